@@ -1,0 +1,324 @@
+//! Structured log lines: one JSON object a line, the same in every goondan process (`LOG-1`).
+//!
+//! [`JsonLines`] is a `tracing` layer. A line holds, in this order: `timestamp`, `level`, `message`,
+//! the process's [`Identity`] (`process`, `pid`, and what it works for), `traceId`, then the fields of
+//! the spans around the event and the event's own. An inner value replaces an outer one of the same
+//! name; names written in Rust's `snake_case` appear as `camelCase`.
+//!
+//! # Invariants
+//!
+//! * Every line is one valid JSON object and ends with one newline.
+//! * Every line has a `traceId`: that of the span around it, else the process's own (`LOG-3`).
+//! * The layer does no I/O: a [`LineSink`] takes the finished line.
+
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::trace::TraceId;
+use serde_json::{Value, json};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::{LookupSpan, Scope};
+use tracing_subscriber::{Layer, filter::LevelFilter};
+
+/// The environment variable that sets the least level that is logged: `error`, `warn`, `info`
+/// (default), `debug` or `trace`.
+pub const LEVEL_VAR: &str = "GOONDAN_LOG";
+
+/// Takes finished lines, each with its newline.
+pub trait LineSink: Send + Sync + 'static {
+    /// Takes one line.
+    fn line(&self, line: Vec<u8>);
+}
+
+/// Writes each line to stdout with one system call, so that lines of several threads never mix.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Stdout;
+
+impl LineSink for Stdout {
+    fn line(&self, line: Vec<u8>) {
+        use std::io::Write as _;
+        let mut out = std::io::stdout().lock();
+        // A log that cannot be written has nowhere to say so; the process goes on.
+        drop(out.write_all(&line).and_then(|()| out.flush()));
+    }
+}
+
+/// Who writes the lines: added to each of them.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// `orchestrator`, `agent` or `connector`.
+    pub process: &'static str,
+    /// The process id.
+    pub pid: u32,
+    /// The trace of what happens outside any other.
+    pub trace_id: TraceId,
+    /// What the process works for: `workspaceId`, `agentName`, `instanceKey`, `connection`.
+    pub fields: JsonObject,
+}
+
+/// Milliseconds since the epoch, for [`Timestamp::from_unix_millis`].
+#[must_use]
+pub fn unix_millis_now() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Reads the level filter from the text of [`LEVEL_VAR`]. What is no level means `info`.
+#[must_use]
+pub fn level_filter(text: Option<&str>) -> LevelFilter {
+    text.and_then(|text| text.trim().parse().ok())
+        .unwrap_or(LevelFilter::INFO)
+}
+
+/// A level as lines name it.
+#[must_use]
+pub fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "error",
+        Level::WARN => "warn",
+        Level::INFO => "info",
+        Level::DEBUG => "debug",
+        Level::TRACE => "trace",
+    }
+}
+
+/// The layer that turns events into lines.
+#[derive(Debug)]
+pub struct JsonLines<W> {
+    identity: Identity,
+    sink: W,
+}
+
+impl<W: LineSink> JsonLines<W> {
+    /// A layer that writes as `identity` into `sink`.
+    pub fn new(identity: Identity, sink: W) -> Self {
+        Self { identity, sink }
+    }
+}
+
+/// The head of every line; the rest of its fields follow.
+#[must_use]
+pub fn line_head(at: Timestamp, level: &str, message: &str) -> JsonObject {
+    let mut line = JsonObject::new();
+    line.insert("timestamp".into(), json!(at));
+    line.insert("level".into(), json!(level));
+    line.insert("message".into(), json!(message));
+    line
+}
+
+/// Writes a line as bytes, with its newline.
+#[must_use]
+pub fn line_bytes(line: &JsonObject) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec(line).unwrap_or_default();
+    bytes.push(b'\n');
+    bytes
+}
+
+/// The fields of one span or event.
+#[derive(Debug, Default)]
+struct Fields(JsonObject);
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: Value) {
+        self.0.insert(camel_case(field.name()), value);
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, Value::String(format!("{value:?}")));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, json!(value));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, json!(value));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, json!(value));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, json!(value));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, json!(value));
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.put(field, json!(error_chain(value)));
+    }
+}
+
+/// An error and all its sources, as one text: `a: b: c`.
+#[must_use]
+pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+fn camel_case(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut upper = false;
+    for c in name.chars() {
+        match c {
+            '_' if !out.is_empty() => upper = true,
+            c if upper => {
+                out.extend(c.to_uppercase());
+                upper = false;
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+impl<S, W> Layer<S> for JsonLines<W>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: LineSink,
+{
+    fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
+        if let Some(span) = ctx.span(id) {
+            let mut fields = Fields::default();
+            attrs.record(&mut fields);
+            span.extensions_mut().insert(fields);
+        }
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
+        if let Some(span) = ctx.span(id)
+            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+        {
+            values.record(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let message = match fields.0.remove("message") {
+            Some(Value::String(text)) => text,
+            Some(other) => other.to_string(),
+            None => String::new(),
+        };
+        let at = Timestamp::from_unix_millis(unix_millis_now());
+        let mut line = line_head(at, level_name(*event.metadata().level()), &message);
+        line.insert("process".into(), json!(self.identity.process));
+        line.insert("pid".into(), json!(self.identity.pid));
+        line.extend(self.identity.fields.clone());
+        line.insert("traceId".into(), json!(self.identity.trace_id));
+        for span in ctx
+            .event_scope(event)
+            .into_iter()
+            .flat_map(Scope::from_root)
+        {
+            if let Some(outer) = span.extensions().get::<Fields>() {
+                line.extend(outer.0.clone());
+            }
+        }
+        line.extend(fields.0);
+        self.sink.line(line_bytes(&line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<Vec<u8>>>>);
+
+    impl LineSink for Lines {
+        fn line(&self, line: Vec<u8>) {
+            self.0.lock().unwrap().push(line);
+        }
+    }
+
+    fn lines_of(work: impl FnOnce()) -> Vec<JsonObject> {
+        let lines = Lines::default();
+        let identity = Identity {
+            process: "agent",
+            pid: 7,
+            trace_id: TraceId::from_random([1; 16]),
+            fields: json!({"agentName": "a"}).as_object().unwrap().clone(),
+        };
+        let layer = JsonLines::new(identity, lines.clone());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
+        let lines = lines.0.lock().unwrap();
+        lines
+            .iter()
+            .map(|line| {
+                assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
+                serde_json::from_slice(line).unwrap()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_line_has_identity_trace_and_fields() {
+        let lines = lines_of(|| {
+            tracing::info!("outside");
+            let span = tracing::info_span!("turn", trace_id = "t-1", turn_id = "x");
+            let _guard = span.enter();
+            tracing::warn!(tool_name = "bash__exec", count = 3, "in\nside");
+        });
+        assert_eq!(lines[0]["message"], "outside");
+        assert_eq!(lines[0]["traceId"], "01".repeat(16));
+        assert_eq!(lines[0]["agentName"], "a");
+        assert_eq!(lines[1]["traceId"], "t-1");
+        assert_eq!(lines[1]["turnId"], "x");
+        assert_eq!(lines[1]["toolName"], "bash__exec");
+        assert_eq!(lines[1]["count"], 3);
+        assert_eq!(lines[1]["level"], "warn");
+    }
+
+    #[test]
+    fn an_error_is_written_with_its_sources_once() {
+        #[derive(Debug)]
+        struct Outer(std::io::Error);
+        impl fmt::Display for Outer {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("cannot open")
+            }
+        }
+        impl std::error::Error for Outer {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let error = Outer(std::io::Error::other("disk gone"));
+        assert_eq!(error_chain(&error), "cannot open: disk gone");
+    }
+
+    #[test]
+    fn the_level_is_read_or_info() {
+        assert_eq!(level_filter(Some("debug")), LevelFilter::DEBUG);
+        assert_eq!(level_filter(Some("nonsense")), LevelFilter::INFO);
+        assert_eq!(level_filter(None), LevelFilter::INFO);
+    }
+}

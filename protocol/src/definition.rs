@@ -1,0 +1,128 @@
+//! What a child process is told about itself in the orchestrator's `welcome`.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::JsonObject;
+use crate::ids::{AgentName, ConnectionName, InstanceKey, ResourceName, ToolName, WorkspaceId};
+use crate::script::Script;
+
+/// Everything an agent process works with. It reads no configuration of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AgentAssignment {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// What the agent is.
+    pub agent: AgentDefinition,
+    /// The directory its tools run in and may write to.
+    pub work_dir: PathBuf,
+    /// The project it belongs to; its tools may read it.
+    pub project_root: PathBuf,
+}
+
+/// One Agent resource with its references resolved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AgentDefinition {
+    /// Its name.
+    pub name: AgentName,
+    /// Its system prompt, sent to the model with every step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    /// Its model.
+    pub model: ModelDefinition,
+    /// The tools it may call.
+    pub tools: Vec<ToolDefinition>,
+    /// Most steps of one turn; a turn that needs more fails.
+    pub max_steps_per_turn: u32,
+}
+
+/// One Model resource with its references resolved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ModelDefinition {
+    /// Its name.
+    pub name: ResourceName,
+    /// The provider's own name of the model, for people to read.
+    pub model: String,
+    /// Who answers.
+    pub provider: ModelProvider,
+}
+
+/// Who answers for a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    tag = "kind",
+    rename_all = "lowercase",
+    rename_all_fields = "camelCase"
+)]
+pub enum ModelProvider {
+    /// The embedded model: it plays a script, needs no network and always answers the same.
+    Scripted {
+        /// The script.
+        script: Script,
+    },
+}
+
+/// One Tool resource with its references resolved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ToolDefinition {
+    /// The tool's name: the first half of its exports' full names.
+    pub name: ResourceName,
+    /// The package that implements it: `@goondan/base` for the built-in tools.
+    pub package: String,
+    /// The tool's name within that package.
+    pub builtin: ResourceName,
+    /// Its settings.
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    pub config: JsonObject,
+    /// Longest error text a model is told, in characters.
+    pub error_message_limit: usize,
+}
+
+/// A tool as a model sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CatalogEntry {
+    /// The full name: `tool__export`.
+    pub name: ToolName,
+    /// What it does and when to use it.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub parameters: serde_json::Value,
+}
+
+/// Everything a connector process works with.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ConnectorAssignment {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The connection this process stands for.
+    pub connection: ConnectionName,
+    /// The connector within `@goondan/base`: `webhook`.
+    pub connector: ResourceName,
+    /// The connection's settings.
+    #[serde(default)]
+    pub config: JsonObject,
+    /// The connection's secrets, by name. Never logged.
+    #[serde(default)]
+    pub secrets: std::collections::BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for ConnectorAssignment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectorAssignment")
+            .field("workspace_id", &self.workspace_id)
+            .field("connection", &self.connection)
+            .field("connector", &self.connector)
+            .field("config", &self.config)
+            .field("secrets", &self.secrets.keys().collect::<Vec<_>>())
+            .finish()
+    }
+}

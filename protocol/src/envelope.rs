@@ -1,0 +1,197 @@
+//! The envelope every IPC frame holds: what it is, from whom, to whom, in which trace (`IPC-2`).
+//!
+//! The payload stays raw JSON: a router that only passes a message on never parses it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::ids::{AgentName, ConnectionName, InstanceKey, InvalidId};
+use crate::trace::TraceContext;
+
+/// One process of a workspace, as an envelope names it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// The orchestrator: `orchestrator`.
+    Orchestrator,
+    /// An agent process: `agent:<name>:<instanceKey>`.
+    Agent {
+        /// The agent's name.
+        name: AgentName,
+        /// The conversation.
+        instance_key: InstanceKey,
+    },
+    /// A connector process: `connector:<connection>`.
+    Connector {
+        /// The connection's name.
+        name: ConnectionName,
+    },
+    /// A child that has not been told who it is: `child`.
+    Child,
+}
+
+/// Why a text is no address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidAddress {
+    /// The text has none of the known forms.
+    #[error(
+        "expected `orchestrator`, `child`, `agent:<name>:<instanceKey>` or `connector:<connection>`"
+    )]
+    UnknownForm,
+    /// A part of it is no valid id.
+    #[error("a part of the address is not valid")]
+    Id(#[from] InvalidId),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Orchestrator => f.write_str("orchestrator"),
+            Self::Agent { name, instance_key } => write!(f, "agent:{name}:{instance_key}"),
+            Self::Connector { name } => write!(f, "connector:{name}"),
+            Self::Child => f.write_str("child"),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = InvalidAddress;
+
+    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
+        // A name never holds a colon; an instance key may, so it comes last.
+        match text.split_once(':') {
+            None if text == "orchestrator" => Ok(Self::Orchestrator),
+            None if text == "child" => Ok(Self::Child),
+            Some(("connector", name)) => Ok(Self::Connector {
+                name: name.parse()?,
+            }),
+            Some(("agent", rest)) => {
+                let (name, key) = rest.split_once(':').ok_or(InvalidAddress::UnknownForm)?;
+                Ok(Self::Agent {
+                    name: name.parse()?,
+                    instance_key: key.parse()?,
+                })
+            }
+            _ => Err(InvalidAddress::UnknownForm),
+        }
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+/// One IPC message with its payload unread.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Envelope {
+    /// The message's type, such as `hello` or `turn.append`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Set on a request: its reply names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u64>,
+    /// Set on a reply: the request it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_reply_to: Option<u64>,
+    /// Who sends it.
+    pub from: Address,
+    /// Who gets it.
+    pub to: Address,
+    /// Where in a trace it belongs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
+    /// The message's own fields.
+    pub payload: Box<RawValue>,
+}
+
+/// Why a frame is no message.
+#[derive(Debug, thiserror::Error)]
+pub enum MessageError {
+    /// The frame is no envelope.
+    #[error("the frame is not a valid envelope")]
+    BadEnvelope(#[source] serde_json::Error),
+    /// The message's type is not one this side receives.
+    #[error("unknown message type `{kind}`")]
+    UnknownKind {
+        /// The type it names.
+        kind: String,
+    },
+    /// The payload does not fit the type.
+    #[error("the payload of `{kind}` is not valid")]
+    BadPayload {
+        /// The message's type.
+        kind: String,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+impl Envelope {
+    /// Reads a frame's body.
+    ///
+    /// # Errors
+    ///
+    /// [`MessageError::BadEnvelope`] if it is no envelope.
+    pub fn from_frame(body: &[u8]) -> Result<Self, MessageError> {
+        serde_json::from_slice(body).map_err(MessageError::BadEnvelope)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written_back() {
+        for text in [
+            "orchestrator",
+            "child",
+            "connector:hook",
+            "agent:a:k",
+            "agent:a:telegram:1",
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        for bad in [
+            "",
+            "agent",
+            "agent:a",
+            "agent::k",
+            "agent:a:",
+            "connector:",
+            "connector:a/b",
+        ] {
+            assert!(bad.parse::<Address>().is_err(), "{bad:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn what_is_no_envelope_is_refused() {
+        for bad in [
+            "",
+            "{}",
+            "[]",
+            "null",
+            r#"{"type":"x","from":"child","to":"a","payload":1}"#,
+        ] {
+            assert!(
+                Envelope::from_frame(bad.as_bytes()).is_err(),
+                "{bad:?} was accepted"
+            );
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Newtypes for everything that identifies something.
+//!
+//! An id that exists is valid: the only ways in are `new` and deserialization, and both check.
+//! Cloning is a reference count, so that the orchestrator's tables can share ids freely.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::limits::{MAX_ID_BYTES, MAX_INSTANCE_KEY_BYTES, MAX_NAME_BYTES, MAX_WORKSPACE_ID_BYTES};
+
+/// Why a text is no valid id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidId {
+    /// The text is empty.
+    #[error("{kind} must not be empty")]
+    Empty {
+        /// What the text was to name.
+        kind: &'static str,
+    },
+    /// The text is longer than its limit.
+    #[error("{kind} is {len} bytes long; at most {max} are allowed")]
+    TooLong {
+        /// What the text was to name.
+        kind: &'static str,
+        /// Its length in bytes.
+        len: usize,
+        /// The limit in bytes.
+        max: usize,
+    },
+    /// The text holds a character its kind does not allow.
+    #[error("{kind} `{text}` holds {found:?}; allowed are {allowed}")]
+    BadCharacter {
+        /// What the text was to name.
+        kind: &'static str,
+        /// The text, shortened for display.
+        text: String,
+        /// The first offending character.
+        found: char,
+        /// What is allowed, in words.
+        allowed: &'static str,
+    },
+}
+
+/// The characters one kind of id allows.
+struct Charset {
+    allowed: fn(char) -> bool,
+    words: &'static str,
+}
+
+const NAME: Charset = Charset {
+    allowed: |c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'),
+    words: "letters, digits, `-`, `_` and `.`",
+};
+const TOOL_NAME: Charset = Charset {
+    allowed: |c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'),
+    words: "letters, digits, `-` and `_`",
+};
+const VISIBLE: Charset = Charset {
+    allowed: |c| !c.is_control(),
+    words: "all characters but control characters",
+};
+const ANY: Charset = Charset {
+    allowed: |_| true,
+    words: "all characters",
+};
+
+fn check(kind: &'static str, text: &str, max: usize, charset: &Charset) -> Result<(), InvalidId> {
+    if text.is_empty() {
+        return Err(InvalidId::Empty { kind });
+    }
+    if text.len() > max {
+        return Err(InvalidId::TooLong {
+            kind,
+            len: text.len(),
+            max,
+        });
+    }
+    match text.chars().find(|c| !(charset.allowed)(*c)) {
+        None => Ok(()),
+        Some(found) => Err(InvalidId::BadCharacter {
+            kind,
+            text: text.chars().take(60).collect(),
+            found,
+            allowed: charset.words,
+        }),
+    }
+}
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $max:expr, $charset:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            #[doc = concat!("Checks `text` and makes it a valid ", $kind, ".")]
+            ///
+            /// # Errors
+            ///
+            /// [`InvalidId`] if the text is empty, too long or holds a forbidden character.
+            pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidId> {
+                let text = text.as_ref();
+                check($kind, text, $max, &$charset)?;
+                Ok(Self(Arc::from(text)))
+            }
+
+            /// The id as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                Self::new(text)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                Self::new(text).map_err(D::Error::custom)
+            }
+        }
+    };
+}
+
+macro_rules! generated_id {
+    ($name:ident) => {
+        impl From<uuid::Uuid> for $name {
+            fn from(uuid: uuid::Uuid) -> Self {
+                Self(Arc::from(uuid.as_hyphenated().to_string()))
+            }
+        }
+    };
+}
+
+text_id!(
+    /// The folder name that stands for one (Project Root, package) pair (`ROOT-9`).
+    WorkspaceId, "workspace id", MAX_WORKSPACE_ID_BYTES, NAME
+);
+text_id!(
+    /// The name of an Agent resource.
+    AgentName, "agent name", MAX_NAME_BYTES, NAME
+);
+text_id!(
+    /// The name of a Connection resource: one connector process runs for each.
+    ConnectionName, "connection name", MAX_NAME_BYTES, NAME
+);
+text_id!(
+    /// The name of any other resource (Model, Swarm, Tool, Connector …).
+    ResourceName, "resource name", MAX_NAME_BYTES, NAME
+);
+text_id!(
+    /// The name of an extension, which also names its state (`EXT-1`).
+    ExtensionName, "extension name", MAX_NAME_BYTES, VISIBLE
+);
+text_id!(
+    /// The full name a model calls a tool by: `tool__export`.
+    ToolName, "tool name", MAX_NAME_BYTES, TOOL_NAME
+);
+text_id!(
+    /// The key of one conversation. Any text is allowed (`telegram:123`, `../../x`, `.`); the store
+    /// turns it into a safe directory name (`INST-1`).
+    InstanceKey, "instance key", MAX_INSTANCE_KEY_BYTES, ANY
+);
+text_id!(
+    /// Identifies one input event; the same id twice is one turn (`MSG-13`).
+    EventId, "event id", MAX_ID_BYTES, VISIBLE
+);
+text_id!(
+    /// Identifies one turn.
+    TurnId, "turn id", MAX_ID_BYTES, VISIBLE
+);
+text_id!(
+    /// Identifies one step (one model call) of a turn.
+    StepId, "step id", MAX_ID_BYTES, VISIBLE
+);
+text_id!(
+    /// Identifies one message of a conversation.
+    MessageId, "message id", MAX_ID_BYTES, VISIBLE
+);
+text_id!(
+    /// Identifies one tool call of a step.
+    ToolCallId, "tool call id", MAX_ID_BYTES, VISIBLE
+);
+
+generated_id!(EventId);
+generated_id!(TurnId);
+generated_id!(MessageId);
+
+impl StepId {
+    /// The id of the `number`-th step (from 1) of `turn`. Deterministic, so that a resumed turn asks
+    /// for the same step again and finds what was recorded for it.
+    #[must_use]
+    pub fn of_turn(turn: &TurnId, number: u32) -> Self {
+        Self(Arc::from(format!("{turn}.{number}")))
+    }
+}
+
+/// Names one instance: a conversation of one agent in one workspace (`INST-3`).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InstanceRef {
+    /// The workspace it lives in.
+    pub workspace_id: WorkspaceId,
+    /// The key of the conversation.
+    pub instance_key: InstanceKey,
+}
+
+impl fmt::Display for InstanceRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.workspace_id, self.instance_key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_refuse_what_could_leave_a_directory_or_confuse_an_address() {
+        for bad in ["", "a/b", "a:b", "a b", "a\0", "ä"] {
+            assert!(AgentName::new(bad).is_err(), "{bad:?} was accepted");
+        }
+        assert!(AgentName::new("a.b-c_D9").is_ok());
+        assert!(ToolName::new("bash__exec").is_ok());
+    }
+
+    #[test]
+    fn an_instance_key_may_be_any_text_but_empty_or_too_long() {
+        for good in [".", "..", "../../x", "가나다", "a\0b", &"k".repeat(300)] {
+            assert!(InstanceKey::new(good).is_ok(), "{good:?} was refused");
+        }
+        assert_eq!(
+            InstanceKey::new(""),
+            Err(InvalidId::Empty {
+                kind: "instance key"
+            })
+        );
+        assert!(InstanceKey::new("k".repeat(MAX_INSTANCE_KEY_BYTES + 1)).is_err());
+    }
+
+    #[test]
+    fn deserializing_checks_like_new() {
+        assert!(serde_json::from_str::<AgentName>("\"a/b\"").is_err());
+        assert!(serde_json::from_str::<AgentName>("\"a\\u002db\"").is_ok());
+    }
+
+    #[test]
+    fn step_ids_are_deterministic() {
+        let turn = TurnId::new("t1").unwrap();
+        assert_eq!(StepId::of_turn(&turn, 3).as_str(), "t1.3");
+    }
+}

@@ -1,0 +1,392 @@
+//! The messages between the orchestrator and its children (`IPC-2`).
+//!
+//! One enum for each direction. A child's first message is [`Hello`], the orchestrator's first is
+//! [`Welcome`]; both name their exact version. Whoever sees the other end closed is alone: a child
+//! exits at once.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::definition::{AgentAssignment, ConnectorAssignment};
+use crate::envelope::{Address, Envelope, MessageError};
+use crate::event::{AgentEvent, ConnectorEvent, TurnOutcome};
+use crate::ids::{EventId, TurnId};
+use crate::observe::RuntimeEvent;
+use crate::trace::TraceContext;
+use crate::version::Version;
+
+/// The environment variable that names the descriptor of the child's end of the socket pair.
+pub const IPC_FD_VAR: &str = "GOONDAN_IPC_FD";
+
+macro_rules! messages {
+    (
+        $(#[$enum_doc:meta])*
+        $name:ident { $($(#[$doc:meta])* $variant:ident($payload:ty) = $kind:literal,)* }
+    ) => {
+        $(#[$enum_doc])*
+        #[derive(Debug, Clone)]
+        pub enum $name {
+            $($(#[$doc])* $variant($payload),)*
+        }
+
+        impl $name {
+            /// Every message type of this direction.
+            pub const KINDS: &'static [&'static str] = &[$($kind),*];
+
+            /// The message's type, as the envelope names it.
+            #[must_use]
+            pub fn kind(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $kind,)* }
+            }
+
+            fn payload(&self) -> serde_json::Result<Box<RawValue>> {
+                match self {
+                    $(Self::$variant(payload) => serde_json::value::to_raw_value(payload),)*
+                }
+            }
+
+            /// Reads the payload of an envelope.
+            ///
+            /// # Errors
+            ///
+            /// [`MessageError`] if the type is unknown in this direction or the payload does not
+            /// fit it.
+            pub fn from_envelope(envelope: &Envelope) -> Result<Self, MessageError> {
+                let raw = envelope.payload.get();
+                match envelope.kind.as_str() {
+                    $($kind => serde_json::from_str(raw).map(Self::$variant),)*
+                    other => return Err(MessageError::UnknownKind { kind: other.to_owned() }),
+                }
+                .map_err(|source| MessageError::BadPayload { kind: envelope.kind.clone(), source })
+            }
+
+            /// Puts the message in an envelope and writes it as a frame's body.
+            ///
+            /// # Errors
+            ///
+            /// [`MessageError::BadPayload`] if the payload cannot be written as JSON.
+            pub fn to_frame(&self, head: &Head) -> Result<Vec<u8>, MessageError> {
+                let bad = |source| MessageError::BadPayload { kind: self.kind().to_owned(), source };
+                let envelope = Envelope {
+                    kind: self.kind().to_owned(),
+                    id: head.id,
+                    in_reply_to: head.in_reply_to,
+                    from: head.from.clone(),
+                    to: head.to.clone(),
+                    trace: head.trace,
+                    payload: self.payload().map_err(bad)?,
+                };
+                serde_json::to_vec(&envelope).map_err(bad)
+            }
+        }
+    };
+}
+
+/// The addressing of a message to be sent.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// Set on a request: its reply names it.
+    pub id: Option<u64>,
+    /// Set on a reply: the request it answers.
+    pub in_reply_to: Option<u64>,
+    /// Who sends it.
+    pub from: Address,
+    /// Who gets it.
+    pub to: Address,
+    /// Where in a trace it belongs.
+    pub trace: Option<TraceContext>,
+}
+
+impl Head {
+    /// A message that is neither request nor reply, in no trace.
+    #[must_use]
+    pub fn new(from: Address, to: Address) -> Self {
+        Self {
+            id: None,
+            in_reply_to: None,
+            from,
+            to,
+            trace: None,
+        }
+    }
+
+    /// The same, in a trace.
+    #[must_use]
+    pub fn in_trace(self, trace: TraceContext) -> Self {
+        Self {
+            trace: Some(trace),
+            ..self
+        }
+    }
+
+    /// The same, as a request.
+    #[must_use]
+    pub fn asking(self, id: u64) -> Self {
+        Self {
+            id: Some(id),
+            ..self
+        }
+    }
+
+    /// The same, as the reply to a request.
+    #[must_use]
+    pub fn answering(self, request: Option<u64>) -> Self {
+        Self {
+            in_reply_to: request,
+            ..self
+        }
+    }
+}
+
+messages! {
+    /// What a child says to the orchestrator.
+    ToOrchestrator {
+        /// The first message: who it is.
+        Hello(Hello) = "hello",
+        /// The answer to `ping`: the process is not hung.
+        Pong(Pong) = "pong",
+        /// What a connector is doing, for people to read.
+        Status(Status) = "status",
+        /// `shutdown` was heard and what was in progress is done; the process exits now.
+        ShutdownAck(ShutdownAck) = "shutdown_ack",
+        /// A connector hands in an event and waits for `event.accepted` or `event.refused`.
+        Event(Box<ConnectorEvent>) = "event",
+        /// An agent asks for the next page of its conversation.
+        ConversationLoad(ConversationLoad) = "conversation.load",
+        /// A message event of the running turn, to be made durable.
+        TurnAppend(TurnAppend) = "turn.append",
+        /// The turn is over; commit it.
+        TurnComplete(TurnComplete) = "turn.complete",
+        /// Something worth recording happened in the turn.
+        Observe(Box<RuntimeEvent>) = "observe",
+    }
+}
+
+messages! {
+    /// What the orchestrator says to a child.
+    ToChild {
+        /// The answer to `hello`: the child's assignment.
+        Welcome(Box<Welcome>) = "welcome",
+        /// Are you there?
+        Ping(Ping) = "ping",
+        /// Finish what is in progress, begin nothing new, answer `shutdown_ack`, exit.
+        Shutdown(Shutdown) = "shutdown",
+        /// An agent's next turn.
+        Event(Box<TurnStart>) = "event",
+        /// A connector's event is durable.
+        EventAccepted(EventAccepted) = "event.accepted",
+        /// A connector's event was refused.
+        EventRefused(EventRefused) = "event.refused",
+        /// A page of the conversation.
+        ConversationPage(ConversationPage) = "conversation.page",
+        /// Message events are durable, up to and with a sequence number.
+        TurnAppended(TurnAppended) = "turn.appended",
+        /// The turn is committed.
+        TurnCommitted(TurnCommitted) = "turn.committed",
+    }
+}
+
+/// What kind of child a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChildRole {
+    /// An AgentProcess.
+    Agent,
+    /// A ConnectorProcess.
+    Connector,
+}
+
+impl ChildRole {
+    /// The role as it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Connector => "connector",
+        }
+    }
+}
+
+/// `hello`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hello {
+    /// The child's exact version.
+    pub version: Version,
+    /// What it is.
+    pub role: ChildRole,
+    /// Its process id.
+    pub pid: u32,
+}
+
+/// `welcome`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Welcome {
+    /// The orchestrator's exact version.
+    pub version: Version,
+    /// What the child is to do.
+    pub assignment: Assignment,
+}
+
+/// What a child is to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", content = "definition", rename_all = "lowercase")]
+pub enum Assignment {
+    /// Be this agent.
+    Agent(Box<AgentAssignment>),
+    /// Be this connector.
+    Connector(Box<ConnectorAssignment>),
+}
+
+/// `ping`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ping {
+    /// To be returned in `pong`.
+    pub nonce: u64,
+}
+
+/// `pong`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pong {
+    /// The nonce of the `ping`.
+    pub nonce: u64,
+}
+
+/// `status`: a connector's state, for people to read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// Whether it does its work.
+    pub ready: bool,
+    /// What it does, such as `listening on 127.0.0.1:8080`, or why it cannot.
+    pub detail: String,
+}
+
+/// `shutdown`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shutdown {
+    /// How long the orchestrator waits before it kills, in milliseconds.
+    pub grace_period_ms: u64,
+    /// Why, for the log: `restart`, `configuration changed`, `daemon shutdown` …
+    pub reason: String,
+}
+
+/// `shutdown_ack`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShutdownAck {}
+
+/// `event`, to an agent: run this turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnStart {
+    /// The turn. A resumed turn keeps its id.
+    pub turn_id: TurnId,
+    /// Which try this is, from 1.
+    pub attempt: u32,
+    /// The event to answer.
+    pub event: AgentEvent,
+}
+
+/// `event.accepted`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventAccepted {
+    /// The event's id.
+    pub event_id: EventId,
+    /// Whether it had been accepted before; then nothing more happens.
+    pub duplicate: bool,
+}
+
+/// Why an event was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RefusalCode {
+    /// The event itself is at fault: too large, or not well formed. Sending it again is no use.
+    Invalid,
+    /// No ingress rule takes it, or it names an agent or key that cannot be.
+    Unroutable,
+    /// The instance has too many events waiting.
+    Overloaded,
+    /// The daemon is stopping, or the store cannot write. Send it again later.
+    Unavailable,
+}
+
+/// `event.refused`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventRefused {
+    /// Why.
+    pub code: RefusalCode,
+    /// What failed, for people to read.
+    pub message: String,
+}
+
+/// `conversation.load`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConversationLoad {
+    /// Where the page begins: 0, then what the page before said in `next`.
+    pub offset: u64,
+}
+
+/// `conversation.page`: confirmed messages, and behind the last of them the open turn's events.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConversationPage {
+    /// Confirmed messages ([`crate::message::Message`]), raw.
+    pub messages: Vec<Box<RawValue>>,
+    /// Events of the open turn ([`crate::message::MessageEvent`]), raw; on the last page only.
+    pub events: Vec<Box<RawValue>>,
+    /// Where the next page begins; none on the last page.
+    pub next: Option<u64>,
+}
+
+/// `turn.append`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnAppend {
+    /// The running turn.
+    pub turn_id: TurnId,
+    /// The event's number within its turn, from 1, without gaps.
+    pub seq: u64,
+    /// The event ([`crate::message::MessageEvent`]), raw.
+    pub event: Box<RawValue>,
+}
+
+/// `turn.appended`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnAppended {
+    /// The running turn.
+    pub turn_id: TurnId,
+    /// Every event up to and with this number is durable.
+    pub seq: u64,
+}
+
+/// `turn.complete`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnComplete {
+    /// The running turn.
+    pub turn_id: TurnId,
+    /// The number of its last event; 0 if it has none. The orchestrator checks that it has them all.
+    pub last_seq: u64,
+    /// How it ended.
+    pub outcome: TurnOutcome,
+}
+
+/// `turn.committed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnCommitted {
+    /// The turn that is now part of the base.
+    pub turn_id: TurnId,
+}
+
+#[cfg(test)]
+#[path = "ipc_golden.rs"]
+mod golden;

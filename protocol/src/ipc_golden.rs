@@ -1,0 +1,115 @@
+//! Golden bytes of every IPC message. Changing one means raising
+//! [`crate::version::PROTOCOL_VERSION`].
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::{Head, ToChild, ToOrchestrator};
+use crate::envelope::{Address, Envelope};
+
+const TRACE: &str =
+    r#""trace":{"traceId":"4bf92f3577b34da6a3ce929d0e0e4736","spanId":"00f067aa0ba902b7"}"#;
+
+/// One body for each message type a child sends, without its trace.
+const FROM_CHILD: &[&str] = &[
+    r#"{"type":"hello","from":"child","to":"orchestrator","payload":{"version":{"protocol":1,"goondan":"0.1.0"},"role":"agent","pid":42}}"#,
+    r#"{"type":"pong","from":"agent:a:k","to":"orchestrator","payload":{"nonce":9}}"#,
+    r#"{"type":"status","from":"connector:hook","to":"orchestrator","payload":{"ready":true,"detail":"listening on 127.0.0.1:8080"}}"#,
+    r#"{"type":"shutdown_ack","from":"agent:a:k","to":"orchestrator","payload":{}}"#,
+    r#"{"type":"event","id":3,"from":"connector:hook","to":"orchestrator","payload":{"id":"e1","name":"request","input":"hi","instanceKey":"telegram:1","properties":{"path":"/x"}}}"#,
+    r#"{"type":"conversation.load","id":1,"from":"agent:a:k","to":"orchestrator","payload":{"offset":0}}"#,
+    r#"{"type":"turn.append","from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","seq":1,"event":{"type":"truncate"}}}"#,
+    r#"{"type":"turn.complete","from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","lastSeq":2,"outcome":{"status":"completed","reply":"hi"}}}"#,
+    r#"{"type":"observe","from":"agent:a:k","to":"orchestrator","payload":{"type":"turn.started","timestamp":"2026-01-01T00:00:00.000Z","traceId":"4bf92f3577b34da6a3ce929d0e0e4736","spanId":"00f067aa0ba902b7","agentName":"a","instanceKey":"k","turnId":"t"}}"#,
+];
+
+/// One body for each message type the orchestrator sends, without its trace.
+const TO_CHILD: &[&str] = &[
+    r#"{"type":"welcome","from":"orchestrator","to":"connector:hook","payload":{"version":{"protocol":1,"goondan":"0.1.0"},"assignment":{"role":"connector","definition":{"workspaceId":"w","connection":"hook","connector":"webhook","config":{"port":1},"secrets":{"hmac":"s"}}}}}"#,
+    r#"{"type":"ping","from":"orchestrator","to":"agent:a:k","payload":{"nonce":9}}"#,
+    r#"{"type":"shutdown","from":"orchestrator","to":"agent:a:k","payload":{"gracePeriodMs":300000,"reason":"restart"}}"#,
+    r#"{"type":"event","from":"orchestrator","to":"agent:a:k","payload":{"turnId":"t","attempt":1,"event":{"id":"e1","type":"message","createdAt":"2026-01-01T00:00:00.000Z","traceId":"4bf92f3577b34da6a3ce929d0e0e4736","input":"hi","instanceKey":"k","source":{"kind":"connector","name":"cli"},"replyTo":{"target":{"kind":"agent","name":"b","instanceKey":"k2"},"correlationId":"c"}}}}"#,
+    r#"{"type":"event.accepted","inReplyTo":3,"from":"orchestrator","to":"connector:hook","payload":{"eventId":"e1","duplicate":false}}"#,
+    r#"{"type":"event.refused","inReplyTo":3,"from":"orchestrator","to":"connector:hook","payload":{"code":"overloaded","message":"too many"}}"#,
+    r#"{"type":"conversation.page","inReplyTo":1,"from":"orchestrator","to":"agent:a:k","payload":{"messages":[{"id":"m"}],"events":[{"type":"truncate"}],"next":null}}"#,
+    r#"{"type":"turn.appended","from":"orchestrator","to":"agent:a:k","payload":{"turnId":"t","seq":2}}"#,
+    r#"{"type":"turn.committed","from":"orchestrator","to":"agent:a:k","payload":{"turnId":"t"}}"#,
+];
+
+fn with_trace(body: &str) -> String {
+    let at = body.find(r#","payload""#).unwrap();
+    format!("{},{TRACE}{}", &body[..at], &body[at..])
+}
+
+fn head_of(envelope: &Envelope) -> Head {
+    Head {
+        id: envelope.id,
+        in_reply_to: envelope.in_reply_to,
+        from: envelope.from.clone(),
+        to: envelope.to.clone(),
+        trace: envelope.trace,
+    }
+}
+
+#[test]
+fn every_message_has_golden_bytes() {
+    let mut seen = BTreeSet::new();
+    for body in FROM_CHILD
+        .iter()
+        .flat_map(|body| [(*body).to_owned(), with_trace(body)])
+    {
+        let envelope = Envelope::from_frame(body.as_bytes()).unwrap();
+        let message = ToOrchestrator::from_envelope(&envelope).unwrap();
+        seen.insert(message.kind());
+        let again = message.to_frame(&head_of(&envelope)).unwrap();
+        assert_eq!(String::from_utf8(again).unwrap(), body);
+    }
+    assert_eq!(seen, ToOrchestrator::KINDS.iter().copied().collect());
+
+    let mut seen = BTreeSet::new();
+    for body in TO_CHILD
+        .iter()
+        .flat_map(|body| [(*body).to_owned(), with_trace(body)])
+    {
+        let envelope = Envelope::from_frame(body.as_bytes()).unwrap();
+        let message = ToChild::from_envelope(&envelope).unwrap();
+        seen.insert(message.kind());
+        let again = message.to_frame(&head_of(&envelope)).unwrap();
+        assert_eq!(String::from_utf8(again).unwrap(), body);
+    }
+    assert_eq!(seen, ToChild::KINDS.iter().copied().collect());
+}
+
+#[test]
+fn a_message_of_the_other_direction_is_refused() {
+    let envelope = Envelope::from_frame(TO_CHILD[0].as_bytes()).unwrap();
+    assert!(ToOrchestrator::from_envelope(&envelope).is_err());
+}
+
+proptest! {
+    /// Neither garbage nor damaged messages panic.
+    #[test]
+    fn damaged_messages_are_errors(
+        which in 0..FROM_CHILD.len(),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let mut body = FROM_CHILD[which].as_bytes().to_vec();
+        let at = at.index(body.len());
+        body[at] = byte;
+        if let Ok(envelope) = Envelope::from_frame(&body) {
+            drop(ToOrchestrator::from_envelope(&envelope));
+        }
+    }
+
+    /// Any instance key travels in an address and comes back.
+    #[test]
+    fn any_key_fits_an_address(key in "\\PC{1,40}|[\\x00-\\x7f]{1,10}") {
+        let address = Address::Agent {
+            name: "a".parse().unwrap(),
+            instance_key: key.parse().unwrap(),
+        };
+        prop_assert_eq!(address.to_string().parse::<Address>().unwrap(), address);
+    }
+}

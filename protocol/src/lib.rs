@@ -1,0 +1,36 @@
+//! Wire types, frame codec, ids and domain records of goondan.
+//!
+//! Every process of goondan speaks in the types of this crate: the orchestrator with its children
+//! ([`ipc`]), the client with the orchestrator ([`control`]), and all of them with the files the
+//! store keeps ([`message`], [`event`], [`observe`]).
+//!
+//! # Invariants
+//!
+//! * This crate does **no I/O** and reads no clock and no randomness: time and ids come in as
+//!   arguments. Everything in it can be run in a simulation.
+//! * Nothing a peer sends makes it panic or allocate past [`limits`].
+//! * A value that exists is valid: ids and names are checked where they enter ([`ids`]).
+//!
+//! # Layers, from the wire upwards
+//!
+//! bytes → [`frame`] (length prefix) → [`envelope`] (addressing, payload kept raw) → [`ipc`] and
+//! [`control`] (typed messages).
+
+pub mod control;
+pub mod conversation;
+pub mod definition;
+pub mod envelope;
+pub mod event;
+pub mod frame;
+pub mod ids;
+pub mod ipc;
+pub mod limits;
+pub mod message;
+pub mod observe;
+pub mod script;
+pub mod time;
+pub mod trace;
+pub mod version;
+
+/// A JSON object, as `serde_json` keeps it.
+pub type JsonObject = serde_json::Map<String, serde_json::Value>;

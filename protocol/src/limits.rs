@@ -1,0 +1,54 @@
+//! Every limit of the protocol, with its name and its one home.
+//!
+//! Limits of one component only (the store's queue lengths, a tool's output) live beside that
+//! component; what two processes must agree on lives here.
+
+/// Largest frame body either side accepts, in bytes (`IPC-1`). Larger payloads travel as files in
+/// the work directory.
+pub const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
+
+/// Length of a frame's length prefix, in bytes: one big-endian `u32`.
+pub const FRAME_HEADER_BYTES: usize = 4;
+
+/// Largest single message record (one line of `base.jsonl`), in bytes. Leaves room for the envelope.
+pub const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
+
+/// Largest `input` text of an event, in bytes.
+pub const MAX_INPUT_BYTES: usize = 1024 * 1024;
+
+/// Bytes of raw records one page of conversation history aims at. A page holds at least one record.
+pub const HISTORY_PAGE_BYTES: usize = 1024 * 1024;
+
+/// Longest instance key, in bytes of UTF-8 (`INST-1`).
+pub const MAX_INSTANCE_KEY_BYTES: usize = 1024;
+
+/// Longest resource name (agent, connection, model, tool …), in bytes.
+pub const MAX_NAME_BYTES: usize = 128;
+
+/// Longest event, turn, step, message or tool-call id, in bytes.
+pub const MAX_ID_BYTES: usize = 256;
+
+/// Longest workspace id, in bytes (`ROOT-9`).
+pub const MAX_WORKSPACE_ID_BYTES: usize = 120;
+
+/// Accepted but unfinished events one instance may hold. One more is refused as `overloaded`
+/// (a webhook answers 429).
+pub const MAX_PENDING_EVENTS_PER_INSTANCE: usize = 1_000;
+
+/// Steps of one turn when the swarm's policy names no number (`maxStepsPerTurn`).
+pub const DEFAULT_MAX_STEPS_PER_TURN: u32 = 32;
+
+/// Grace period of a stop when the swarm's policy names none, in milliseconds (`SUP-6`).
+pub const DEFAULT_GRACE_PERIOD_MS: u64 = 300_000;
+
+/// Longest line a child may log, in bytes; longer lines are split and marked (`LOG-3`).
+pub const MAX_LOG_LINE_BYTES: usize = 64 * 1024;
+
+/// Time a child has from its start to its `hello`, in milliseconds.
+pub const HANDSHAKE_TIMEOUT_MS: u64 = 10_000;
+
+const _: () = assert!(MAX_MESSAGE_BYTES * 2 <= MAX_FRAME_BYTES);
+const _: () = assert!(HISTORY_PAGE_BYTES + MAX_MESSAGE_BYTES < MAX_FRAME_BYTES);
+const _: () = assert!(MAX_INPUT_BYTES < MAX_MESSAGE_BYTES);
+const _: () = assert!(MAX_LOG_LINE_BYTES < MAX_FRAME_BYTES);
+const _: () = assert!(MAX_FRAME_BYTES <= u32::MAX as usize);

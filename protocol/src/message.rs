@@ -1,0 +1,411 @@
+//! Messages of a conversation and the events that change it (`MSG-2`, `MSG-3`).
+//!
+//! These are file formats as much as wire formats: other implementations write them too, so fields
+//! this version does not know are kept and written back.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::JsonObject;
+use crate::ids::{ExtensionName, MessageId, StepId, ToolCallId, ToolName};
+use crate::time::Timestamp;
+
+/// Who speaks in a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Instructions.
+    System,
+    /// The person or system that the agent serves.
+    User,
+    /// The model.
+    Assistant,
+    /// The outcome of tool calls.
+    Tool,
+}
+
+/// One confirmed or pending message: a line of `base.jsonl` (`MSG-2`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Message {
+    /// Identifies the message within its conversation.
+    pub id: MessageId,
+    /// What is sent to a model.
+    pub data: MessageData,
+    /// Free notes of extensions and tools.
+    #[serde(default)]
+    pub metadata: JsonObject,
+    /// When it was made, kept as it was written.
+    pub created_at: String,
+    /// Where it came from.
+    pub source: MessageSource,
+    /// Fields of other versions and implementations, kept as they are.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+/// The part of a message that is sent to a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MessageData {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said.
+    pub content: Content,
+    /// Fields of other versions and implementations, kept as they are.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+/// What a message says: a text, or a list of parts such as `{"type":"text"}`, `{"type":"tool-call"}`
+/// and `{"type":"tool-result"}`. Parts of unknown types are kept as they are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Content(Value);
+
+/// A tool call, as an assistant's message asks for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCall {
+    /// Identifies the call; its result names it.
+    pub id: ToolCallId,
+    /// The full tool name, as the model wrote it: it may name no tool there is.
+    pub tool_name: String,
+    /// The arguments.
+    pub input: Value,
+}
+
+/// How a tool call ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolResult {
+    /// The call it answers.
+    pub tool_call_id: ToolCallId,
+    /// The tool that was called, as the model wrote it.
+    pub tool_name: String,
+    /// What the tool printed, or what went wrong.
+    pub text: String,
+    /// Whether it went wrong.
+    pub is_error: bool,
+}
+
+impl Content {
+    /// A plain text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self(Value::String(text.into()))
+    }
+
+    /// An assistant's turn to speak: text, if any, and tool calls.
+    #[must_use]
+    pub fn assistant(text: &str, calls: &[ToolCall]) -> Self {
+        if calls.is_empty() {
+            return Self::text(text);
+        }
+        let text = (!text.is_empty()).then(|| json!({"type": "text", "text": text}));
+        let calls = calls.iter().map(|call| {
+            json!({
+                "type": "tool-call",
+                "toolCallId": call.id,
+                "toolName": call.tool_name,
+                "input": call.input,
+            })
+        });
+        Self(Value::Array(text.into_iter().chain(calls).collect()))
+    }
+
+    /// The result of one tool call.
+    #[must_use]
+    pub fn tool_result(result: &ToolResult) -> Self {
+        let kind = if result.is_error {
+            "error-text"
+        } else {
+            "text"
+        };
+        Self(json!([{
+            "type": "tool-result",
+            "toolCallId": result.tool_call_id,
+            "toolName": result.tool_name,
+            "output": {"type": kind, "value": result.text},
+        }]))
+    }
+
+    /// All text of the message: the text itself, or its text parts, joined.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        match &self.0 {
+            Value::String(text) => text.clone(),
+            _ => self
+                .parts("text")
+                .filter_map(|part| part.get("text")?.as_str())
+                .collect(),
+        }
+    }
+
+    /// The tool calls among the parts, in order. Parts that are damaged are passed over.
+    #[must_use]
+    pub fn tool_calls(&self) -> Vec<ToolCall> {
+        self.parts("tool-call")
+            .filter_map(|part| {
+                Some(ToolCall {
+                    id: ToolCallId::new(part.get("toolCallId")?.as_str()?).ok()?,
+                    tool_name: part.get("toolName")?.as_str()?.to_owned(),
+                    input: part.get("input").cloned().unwrap_or(Value::Null),
+                })
+            })
+            .collect()
+    }
+
+    /// The tool results among the parts, in order. Parts that are damaged are passed over.
+    #[must_use]
+    pub fn tool_results(&self) -> Vec<ToolResult> {
+        self.parts("tool-result")
+            .filter_map(|part| {
+                let output = part.get("output");
+                let value = output.and_then(|output| output.get("value"));
+                let kind = output
+                    .and_then(|output| output.get("type"))
+                    .and_then(Value::as_str);
+                Some(ToolResult {
+                    tool_call_id: ToolCallId::new(part.get("toolCallId")?.as_str()?).ok()?,
+                    tool_name: part
+                        .get("toolName")
+                        .and_then(Value::as_str)
+                        .unwrap_or("")
+                        .to_owned(),
+                    text: match value {
+                        Some(Value::String(text)) => text.clone(),
+                        Some(other) => other.to_string(),
+                        None => String::new(),
+                    },
+                    is_error: kind.is_some_and(|kind| kind.starts_with("error")),
+                })
+            })
+            .collect()
+    }
+
+    /// The content as JSON.
+    #[must_use]
+    pub fn as_json(&self) -> &Value {
+        &self.0
+    }
+
+    fn parts<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a JsonObject> {
+        self.0
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object)
+            .filter(move |part| part.get("type").and_then(Value::as_str) == Some(kind))
+    }
+}
+
+impl From<Value> for Content {
+    fn from(value: Value) -> Self {
+        Self(value)
+    }
+}
+
+/// Where a message came from (`MSG-2`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    tag = "type",
+    rename_all = "lowercase",
+    rename_all_fields = "camelCase"
+)]
+pub enum MessageSource {
+    /// From the input event.
+    User {
+        /// Fields of other versions and implementations, kept as they are.
+        #[serde(flatten)]
+        extra: JsonObject,
+    },
+    /// From the model.
+    Assistant {
+        /// The step that made it.
+        step_id: StepId,
+        /// Fields of other versions and implementations, kept as they are.
+        #[serde(flatten)]
+        extra: JsonObject,
+    },
+    /// From a tool.
+    Tool {
+        /// The call it answers.
+        tool_call_id: ToolCallId,
+        /// The tool.
+        tool_name: String,
+        /// Fields of other versions and implementations, kept as they are.
+        #[serde(flatten)]
+        extra: JsonObject,
+    },
+    /// From the system.
+    System {
+        /// Fields of other versions and implementations, kept as they are.
+        #[serde(flatten)]
+        extra: JsonObject,
+    },
+    /// From an extension.
+    Extension {
+        /// The extension.
+        extension_name: ExtensionName,
+        /// Fields of other versions and implementations, kept as they are.
+        #[serde(flatten)]
+        extra: JsonObject,
+    },
+}
+
+impl Message {
+    fn new(
+        id: MessageId,
+        at: Timestamp,
+        role: Role,
+        content: Content,
+        source: MessageSource,
+    ) -> Self {
+        Self {
+            id,
+            data: MessageData {
+                role,
+                content,
+                extra: JsonObject::new(),
+            },
+            metadata: JsonObject::new(),
+            created_at: at.to_string(),
+            source,
+            extra: JsonObject::new(),
+        }
+    }
+
+    /// What the input event says.
+    #[must_use]
+    pub fn user(id: MessageId, at: Timestamp, text: &str) -> Self {
+        let source = MessageSource::User {
+            extra: JsonObject::new(),
+        };
+        Self::new(id, at, Role::User, Content::text(text), source)
+    }
+
+    /// What the model answered in `step_id`.
+    #[must_use]
+    pub fn assistant(id: MessageId, at: Timestamp, step_id: StepId, content: Content) -> Self {
+        let source = MessageSource::Assistant {
+            step_id,
+            extra: JsonObject::new(),
+        };
+        Self::new(id, at, Role::Assistant, content, source)
+    }
+
+    /// How one tool call ended.
+    #[must_use]
+    pub fn tool(id: MessageId, at: Timestamp, result: &ToolResult) -> Self {
+        let source = MessageSource::Tool {
+            tool_call_id: result.tool_call_id.clone(),
+            tool_name: result.tool_name.clone(),
+            extra: JsonObject::new(),
+        };
+        Self::new(id, at, Role::Tool, Content::tool_result(result), source)
+    }
+
+    /// The step that made this message, if a model did.
+    #[must_use]
+    pub fn step_id(&self) -> Option<&StepId> {
+        match &self.source {
+            MessageSource::Assistant { step_id, .. } => Some(step_id),
+            MessageSource::User { .. }
+            | MessageSource::Tool { .. }
+            | MessageSource::System { .. }
+            | MessageSource::Extension { .. } => None,
+        }
+    }
+}
+
+/// A full tool name of its two halves: `bash` and `exec` make `bash__exec`.
+///
+/// # Errors
+///
+/// [`crate::ids::InvalidId`] if the result is no valid tool name.
+pub fn tool_full_name(tool: &str, export: &str) -> Result<ToolName, crate::ids::InvalidId> {
+    ToolName::new(format!("{tool}__{export}"))
+}
+
+/// One change of a conversation (`MSG-3`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    tag = "type",
+    rename_all = "lowercase",
+    rename_all_fields = "camelCase"
+)]
+pub enum MessageEvent {
+    /// Adds a message at the end.
+    Append {
+        /// The message.
+        message: Message,
+    },
+    /// Puts a message in the place of another.
+    Replace {
+        /// The message that goes.
+        target_id: MessageId,
+        /// The message that comes.
+        message: Message,
+    },
+    /// Takes a message out.
+    Remove {
+        /// The message that goes.
+        target_id: MessageId,
+    },
+    /// Takes every message out.
+    Truncate,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The seed documents' own examples, word for word.
+    const SEED_MESSAGES: [&str; 2] = [
+        r#"{"id":"m1","data":{"role":"user","content":"Hello"},"metadata":{},"createdAt":"...","source":{"type":"user"}}"#,
+        r#"{"id":"m2","data":{"role":"assistant","content":"Hi!"},"metadata":{},"createdAt":"...","source":{"type":"assistant","stepId":"s1"}}"#,
+    ];
+    const SEED_EVENTS: [&str; 4] = [
+        r#"{"type":"append","message":{"id":"m3","data":{"role":"user","content":"Fix the bug"},"metadata":{},"createdAt":"...","source":{"type":"user"}}}"#,
+        r#"{"type":"replace","targetId":"m1","message":{"id":"m1-v2","data":{"role":"user","content":"Updated"},"metadata":{},"createdAt":"...","source":{"type":"extension","extensionName":"compaction"}}}"#,
+        r#"{"type":"remove","targetId":"m1"}"#,
+        r#"{"type":"truncate"}"#,
+    ];
+
+    #[test]
+    fn the_seed_formats_are_read_and_written_back_byte_for_byte() {
+        for line in SEED_MESSAGES {
+            let message: Message = serde_json::from_str(line).unwrap();
+            assert_eq!(serde_json::to_string(&message).unwrap(), line);
+        }
+        for line in SEED_EVENTS {
+            let event: MessageEvent = serde_json::from_str(line).unwrap();
+            assert_eq!(serde_json::to_string(&event).unwrap(), line);
+        }
+    }
+
+    #[test]
+    fn unknown_fields_survive_a_round_trip() {
+        let line = r#"{"id":"m","data":{"role":"assistant","content":[{"type":"reasoning","text":"x","sig":1}],"n":1},"metadata":{"a":[1]},"createdAt":"t","source":{"type":"tool","toolCallId":"c","toolName":"t","ms":4},"zz":{"y":null}}"#;
+        let message: Message = serde_json::from_str(line).unwrap();
+        let back: Value = serde_json::to_value(&message).unwrap();
+        assert_eq!(back, serde_json::from_str::<Value>(line).unwrap());
+    }
+
+    #[test]
+    fn calls_and_results_come_out_as_they_went_in() {
+        let call = ToolCall {
+            id: ToolCallId::new("c1").unwrap(),
+            tool_name: "bash__exec".into(),
+            input: json!({"command": "ls"}),
+        };
+        let content = Content::assistant("Looking.", std::slice::from_ref(&call));
+        assert_eq!(content.to_text(), "Looking.");
+        assert_eq!(content.tool_calls(), [call.clone()]);
+        let result = ToolResult {
+            tool_call_id: call.id,
+            tool_name: call.tool_name,
+            text: "no".into(),
+            is_error: true,
+        };
+        assert_eq!(Content::tool_result(&result).tool_results(), [result]);
+    }
+}

@@ -1,0 +1,158 @@
+//! Observability events of a turn (`MSG-12`): what happened, when, and how long it took.
+//!
+//! They are written to `runtime-events.jsonl` and shown to whoever watches a turn. They are never an
+//! input of message state.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{AgentName, InstanceKey, StepId, ToolCallId, TurnId};
+use crate::time::Timestamp;
+use crate::trace::{SpanId, TraceId};
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RuntimeEventKind {
+    /// A turn began.
+    #[serde(rename = "turn.started")]
+    TurnStarted,
+    /// A turn that a crash had cut short goes on in a new process.
+    #[serde(rename = "turn.resumed")]
+    TurnResumed,
+    /// A turn ended with an answer.
+    #[serde(rename = "turn.completed")]
+    TurnCompleted,
+    /// A turn ended without one.
+    #[serde(rename = "turn.failed")]
+    TurnFailed,
+    /// The model was asked.
+    #[serde(rename = "step.started")]
+    StepStarted,
+    /// The model answered, and its tools ran.
+    #[serde(rename = "step.completed")]
+    StepCompleted,
+    /// The model could not answer.
+    #[serde(rename = "step.failed")]
+    StepFailed,
+    /// A tool was called.
+    #[serde(rename = "tool.called")]
+    ToolCalled,
+    /// A tool ended well.
+    #[serde(rename = "tool.completed")]
+    ToolCompleted,
+    /// A tool ended in an error, which the model was told.
+    #[serde(rename = "tool.failed")]
+    ToolFailed,
+    /// A message event named a message that is not there (`MSG-4`).
+    #[serde(rename = "message.warning")]
+    MessageWarning,
+}
+
+impl RuntimeEventKind {
+    /// The event's name as it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TurnStarted => "turn.started",
+            Self::TurnResumed => "turn.resumed",
+            Self::TurnCompleted => "turn.completed",
+            Self::TurnFailed => "turn.failed",
+            Self::StepStarted => "step.started",
+            Self::StepCompleted => "step.completed",
+            Self::StepFailed => "step.failed",
+            Self::ToolCalled => "tool.called",
+            Self::ToolCompleted => "tool.completed",
+            Self::ToolFailed => "tool.failed",
+            Self::MessageWarning => "message.warning",
+        }
+    }
+}
+
+/// One line of `runtime-events.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RuntimeEvent {
+    /// What happened.
+    #[serde(rename = "type")]
+    pub kind: RuntimeEventKind,
+    /// When.
+    pub timestamp: Timestamp,
+    /// The trace.
+    pub trace_id: TraceId,
+    /// The span of the turn, step or tool call.
+    pub span_id: SpanId,
+    /// The span around it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_span_id: Option<SpanId>,
+    /// The agent.
+    pub agent_name: AgentName,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// The turn.
+    pub turn_id: TurnId,
+    /// The step, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_id: Option<StepId>,
+    /// The tool call, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<ToolCallId>,
+    /// The tool's full name, as the model wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    /// How long it took, for the end of a span, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// A short text: the head of the input, of the arguments, of the result, or what went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// Longest `detail`, in characters; longer texts are cut.
+pub const MAX_DETAIL_CHARS: usize = 200;
+
+/// Cuts a text to a `detail`: one line, at most [`MAX_DETAIL_CHARS`] characters.
+#[must_use]
+pub fn detail_of(text: &str) -> String {
+    let mut out: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MAX_DETAIL_CHARS)
+        .collect();
+    if text.chars().nth(MAX_DETAIL_CHARS).is_some() {
+        out.push('…');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_written_name_and_the_serialized_name_agree() {
+        use RuntimeEventKind as K;
+        for kind in [
+            K::TurnStarted,
+            K::TurnResumed,
+            K::TurnCompleted,
+            K::TurnFailed,
+            K::StepStarted,
+            K::StepCompleted,
+            K::StepFailed,
+            K::ToolCalled,
+            K::ToolCompleted,
+            K::ToolFailed,
+            K::MessageWarning,
+        ] {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
+        }
+    }
+
+    #[test]
+    fn a_detail_is_one_short_line() {
+        assert_eq!(detail_of("a\nb"), "a b");
+        assert_eq!(
+            detail_of(&"x".repeat(500)).chars().count(),
+            MAX_DETAIL_CHARS + 1
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! Points in time, as the records write them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A point in time: ISO 8601, UTC, milliseconds (`INST-2`), e.g. `2026-11-21T21:06:00.123Z`.
+///
+/// Finer parts are cut off when it is made, so that what is written and what is read compare equal.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(jiff::Timestamp);
+
+impl Timestamp {
+    /// The point `millis` milliseconds after 1970-01-01T00:00:00Z, held within the range a calendar
+    /// can show.
+    #[must_use]
+    pub fn from_unix_millis(millis: i64) -> Self {
+        let clamped = millis.clamp(
+            jiff::Timestamp::MIN.as_millisecond() + 1,
+            jiff::Timestamp::MAX.as_millisecond(),
+        );
+        Self(jiff::Timestamp::from_millisecond(clamped).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
+    }
+
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    #[must_use]
+    pub fn as_unix_millis(self) -> i64 {
+        self.0.as_millisecond()
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3}", self.0)
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = jiff::Error;
+
+    fn from_str(text: &str) -> Result<Self, jiff::Error> {
+        text.parse::<jiff::Timestamp>()
+            .map(|at| Self::from_unix_millis(at.as_millisecond()))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_milliseconds_in_utc_and_reads_them_back() {
+        let at = Timestamp::from_unix_millis(1_700_000_000_007);
+        assert_eq!(at.to_string(), "2023-11-14T22:13:20.007Z");
+        assert_eq!(at.to_string().parse::<Timestamp>().unwrap(), at);
+        assert_eq!(
+            Timestamp::from_unix_millis(0).to_string(),
+            "1970-01-01T00:00:00.000Z"
+        );
+    }
+
+    #[test]
+    fn finer_parts_are_cut_and_extremes_are_held() {
+        let at: Timestamp = "2026-01-01T00:00:00.123456Z".parse().unwrap();
+        assert_eq!(at.to_string(), "2026-01-01T00:00:00.123Z");
+        for extreme in [i64::MIN, i64::MAX] {
+            let at = Timestamp::from_unix_millis(extreme);
+            assert_eq!(at.to_string().parse::<Timestamp>().unwrap(), at);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Trace context: the ids that tie a webhook request to the turn, the tool call and the reply.
+//!
+//! The ids and the `traceparent` text are those of W3C Trace Context, so that a caller's trace goes
+//! on unbroken.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Why a text is no trace context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidTrace {
+    /// The text is not exactly so many lower-case hexadecimal digits.
+    #[error("expected {expected} lower-case hexadecimal digits")]
+    NotHex {
+        /// The number of digits.
+        expected: usize,
+    },
+    /// All digits are zero, which the standard keeps for "no id".
+    #[error("an id of zeros only is not valid")]
+    Zero,
+    /// A `traceparent` that is not `00-<trace>-<span>-<flags>`.
+    #[error("expected `00-<32 hex digits>-<16 hex digits>-<2 hex digits>`")]
+    NotTraceparent,
+}
+
+fn parse_hex<const N: usize>(text: &str) -> Result<[u8; N], InvalidTrace> {
+    let not_hex = InvalidTrace::NotHex { expected: N * 2 };
+    let digits = text.as_bytes();
+    if digits.len() != N * 2 {
+        return Err(not_hex);
+    }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        for &digit in pair {
+            let value = match digit {
+                b'0'..=b'9' => digit - b'0',
+                b'a'..=b'f' => digit - b'a' + 10,
+                _ => return Err(not_hex),
+            };
+            *byte = *byte << 4 | value;
+        }
+    }
+    if bytes == [0; N] {
+        Err(InvalidTrace::Zero)
+    } else {
+        Ok(bytes)
+    }
+}
+
+macro_rules! hex_id {
+    ($(#[$doc:meta])* $name:ident, $len:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name([u8; $len]);
+
+        impl $name {
+            /// Makes an id of random bytes. Zeros only, which is not valid, become a fixed id.
+            #[must_use]
+            pub fn from_random(random: [u8; $len]) -> Self {
+                if random == [0; $len] { Self([1; $len]) } else { Self(random) }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidTrace;
+
+            fn from_str(text: &str) -> Result<Self, InvalidTrace> {
+                parse_hex(text).map(Self)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                text.parse().map_err(D::Error::custom)
+            }
+        }
+    };
+}
+
+hex_id!(
+    /// Identifies one trace: everything that one input event caused.
+    TraceId, 16
+);
+hex_id!(
+    /// Identifies one span of a trace: a turn, a step or a tool call.
+    SpanId, 8
+);
+
+impl TraceId {
+    /// Makes a trace id of a fresh UUID, whose 16 bytes are all it needs.
+    #[must_use]
+    pub fn from_uuid(uuid: uuid::Uuid) -> Self {
+        Self::from_random(*uuid.as_bytes())
+    }
+}
+
+impl SpanId {
+    /// Makes a span id of the random half of a fresh UUID.
+    #[must_use]
+    pub fn from_uuid(uuid: uuid::Uuid) -> Self {
+        let [.., a, b, c, d, e, f, g, h] = *uuid.as_bytes();
+        Self::from_random([a, b, c, d, e, f, g, h])
+    }
+}
+
+/// Where in a trace something happens. Carried by every frame, unchanged by the router (`IPC-2`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TraceContext {
+    /// The trace.
+    pub trace_id: TraceId,
+    /// The span at hand.
+    pub span_id: SpanId,
+    /// The span that caused it, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_span_id: Option<SpanId>,
+}
+
+impl TraceContext {
+    /// The first span of a new trace.
+    #[must_use]
+    pub fn root(trace_id: TraceId, span_id: SpanId) -> Self {
+        Self {
+            trace_id,
+            span_id,
+            parent_span_id: None,
+        }
+    }
+
+    /// A span caused by this one.
+    #[must_use]
+    pub fn child(self, span_id: SpanId) -> Self {
+        Self {
+            trace_id: self.trace_id,
+            span_id,
+            parent_span_id: Some(self.span_id),
+        }
+    }
+
+    /// Reads a W3C `traceparent` header. Versions above 00 are read by their first four fields, as
+    /// the standard asks.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidTrace`] if the text is not of that form.
+    pub fn from_traceparent(header: &str) -> Result<Self, InvalidTrace> {
+        let mut fields = header.trim().split('-');
+        let (Some(version), Some(trace), Some(span), Some(flags)) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            return Err(InvalidTrace::NotTraceparent);
+        };
+        let hex = |text: &str| {
+            text.len() == 2 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        let surplus = fields.next().is_some() && version == "00";
+        if !hex(version) || version == "ff" || !hex(flags) || surplus {
+            return Err(InvalidTrace::NotTraceparent);
+        }
+        Ok(Self::root(trace.parse()?, span.parse()?))
+    }
+
+    /// Writes this span as a W3C `traceparent` header (sampled).
+    #[must_use]
+    pub fn to_traceparent(self) -> String {
+        format!("00-{}-{}-01", self.trace_id, self.span_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_traceparent_is_read_and_written_back() {
+        let trace = TraceContext::from_traceparent(HEADER).unwrap();
+        assert_eq!(
+            trace.trace_id.to_string(),
+            "4bf92f3577b34da6a3ce929d0e0e4736"
+        );
+        assert_eq!(trace.to_traceparent(), HEADER);
+    }
+
+    #[test]
+    fn what_is_not_a_traceparent_is_refused() {
+        for bad in [
+            "",
+            "00",
+            "00-0-0-00",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-extra",
+        ] {
+            assert!(
+                TraceContext::from_traceparent(bad).is_err(),
+                "{bad:?} was accepted"
+            );
+        }
+        let future = format!("01{}-extra", &HEADER[2..]);
+        assert!(TraceContext::from_traceparent(&future).is_ok());
+    }
+
+    #[test]
+    fn a_child_span_keeps_the_trace_and_names_its_parent() {
+        let root = TraceContext::from_traceparent(HEADER).unwrap();
+        let child = root.child(SpanId::from_random([7; 8]));
+        assert_eq!(child.trace_id, root.trace_id);
+        assert_eq!(child.parent_span_id, Some(root.span_id));
+    }
+}
