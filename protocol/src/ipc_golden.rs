@@ -38,8 +38,8 @@ const TO_CHILD: &[&str] = &[
 ];
 
 fn with_trace(body: &str) -> String {
-    let at = body.find(r#","payload""#).unwrap();
-    format!("{},{TRACE}{}", &body[..at], &body[at..])
+    let (head, payload) = body.split_once(r#","payload""#).unwrap();
+    format!(r#"{head},{TRACE},"payload"{payload}"#)
 }
 
 fn head_of(envelope: &Envelope) -> Head {

@@ -399,7 +399,7 @@ mod tests {
         };
         let content = Content::assistant("Looking.", std::slice::from_ref(&call));
         assert_eq!(content.to_text(), "Looking.");
-        assert_eq!(content.tool_calls(), [call.clone()]);
+        assert_eq!(content.tool_calls(), std::slice::from_ref(&call));
         let result = ToolResult {
             tool_call_id: call.id,
             tool_name: call.tool_name,
