@@ -1,1 +1,29 @@
-//! To be written.
+//! The ConnectorProcess of goondan: one process for each connection, bringing events in from
+//! outside (`SUP-1`, `SUP-3`).
+//!
+//! # Layout, from the orchestrator outwards
+//!
+//! * `link`: the socket to the orchestrator, and the handshake that says what this process is.
+//! * `session`: what is said over that socket afterwards. It owns the requests that wait for the
+//!   orchestrator's word.
+//! * `gateway`: all a connector sees of the session: hand in an event, report a state.
+//! * `webhook`: the one connector of this version.
+//!
+//! # Invariants
+//!
+//! * Nobody outside is told that an event was taken before the orchestrator said that it is durable
+//!   (`MSG-13`).
+//! * This process writes no file. Its log goes to stdout (`LOG-1`).
+//! * Without the orchestrator there is no connector: when the socket closes, the process exits at
+//!   once, and requests in progress get no answer (`SUP-7`).
+//! * Secrets and bodies are never logged (`SEC-2`).
+
+mod command_line;
+mod gateway;
+pub mod limits;
+mod link;
+mod process;
+mod session;
+mod webhook;
+
+pub use process::run;

@@ -1,0 +1,93 @@
+//! What the process was started for: by the orchestrator, or by a curious person.
+
+use std::ffi::{OsStr, OsString};
+
+use goondan_protocol::ipc::IPC_FD_VAR;
+use goondan_protocol::version::GOONDAN_VERSION;
+
+/// The name of this binary.
+pub(crate) const BINARY_NAME: &str = "goondan-connector-process";
+
+/// The one descriptor the socket to the orchestrator may be: stdin.
+const IPC_FD: &str = "0";
+
+/// What to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// Be a connector.
+    Serve,
+    /// Print this and exit well.
+    Tell(String),
+    /// Print this to stderr and exit as used wrongly.
+    Misused(String),
+}
+
+/// Reads the arguments behind the program's name, and the value of [`IPC_FD_VAR`].
+pub(crate) fn read(mut arguments: impl Iterator<Item = OsString>, ipc_fd: Option<&OsStr>) -> Start {
+    match arguments.next() {
+        Some(argument) if argument == "--version" || argument == "-V" => {
+            Start::Tell(format!("{BINARY_NAME} {GOONDAN_VERSION}\n"))
+        }
+        Some(argument) if argument == "--help" || argument == "-h" => Start::Tell(help()),
+        Some(argument) => Start::Misused(format!(
+            "{BINARY_NAME}: unknown argument `{}`\nhint: it takes none; see `{BINARY_NAME} --help`\n",
+            argument.display()
+        )),
+        None => match ipc_fd {
+            Some(fd) if fd == IPC_FD => Start::Serve,
+            Some(fd) => Start::Misused(format!(
+                "{BINARY_NAME}: {IPC_FD_VAR} is `{}`, and only `{IPC_FD}` (stdin) is understood\n\
+                 hint: this process and the orchestrator that started it are of different builds\n",
+                fd.display()
+            )),
+            None => Start::Misused(format!(
+                "{BINARY_NAME} is started by goondan-orchestrator, not by hand: {IPC_FD_VAR} is not set\n\
+                 hint: `gdn run` starts the daemon, which starts a connector for each Connection\n"
+            )),
+        },
+    }
+}
+
+fn help() -> String {
+    format!(
+        "One connector of goondan, such as a webhook.\n\n\
+         goondan-orchestrator starts this process for each Connection of goondan.yaml and talks to\n\
+         it over a socket on its stdin ({IPC_FD_VAR}={IPC_FD}). It is of no use by hand.\n\n\
+         Usage: {BINARY_NAME} [--version | --help]\n\n\
+         Exit codes:\n\
+         \x20 0  asked to stop by the orchestrator\n\
+         \x20 1  the orchestrator is gone, or is of another version\n\
+         \x20 2  not started by the orchestrator\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(arguments: &[&str], ipc_fd: Option<&str>) -> Start {
+        read(arguments.iter().map(OsString::from), ipc_fd.map(OsStr::new))
+    }
+
+    #[test]
+    fn only_the_orchestrators_way_of_starting_serves() {
+        assert_eq!(start(&[], Some("0")), Start::Serve);
+        for (arguments, ipc_fd, said) in [
+            (&[][..], None, "started by goondan-orchestrator"),
+            (&[], Some("3"), "different builds"),
+            (&["--port"], Some("0"), "unknown argument `--port`"),
+        ] {
+            match start(arguments, ipc_fd) {
+                Start::Misused(text) => assert!(text.contains(said), "{text}"),
+                other => panic!("{arguments:?} {ipc_fd:?} gave {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn version_and_help_need_no_orchestrator() {
+        let version = format!("goondan-connector-process {GOONDAN_VERSION}\n");
+        assert_eq!(start(&["--version"], None), Start::Tell(version));
+        assert!(matches!(start(&["-h"], None), Start::Tell(text) if text.contains("Exit codes")));
+    }
+}

@@ -1,0 +1,128 @@
+//! All a connector sees of the orchestrator.
+//!
+//! A [`Gateway`] is cheap to clone: every request of a connector has its own. The session at the
+//! other end of the channel owns what is shared.
+
+use std::time::Duration;
+
+use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode, Status};
+use goondan_protocol::trace::TraceContext;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::limits::{ORDERS_WAITING_MAX, REPLY_TIMEOUT_MS};
+
+/// The orchestrator's word on an event.
+pub(crate) type Verdict = Result<EventAccepted, EventRefused>;
+
+/// What a connector asks of the session.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Hand in an event.
+    Submit(Submission),
+    /// Tell people what the connector does.
+    Report(Status),
+}
+
+/// An event on its way to the orchestrator.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    /// The event.
+    pub(crate) event: Box<ConnectorEvent>,
+    /// Where in a trace it was seen.
+    pub(crate) trace: TraceContext,
+    /// Who waits for the verdict. Nobody, once the client has gone.
+    pub(crate) verdict: oneshot::Sender<Verdict>,
+}
+
+/// A connector's way to the orchestrator.
+#[derive(Debug, Clone)]
+pub(crate) struct Gateway {
+    orders: mpsc::Sender<Order>,
+}
+
+impl Gateway {
+    /// A gateway, and the orders that come out of it.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Order>) {
+        let (orders, receiver) = mpsc::channel(ORDERS_WAITING_MAX);
+        (Self { orders }, receiver)
+    }
+
+    /// Hands in an event and waits for the verdict, at most [`REPLY_TIMEOUT_MS`].
+    ///
+    /// Dropping the future takes nothing back: the orchestrator may have the event already.
+    ///
+    /// # Errors
+    ///
+    /// The orchestrator's refusal. Its silence is `unavailable` too: the event may or may not be
+    /// taken, and sending it again under the same id is safe (`MSG-13`).
+    pub(crate) async fn submit(&self, event: ConnectorEvent, trace: TraceContext) -> Verdict {
+        let (verdict, answer) = oneshot::channel();
+        let submission = Submission {
+            event: Box::new(event),
+            trace,
+            verdict,
+        };
+        let exchange = async {
+            self.orders.send(Order::Submit(submission)).await.ok()?;
+            answer.await.ok()
+        };
+        match timeout(Duration::from_millis(REPLY_TIMEOUT_MS), exchange).await {
+            Ok(Some(verdict)) => verdict,
+            Ok(None) => Err(unavailable("the connector is stopping")),
+            Err(_elapsed) => Err(unavailable("the orchestrator did not answer in time")),
+        }
+    }
+
+    /// Tells people what the connector does, or why it does nothing.
+    pub(crate) async fn report(&self, ready: bool, detail: impl Into<String>) {
+        let detail = detail.into();
+        // Without a session there is nobody left to tell, and the process is about to end.
+        drop(
+            self.orders
+                .send(Order::Report(Status { ready, detail }))
+                .await,
+        );
+    }
+}
+
+/// A refusal that says: not now.
+pub(crate) fn unavailable(message: &str) -> EventRefused {
+    EventRefused {
+        code: RefusalCode::Unavailable,
+        message: message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::JsonObject;
+    use goondan_protocol::trace::{SpanId, TraceId};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_and_a_lost_session_are_both_unavailable() {
+        let event = ConnectorEvent {
+            id: None,
+            name: "request".into(),
+            input: "hi".into(),
+            instance_key: None,
+            properties: JsonObject::new(),
+            auth: None,
+            metadata: JsonObject::new(),
+        };
+        let trace = TraceContext::root(TraceId::from_random([1; 16]), SpanId::from_random([1; 8]));
+
+        let (gateway, orders) = Gateway::new();
+        let refused = gateway.submit(event.clone(), trace).await.unwrap_err();
+        assert_eq!(refused.code, RefusalCode::Unavailable);
+        assert!(refused.message.contains("in time"), "{}", refused.message);
+
+        drop(orders);
+        let refused = gateway.submit(event, trace).await.unwrap_err();
+        assert_eq!(refused.code, RefusalCode::Unavailable);
+        assert!(refused.message.contains("stopping"), "{}", refused.message);
+    }
+}

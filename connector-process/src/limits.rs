@@ -1,0 +1,97 @@
+//! Every limit of a connector process, with its name and its one home.
+//!
+//! The protocol's own limits are [`goondan_protocol::limits`].
+
+use goondan_protocol::limits::{MAX_FRAME_BYTES, MAX_INPUT_BYTES};
+
+/// Largest request body the webhook takes when its settings name no number, in bytes.
+pub const DEFAULT_BODY_BYTES_MAX: usize = 256 * 1024;
+
+/// The most that `maxBodyBytes` may be set to, in bytes. The whole body may be an event's input, so
+/// it is the protocol's limit of that.
+pub const BODY_BYTES_CEILING: usize = MAX_INPUT_BYTES;
+
+/// Connections open at one time. One more waits in the kernel's queue until one of them closes.
+pub const CONNECTIONS_MAX: usize = 256;
+
+/// Requests at one time that are being read or wait for the orchestrator. One more is answered 429.
+/// Times [`BODY_BYTES_CEILING`], it bounds the memory that bodies can take.
+pub const REQUESTS_IN_FLIGHT_MAX: usize = 64;
+
+/// Headers one request may have. One more is answered 431.
+pub const HEADERS_MAX: usize = 64;
+
+/// Bytes of one connection's read buffer; a request's head must fit in it, or is answered 431.
+pub const READ_BUFFER_BYTES: usize = 32 * 1024;
+
+/// Time a client has for the head of a request, in milliseconds. A connection kept alive is closed
+/// after the same time without a request.
+pub const HEADER_READ_TIMEOUT_MS: u64 = 10_000;
+
+/// Time a client has for the body of a request, in milliseconds; then it is answered 408.
+pub const BODY_READ_TIMEOUT_MS: u64 = 30_000;
+
+/// Time the orchestrator has to take or refuse an event, in milliseconds; then the client is
+/// answered 503.
+pub const REPLY_TIMEOUT_MS: u64 = 30_000;
+
+/// Age at which a connection takes no further request, in milliseconds: no client keeps a place for
+/// ever.
+pub const CONNECTION_AGE_MAX_MS: u64 = 300_000;
+
+/// Time after which a connection that takes no further request is closed whatever it does, in
+/// milliseconds. The longest honest request fits in it.
+pub const CONNECTION_CLOSE_TIMEOUT_MS: u64 =
+    HEADER_READ_TIMEOUT_MS + BODY_READ_TIMEOUT_MS + REPLY_TIMEOUT_MS + 5_000;
+
+/// Bytes read and thrown away of a body that is refused unread, so that its sender sees the answer
+/// and not a reset connection. Whoever sends more is cut off.
+pub const DISCARDED_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Time for throwing away a refused body, in milliseconds.
+pub const DISCARD_TIMEOUT_MS: u64 = 5_000;
+
+/// First pause before another try to open the listening socket, in milliseconds. Each further pause
+/// is twice as long.
+pub const BIND_RETRY_FIRST_MS: u64 = 250;
+
+/// Longest pause between two tries to open the listening socket, in milliseconds.
+pub const BIND_RETRY_MAX_MS: u64 = 30_000;
+
+/// Pause after the system refused to accept a connection (no file descriptor is free, say), in
+/// milliseconds.
+pub const ACCEPT_RETRY_MS: u64 = 100;
+
+/// `Retry-After` of a 429, in seconds.
+pub const RETRY_AFTER_OVERLOADED_S: u64 = 1;
+
+/// `Retry-After` of a 503, in seconds: about what a restart of the daemon takes.
+pub const RETRY_AFTER_UNAVAILABLE_S: u64 = 5;
+
+/// Top-level scalars of a JSON body that become properties of the event; further ones are left out.
+pub const PROPERTIES_MAX: usize = 64;
+
+/// Longest name and longest text of a property, in bytes; a longer one is left out.
+pub const PROPERTY_BYTES_MAX: usize = 1024;
+
+/// Longest text of a metadata field and of a logged path, in bytes; the rest is cut off.
+pub const NOTE_BYTES_MAX: usize = 256;
+
+/// Orders of connector tasks that wait for the session. A task whose order finds no place waits.
+pub const ORDERS_WAITING_MAX: usize = 16;
+
+/// Frames that wait to be written to the orchestrator. An event that finds no place is answered 503;
+/// if it is the answer to a `ping`, the orchestrator does not read, and the process gives up.
+pub const FRAMES_WAITING_MAX: usize = 2 * REQUESTS_IN_FLIGHT_MAX;
+
+/// JSON writes a control character in six bytes (`\u0000`); nothing takes more.
+const JSON_GROWTH_MAX: usize = 6;
+
+const _: () = assert!(DEFAULT_BODY_BYTES_MAX <= BODY_BYTES_CEILING);
+const _: () = assert!(REQUESTS_IN_FLIGHT_MAX < CONNECTIONS_MAX);
+const _: () = assert!(BIND_RETRY_FIRST_MS <= BIND_RETRY_MAX_MS);
+// Whatever a client sends, the frame with its event fits.
+const _: () = assert!(
+    JSON_GROWTH_MAX * (BODY_BYTES_CEILING + PROPERTIES_MAX * 2 * PROPERTY_BYTES_MAX) + 64 * 1024
+        < MAX_FRAME_BYTES
+);

@@ -1,0 +1,228 @@
+//! The socket to the orchestrator, and the handshake over it (`IPC-1`).
+//!
+//! The socket is one end of a socket pair, inherited as stdin. What comes in is trusted no further
+//! than any peer: frames are bounded, and what is no message ends the process, not the orchestrator.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt as _, StreamExt as _};
+use goondan_protocol::JsonObject;
+use goondan_protocol::definition::ConnectorAssignment;
+use goondan_protocol::envelope::{Address, Envelope, MessageError};
+use goondan_protocol::frame::{FrameCodec, FrameError};
+use goondan_protocol::ipc::{Assignment, ChildRole, Head, Hello, ToChild, ToOrchestrator};
+use goondan_protocol::limits::HANDSHAKE_TIMEOUT_MS;
+use goondan_protocol::version::{Version, VersionMismatch};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::timeout;
+use tokio_util::codec::{FramedRead, FramedWrite};
+
+/// Frames from the orchestrator.
+pub(crate) type Incoming = FramedRead<OwnedReadHalf, FrameCodec>;
+/// Frames to the orchestrator.
+pub(crate) type Outgoing = FramedWrite<OwnedWriteHalf, FrameCodec>;
+
+/// Why this process cannot go on with its orchestrator. None of these can be mended from here.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    /// What was inherited is no socket.
+    #[error("stdin is not one end of the orchestrator's socket pair")]
+    NotASocket(#[source] std::io::Error),
+    /// The orchestrator is gone.
+    #[error("the orchestrator closed the socket")]
+    Closed,
+    /// Bytes came that are no frame, or the socket failed.
+    #[error("cannot read the next frame from the orchestrator")]
+    Read(#[source] FrameError),
+    /// The socket does not take what is written.
+    #[error("cannot write a frame to the orchestrator")]
+    Write(#[source] FrameError),
+    /// A frame came that is no message to a child.
+    #[error("a frame from the orchestrator is not a message this process knows")]
+    NotAMessage(#[source] MessageError),
+    /// A message of ours cannot be put into a frame.
+    #[error("a message to the orchestrator cannot be written as JSON")]
+    CannotEncode(#[source] MessageError),
+    /// A message came that has no place here.
+    #[error("the orchestrator sent `{kind}`, which no connector expects {when}")]
+    OutOfTurn {
+        /// The message's type.
+        kind: &'static str,
+        /// What this process was about.
+        when: &'static str,
+    },
+    /// The orchestrator does not say who this process is to be.
+    #[error("the orchestrator did not answer `hello` within {HANDSHAKE_TIMEOUT_MS} ms")]
+    NoWelcome,
+    /// The two are of different builds.
+    #[error("install goondan-orchestrator and goondan-connector-process of the same version")]
+    OtherVersion(#[source] VersionMismatch),
+    /// The orchestrator takes this process for an agent.
+    #[error("the orchestrator gave a connector process the assignment of an agent")]
+    NotAConnector,
+    /// The orchestrator pings and does not read the answers.
+    #[error("the orchestrator does not read: {waiting} frames wait for it")]
+    NotRead {
+        /// How many frames wait.
+        waiting: usize,
+    },
+}
+
+/// The socket, before the handshake.
+#[derive(Debug)]
+pub(crate) struct Link {
+    incoming: Incoming,
+    outgoing: Outgoing,
+}
+
+impl Link {
+    /// Takes stdin as the socket. Needs a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::NotASocket`] if stdin is something else.
+    pub(crate) fn from_stdin() -> Result<Self, LinkError> {
+        let open = || {
+            let fd: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned()?;
+            let socket = std::os::unix::net::UnixStream::from(fd);
+            // Asking for the peer fails for anything that is not a connected socket.
+            socket.peer_addr()?;
+            socket.set_nonblocking(true)?;
+            UnixStream::from_std(socket)
+        };
+        open().map(Self::over).map_err(LinkError::NotASocket)
+    }
+
+    fn over(socket: UnixStream) -> Self {
+        let (reader, writer) = socket.into_split();
+        Self {
+            incoming: FramedRead::new(reader, FrameCodec::new()),
+            outgoing: FramedWrite::new(writer, FrameCodec::new()),
+        }
+    }
+
+    /// Says `hello` and waits for the `welcome` that tells this process what it is.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError`] if no such welcome comes, or it comes from another version.
+    pub(crate) async fn shake_hands(
+        mut self,
+        pid: u32,
+    ) -> Result<(ConnectorAssignment, Incoming, Outgoing), LinkError> {
+        let hello = ToOrchestrator::Hello(Hello {
+            version: Version::current(),
+            role: ChildRole::Connector,
+            pid,
+        });
+        let frame = hello
+            .to_frame(&Head::new(Address::Child, Address::Orchestrator))
+            .map_err(LinkError::CannotEncode)?;
+        let exchange = async {
+            self.outgoing
+                .send(Bytes::from(frame))
+                .await
+                .map_err(LinkError::Write)?;
+            next_frame(&mut self.incoming).await
+        };
+        let frame = timeout(Duration::from_millis(HANDSHAKE_TIMEOUT_MS), exchange)
+            .await
+            .map_err(|_elapsed| LinkError::NoWelcome)??;
+        let assignment = assignment_of(&frame)?;
+        Ok((assignment, self.incoming, self.outgoing))
+    }
+}
+
+/// Waits for the next frame. Cancel-safe: a frame half read stays in the buffer.
+///
+/// # Errors
+///
+/// [`LinkError::Closed`] at the stream's end, [`LinkError::Read`] if it ends badly.
+pub(crate) async fn next_frame(incoming: &mut Incoming) -> Result<Bytes, LinkError> {
+    match incoming.next().await {
+        Some(Ok(frame)) => Ok(frame),
+        Some(Err(error)) => Err(LinkError::Read(error)),
+        None => Err(LinkError::Closed),
+    }
+}
+
+/// Reads the orchestrator's first frame.
+fn assignment_of(frame: &[u8]) -> Result<ConnectorAssignment, LinkError> {
+    let envelope = Envelope::from_frame(frame).map_err(LinkError::NotAMessage)?;
+    // The version comes first: what another version says may not even be readable.
+    if let Some(version) = version_of(&envelope) {
+        version.check().map_err(LinkError::OtherVersion)?;
+    }
+    match ToChild::from_envelope(&envelope).map_err(LinkError::NotAMessage)? {
+        ToChild::Welcome(welcome) => match welcome.assignment {
+            Assignment::Connector(assignment) => Ok(*assignment),
+            Assignment::Agent(_) => Err(LinkError::NotAConnector),
+        },
+        other => Err(LinkError::OutOfTurn {
+            kind: other.kind(),
+            when: "as the first message",
+        }),
+    }
+}
+
+/// The version an envelope's payload names, if it names one.
+fn version_of(envelope: &Envelope) -> Option<Version> {
+    let mut payload: JsonObject = serde_json::from_str(envelope.payload.get()).ok()?;
+    serde_json::from_value(payload.remove("version")?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn welcome(version: &str) -> String {
+        format!(
+            r#"{{"type":"welcome","from":"orchestrator","to":"child","payload":{{"version":{version},"assignment":{{"role":"connector","definition":{{"workspaceId":"w","connection":"hook","connector":"webhook"}}}}}}}}"#
+        )
+    }
+
+    #[test]
+    fn only_a_welcome_of_this_very_version_counts() {
+        let ours = serde_json::to_string(&Version::current()).unwrap();
+        let assignment = assignment_of(welcome(&ours).as_bytes()).unwrap();
+        assert_eq!(assignment.connection.as_str(), "hook");
+
+        let theirs = r#"{"protocol":1,"goondan":"0.0.0-other"}"#;
+        let error = assignment_of(welcome(theirs).as_bytes()).unwrap_err();
+        assert!(matches!(error, LinkError::OtherVersion(_)), "{error}");
+
+        let unreadable = r#"{"type":"welcome","from":"orchestrator","to":"child","payload":{"version":{"protocol":2,"goondan":"9.0.0"},"job":1}}"#;
+        let error = assignment_of(unreadable.as_bytes()).unwrap_err();
+        assert!(matches!(error, LinkError::OtherVersion(_)), "{error}");
+
+        let ping = r#"{"type":"ping","from":"orchestrator","to":"child","payload":{"nonce":1}}"#;
+        let error = assignment_of(ping.as_bytes()).unwrap_err();
+        assert!(
+            matches!(error, LinkError::OutOfTurn { kind: "ping", .. }),
+            "{error}"
+        );
+        assert!(matches!(
+            assignment_of(b"{}"),
+            Err(LinkError::NotAMessage(_))
+        ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_orchestrator_that_stays_silent_or_goes_is_given_up() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let error = Link::over(ours).shake_hands(1).await.unwrap_err();
+        assert!(matches!(error, LinkError::NoWelcome), "{error}");
+        drop(theirs);
+
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        let error = Link::over(ours).shake_hands(1).await.unwrap_err();
+        assert!(
+            matches!(error, LinkError::Closed | LinkError::Write(_)),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! The life of the process: start, log, handshake, session, exit code.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use goondan_log::{Identity, JsonLines, LEVEL_VAR, Stdout, error_chain, level_filter};
+use goondan_protocol::JsonObject;
+use goondan_protocol::definition::ConnectorAssignment;
+use goondan_protocol::ipc::IPC_FD_VAR;
+use goondan_protocol::trace::TraceId;
+use serde_json::json;
+use tracing::Subscriber;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use crate::command_line::{self, Start};
+use crate::link::{Link, LinkError};
+use crate::session;
+
+/// Exit code: the orchestrator is gone, or the two cannot work together.
+const EXIT_ORCHESTRATOR_LOST: u8 = 1;
+
+/// Exit code: not started by the orchestrator.
+const EXIT_MISUSED: u8 = 2;
+
+/// Is a connector process, from its command line to its exit code.
+///
+/// Exit codes: 0 when the orchestrator asked it to stop, 1 when the orchestrator is gone or of
+/// another version, 2 when the process was not started by an orchestrator.
+#[must_use]
+pub fn run() -> ExitCode {
+    let ipc_fd = std::env::var_os(IPC_FD_VAR);
+    match command_line::read(std::env::args_os().skip(1), ipc_fd.as_deref()) {
+        Start::Serve => serve(),
+        Start::Tell(text) => {
+            drop(std::io::stdout().write_all(text.as_bytes()));
+            ExitCode::SUCCESS
+        }
+        Start::Misused(text) => {
+            drop(std::io::stderr().write_all(text.as_bytes()));
+            ExitCode::from(EXIT_MISUSED)
+        }
+    }
+}
+
+fn serve() -> ExitCode {
+    let pid = std::process::id();
+    let trace_id = TraceId::from_uuid(uuid::Uuid::now_v7());
+    let nameless = Identity {
+        process: "connector",
+        pid,
+        trace_id,
+        fields: JsonObject::new(),
+    };
+    // Until the welcome no line can say for whom the process works.
+    let mut before_welcome = Some(tracing::subscriber::set_default(log(nameless.clone())));
+
+    let result = prepare().and_then(|runtime| {
+        let result = runtime.block_on(async {
+            let link = Link::from_stdin()?;
+            let (assignment, incoming, outgoing) = link.shake_hands(pid).await?;
+            drop(before_welcome.take());
+            // It fails only if a subscriber is set already, and this is the only place that sets one.
+            drop(tracing::subscriber::set_global_default(log(Identity {
+                fields: identity_fields(&assignment),
+                ..nameless
+            })));
+            session::run(assignment, incoming, outgoing).await
+        });
+        // A name that is still being resolved must not hold the exit up.
+        runtime.shutdown_background();
+        result.map_err(ProcessError::Link)
+    });
+    match result {
+        Ok(()) => {
+            tracing::info!("stopped");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            tracing::error!(error = error_chain(&error), "the connector process ends");
+            ExitCode::from(EXIT_ORCHESTRATOR_LOST)
+        }
+    }
+}
+
+/// Why the process ends without having been asked to.
+#[derive(Debug, thiserror::Error)]
+enum ProcessError {
+    /// The system refused something that every process may do.
+    #[error("cannot set the process up")]
+    Setup(#[source] std::io::Error),
+    /// The orchestrator is gone or cannot be understood.
+    #[error("cannot work without the orchestrator")]
+    Link(#[source] LinkError),
+}
+
+/// Ties the process's life to its orchestrator and makes the runtime: one thread is plenty for
+/// requests that mostly wait.
+fn prepare() -> Result<tokio::runtime::Runtime, ProcessError> {
+    die_with_parent().map_err(ProcessError::Setup)?;
+    leave_signals_to_the_orchestrator().map_err(ProcessError::Setup)?;
+    tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(ProcessError::Setup)
+}
+
+/// The end of the socket says that the orchestrator is gone; this says so even to a process that is
+/// too busy to look (`SUP-7`). A parent that died before this call is noticed by the socket alone.
+#[cfg(target_os = "linux")]
+fn die_with_parent() -> std::io::Result<()> {
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(Into::into)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with_parent() -> std::io::Result<()> {
+    Ok(())
+}
+
+/// A terminal's Ctrl-C reaches the whole process group; the orchestrator decides when its children
+/// stop, so they take the signals and do nothing.
+fn leave_signals_to_the_orchestrator() -> std::io::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+    }
+    Ok(())
+}
+
+fn log(identity: Identity) -> impl Subscriber + Send + Sync {
+    let level = std::env::var(LEVEL_VAR).ok();
+    tracing_subscriber::registry()
+        .with(level_filter(level.as_deref()))
+        .with(JsonLines::new(identity, Stdout))
+}
+
+fn identity_fields(assignment: &ConnectorAssignment) -> JsonObject {
+    JsonObject::from_iter([
+        ("workspaceId".to_owned(), json!(assignment.workspace_id)),
+        ("connection".to_owned(), json!(assignment.connection)),
+    ])
+}

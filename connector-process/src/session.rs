@@ -1,0 +1,309 @@
+//! What is said with the orchestrator after the handshake.
+//!
+//! [`Session`] is the pure part: a frame or an order goes in, what to do comes out. [`run`] is the
+//! shell around it: one task that reads, decides, and feeds a bounded queue of frames to be written.
+//! Reading never waits for writing, so that a `ping` is answered however much is under way.
+
+use std::collections::HashMap;
+use std::pin::pin;
+
+use bytes::Bytes;
+use futures_util::SinkExt as _;
+use goondan_protocol::definition::ConnectorAssignment;
+use goondan_protocol::envelope::{Address, Envelope};
+use goondan_protocol::ipc::{Head, Pong, ShutdownAck, ToChild, ToOrchestrator};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::gateway::{Gateway, Order, Submission, Verdict, unavailable};
+use crate::limits::FRAMES_WAITING_MAX;
+use crate::link::{Incoming, LinkError, Outgoing, next_frame};
+use crate::webhook;
+
+/// The one connector of this version, within `@goondan/base`.
+const WEBHOOK: &str = "webhook";
+
+/// What a frame from the orchestrator asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    /// Nothing further: a reply was passed on, or nobody waits for it any more.
+    Done,
+    /// Send this at once.
+    Answer(Vec<u8>),
+    /// Stop, for this reason.
+    Stop(String),
+}
+
+/// The requests that wait for the orchestrator's word, by the id their frame carries.
+#[derive(Debug)]
+struct Session {
+    me: Address,
+    next_request: u64,
+    waiting: HashMap<u64, oneshot::Sender<Verdict>>,
+}
+
+impl Session {
+    fn new(me: Address) -> Self {
+        Self {
+            me,
+            next_request: 1,
+            waiting: HashMap::new(),
+        }
+    }
+
+    fn head(&self) -> Head {
+        Head::new(self.me.clone(), Address::Orchestrator)
+    }
+
+    fn frame(&self, message: &ToOrchestrator) -> Result<Vec<u8>, LinkError> {
+        message
+            .to_frame(&self.head())
+            .map_err(LinkError::CannotEncode)
+    }
+
+    /// Reads one frame.
+    fn hear(&mut self, frame: &[u8]) -> Result<Heard, LinkError> {
+        let envelope = Envelope::from_frame(frame).map_err(LinkError::NotAMessage)?;
+        let message = ToChild::from_envelope(&envelope).map_err(LinkError::NotAMessage)?;
+        match message {
+            ToChild::Ping(ping) => {
+                let pong = ToOrchestrator::Pong(Pong { nonce: ping.nonce });
+                Ok(Heard::Answer(self.frame(&pong)?))
+            }
+            ToChild::Shutdown(shutdown) => Ok(Heard::Stop(shutdown.reason)),
+            ToChild::EventAccepted(accepted) => {
+                self.settle(envelope.in_reply_to, Ok(accepted));
+                Ok(Heard::Done)
+            }
+            ToChild::EventRefused(refused) => {
+                self.settle(envelope.in_reply_to, Err(refused));
+                Ok(Heard::Done)
+            }
+            ToChild::Welcome(_)
+            | ToChild::Event(_)
+            | ToChild::ConversationPage(_)
+            | ToChild::TurnAppended(_)
+            | ToChild::TurnCommitted(_) => Err(LinkError::OutOfTurn {
+                kind: message.kind(),
+                when: "after its welcome",
+            }),
+        }
+    }
+
+    /// Passes a verdict on to whoever waits for it. The client may have gone meanwhile.
+    fn settle(&mut self, in_reply_to: Option<u64>, verdict: Verdict) {
+        let waiter = in_reply_to.and_then(|request| self.waiting.remove(&request));
+        match waiter.map(|waiter| waiter.send(verdict)) {
+            Some(Ok(())) => {}
+            Some(Err(_)) | None => {
+                tracing::debug!(in_reply_to, "nobody waits for this verdict any more");
+            }
+        }
+    }
+
+    /// Makes the frame that hands in an event, and keeps who waits for the verdict.
+    ///
+    /// Those who no longer wait are forgotten here, so that an orchestrator that never replies
+    /// cannot make the table grow.
+    fn submit(&mut self, submission: Submission) -> Result<(u64, Vec<u8>), LinkError> {
+        self.waiting.retain(|_, waiter| !waiter.is_closed());
+        let request = self.next_request;
+        self.next_request += 1;
+        let head = self.head().asking(request).in_trace(submission.trace);
+        let frame = ToOrchestrator::Event(submission.event)
+            .to_frame(&head)
+            .map_err(LinkError::CannotEncode)?;
+        self.waiting.insert(request, submission.verdict);
+        Ok((request, frame))
+    }
+}
+
+/// Runs the assigned connector until the orchestrator says `shutdown`.
+///
+/// # Errors
+///
+/// [`LinkError`] as soon as the orchestrator is gone or cannot be understood; then nothing more is
+/// answered to anybody.
+pub(crate) async fn run(
+    assignment: ConnectorAssignment,
+    mut incoming: Incoming,
+    outgoing: Outgoing,
+) -> Result<(), LinkError> {
+    let mut session = Session::new(Address::Connector {
+        name: assignment.connection.clone(),
+    });
+    let stop = CancellationToken::new();
+    let (gateway, mut orders) = Gateway::new();
+    let (outbox, frames) = mpsc::channel(FRAMES_WAITING_MAX);
+
+    let mut writing = pin!(write(frames, outgoing));
+    let mut connector = pin!(connector(assignment, gateway, stop.clone()));
+    loop {
+        tokio::select! {
+            frame = next_frame(&mut incoming) => match session.hear(&frame?)? {
+                Heard::Done => {}
+                Heard::Answer(frame) => enqueue(&outbox, frame)?,
+                Heard::Stop(reason) => {
+                    tracing::info!(reason, "asked to stop");
+                    stop.cancel();
+                }
+            },
+            Some(order) = orders.recv() => match order {
+                Order::Report(status) => {
+                    enqueue(&outbox, session.frame(&ToOrchestrator::Status(status))?)?;
+                }
+                Order::Submit(submission) => {
+                    let (request, frame) = session.submit(submission)?;
+                    if enqueue(&outbox, frame).is_err() {
+                        let refusal = unavailable("the orchestrator is too far behind");
+                        session.settle(Some(request), Err(refusal));
+                    }
+                }
+            },
+            result = &mut writing => return result,
+            () = &mut connector => break,
+        }
+    }
+    enqueue(
+        &outbox,
+        session.frame(&ToOrchestrator::ShutdownAck(ShutdownAck {}))?,
+    )?;
+    drop(outbox);
+    writing.await
+}
+
+/// Puts a frame in the queue to be written.
+fn enqueue(outbox: &mpsc::Sender<Vec<u8>>, frame: Vec<u8>) -> Result<(), LinkError> {
+    outbox.try_send(frame).map_err(|_full| LinkError::NotRead {
+        waiting: FRAMES_WAITING_MAX,
+    })
+}
+
+/// Writes queued frames until the queue ends.
+async fn write(
+    mut frames: mpsc::Receiver<Vec<u8>>,
+    mut outgoing: Outgoing,
+) -> Result<(), LinkError> {
+    while let Some(frame) = frames.recv().await {
+        outgoing
+            .send(Bytes::from(frame))
+            .await
+            .map_err(LinkError::Write)?;
+    }
+    Ok(())
+}
+
+/// Is the assigned connector until `stop`. What cannot work says why and waits: the reason stays
+/// visible, where a crash loop would bury it.
+async fn connector(assignment: ConnectorAssignment, gateway: Gateway, stop: CancellationToken) {
+    let reason = match assignment.connector.as_str() {
+        WEBHOOK => match webhook::Settings::new(&assignment.config, &assignment.secrets) {
+            Ok(settings) => {
+                drop(assignment);
+                return webhook::run(settings, gateway, stop).await;
+            }
+            Err(error) => format!("the settings cannot work: {error}"),
+        },
+        unknown => format!(
+            "there is no connector `{unknown}` in goondan {}; there is `{WEBHOOK}`",
+            goondan_protocol::version::GOONDAN_VERSION
+        ),
+    };
+    tracing::error!(
+        reason,
+        "this connection does nothing until its configuration is mended"
+    );
+    gateway.report(false, reason).await;
+    stop.cancelled().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::JsonObject;
+    use goondan_protocol::event::ConnectorEvent;
+    use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+
+    use super::*;
+
+    fn session() -> Session {
+        Session::new("connector:hook".parse().unwrap())
+    }
+
+    fn submission() -> (Submission, oneshot::Receiver<Verdict>) {
+        let (verdict, answer) = oneshot::channel();
+        let event = ConnectorEvent {
+            id: None,
+            name: "request".into(),
+            input: "hi".into(),
+            instance_key: None,
+            properties: JsonObject::new(),
+            auth: None,
+            metadata: JsonObject::new(),
+        };
+        let trace = TraceContext::root(TraceId::from_random([1; 16]), SpanId::from_random([1; 8]));
+        let submission = Submission {
+            event: Box::new(event),
+            trace,
+            verdict,
+        };
+        (submission, answer)
+    }
+
+    fn accepted(in_reply_to: u64, event_id: &str) -> String {
+        format!(
+            r#"{{"type":"event.accepted","inReplyTo":{in_reply_to},"from":"orchestrator","to":"connector:hook","payload":{{"eventId":"{event_id}","duplicate":false}}}}"#
+        )
+    }
+
+    #[test]
+    fn each_reply_reaches_its_own_request() {
+        let mut session = session();
+        let (first, mut first_answer) = submission();
+        let (second, mut second_answer) = submission();
+        let (first_id, frame) = session.submit(first).unwrap();
+        let (second_id, _) = session.submit(second).unwrap();
+        assert_ne!(first_id, second_id);
+        let envelope = Envelope::from_frame(&frame).unwrap();
+        assert_eq!(envelope.id, Some(first_id));
+        assert!(envelope.trace.is_some());
+
+        let frame = accepted(second_id, "two");
+        assert_eq!(session.hear(frame.as_bytes()).unwrap(), Heard::Done);
+        let verdict = second_answer.try_recv().unwrap().unwrap();
+        assert_eq!(verdict.event_id.as_str(), "two");
+        assert!(first_answer.try_recv().is_err());
+        // A reply to nobody harms nobody.
+        assert_eq!(session.hear(frame.as_bytes()).unwrap(), Heard::Done);
+    }
+
+    #[test]
+    fn clients_that_left_are_forgotten() {
+        let mut session = session();
+        for _ in 0..10 {
+            let (submission, answer) = submission();
+            session.submit(submission).unwrap();
+            drop(answer);
+        }
+        assert_eq!(session.waiting.len(), 1);
+    }
+
+    #[test]
+    fn what_only_agents_get_ends_the_session() {
+        let committed = r#"{"type":"turn.committed","from":"orchestrator","to":"connector:hook","payload":{"turnId":"t"}}"#;
+        let error = session().hear(committed.as_bytes()).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                LinkError::OutOfTurn {
+                    kind: "turn.committed",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert!(matches!(
+            session().hear(b"garbage"),
+            Err(LinkError::NotAMessage(_))
+        ));
+    }
+}

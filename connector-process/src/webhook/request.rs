@@ -1,0 +1,297 @@
+//! One request, from its head to its log line.
+//!
+//! The order of the checks is part of the contract: what costs nothing comes first, nothing of a body
+//! is looked at before its signature fits, and nothing is answered well before the orchestrator has
+//! the event on disk (`MSG-13`).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Extension;
+use axum::body::{Body, BodyDataStream, HttpBody as _};
+use axum::extract::{Request, State};
+use axum::http::header::EXPECT;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, Response, StatusCode};
+use futures_util::StreamExt as _;
+use goondan_protocol::ids::EventId;
+use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::answer::{Outcome, Refusal, status_of, to_response};
+use super::mapping::{Received, shortened, to_event};
+use super::settings::Settings;
+use crate::gateway::Gateway;
+use crate::limits::{DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX};
+
+/// The header that carries a caller's trace.
+const TRACEPARENT: &str = "traceparent";
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Remote(pub(crate) SocketAddr);
+
+/// What all requests of one webhook share.
+#[derive(Debug)]
+pub(crate) struct Webhook {
+    settings: Settings,
+    gateway: Gateway,
+    body_read_timeout: Duration,
+    slots: Semaphore,
+    /// Connections, and bodies that are being thrown away.
+    pub(crate) tasks: TaskTracker,
+    /// Set once the process begins nothing new.
+    pub(crate) stop: CancellationToken,
+}
+
+impl Webhook {
+    pub(crate) fn new(
+        settings: Settings,
+        gateway: Gateway,
+        body_read_timeout: Duration,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            settings,
+            gateway,
+            body_read_timeout,
+            slots: Semaphore::new(REQUESTS_IN_FLIGHT_MAX),
+            tasks: TaskTracker::new(),
+            stop,
+        }
+    }
+
+    /// Takes one request. Dropping the future means that the client has gone.
+    async fn take(&self, request: Request, remote: SocketAddr, record: &mut Record) -> Outcome {
+        let (head, body) = request.into_parts();
+        let _slot = match self.admit(&head, &body) {
+            Ok(slot) => slot,
+            Err(refusal) => {
+                self.discard(&head.headers, body.into_data_stream());
+                return Err(refusal);
+            }
+        };
+        let body = self.read(&head.headers, body, record).await?;
+        if let Some(check) = &self.settings.signature {
+            check.check(&head.headers, &body)?;
+        }
+        let received = Received {
+            method: head.method.as_str(),
+            path: head.uri.path(),
+            remote,
+            headers: &head.headers,
+            body: &body,
+        };
+        let event = to_event(&self.settings, &received)?;
+        // The text is in the event now; no need to hold it twice while the orchestrator works.
+        drop(body);
+        record.event_id.clone_from(&event.id);
+        let verdict = self.gateway.submit(event, record.trace).await;
+        let accepted = verdict.map_err(Refusal::ByOrchestrator)?;
+        record.event_id = Some(accepted.event_id.clone());
+        Ok(accepted)
+    }
+
+    /// Decides by the head alone whether to read the body.
+    fn admit(&self, head: &Parts, body: &Body) -> Result<SemaphorePermit<'_>, Refusal> {
+        if head.uri.path() != self.settings.path {
+            return Err(Refusal::NotFound);
+        }
+        if head.method != Method::POST {
+            return Err(Refusal::WrongMethod);
+        }
+        if self.stop.is_cancelled() {
+            return Err(Refusal::Stopping);
+        }
+        let max = self.settings.body_bytes_max;
+        let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        if announced > max {
+            return Err(Refusal::TooLarge { max });
+        }
+        self.slots.try_acquire().map_err(|_none_free| Refusal::Busy)
+    }
+
+    /// Reads the body, never holding more of it than the limit and one read buffer.
+    async fn read(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+        record: &mut Record,
+    ) -> Result<Vec<u8>, Refusal> {
+        let max = self.settings.body_bytes_max;
+        let mut stream = body.into_data_stream();
+        let mut whole = Vec::new();
+        let reading = async {
+            while let Some(chunk) = stream.next().await {
+                let chunk = chunk.map_err(Refusal::BrokenBody)?;
+                record.body_bytes += chunk.len();
+                if chunk.len() > max - whole.len() {
+                    return Err(Refusal::TooLarge { max });
+                }
+                whole.extend_from_slice(&chunk);
+            }
+            Ok(())
+        };
+        match timeout(self.body_read_timeout, reading).await {
+            Ok(Ok(())) => Ok(whole),
+            Ok(Err(refusal)) => {
+                self.discard(headers, stream);
+                Err(refusal)
+            }
+            Err(_elapsed) => Err(Refusal::TooSlow {
+                timeout_ms: self.body_read_timeout.as_millis(),
+            }),
+        }
+    }
+
+    /// Reads the rest of a refused body and throws it away, while the answer is already on its way.
+    ///
+    /// Closing a socket with unread bytes in it resets the connection, and the reset overtakes the
+    /// answer: most clients would report a broken connection and not the 413. A client that asked
+    /// whether to send its body (`Expect`) has not sent it and needs none of this.
+    fn discard(&self, headers: &HeaderMap, mut stream: BodyDataStream) {
+        if headers.contains_key(EXPECT) {
+            return;
+        }
+        let reading = async move {
+            let mut discarded_bytes = 0;
+            while let Some(Ok(chunk)) = stream.next().await {
+                discarded_bytes += chunk.len();
+                if discarded_bytes > DISCARDED_BYTES_MAX {
+                    break;
+                }
+            }
+        };
+        self.tasks.spawn(async move {
+            // Whoever takes longer is cut off; there is nothing else to do about it.
+            drop(timeout(Duration::from_millis(DISCARD_TIMEOUT_MS), reading).await);
+        });
+    }
+}
+
+/// Answers one request and logs it.
+pub(crate) async fn receive(
+    State(webhook): State<Arc<Webhook>>,
+    Extension(Remote(remote)): Extension<Remote>,
+    request: Request,
+) -> Response<Body> {
+    let trace = trace_of(request.headers(), uuid::Uuid::now_v7());
+    let mut record = Record::open(&request, remote, trace);
+    let outcome = webhook.take(request, remote, &mut record).await;
+    record.close(&outcome);
+    to_response(&outcome, trace)
+}
+
+/// The span of a request: within the caller's trace if its head names one, and only one, else the
+/// first of a new trace. `fresh` makes up the ids that are needed.
+fn trace_of(headers: &HeaderMap, fresh: uuid::Uuid) -> TraceContext {
+    let span = SpanId::from_uuid(fresh);
+    let mut values = headers.get_all(TRACEPARENT).iter();
+    let caller = match (values.next(), values.next()) {
+        (Some(value), None) => value
+            .to_str()
+            .ok()
+            .and_then(|text| TraceContext::from_traceparent(text).ok()),
+        _ => None,
+    };
+    match caller {
+        Some(caller) => caller.child(span),
+        None => TraceContext::root(TraceId::from_uuid(fresh), span),
+    }
+}
+
+/// What the log says about one request: never its body, its query or its headers.
+#[derive(Debug)]
+struct Record {
+    trace: TraceContext,
+    remote: SocketAddr,
+    method: Method,
+    path: String,
+    since: Instant,
+    event_id: Option<EventId>,
+    body_bytes: usize,
+    answered: bool,
+}
+
+impl Record {
+    fn open(request: &Request, remote: SocketAddr, trace: TraceContext) -> Self {
+        Self {
+            trace,
+            remote,
+            method: request.method().clone(),
+            path: shortened(request.uri().path()).to_owned(),
+            since: Instant::now(),
+            event_id: None,
+            body_bytes: 0,
+            answered: false,
+        }
+    }
+
+    fn close(mut self, outcome: &Outcome) {
+        self.answered = true;
+        let code = outcome.as_ref().err().map(|refusal| refusal.status().1);
+        self.log("request answered", Some(status_of(outcome)), code);
+    }
+
+    fn log(&self, message: &str, status: Option<StatusCode>, code: Option<&str>) {
+        tracing::info!(
+            trace_id = %self.trace.trace_id,
+            span_id = %self.trace.span_id,
+            remote = %self.remote,
+            method = self.method.as_str(),
+            path = self.path,
+            status = status.map(|status| status.as_u16()),
+            code,
+            event_id = self.event_id.as_ref().map(EventId::as_str),
+            bytes = self.body_bytes,
+            duration_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "{message}"
+        );
+    }
+}
+
+/// A request whose client left is dropped in the middle of its work; it gets its line too.
+impl Drop for Record {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.log("client left before its answer", None, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    fn trace(headers: &[&str]) -> TraceContext {
+        let mut map = HeaderMap::new();
+        for value in headers {
+            map.append(TRACEPARENT, value.parse().unwrap());
+        }
+        trace_of(&map, uuid::Uuid::from_u128(7))
+    }
+
+    #[test]
+    fn a_callers_trace_goes_on_in_a_span_of_ours() {
+        let ours = trace(&[CALLER]);
+        let caller = TraceContext::from_traceparent(CALLER).unwrap();
+        assert_eq!(ours.trace_id, caller.trace_id);
+        assert_eq!(ours.parent_span_id, Some(caller.span_id));
+        assert_ne!(ours.span_id, caller.span_id);
+    }
+
+    #[test]
+    fn without_one_usable_trace_a_new_one_begins() {
+        for headers in [&[][..], &["garbage"], &[CALLER, CALLER]] {
+            let ours = trace(headers);
+            assert_eq!(ours.trace_id, TraceId::from_uuid(uuid::Uuid::from_u128(7)));
+            assert_eq!(ours.parent_span_id, None);
+        }
+    }
+}

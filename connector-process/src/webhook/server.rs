@@ -1,0 +1,192 @@
+//! Sockets, time-outs and bounds.
+//!
+//! `hyper` serves the connections itself, where `axum::serve` would do, because only hyper's own
+//! builder has a time-out for a request's head. Every connection is a task of one tracker and ends:
+//! by its client, by its age, or when the webhook stops.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::{Extension, Router};
+use goondan_log::error_chain;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::request::{Remote, Webhook, receive};
+use super::settings::Settings;
+use crate::gateway::Gateway;
+use crate::limits::{
+    ACCEPT_RETRY_MS, BIND_RETRY_FIRST_MS, BIND_RETRY_MAX_MS, BODY_READ_TIMEOUT_MS,
+    CONNECTION_AGE_MAX_MS, CONNECTION_CLOSE_TIMEOUT_MS, CONNECTIONS_MAX, HEADER_READ_TIMEOUT_MS,
+    HEADERS_MAX, READ_BUFFER_BYTES,
+};
+
+/// How long a client may take over what.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    header_read: Duration,
+    body_read: Duration,
+    connection_age: Duration,
+    connection_close: Duration,
+}
+
+impl Patience {
+    const NORMAL: Self = Self {
+        header_read: Duration::from_millis(HEADER_READ_TIMEOUT_MS),
+        body_read: Duration::from_millis(BODY_READ_TIMEOUT_MS),
+        connection_age: Duration::from_millis(CONNECTION_AGE_MAX_MS),
+        connection_close: Duration::from_millis(CONNECTION_CLOSE_TIMEOUT_MS),
+    };
+}
+
+/// Listens and answers until `stop`, then finishes the requests in progress.
+pub(crate) async fn run(settings: Settings, gateway: Gateway, stop: CancellationToken) {
+    let Some(Listening { listener, address }) = listen(&settings, &gateway, &stop).await else {
+        return;
+    };
+    if settings.signature.is_none() && !address.ip().is_loopback() {
+        tracing::warn!(
+            %address,
+            "anybody who reaches this address can speak to the agents: set the secret `hmac`"
+        );
+    }
+    let detail = format!("listening on http://{address}{}", settings.path);
+    tracing::info!(%address, path = settings.path, "listening");
+    gateway.report(true, detail).await;
+    serve(listener, settings, gateway, Patience::NORMAL, stop).await;
+}
+
+/// A listening socket and where it is.
+struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// Opens the listening socket, trying again for as long as it takes; nothing once `stop` is set.
+async fn listen(
+    settings: &Settings,
+    gateway: &Gateway,
+    stop: &CancellationToken,
+) -> Option<Listening> {
+    let place = format!("{}:{}", settings.host, settings.port);
+    let mut last_reason = String::new();
+    for pause in bind_pauses() {
+        let error = tokio::select! {
+            () = stop.cancelled() => return None,
+            result = bind(settings) => match result {
+                Ok(listening) => return Some(listening),
+                Err(error) => error,
+            },
+        };
+        let reason = error.to_string();
+        tracing::warn!(place, reason, "cannot listen; trying again");
+        if reason != last_reason {
+            let detail = format!("cannot listen on {place}: {reason}; trying again");
+            gateway.report(false, detail).await;
+            last_reason = reason;
+        }
+        tokio::select! {
+            () = stop.cancelled() => return None,
+            () = sleep(pause) => {}
+        }
+    }
+    None
+}
+
+async fn bind(settings: &Settings) -> std::io::Result<Listening> {
+    let listener = TcpListener::bind((settings.host.as_str(), settings.port)).await?;
+    let address = listener.local_addr()?;
+    Ok(Listening { listener, address })
+}
+
+/// The pauses between tries to open the listening socket. Never ends.
+fn bind_pauses() -> impl Iterator<Item = Duration> {
+    let longest = Duration::from_millis(BIND_RETRY_MAX_MS);
+    std::iter::successors(
+        Some(Duration::from_millis(BIND_RETRY_FIRST_MS)),
+        move |pause| Some((*pause * 2).min(longest)),
+    )
+}
+
+/// Serves connections until `stop`, then waits for those that are open.
+async fn serve(
+    listener: TcpListener,
+    settings: Settings,
+    gateway: Gateway,
+    patience: Patience,
+    stop: CancellationToken,
+) {
+    let webhook = Webhook::new(settings, gateway, patience.body_read, stop.clone());
+    let webhook = Arc::new(webhook);
+    let router = Router::new()
+        .fallback(receive)
+        .with_state(Arc::clone(&webhook));
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let accepting = async {
+        // Waiting for a place leaves further clients in the kernel's queue.
+        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+            match listener.accept().await {
+                Ok((stream, remote)) => {
+                    let router = router.clone().layer(Extension(Remote(remote)));
+                    let stop = stop.clone();
+                    webhook.tasks.spawn(async move {
+                        connection(stream, router, patience, stop).await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(error = error_chain(&error), "cannot accept a connection");
+                    sleep(Duration::from_millis(ACCEPT_RETRY_MS)).await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = accepting => {}
+    }
+    drop(listener);
+    webhook.tasks.close();
+    webhook.tasks.wait().await;
+}
+
+/// Serves one connection to its end.
+async fn connection(
+    stream: TcpStream,
+    router: Router,
+    patience: Patience,
+    stop: CancellationToken,
+) {
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(patience.header_read)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(READ_BUFFER_BYTES)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut served = pin!(served);
+    let result = tokio::select! {
+        result = served.as_mut() => Ok(result),
+        () = async {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = sleep(patience.connection_age) => {}
+            }
+        } => {
+            served.as_mut().graceful_shutdown();
+            timeout(patience.connection_close, served).await
+        }
+    };
+    match result {
+        Ok(Ok(())) => {}
+        // What a client does to its own connection is its own affair.
+        Ok(Err(error)) => tracing::debug!(error = error_chain(&error), "a connection broke off"),
+        Err(_elapsed) => tracing::debug!("a connection outlived its time and was cut"),
+    }
+}

@@ -1,0 +1,164 @@
+//! HMAC signatures: does the request come from who knows the secret?
+//!
+//! The scheme is the one GitHub made common: a header holds a prefix and the hexadecimal HMAC-SHA256
+//! of the raw body.
+
+use axum::http::{HeaderMap, HeaderName};
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
+
+/// The only algorithm of this version, as settings name it.
+pub(crate) const ALGORITHM: &str = "sha256";
+
+/// The only encoding of this version, as settings name it.
+pub(crate) const ENCODING: &str = "hex";
+
+/// The header that holds the signature when the settings name none (`X-Hub-Signature-256`; the case
+/// of a header's name means nothing).
+pub(crate) const DEFAULT_HEADER: &str = "x-hub-signature-256";
+
+/// What stands before the digits when the settings name nothing.
+pub(crate) const DEFAULT_PREFIX: &str = "sha256=";
+
+/// Why a request is not taken for the sender's own.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotSigned {
+    /// The header is missing.
+    #[error("the request has no `{header}` header, and every request must be signed")]
+    Missing {
+        /// The header that holds signatures.
+        header: HeaderName,
+    },
+    /// The header is there and does not fit the body. What a wrong signature should have been, or
+    /// how it is wrong, is nobody's business.
+    #[error("the signature in `{header}` does not fit the body")]
+    Wrong {
+        /// The header that holds signatures.
+        header: HeaderName,
+    },
+}
+
+/// Checks signatures with one secret.
+#[derive(Clone)]
+pub(crate) struct SignatureCheck {
+    header: HeaderName,
+    prefix: String,
+    keyed: Hmac<Sha256>,
+}
+
+impl std::fmt::Debug for SignatureCheck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SignatureCheck")
+            .field("header", &self.header)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SignatureCheck {
+    /// A check by `secret`; nothing if the secret is empty, which anybody could guess.
+    pub(crate) fn new(header: HeaderName, prefix: String, secret: &str) -> Option<Self> {
+        if secret.is_empty() {
+            return None;
+        }
+        let keyed = Hmac::new_from_slice(secret.as_bytes()).ok()?;
+        Some(Self {
+            header,
+            prefix,
+            keyed,
+        })
+    }
+
+    /// Whether `headers` hold a signature of `body`. The comparison takes the same time wherever the
+    /// two differ.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSigned`] if there is none, more than one, or a wrong one.
+    pub(crate) fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), NotSigned> {
+        let mut values = headers.get_all(&self.header).iter();
+        let wrong = || NotSigned::Wrong {
+            header: self.header.clone(),
+        };
+        let (signature, surplus) = (values.next(), values.next());
+        let signature = signature.ok_or_else(|| NotSigned::Missing {
+            header: self.header.clone(),
+        })?;
+        if surplus.is_some() {
+            return Err(wrong());
+        }
+        let digits = signature
+            .as_bytes()
+            .strip_prefix(self.prefix.as_bytes())
+            .ok_or_else(wrong)?;
+        let mac = hex::decode(digits).map_err(|_not_hex| wrong())?;
+        let keyed = self.keyed.clone().chain_update(body);
+        keyed.verify_slice(&mac).map_err(|_differs| wrong())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 4231, test case 2.
+    const SECRET: &str = "Jefe";
+    const BODY: &[u8] = b"what do ya want for nothing?";
+    const DIGITS: &str = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+
+    fn check() -> SignatureCheck {
+        let header = HeaderName::from_static("x-signature");
+        SignatureCheck::new(header, "sha256=".into(), SECRET).unwrap()
+    }
+
+    fn signed(values: &[String]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append("x-signature", value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn the_standards_example_is_accepted() {
+        let headers = signed(&[format!("sha256={DIGITS}")]);
+        assert_eq!(check().check(&headers, BODY), Ok(()));
+        let upper = signed(&[format!("sha256={}", DIGITS.to_uppercase())]);
+        assert_eq!(check().check(&upper, BODY), Ok(()));
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        let missing = check().check(&HeaderMap::new(), BODY);
+        assert!(matches!(missing, Err(NotSigned::Missing { .. })));
+        let good = format!("sha256={DIGITS}");
+        let one_bit_off = good.replace("5b", "5a");
+        let wrong: [&[String]; 8] = [
+            &[DIGITS.to_owned()],
+            &["sha256=".to_owned()],
+            &[one_bit_off],
+            &[good.chars().take(good.len() - 2).collect()],
+            &[format!("{good}00")],
+            &[format!("{good}zz")],
+            &[format!("sha1={DIGITS}")],
+            &[good.clone(), good.clone()],
+        ];
+        for values in wrong {
+            let result = check().check(&signed(values), BODY);
+            assert!(matches!(result, Err(NotSigned::Wrong { .. })), "{values:?}");
+        }
+        let other_body = check().check(&signed(&[good]), b"something else");
+        assert!(matches!(other_body, Err(NotSigned::Wrong { .. })));
+    }
+
+    #[test]
+    fn the_secret_is_never_empty_and_never_shown() {
+        let header = HeaderName::from_static("x-signature");
+        assert!(SignatureCheck::new(header, String::new(), "").is_none());
+        let shown = format!("{:?}", check());
+        assert!(
+            !shown.contains(SECRET) && !shown.contains("keyed"),
+            "{shown}"
+        );
+    }
+}

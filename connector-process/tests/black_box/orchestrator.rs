@@ -1,0 +1,277 @@
+//! The orchestrator's side of the socket pair, blocking and simple.
+//!
+//! Frames are read and written by hand here, so that a mistake in the shared codec cannot hide.
+
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use goondan_protocol::definition::ConnectorAssignment;
+use goondan_protocol::envelope::{Address, Envelope};
+use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ids::EventId;
+use goondan_protocol::ipc::{
+    Assignment, EventAccepted, EventRefused, Head, Hello, IPC_FD_VAR, Ping, RefusalCode, Shutdown,
+    Status, ToChild, ToOrchestrator, Welcome,
+};
+use goondan_protocol::version::Version;
+use serde_json::{Value, json};
+
+use crate::PATIENCE;
+use crate::http::Client;
+
+/// The binary under test.
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_goondan-connector-process");
+
+/// An orchestrator with one child.
+pub(crate) struct Orchestrator {
+    child: Child,
+    socket: UnixStream,
+    log: Receiver<String>,
+}
+
+/// An event that waits for its verdict.
+pub(crate) struct Pending {
+    /// The id of the request.
+    pub(crate) request: u64,
+    /// The envelope it came in.
+    pub(crate) envelope: Envelope,
+    /// The event.
+    pub(crate) event: ConnectorEvent,
+}
+
+impl Orchestrator {
+    /// Starts the binary; it says `hello` next.
+    pub(crate) fn start() -> Self {
+        let (socket, theirs) = UnixStream::pair().unwrap();
+        let mut child = Command::new(BINARY)
+            .env(IPC_FD_VAR, "0")
+            .env("GOONDAN_LOG", "debug")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (sender, log) = channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { child, socket, log }
+    }
+
+    /// Starts the binary as a connector of that name.
+    pub(crate) fn start_as(connector: &str, config: &Value, secrets: &Value) -> Self {
+        let mut orchestrator = Self::start();
+        let hello = orchestrator.hello();
+        assert_eq!(hello.version, Version::current());
+        orchestrator.welcome(connector, config, secrets);
+        orchestrator
+    }
+
+    /// Starts a webhook and waits until it listens.
+    pub(crate) fn with_webhook(config: &Value, secrets: &Value) -> (Self, SocketAddr) {
+        let mut orchestrator = Self::start_as("webhook", config, secrets);
+        let status = orchestrator.status();
+        let address = listening_address(&status);
+        (orchestrator, address)
+    }
+
+    /// Sends bytes as they are.
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).unwrap();
+    }
+
+    fn send(&mut self, message: &ToChild, in_reply_to: Option<u64>) {
+        let head = Head::new(Address::Orchestrator, Address::Child).answering(in_reply_to);
+        let body = message.to_frame(&head).unwrap();
+        let len = u32::try_from(body.len()).unwrap();
+        self.send_raw(&[&len.to_be_bytes()[..], &body].concat());
+    }
+
+    /// The next message from the child.
+    pub(crate) fn receive(&mut self) -> (Envelope, ToOrchestrator) {
+        self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut header = [0; 4];
+        self.socket.read_exact(&mut header).unwrap();
+        let mut body = vec![0; usize::try_from(u32::from_be_bytes(header)).unwrap()];
+        self.socket.read_exact(&mut body).unwrap();
+        let envelope = Envelope::from_frame(&body).unwrap();
+        let message = ToOrchestrator::from_envelope(&envelope).unwrap();
+        (envelope, message)
+    }
+
+    pub(crate) fn hello(&mut self) -> Hello {
+        match self.receive().1 {
+            ToOrchestrator::Hello(hello) => hello,
+            other => panic!("expected hello, got {other:?}"),
+        }
+    }
+
+    pub(crate) fn welcome(&mut self, connector: &str, config: &Value, secrets: &Value) {
+        let definition = json!({
+            "workspaceId": "w", "connection": "hook", "connector": connector,
+            "config": config, "secrets": secrets,
+        });
+        let assignment: ConnectorAssignment = serde_json::from_value(definition).unwrap();
+        let welcome = Welcome {
+            version: Version::current(),
+            assignment: Assignment::Connector(Box::new(assignment)),
+        };
+        self.send(&ToChild::Welcome(Box::new(welcome)), None);
+    }
+
+    pub(crate) fn status(&mut self) -> Status {
+        match self.receive().1 {
+            ToOrchestrator::Status(status) => status,
+            other => panic!("expected a status, got {other:?}"),
+        }
+    }
+
+    /// The next message, which must be an event.
+    pub(crate) fn event(&mut self) -> Pending {
+        let (envelope, message) = self.receive();
+        match message {
+            ToOrchestrator::Event(event) => Pending {
+                request: envelope.id.expect("an event is a request"),
+                envelope,
+                event: *event,
+            },
+            other => panic!("expected an event, got {other:?}"),
+        }
+    }
+
+    /// Says that an event is durable.
+    pub(crate) fn accept(&mut self, pending: &Pending, event_id: &str, duplicate: bool) {
+        let accepted = EventAccepted {
+            event_id: EventId::new(event_id).unwrap(),
+            duplicate,
+        };
+        self.send(&ToChild::EventAccepted(accepted), Some(pending.request));
+    }
+
+    pub(crate) fn refuse(&mut self, pending: &Pending, code: RefusalCode) {
+        let refused = EventRefused {
+            code,
+            message: "because of the test".into(),
+        };
+        self.send(&ToChild::EventRefused(refused), Some(pending.request));
+    }
+
+    /// A round trip over the socket. Its answer is the next message: the child sent nothing else.
+    pub(crate) fn ping(&mut self) {
+        self.send(&ToChild::Ping(Ping { nonce: 4711 }), None);
+        match self.receive().1 {
+            ToOrchestrator::Pong(pong) => assert_eq!(pong.nonce, 4711),
+            other => panic!("expected pong, got {other:?}"),
+        }
+    }
+
+    pub(crate) fn shutdown(&mut self) {
+        let shutdown = Shutdown {
+            grace_period_ms: 60_000,
+            reason: "the test is over".into(),
+        };
+        self.send(&ToChild::Shutdown(shutdown), None);
+    }
+
+    /// The next message must be `shutdown_ack`, and then the process ends well.
+    pub(crate) fn expect_graceful_end(mut self) {
+        match self.receive().1 {
+            ToOrchestrator::ShutdownAck(_) => {}
+            other => panic!("expected shutdown_ack, got {other:?}"),
+        }
+        assert_eq!(self.exit().code(), Some(0));
+    }
+
+    /// Closes the socket, as a killed orchestrator does.
+    pub(crate) fn hang_up(&self) {
+        self.socket.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+
+    /// Waits for the process to end.
+    pub(crate) fn exit(&mut self) -> ExitStatus {
+        wait_for("the process to end", || self.child.try_wait().unwrap())
+    }
+
+    pub(crate) fn pid(&self) -> nix::unistd::Pid {
+        nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap())
+    }
+
+    /// The next log line with that message.
+    pub(crate) fn log_line(&self, message: &str) -> Value {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self
+                .log
+                .recv_timeout(until.saturating_duration_since(Instant::now()))
+            {
+                Ok(line) => {
+                    let line: Value = serde_json::from_str(&line).expect("a log line is JSON");
+                    if line["message"] == message {
+                        return line;
+                    }
+                }
+                Err(error) => panic!("no log line `{message}`: {error}"),
+            }
+        }
+    }
+
+    /// Everything the ended process logged and nobody asked for yet.
+    pub(crate) fn rest_of_log(&mut self) -> String {
+        self.exit();
+        let mut lines = Vec::new();
+        loop {
+            match self.log.recv_timeout(PATIENCE) {
+                Ok(line) => lines.push(line),
+                Err(RecvTimeoutError::Disconnected) => return lines.join("\n"),
+                Err(RecvTimeoutError::Timeout) => panic!("stdout stays open after the end"),
+            }
+        }
+    }
+}
+
+impl Drop for Orchestrator {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// The address in `listening on http://ADDRESS/path`.
+pub(crate) fn listening_address(status: &Status) -> SocketAddr {
+    assert!(status.ready, "{}", status.detail);
+    let url = status.detail.strip_prefix("listening on http://").unwrap();
+    let (address, _path) = url.split_once('/').unwrap();
+    let address = address.parse().unwrap();
+    // A status that comes too early would make this fail.
+    drop(Client::connect(address));
+    address
+}
+
+/// Asks until there is an answer.
+fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether an error says that the other side closed or reset the connection.
+pub(crate) fn is_closed(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+    )
+}

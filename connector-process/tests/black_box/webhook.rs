@@ -1,0 +1,239 @@
+//! What becomes of an event: acceptance, refusal, traces, signatures, bounds.
+
+use goondan_protocol::ipc::RefusalCode;
+use goondan_protocol::trace::TraceContext;
+use serde_json::json;
+
+use crate::http::{Client, post, request};
+use crate::orchestrator::Orchestrator;
+
+/// Requests at one time, as `goondan_connector_process::limits` has it.
+const IN_FLIGHT: usize = goondan_connector_process::limits::REQUESTS_IN_FLIGHT_MAX;
+
+#[test]
+fn a_request_is_answered_only_once_its_event_is_durable() {
+    let (mut orchestrator, address) =
+        Orchestrator::with_webhook(&json!({"path": "/hook"}), &json!({}));
+    let body = br#"{"input":"What is new?","action":"asked"}"#;
+    let headers = [
+        ("x-goondan-instance-key", "telegram:1"),
+        ("content-type", "application/json"),
+    ];
+    let mut client = Client::sending(address, &request("POST", "/hook?x=1", &headers, body));
+
+    let pending = orchestrator.event();
+    assert_eq!(pending.envelope.from.to_string(), "connector:hook");
+    assert_eq!(pending.envelope.to.to_string(), "orchestrator");
+    assert_eq!(pending.event.name, "request");
+    assert_eq!(pending.event.input, "What is new?");
+    assert_eq!(
+        pending.event.instance_key.as_ref().unwrap().as_str(),
+        "telegram:1"
+    );
+    assert_eq!(pending.event.properties["action"], "asked");
+    assert_eq!(pending.event.properties["path"], "/hook");
+    assert_eq!(pending.event.metadata["contentType"], "application/json");
+    assert_eq!(pending.event.id, None);
+
+    // The process has gone on since it handed the event in: it answered a ping and a whole other
+    // request. Whoever waits for the event still waits.
+    orchestrator.ping();
+    let mut other = Client::sending(address, &post(&[], b"x"));
+    assert_eq!(other.response().status, 404);
+    client.expect_nothing_yet();
+
+    orchestrator.accept(&pending, "evt-1", false);
+    let response = client.response();
+    assert_eq!(response.status, 202);
+    let trace = pending.envelope.trace.unwrap();
+    let expected = json!({"eventId": "evt-1", "duplicate": false, "traceId": trace.trace_id});
+    assert_eq!(response.json(), expected);
+
+    // The connection serves the next request, too.
+    client.send(&request(
+        "POST",
+        "/hook",
+        &[("idempotency-key", "mine")],
+        b"again",
+    ));
+    let pending = orchestrator.event();
+    assert_eq!(pending.event.id.as_ref().unwrap().as_str(), "mine");
+    orchestrator.accept(&pending, "mine", true);
+    assert_eq!(client.response().json()["duplicate"], true);
+}
+
+#[test]
+fn replies_out_of_order_reach_their_own_clients() {
+    let (mut orchestrator, address) = Orchestrator::with_webhook(&json!({}), &json!({}));
+    let mut first = Client::sending(address, &post(&[], b"first"));
+    let first_pending = orchestrator.event();
+    let mut second = Client::sending(address, &post(&[], b"second"));
+    let second_pending = orchestrator.event();
+    assert_eq!(second_pending.event.input, "second");
+
+    orchestrator.accept(&second_pending, "2", false);
+    assert_eq!(second.response().json()["eventId"], "2");
+    first.expect_nothing_yet();
+    orchestrator.accept(&first_pending, "1", false);
+    assert_eq!(first.response().json()["eventId"], "1");
+}
+
+#[test]
+fn each_refusal_has_its_status_and_says_when_to_come_back() {
+    let (mut orchestrator, address) = Orchestrator::with_webhook(&json!({}), &json!({}));
+    let mut client = Client::connect(address);
+    for (refusal, status, code, retry_after) in [
+        (RefusalCode::Invalid, 400, "invalid", None),
+        (RefusalCode::Unroutable, 422, "unroutable", None),
+        (RefusalCode::Overloaded, 429, "overloaded", Some("1")),
+        (RefusalCode::Unavailable, 503, "unavailable", Some("5")),
+    ] {
+        client.send(&post(&[], b"hi"));
+        let pending = orchestrator.event();
+        orchestrator.refuse(&pending, refusal);
+        let response = client.response();
+        assert_eq!(response.status, status);
+        assert_eq!(response.error_code(), code);
+        assert_eq!(response.header("retry-after"), retry_after);
+    }
+}
+
+#[test]
+fn a_trace_goes_on_from_the_caller_through_frame_answer_and_log() {
+    let (mut orchestrator, address) = Orchestrator::with_webhook(&json!({}), &json!({}));
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let mut client = Client::sending(address, &post(&[("traceparent", parent)], b"hi"));
+    let pending = orchestrator.event();
+    let caller = TraceContext::from_traceparent(parent).unwrap();
+    let trace = pending.envelope.trace.unwrap();
+    assert_eq!(trace.trace_id, caller.trace_id);
+    assert_eq!(trace.parent_span_id, Some(caller.span_id));
+    orchestrator.accept(&pending, "e", false);
+    let response = client.response();
+    assert_eq!(
+        response.header("traceresponse"),
+        Some(trace.to_traceparent().as_str())
+    );
+    assert_eq!(response.json()["traceId"], json!(caller.trace_id));
+
+    let line = orchestrator.log_line("request answered");
+    assert_eq!(line["traceId"], json!(caller.trace_id));
+    assert_eq!(line["connection"], "hook");
+    assert_eq!(line["workspaceId"], "w");
+    assert_eq!(line["process"], "connector");
+    assert_eq!(
+        (&line["method"], &line["path"]),
+        (&json!("POST"), &json!("/"))
+    );
+    assert_eq!((&line["status"], &line["bytes"]), (&json!(202), &json!(2)));
+    assert_eq!(line["eventId"], "e");
+    assert!(line["durationMs"].is_u64());
+
+    // What is no trace begins a new one.
+    client.send(&post(&[("traceparent", "00-zz-zz-01")], b"hi"));
+    let pending = orchestrator.event();
+    let trace = pending.envelope.trace.unwrap();
+    assert_ne!(trace.trace_id, caller.trace_id);
+    assert_eq!(trace.parent_span_id, None);
+    orchestrator.accept(&pending, "e2", false);
+    assert_eq!(client.response().json()["traceId"], json!(trace.trace_id));
+}
+
+#[test]
+fn with_a_secret_every_request_must_be_signed() {
+    let secret = "a-secret-nobody-guesses";
+    let (mut orchestrator, address) =
+        Orchestrator::with_webhook(&json!({}), &json!({"hmac": secret}));
+    let body = br#"{"input":"sentence-in-the-body"}"#;
+    let signature = signature(secret, body);
+
+    let mut client = Client::connect(address);
+    let other = "sha256=00";
+    for headers in [
+        &[][..],
+        &[("x-hub-signature-256", other)],
+        &[(
+            "x-hub-signature-256",
+            signature.trim_start_matches("sha256="),
+        )],
+    ] {
+        client.send(&post(headers, body));
+        let response = client.response();
+        assert_eq!(response.status, 401);
+        assert_eq!(response.error_code(), "not_signed");
+        assert!(response.header("www-authenticate").is_some());
+    }
+    // A signature of another body, and a body that would be refused anyway: still 401.
+    client.send(&post(&[("x-hub-signature-256", &signature)], b""));
+    assert_eq!(client.response().status, 401);
+    orchestrator.ping();
+
+    client.send(&post(&[("x-hub-signature-256", &signature)], body));
+    let pending = orchestrator.event();
+    assert_eq!(pending.event.input, "sentence-in-the-body");
+    orchestrator.accept(&pending, "e", false);
+    assert_eq!(client.response().status, 202);
+
+    orchestrator.shutdown();
+    let log = orchestrator.rest_of_log();
+    assert!(log.contains("request answered"), "{log}");
+    for secret in [secret, "sentence-in-the-body", &signature] {
+        assert!(!log.contains(secret), "{secret} is in {log}");
+    }
+}
+
+/// A signature by this test's own arithmetic.
+fn signature(secret: &str, body: &[u8]) -> String {
+    use hmac::Mac as _;
+    let mut mac = hmac::Hmac::<sha2::Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+    mac.update(body);
+    format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
+}
+
+#[test]
+fn one_request_too_many_is_told_to_come_back() {
+    let (mut orchestrator, address) = Orchestrator::with_webhook(&json!({}), &json!({}));
+    let mut waiting: Vec<_> = (0..IN_FLIGHT)
+        .map(|n| {
+            let client = Client::sending(address, &post(&[], format!("{n}").as_bytes()));
+            (client, orchestrator.event())
+        })
+        .collect();
+
+    let mut surplus = Client::sending(address, &post(&[], b"one more"));
+    let response = surplus.response();
+    assert_eq!(response.status, 429);
+    assert_eq!(response.error_code(), "overloaded");
+    assert_eq!(response.header("retry-after"), Some("1"));
+
+    for (client, pending) in &mut waiting {
+        orchestrator.accept(pending, &pending.event.input, false);
+        assert_eq!(
+            client.response().json()["eventId"],
+            json!(pending.event.input)
+        );
+    }
+    surplus.send(&post(&[], b"now"));
+    let pending = orchestrator.event();
+    orchestrator.accept(&pending, "now", false);
+    assert_eq!(surplus.response().status, 202);
+}
+
+#[test]
+fn a_client_that_leaves_harms_nobody() {
+    let (mut orchestrator, address) = Orchestrator::with_webhook(&json!({}), &json!({}));
+    let client = Client::sending(address, &post(&[], b"goodbye"));
+    let pending = orchestrator.event();
+    drop(client);
+    let line = orchestrator.log_line("client left before its answer");
+    assert_eq!(
+        line["traceId"],
+        json!(pending.envelope.trace.unwrap().trace_id)
+    );
+    orchestrator.accept(&pending, "e", false);
+    orchestrator.ping();
+    let mut other = Client::sending(address, &post(&[], b"hello"));
+    let pending = orchestrator.event();
+    orchestrator.accept(&pending, "e2", false);
+    assert_eq!(other.response().status, 202);
+}
