@@ -1,1 +1,94 @@
-//! To be written.
+//! `gdn`, the client people hold in their hands (`CTL-1`).
+//!
+//! It attaches to the daemon over the local socket and never touches the daemon's state itself.
+//!
+//! # Where things are
+//!
+//! * `cli` — every command and option, with its help.
+//! * `commands` — what each command does, one file each.
+//! * `client`, `daemon` — the connection, and starting what it connects to.
+//! * `context`, `project` — which daemon, project and workspace a command is about.
+//! * `output` — everything that is printed; nothing else prints.
+//! * `failure`, [`exit`] — errors as people read them, and the codes scripts read.
+//! * [`schemas`] — the names of the JSON forms.
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _};
+
+mod cli;
+mod client;
+mod commands;
+mod context;
+mod daemon;
+pub mod exit;
+mod failure;
+mod output;
+mod project;
+pub mod schemas;
+
+use cli::Cli;
+use context::Context;
+use exit::Exit;
+use failure::Failure;
+use output::Output;
+
+/// The command line as clap knows it, for the reference in `docs/cli.md` and its test.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Runs `gdn` with the arguments and the environment of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::command()
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+    {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    let output = Output::new(cli.global.json, cli.global.color.into());
+    match run(cli, output) {
+        Ok(()) => Exit::Ok.into(),
+        Err(failure) => {
+            output.failure(&failure);
+            failure.exit.into()
+        }
+    }
+}
+
+fn run(cli: Cli, output: Output) -> Result<(), Failure> {
+    let context = Context::new(&cli.global, output)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Failure::of(
+                Exit::Internal,
+                &error,
+                "the system refuses what every program needs; look at `ulimit -a`",
+            )
+        })?;
+    runtime.block_on(commands::run(cli.command, &context))
+}
+
+/// Answers a command line that is not valid, or that asks for help.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().any(|arg| arg == "--json");
+    if !error.use_stderr() || !wants_json {
+        // Help that nobody reads is no failure.
+        drop(error.print());
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Usage.code()));
+    }
+    let rendered = error.render().to_string();
+    let message = rendered.lines().next().unwrap_or_default();
+    let failure = Failure::new(
+        Exit::Usage,
+        message.trim_start_matches("error: "),
+        "see `gdn help`",
+    );
+    Output::new(true, anstream::ColorChoice::Never).failure(&failure);
+    failure.exit.into()
+}

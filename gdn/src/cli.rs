@@ -1,0 +1,415 @@
+//! The command line: every command and option, with the help that teaches them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use goondan_protocol::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
+use goondan_protocol::trace::TraceId;
+
+/// Conversation that is meant when none is named.
+pub(crate) const DEFAULT_INSTANCE: &str = "main";
+
+/// Log lines `gdn logs` begins with when no number is given.
+const DEFAULT_LOG_LINES: usize = 50;
+
+const ROOT_HELP: &str = "\
+Begin here:
+  gdn init my-swarm     make a project that runs at once
+  cd my-swarm
+  gdn run               start the daemon and this project
+  gdn chat              talk to its agent
+
+Then:
+  gdn ps                what runs
+  gdn logs -f           what happens
+  gdn shutdown          stop everything; nothing is lost
+
+Exit codes and JSON forms are in docs/cli.md.";
+
+/// Run agents that survive crashes, and talk to them
+#[derive(Debug, Parser)]
+#[command(name = "gdn", version, after_help = ROOT_HELP, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// Directory of all run state and of the daemon's socket [default: ~/.goondan]
+    #[arg(long, global = true, value_name = "DIR", env = "GOONDAN_STATE_ROOT")]
+    pub(crate) state_root: Option<PathBuf>,
+    /// Project directory [default: the nearest one, from here upwards, that holds goondan.yaml]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) project: Option<PathBuf>,
+    /// Workspace by its id, instead of by its project
+    #[arg(long, global = true, value_name = "ID", conflicts_with = "project")]
+    pub(crate) workspace: Option<WorkspaceId>,
+    /// Print JSON on stdout, and errors as JSON on stderr
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// When to use colours; `NO_COLOR` is respected
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: Color,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal.
+    Auto,
+    /// Everywhere.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+impl From<Color> for anstream::ColorChoice {
+    fn from(color: Color) -> Self {
+        match color {
+            Color::Auto => Self::Auto,
+            Color::Always => Self::Always,
+            Color::Never => Self::Never,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a new project that runs at once
+    #[command(after_help = "\
+Examples:
+  gdn init my-swarm       make ./my-swarm and what a project needs
+  gdn init                the same in this directory
+  gdn init --no-git .     without a git repository")]
+    Init(Init),
+    /// Start the daemon if none runs, and this project's workspace
+    #[command(after_help = "\
+Examples:
+  gdn run                 the project here, with the daemon in the background
+  gdn run docs/examples/bookshop
+  gdn run --foreground    the daemon in this terminal, its log on stdout; Ctrl-C stops it
+
+The workspace stays registered: the next start of the daemon starts it too, until `gdn stop`.")]
+    Run(Run),
+    /// Send a message to an agent and print its answer
+    #[command(after_help = "\
+Examples:
+  gdn send \"How many copies of Dune were sold?\"
+  gdn send --agent clerk --instance order-17 \"Where is it?\"
+  git diff | gdn send -                  the message from stdin
+  gdn send --no-wait \"Tidy up\"           print the event's id and go on
+  gdn send --event-id ID \"…\"             the same id again: never a second turn, the same answer
+
+What was accepted is answered, even if gdn, the agent or the daemon is killed meanwhile.")]
+    Send(Send),
+    /// Talk to an agent, line by line
+    #[command(after_help = "\
+Examples:
+  gdn chat
+  gdn chat --agent clerk --instance order-17
+  gdn chat < questions.txt               one answer for each line
+
+In the chat: /history shows the conversation, /help the commands, /quit or Ctrl-D ends.
+If the daemon restarts, the chat reconnects and the question in progress is asked again under the
+same id, so that it is answered once.")]
+    Chat(Chat),
+    /// Show the processes and their states
+    #[command(after_help = "\
+Examples:
+  gdn ps                  this project's agents and connectors
+  gdn ps --all            those of every workspace
+  gdn ps --json | jq '.processes[] | select(.state == \"crashLoopBackOff\")'")]
+    Ps(Ps),
+    /// Show the daemon and its workspaces
+    #[command(after_help = "\
+Examples:
+  gdn status
+  gdn status --json | jq .pid
+
+Exit code 3 says that no daemon runs.")]
+    Status,
+    /// List, show and delete conversations
+    #[command(subcommand)]
+    Instance(Instance),
+    /// List and close workspaces
+    #[command(subcommand)]
+    Workspace(Workspace),
+    /// Show what the daemon, the agents and the connectors log
+    #[command(after_help = "\
+Examples:
+  gdn logs -f                            this project, as it happens
+  gdn logs -n 200 --agent clerk
+  gdn logs --trace 4bf92f3577b34da6a3ce929d0e0e4736
+  gdn logs --all --json | jq 'select(.level == \"error\")'")]
+    Logs(Logs),
+    /// Restart processes after the turns in progress
+    #[command(after_help = "\
+Examples:
+  gdn restart                            every process of this project
+  gdn restart --agent clerk              only this agent's, with its edited configuration
+  gdn restart --agent clerk --fresh      and forget its conversations")]
+    Restart(Restart),
+    /// Stop this project's workspace; its conversations stay
+    #[command(after_help = "\
+Examples:
+  gdn stop
+  gdn stop --project ~/my-swarm
+
+`gdn run` starts it again, where it left off.")]
+    Stop,
+    /// Stop the daemon and every process, and wait until they are gone
+    #[command(after_help = "\
+Examples:
+  gdn shutdown                           after the turns in progress
+  gdn shutdown --grace 5                 give them 5 seconds
+
+What was accepted and not answered is answered after the next `gdn run`.")]
+    Shutdown(Shutdown),
+    /// Check a project's configuration, without the daemon
+    #[command(after_help = "\
+Examples:
+  gdn validate
+  gdn validate docs/examples/bookshop
+  gdn validate --json | jq '.agents[]'")]
+    Validate(Validate),
+    /// Print a completion script for a shell
+    #[command(after_help = "\
+Examples:
+  gdn completions bash > ~/.local/share/bash-completion/completions/gdn
+  gdn completions zsh > ~/.zfunc/_gdn
+  gdn completions fish > ~/.config/fish/completions/gdn.fish")]
+    Completions(Completions),
+    /// Try an example in a state root of its own that is removed afterwards
+    #[command(after_help = "\
+Examples:
+  gdn demo docs/examples/bookshop --ask \"How many copies of Dune were sold, and what did they earn?\"
+  gdn demo --ask \"Hello\" --keep           keep the state, to look at its files
+
+It starts a daemon, opens the project, asks, shows each step, and stops the daemon again.
+A daemon that runs already is not touched.")]
+    Demo(Demo),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// Where to make the project
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub(crate) path: PathBuf,
+    /// Make no git repository
+    #[arg(long)]
+    pub(crate) no_git: bool,
+    /// Overwrite files that are there
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The project
+    #[arg(value_name = "PATH", conflicts_with_all = ["project", "workspace"])]
+    pub(crate) path: Option<PathBuf>,
+    /// Be the daemon, in this terminal
+    #[arg(long)]
+    pub(crate) foreground: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// The message; `-` reads it from stdin
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: String,
+    #[command(flatten)]
+    pub(crate) to: To,
+    /// The event's id; the same id twice is one turn [default: a new one]
+    #[arg(long, value_name = "ID")]
+    pub(crate) event_id: Option<EventId>,
+    /// Return as soon as the message is accepted
+    #[arg(long, conflicts_with_all = ["timeout", "quiet"])]
+    pub(crate) no_wait: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Wait at most this long for the answer
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<u64>,
+}
+
+/// Whom a message is for.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct To {
+    /// The agent [default: the swarm's entry agent]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<AgentName>,
+    /// The conversation
+    #[arg(long, value_name = "KEY", default_value = DEFAULT_INSTANCE)]
+    pub(crate) instance: InstanceKey,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Chat {
+    #[command(flatten)]
+    pub(crate) to: To,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ps {
+    /// Those of every workspace
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Instance {
+    /// List conversations
+    #[command(after_help = "\
+Examples:
+  gdn instance list
+  gdn instance list --all --json")]
+    List(InstanceList),
+    /// Show one conversation's state
+    #[command(after_help = "\
+Examples:
+  gdn instance show               the conversation `main`
+  gdn instance show order-17")]
+    Show(InstanceShow),
+    /// Print one conversation's messages
+    #[command(after_help = "\
+Examples:
+  gdn instance history            every message of `main`
+  gdn instance history order-17 --limit 10
+  gdn instance history --json | jq '.messages | length'")]
+    History(InstanceHistory),
+    /// Delete one conversation: its messages, its extensions' state and its work directory
+    #[command(after_help = "\
+Examples:
+  gdn instance delete order-17
+  gdn instance delete order-17 --yes     ask nothing (needed in scripts)
+
+Deleting what is not there succeeds.")]
+    Delete(InstanceDelete),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceList {
+    /// Those of every workspace
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceShow {
+    /// The conversation
+    #[arg(value_name = "KEY", default_value = DEFAULT_INSTANCE)]
+    pub(crate) key: InstanceKey,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceHistory {
+    /// The conversation
+    #[arg(value_name = "KEY", default_value = DEFAULT_INSTANCE)]
+    pub(crate) key: InstanceKey,
+    /// Only the latest so many messages
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceDelete {
+    /// The conversation
+    #[arg(value_name = "KEY")]
+    pub(crate) key: InstanceKey,
+    /// Ask nothing
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Workspace {
+    /// List the registered workspaces
+    #[command(after_help = "\
+Examples:
+  gdn workspace list
+  gdn workspace list --json | jq -r '.workspaces[].workspaceId'")]
+    List,
+    /// Stop a workspace and forget its registration; its conversations stay
+    #[command(after_help = "\
+Examples:
+  gdn workspace close                              this project's, like `gdn stop`
+  gdn workspace close --workspace home_me_swarm__swarm   one whose project is gone")]
+    Close,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Logs {
+    /// Go on with new lines as they come
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// How many of the latest lines to begin with
+    #[arg(long, short = 'n', value_name = "N", default_value_t = DEFAULT_LOG_LINES)]
+    pub(crate) lines: usize,
+    /// Only lines of this agent
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<AgentName>,
+    /// Only lines of this trace
+    #[arg(long, value_name = "ID")]
+    pub(crate) trace: Option<TraceId>,
+    /// Lines of every workspace and of the daemon itself
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Restart {
+    /// Only this agent's processes
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<AgentName>,
+    /// Only this conversation's process
+    #[arg(long, value_name = "KEY")]
+    pub(crate) instance: Option<InstanceKey>,
+    /// Delete the conversations of what is restarted
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// With --fresh: ask nothing
+    #[arg(long, short, requires = "fresh")]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Shutdown {
+    /// Time for the turns in progress [default: each swarm's own grace period]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) grace: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Validate {
+    /// The project
+    #[arg(value_name = "PATH", conflicts_with = "project")]
+    pub(crate) path: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// The project
+    #[arg(value_name = "PATH", conflicts_with_all = ["project", "workspace"])]
+    pub(crate) path: Option<PathBuf>,
+    /// What to ask its entry agent
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) ask: String,
+    /// Keep the state root
+    #[arg(long)]
+    pub(crate) keep: bool,
+}

@@ -1,0 +1,364 @@
+//! A connection to the daemon: JSON-RPC 2.0 in frames over the local socket (`CTL-1`).
+//!
+//! # Invariants
+//!
+//! * The daemon at the other end belongs to our own user (`SEC-4`) and is of exactly our version;
+//!   a [`Client`] that exists has checked both.
+//! * One request is in flight at a time; notifications that arrive meanwhile go to its watcher.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt as _, StreamExt as _};
+use goondan_protocol::control::{
+    Connect, Connected, ControlError, ErrorCode, Incoming, JsonRpc, LOG_LINE, LogLine, Method,
+    TURN_PROGRESS, TurnProgress,
+};
+use goondan_protocol::frame::{FrameCodec, FrameError};
+use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
+use goondan_protocol::observe::RuntimeEvent;
+use goondan_protocol::version::{Version, VersionMismatch};
+use interprocess::local_socket::tokio::Stream;
+use interprocess::local_socket::traits::StreamCommon as _;
+use interprocess::local_socket::traits::tokio::Stream as _;
+use interprocess::local_socket::{GenericFilePath, ToFsName as _};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+use tokio_util::codec::Framed;
+
+/// Longest a daemon may take to accept a connection and answer the first request, in milliseconds.
+const CONNECT_TIMEOUT_MS: u64 = 10_000;
+
+/// Longest a request that only reads may take, in milliseconds.
+const QUERY_TIMEOUT_MS: u64 = 30_000;
+
+/// Longest a request that may wait for processes to stop may take, in milliseconds: the usual grace
+/// period and some time to carry it out.
+const CHANGE_TIMEOUT_MS: u64 = DEFAULT_GRACE_PERIOD_MS + 30_000;
+
+/// Why there is no connection to the daemon.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    /// Nobody listens on the socket.
+    #[error("no daemon runs on {}", state_root.display())]
+    NotRunning { state_root: PathBuf },
+    /// The socket's path cannot be used.
+    #[error("the socket path {} cannot be used", socket.display())]
+    BadPath {
+        socket: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    /// The socket is there but cannot be reached.
+    #[error("cannot reach the daemon at {}", socket.display())]
+    Unreachable {
+        socket: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    /// Another user's process listens on the socket.
+    #[error("the process that listens on {} belongs to user id {theirs}, not to yours ({ours})", socket.display())]
+    ForeignPeer {
+        socket: PathBuf,
+        theirs: u32,
+        ours: u32,
+    },
+    /// The daemon accepts but does not answer.
+    #[error("the daemon does not answer (waited {} s)", CONNECT_TIMEOUT_MS / 1000)]
+    NoAnswer,
+    /// The daemon is of another version.
+    #[error("this gdn ({}) cannot talk to the running daemon", Version::current())]
+    VersionMismatch {
+        daemon_pid: Option<u32>,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The first request failed for another reason.
+    #[error("the daemon does not take the connection")]
+    Handshake(#[source] CallError),
+}
+
+/// Why a request has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    /// The daemon refused it.
+    #[error("the daemon refused")]
+    Refused(#[source] ControlError),
+    /// The connection ended first.
+    #[error("the connection to the daemon was lost")]
+    Lost {
+        /// What ended it; nothing if the daemon closed it.
+        #[source]
+        source: Option<FrameError>,
+    },
+    /// The daemon did not answer in time.
+    #[error("the daemon did not answer `{method}` within {} s", limit.as_secs())]
+    TimedOut {
+        method: &'static str,
+        limit: Duration,
+    },
+    /// The daemon's answer is not what the method returns.
+    #[error("the daemon's answer to `{method}` cannot be read")]
+    Unreadable {
+        method: &'static str,
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The request does not fit a frame.
+    #[error("the request `{method}` is too large")]
+    TooLarge {
+        method: &'static str,
+        #[source]
+        source: FrameError,
+    },
+}
+
+impl CallError {
+    /// Whether the daemon may have died, so that asking again after its restart makes sense.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost { .. })
+    }
+}
+
+/// What arrives while a request is in progress.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// One runtime event of the turn.
+    Progress(Box<RuntimeEvent>),
+    /// One line of the log.
+    Line(Box<RawValue>),
+}
+
+/// How long a request may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Patience {
+    /// It only reads.
+    Query,
+    /// It may wait for processes to stop.
+    Change,
+    /// It ends when it ends, or when the caller drops it.
+    Endless,
+}
+
+impl Patience {
+    fn limit(self) -> Option<Duration> {
+        match self {
+            Self::Query => Some(Duration::from_millis(QUERY_TIMEOUT_MS)),
+            Self::Change => Some(Duration::from_millis(CHANGE_TIMEOUT_MS)),
+            Self::Endless => None,
+        }
+    }
+}
+
+/// A request as it is written. The protocol's own `Request` holds any call; this one is of one method
+/// and borrows its parameters.
+#[derive(Serialize)]
+struct Outgoing<'a, M> {
+    jsonrpc: JsonRpc,
+    id: u64,
+    method: &'static str,
+    params: &'a M,
+}
+
+/// A connection whose peer is ours and of our version.
+#[derive(Debug)]
+pub(crate) struct Client {
+    frames: Framed<Stream, FrameCodec>,
+    request_id: u64,
+    daemon: Connected,
+}
+
+/// Where the daemon of `state_root` listens.
+pub(crate) fn socket_path(state_root: &Path) -> PathBuf {
+    state_root.join("run").join("orchestrator.sock")
+}
+
+impl Client {
+    /// Connects to the daemon of `state_root` and checks its user and version.
+    pub(crate) async fn connect(state_root: &Path) -> Result<Self, ConnectError> {
+        let limit = Duration::from_millis(CONNECT_TIMEOUT_MS);
+        timeout(limit, Self::handshake(state_root))
+            .await
+            .unwrap_or(Err(ConnectError::NoAnswer))
+    }
+
+    async fn handshake(state_root: &Path) -> Result<Self, ConnectError> {
+        let stream = open(state_root).await?;
+        let daemon_pid = check_peer(&stream, state_root)?;
+        let version = Version::current();
+        let mut client = Self {
+            frames: Framed::new(stream, FrameCodec::new()),
+            request_id: 0,
+            daemon: Connected {
+                version: version.clone(),
+                pid: 0,
+                state_root: state_root.to_owned(),
+            },
+        };
+        let mismatch = |source| ConnectError::VersionMismatch { daemon_pid, source };
+        match client.exchange(&Connect { version }, &mut |_| {}).await {
+            Ok(connected) => {
+                let checked: Result<(), VersionMismatch> = connected.version.check();
+                checked.map_err(|source| mismatch(Box::new(source)))?;
+                client.daemon = connected;
+                Ok(client)
+            }
+            Err(CallError::Refused(refused)) if refused.code == ErrorCode::VersionMismatch => {
+                Err(mismatch(Box::new(refused)))
+            }
+            // A daemon of a quite different version may answer in a form we cannot read.
+            Err(CallError::Unreadable { source, .. }) => Err(mismatch(Box::new(source))),
+            Err(error) => Err(ConnectError::Handshake(error)),
+        }
+    }
+
+    /// What the daemon said of itself.
+    pub(crate) fn daemon(&self) -> &Connected {
+        &self.daemon
+    }
+
+    /// Makes a request that only reads.
+    pub(crate) async fn query<M: Method>(&mut self, call: M) -> Result<M::Output, CallError> {
+        self.watch(call, Patience::Query, &mut |_| {}).await
+    }
+
+    /// Makes a request that may wait for processes to stop.
+    pub(crate) async fn change<M: Method>(&mut self, call: M) -> Result<M::Output, CallError> {
+        self.watch(call, Patience::Change, &mut |_| {}).await
+    }
+
+    /// Makes a request and hands what arrives meanwhile to `on_notice`.
+    ///
+    /// After a time-out, or when the future is dropped, the connection must not be used again: its
+    /// next response would be the one to this request.
+    pub(crate) async fn watch<M: Method>(
+        &mut self,
+        call: M,
+        patience: Patience,
+        on_notice: &mut dyn FnMut(Notice),
+    ) -> Result<M::Output, CallError> {
+        let exchange = self.exchange(&call, on_notice);
+        match patience.limit() {
+            None => exchange.await,
+            Some(limit) => timeout(limit, exchange)
+                .await
+                .unwrap_or(Err(CallError::TimedOut {
+                    method: M::NAME,
+                    limit,
+                })),
+        }
+    }
+
+    async fn exchange<M: Method>(
+        &mut self,
+        call: &M,
+        on_notice: &mut dyn FnMut(Notice),
+    ) -> Result<M::Output, CallError> {
+        let method = M::NAME;
+        self.request_id += 1;
+        let request = Outgoing {
+            jsonrpc: JsonRpc,
+            id: self.request_id,
+            method,
+            params: call,
+        };
+        let unreadable = |source| CallError::Unreadable { method, source };
+        let body = serde_json::to_vec(&request).map_err(unreadable)?;
+        match self.frames.send(Bytes::from(body)).await {
+            Ok(()) => {}
+            Err(source @ FrameError::TooLarge { .. }) => {
+                return Err(CallError::TooLarge { method, source });
+            }
+            Err(source) => return Err(lost(Some(source))),
+        }
+        loop {
+            let frame = match self.frames.next().await {
+                Some(Ok(frame)) => frame,
+                Some(Err(source)) => return Err(lost(Some(source))),
+                None => return Err(lost(None)),
+            };
+            let incoming: Incoming = serde_json::from_slice(&frame).map_err(unreadable)?;
+            if let Some(error) = incoming.error {
+                return Err(CallError::Refused(error.into()));
+            }
+            if incoming.id == Some(self.request_id) {
+                let result = incoming.result.as_deref().map_or("null", RawValue::get);
+                return serde_json::from_str(result).map_err(unreadable);
+            }
+            let params = incoming.params.as_deref().map_or("null", RawValue::get);
+            match incoming.method.as_deref() {
+                Some(TURN_PROGRESS) => {
+                    let progress: TurnProgress =
+                        serde_json::from_str(params).map_err(unreadable)?;
+                    if progress.request_id == self.request_id {
+                        on_notice(Notice::Progress(Box::new(progress.event)));
+                    }
+                }
+                Some(LOG_LINE) => {
+                    let line: LogLine = serde_json::from_str(params).map_err(unreadable)?;
+                    if line.request_id == self.request_id {
+                        on_notice(Notice::Line(line.line));
+                    }
+                }
+                // Versions agree exactly, so nothing else comes; if it does, it is not ours to judge.
+                Some(_) | None => {}
+            }
+        }
+    }
+
+    /// Waits until the daemon closes the connection.
+    pub(crate) async fn closed(mut self) {
+        while let Some(Ok(_)) = self.frames.next().await {}
+    }
+}
+
+fn lost(source: Option<FrameError>) -> CallError {
+    CallError::Lost { source }
+}
+
+async fn open(state_root: &Path) -> Result<Stream, ConnectError> {
+    let socket = socket_path(state_root);
+    let name = socket
+        .as_path()
+        .to_fs_name::<GenericFilePath>()
+        .map_err(|source| ConnectError::BadPath {
+            socket: socket.clone(),
+            source,
+        })?;
+    Stream::connect(name).await.map_err(|source| {
+        use std::io::ErrorKind;
+        match source.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => ConnectError::NotRunning {
+                state_root: state_root.to_owned(),
+            },
+            ErrorKind::InvalidInput | ErrorKind::Unsupported => {
+                ConnectError::BadPath { socket, source }
+            }
+            _ => ConnectError::Unreachable { socket, source },
+        }
+    })
+}
+
+/// Checks that the peer belongs to our user, and gives its process id where the system tells it.
+fn check_peer(stream: &Stream, state_root: &Path) -> Result<Option<u32>, ConnectError> {
+    let socket = socket_path(state_root);
+    let peer = match stream.peer_creds() {
+        Ok(peer) => peer,
+        Err(source) => return Err(ConnectError::Unreachable { socket, source }),
+    };
+    let ours = nix::unistd::geteuid().as_raw();
+    match peer.euid() {
+        Some(theirs) if theirs != ours => Err(ConnectError::ForeignPeer {
+            socket,
+            theirs,
+            ours,
+        }),
+        None => Err(ConnectError::Unreachable {
+            socket,
+            source: std::io::Error::other("the system does not tell whose process listens"),
+        }),
+        Some(_) => Ok(peer.pid().and_then(|pid| u32::try_from(pid).ok())),
+    }
+}

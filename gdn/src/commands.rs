@@ -1,0 +1,51 @@
+//! What each command does, one file each.
+
+use clap::CommandFactory as _;
+
+use crate::cli::{Cli, Command, Completions};
+use crate::context::Context;
+use crate::failure::Failure;
+
+mod ask;
+mod chat;
+mod confirm;
+mod demo;
+mod init;
+mod instance;
+mod logs;
+mod ps;
+mod restart;
+mod run;
+mod send;
+mod shutdown;
+mod status;
+mod transcript;
+mod validate;
+mod workspace;
+
+/// Runs one command.
+pub(crate) async fn run(command: Command, context: &Context) -> Result<(), Failure> {
+    match command {
+        Command::Init(args) => init::run(&args, context),
+        Command::Run(args) => run::run(&args, context).await,
+        Command::Send(args) => send::run(args, context).await,
+        Command::Chat(args) => chat::run(args, context).await,
+        Command::Ps(args) => ps::run(&args, context).await,
+        Command::Status => status::run(context).await,
+        Command::Instance(args) => instance::run(args, context).await,
+        Command::Workspace(args) => workspace::run(&args, context).await,
+        Command::Logs(args) => logs::run(args, context).await,
+        Command::Restart(args) => restart::run(args, context).await,
+        Command::Stop => workspace::close(context).await,
+        Command::Shutdown(args) => shutdown::run(&args, context).await,
+        Command::Validate(args) => validate::run(&args, context),
+        Command::Completions(args) => completions(&args, context),
+        Command::Demo(args) => demo::run(args, context).await,
+    }
+}
+
+fn completions(args: &Completions, context: &Context) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "gdn", &mut script);
+    context.output.raw(&String::from_utf8_lossy(&script))
+}

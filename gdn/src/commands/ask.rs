@@ -1,0 +1,163 @@
+//! A question to an agent: what `send`, `chat` and `demo` have in common.
+
+use goondan_protocol::control::{SendEvent, Sent};
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
+use goondan_protocol::limits::MAX_INPUT_BYTES;
+
+use crate::cli::DEFAULT_INSTANCE;
+use crate::client::{CallError, Client, Notice, Patience};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::progress::TurnView;
+use crate::output::text::shell_quoted;
+
+/// A question. Its event id is made here, not by the daemon: whatever is killed before the answer
+/// arrives, the same question can be asked again and is answered once (`MSG-13`).
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    workspace_id: WorkspaceId,
+    agent: Option<AgentName>,
+    instance: InstanceKey,
+    text: String,
+    event_id: EventId,
+}
+
+impl Question {
+    /// A question with the event id `event_id`, or a new one.
+    pub(crate) fn new(
+        workspace_id: WorkspaceId,
+        agent: Option<AgentName>,
+        instance: InstanceKey,
+        text: String,
+        event_id: Option<EventId>,
+    ) -> Result<Self, Failure> {
+        let problem = if text.trim().is_empty() {
+            "the message is empty".to_owned()
+        } else if text.len() > MAX_INPUT_BYTES {
+            format!(
+                "the message is {} bytes long; at most {MAX_INPUT_BYTES} are allowed",
+                text.len()
+            )
+        } else {
+            return Ok(Self {
+                workspace_id,
+                agent,
+                instance,
+                text,
+                event_id: event_id.unwrap_or_else(|| uuid::Uuid::now_v7().into()),
+            });
+        };
+        Err(Failure::new(
+            Exit::Usage,
+            problem,
+            "say something the agent can answer, such as `gdn send \"Hello\"`",
+        ))
+    }
+
+    fn request(&self, wait: bool) -> SendEvent {
+        SendEvent {
+            workspace_id: self.workspace_id.clone(),
+            agent: self.agent.clone(),
+            conversation_key: self.instance.clone(),
+            input: self.text.clone(),
+            event_id: Some(self.event_id.clone()),
+            traceparent: None,
+            wait,
+        }
+    }
+
+    /// Hands the question in and returns once it is accepted.
+    pub(crate) async fn hand_in(&self, client: &mut Client) -> Result<Sent, CallError> {
+        client.query(self.request(false)).await
+    }
+
+    /// Asks and waits for the answer; shows what happens meanwhile.
+    pub(crate) async fn ask(
+        &self,
+        client: &mut Client,
+        view: &TurnView,
+    ) -> Result<Sent, CallError> {
+        client
+            .watch(self.request(true), Patience::Endless, &mut |notice| {
+                if let Notice::Progress(event) = notice {
+                    view.show(&event);
+                }
+            })
+            .await
+    }
+
+    /// The command that gets the answer to this very question.
+    pub(crate) fn again(&self, context: &Context) -> String {
+        let mut command = format!("send --event-id {}", self.event_id);
+        if let Some(agent) = &self.agent {
+            command.push_str(&format!(" --agent {agent}"));
+        }
+        if self.instance.as_str() != DEFAULT_INSTANCE {
+            let key = shell_quoted(self.instance.as_str());
+            command.push_str(&format!(" --instance {}", key.as_deref().unwrap_or("KEY")));
+        }
+        let text = shell_quoted(&self.text);
+        command.push(' ');
+        command.push_str(text.as_deref().unwrap_or("\"the same message\""));
+        context.command(&command)
+    }
+
+    /// The failure of a question whose answer nobody waits for any more.
+    pub(crate) fn left(&self, exit: Exit, message: &str, context: &Context) -> Failure {
+        Failure::new(
+            exit,
+            message,
+            format!(
+                "what was accepted is answered, and once only; get the answer: `{}`",
+                self.again(context)
+            ),
+        )
+    }
+
+    /// The failure of a question during which the connection was lost.
+    pub(crate) fn lost(&self, error: &CallError, context: &Context) -> Failure {
+        use std::error::Error as _;
+        Failure::new(
+            Exit::ConnectionLost,
+            "the connection to the daemon was lost before the answer came",
+            format!(
+                "an event that was accepted is safe and is answered once; start the daemon and ask again \
+                 under the same id: `{} && {}`",
+                context.command("run"),
+                self.again(context)
+            ),
+        )
+        .caused_by(error.source())
+    }
+
+    /// `error` as a failure of this question.
+    pub(crate) fn failed(&self, error: CallError, context: &Context) -> Failure {
+        if error.is_lost() {
+            self.lost(&error, context)
+        } else {
+            error.into()
+        }
+    }
+}
+
+/// The reply, or the failure of the turn.
+pub(crate) fn reply_of<'a>(sent: &'a Sent, context: &Context) -> Result<&'a str, Failure> {
+    match &sent.outcome {
+        Some(TurnOutcome::Completed { reply }) => Ok(reply),
+        Some(TurnOutcome::Failed { code, message }) => Err(Failure::new(
+            Exit::TurnFailed,
+            format!("the turn failed ({code}): {message}"),
+            format!(
+                "see what happened: `{}`",
+                context.command(&format!("logs --trace {}", sent.trace_id))
+            ),
+        )),
+        None => Err(Failure::new(
+            Exit::Internal,
+            "the daemon answered without the outcome of the turn",
+            "this is a fault in goondan; `gdn logs --all` says more",
+        )),
+    }
+}

@@ -1,0 +1,331 @@
+//! `gdn chat`: a conversation, line by line, that outlives the daemon's restarts.
+
+use std::io::{BufRead as _, IsTerminal as _, Read as _};
+use std::time::{Duration, Instant};
+
+use goondan_protocol::control::{Sent, WorkspaceInfo};
+use goondan_protocol::limits::MAX_INPUT_BYTES;
+use tokio::sync::mpsc;
+
+use super::ask::{Question, reply_of};
+use super::transcript;
+use crate::cli::{Chat, To};
+use crate::client::{Client, ConnectError};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::progress::TurnView;
+use crate::output::style;
+use crate::schemas;
+
+/// Longest a chat waits for a daemon that went away, in milliseconds.
+const RECONNECT_LIMIT_MS: u64 = 60_000;
+
+/// How often it looks meanwhile, in milliseconds.
+const RECONNECT_POLL_MS: u64 = 200;
+
+/// How often one question is asked again after the connection was lost.
+const LOSSES_MAX: u32 = 20;
+
+/// Messages `/history` shows when no number is given.
+const HISTORY_LINES: usize = 20;
+
+const HELP: &str = "\
+/history [N]   show the latest messages of this conversation
+/help          show this
+/quit          end (so does Ctrl-D)
+//text         say a text that begins with a slash";
+
+pub(super) async fn run(args: Chat, context: &Context) -> Result<(), Failure> {
+    let (client, workspace) = context.open().await?;
+    let mut session = Session {
+        context,
+        workspace,
+        to: args.to,
+        client: Some(client),
+        is_terminal: std::io::stdin().is_terminal(),
+    };
+    session.greet();
+    let mut lines = stdin_lines();
+    let mut failed = None;
+    loop {
+        session.prompt();
+        let line = tokio::select! {
+            line = lines.recv() => line,
+            _ = tokio::signal::ctrl_c() => {
+                context.output.note("");
+                return Err(Failure { silent: true, ..interrupted() });
+            }
+        };
+        let Some(line) = line else { break };
+        match session.take(&line?).await {
+            Ok(Next::Continue) => {}
+            Ok(Next::End) => break,
+            // A question that fails does not end the conversation; a lost daemon does.
+            Err(failure) if goes_on_after(&failure) => {
+                context.output.failure(&failure);
+                failed = Some(Failure {
+                    silent: true,
+                    ..failure
+                });
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    if session.is_terminal {
+        return Ok(());
+    }
+    // A script that pipes its questions in learns that not all were answered.
+    failed.map_or(Ok(()), Err)
+}
+
+fn goes_on_after(failure: &Failure) -> bool {
+    matches!(
+        failure.exit,
+        Exit::TurnFailed
+            | Exit::TryAgain
+            | Exit::Usage
+            | Exit::NotFound
+            | Exit::Conflict
+            | Exit::Cancelled
+            | Exit::Interrupted
+    )
+}
+
+fn interrupted() -> Failure {
+    Failure::new(Exit::Interrupted, "interrupted", "go on with `gdn chat`")
+}
+
+/// What follows a line.
+enum Next {
+    Continue,
+    End,
+}
+
+/// What a line asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Line<'a> {
+    Empty,
+    Say(&'a str),
+    History(usize),
+    Help,
+    Quit,
+    Unknown(&'a str),
+}
+
+fn parse(line: &str) -> Line<'_> {
+    let line = line.trim();
+    let Some(command) = line.strip_prefix('/') else {
+        return if line.is_empty() {
+            Line::Empty
+        } else {
+            Line::Say(line)
+        };
+    };
+    if command.starts_with('/') {
+        return Line::Say(command);
+    }
+    let (name, argument) = command.split_once(' ').unwrap_or((command, ""));
+    match (name, argument.trim()) {
+        ("quit" | "exit" | "q", "") => Line::Quit,
+        ("help" | "h" | "?", "") => Line::Help,
+        ("history", "") => Line::History(HISTORY_LINES),
+        ("history", number) => number.parse().map_or(Line::Unknown(line), Line::History),
+        _ => Line::Unknown(line),
+    }
+}
+
+struct Session<'a> {
+    context: &'a Context,
+    workspace: WorkspaceInfo,
+    to: To,
+    /// None after the connection was lost or an answer was not waited for.
+    client: Option<Client>,
+    is_terminal: bool,
+}
+
+impl Session<'_> {
+    fn greet(&self) {
+        let output = self.context.output;
+        if !self.is_terminal {
+            return;
+        }
+        let entry = self.workspace.entry_agent.as_ref();
+        let agent = self.to.agent.as_ref().or(entry);
+        output.note(format!(
+            "Talking to {} in conversation {}. /help shows the commands, Ctrl-D ends.",
+            agent.map_or("the swarm", |agent| agent.as_str()),
+            self.to.instance
+        ));
+    }
+
+    fn prompt(&self) {
+        if self.is_terminal {
+            let output = self.context.output;
+            output.prompt(&output.err.paint(style::HINT, "you> "));
+        }
+    }
+
+    async fn take(&mut self, line: &str) -> Result<Next, Failure> {
+        let output = self.context.output;
+        match parse(line) {
+            Line::Empty => {}
+            Line::Quit => return Ok(Next::End),
+            Line::Help => output.note(HELP),
+            Line::Unknown(line) => output.note(format!("Unknown: {line}\n{HELP}")),
+            Line::History(limit) => self.history(limit).await?,
+            Line::Say(text) => self.say(text).await?,
+        }
+        Ok(Next::Continue)
+    }
+
+    async fn history(&mut self, limit: usize) -> Result<(), Failure> {
+        let mut losses = 0;
+        let transcript = loop {
+            let mut client = self.connected(None).await?;
+            let id = &self.workspace.workspace_id;
+            let read = transcript::read(&mut client, id, &self.to.instance, Some(limit)).await;
+            match read {
+                Err(error) if error.is_lost() && losses < LOSSES_MAX => losses += 1,
+                read => {
+                    self.client = Some(client);
+                    break read?;
+                }
+            }
+        };
+        let output = self.context.output;
+        output.data(transcript.render(output.out))
+    }
+
+    async fn say(&mut self, text: &str) -> Result<(), Failure> {
+        let question = Question::new(
+            self.workspace.workspace_id.clone(),
+            self.to.agent.clone(),
+            self.to.instance.clone(),
+            text.to_owned(),
+            None,
+        )?;
+        let output = self.context.output;
+        let sent = tokio::select! {
+            sent = self.answer(&question) => sent?,
+            _ = tokio::signal::ctrl_c() => {
+                let message = "stopped waiting; the agent goes on";
+                return Err(question.left(Exit::Interrupted, message, self.context));
+            }
+        };
+        output.object(schemas::SEND, &sent)?;
+        let reply = reply_of(&sent, self.context)?;
+        if self.is_terminal {
+            let name = output.err.paint(style::GOOD, &format!("{}> ", sent.agent));
+            output.prompt(&name);
+        }
+        output.reply(reply)
+    }
+
+    /// Asks until there is an answer: after a lost connection again, under the same event id.
+    async fn answer(&mut self, question: &Question) -> Result<Sent, Failure> {
+        let view = TurnView::start(self.context.output, self.context.output.is_json());
+        let mut losses = 0;
+        loop {
+            // Taken out while in use: what is interrupted in an answer cannot be used again.
+            let mut client = self.connected(Some((&view, question))).await?;
+            match question.ask(&mut client, &view).await {
+                Ok(sent) => {
+                    self.client = Some(client);
+                    return Ok(sent);
+                }
+                Err(error) if error.is_lost() && losses < LOSSES_MAX => {
+                    losses += 1;
+                    view.line(
+                        "The connection was lost; the question is asked again when the daemon is back …",
+                    );
+                    tokio::time::sleep(Duration::from_millis(RECONNECT_POLL_MS)).await;
+                }
+                Err(error) if error.is_lost() => return Err(question.lost(&error, self.context)),
+                Err(error) => {
+                    self.client = Some(client);
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+
+    /// The connection, or a new one; waits for a daemon that went away, a bounded time.
+    async fn connected(
+        &mut self,
+        asking: Option<(&TurnView, &Question)>,
+    ) -> Result<Client, Failure> {
+        if let Some(client) = self.client.take() {
+            return Ok(client);
+        }
+        let deadline = Instant::now() + Duration::from_millis(RECONNECT_LIMIT_MS);
+        loop {
+            let error = match Client::connect(&self.context.state_root).await {
+                Ok(client) => return Ok(client),
+                Err(error @ (ConnectError::NotRunning { .. } | ConnectError::Handshake(_))) => {
+                    error
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if Instant::now() >= deadline {
+                let message = "the daemon did not come back";
+                return Err(match asking {
+                    Some((_, question)) => {
+                        question.left(Exit::ConnectionLost, message, self.context)
+                    }
+                    None => error.into(),
+                });
+            }
+            if let Some((view, _)) = asking {
+                view.status("waiting for the daemon");
+            }
+            tokio::time::sleep(Duration::from_millis(RECONNECT_POLL_MS)).await;
+        }
+    }
+}
+
+/// The lines of stdin, read by a thread of their own: a read that blocks cannot be given up, and the
+/// thread ends with the process.
+fn stdin_lines() -> mpsc::Receiver<Result<String, Failure>> {
+    let (sender, receiver) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        let most = u64::try_from(MAX_INPUT_BYTES).unwrap_or(u64::MAX);
+        let mut stdin = std::io::stdin().lock();
+        loop {
+            let mut line = String::new();
+            let read = stdin.by_ref().take(most).read_line(&mut line);
+            let item = match read {
+                Ok(0) => return,
+                Ok(_) => Ok(line),
+                Err(error) => Err(Failure::new(
+                    Exit::Usage,
+                    "cannot read the next line from stdin",
+                    "pass text in UTF-8, one question a line",
+                )
+                .caused_by(Some(&error))),
+            };
+            let is_last = item.is_err();
+            if sender.blocking_send(item).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_said_unless_they_are_commands() {
+        assert_eq!(parse("  \n"), Line::Empty);
+        assert_eq!(parse("hello\n"), Line::Say("hello"));
+        assert_eq!(parse("//etc/passwd"), Line::Say("/etc/passwd"));
+        assert_eq!(parse("/history"), Line::History(HISTORY_LINES));
+        assert_eq!(parse("/history 3"), Line::History(3));
+        assert_eq!(parse("/history x"), Line::Unknown("/history x"));
+        assert_eq!(parse("/quit"), Line::Quit);
+        assert_eq!(parse("/wat"), Line::Unknown("/wat"));
+    }
+}

@@ -1,0 +1,49 @@
+//! Questions before what cannot be undone.
+
+use std::io::IsTerminal as _;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Returns if the person agrees to what `question` says. `command` is what to run to be asked nothing.
+pub(super) fn confirm(context: &Context, question: &str, command: &str) -> Result<(), Failure> {
+    let command = context.command(command);
+    let output = context.output;
+    if !output.is_interactive() || !std::io::stdin().is_terminal() {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("{question} No terminal is there to ask"),
+            format!("say yes beforehand: `{command}`"),
+        ));
+    }
+    output.prompt(&format!("{question} [y/N] "));
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    if is_yes(&answer) {
+        Ok(())
+    } else {
+        Err(Failure::new(
+            Exit::Cancelled,
+            "nothing was done",
+            format!("to be asked nothing: `{command}`"),
+        ))
+    }
+}
+
+fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_yes_is_yes() {
+        assert!(is_yes("y\n") && is_yes("YES\n"));
+        for no in ["", "\n", "n", "yeah?", "yes no"] {
+            assert!(!is_yes(no), "{no:?}");
+        }
+    }
+}

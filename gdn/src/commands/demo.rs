@@ -1,0 +1,219 @@
+//! `gdn demo`: one whole run of a project, in a state root of its own.
+
+use std::path::{Path, PathBuf};
+
+use goondan_protocol::control::{OpenWorkspace, Sent};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::ask::{Question, reply_of};
+use super::{shutdown, transcript};
+use crate::cli::{DEFAULT_INSTANCE, Demo};
+use crate::client::Client;
+use crate::context::Context;
+use crate::daemon::{self, Started};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::progress::TurnView;
+use crate::output::style;
+use crate::output::text::{self, shell_quoted};
+use crate::{project, schemas};
+
+/// How long the demo's daemon waits for its processes, in milliseconds. Nothing is in progress then.
+const GRACE_MS: u64 = 5_000;
+
+pub(super) async fn run(args: Demo, context: &Context) -> Result<(), Failure> {
+    let project = match &args.path {
+        Some(path) => project::find(Some(path))?,
+        None => context.project()?,
+    };
+    let root = new_state_root()?;
+    let path = root
+        .path()
+        .canonicalize()
+        .unwrap_or_else(|_| root.path().to_owned());
+    let demo = context.elsewhere(path, project.clone());
+    let output = context.output;
+    output.note(format!(
+        "{} {}",
+        mark(context, "project"),
+        project.display()
+    ));
+    // From here on Ctrl-C ends the demo, not this process, so that the daemon is stopped whenever it
+    // comes. Its start is not given up half-way: then nobody could say whether it runs.
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let started = daemon::start(&demo.state_root).await?;
+    let played = tokio::select! {
+        played = play(&args, &project, started, &demo) => played,
+        _ = interrupt.recv() => Err(Failure::new(
+            Exit::Interrupted,
+            "interrupted",
+            "run the demo again, or begin for yourself: `gdn init my-swarm`",
+        )),
+    };
+    let stopped = stop_daemon(&demo).await;
+    let went_wrong = match &played {
+        Ok(_) => stopped.is_err(),
+        Err(failure) => failure.exit != Exit::Interrupted,
+    };
+    let kept = args.keep || went_wrong;
+    let logs = daemon::log_dir(&demo.state_root);
+    let state_root = if kept {
+        Some(root.keep())
+    } else {
+        drop(root);
+        None
+    };
+    let played = played.map_err(|failure| match &state_root {
+        Some(_) => failure_with_logs(failure, &logs),
+        None => failure,
+    })?;
+    stopped?;
+    output.object(
+        schemas::DEMO,
+        &json!({
+            "question": args.ask,
+            "answer": played.sent,
+            "messages": played.messages,
+            "stateRoot": state_root,
+        }),
+    )?;
+    finish(&played, state_root.as_deref(), &project, context);
+    Ok(())
+}
+
+/// What was seen.
+struct Played {
+    sent: Sent,
+    messages: usize,
+}
+
+/// Opens, asks, and looks back.
+async fn play(
+    args: &Demo,
+    project: &Path,
+    started: Started,
+    demo: &Context,
+) -> Result<Played, Failure> {
+    let output = demo.output;
+    let Started {
+        mut client,
+        log_dir,
+    } = started;
+    output.note(format!(
+        "{} pid {}, log in {}",
+        mark(demo, "daemon"),
+        client.daemon().pid,
+        log_dir.display()
+    ));
+    let open = OpenWorkspace {
+        project_root: project.to_owned(),
+    };
+    let info = client.change(open).await?;
+    if let Some(problem) = info.problem {
+        return Err(Failure::new(
+            Exit::InvalidConfiguration,
+            problem.message,
+            problem.suggestion,
+        ));
+    }
+    output.note(format!("{} {}", mark(demo, "workspace"), info.workspace_id));
+    output.note(format!("{} {}\n", mark(demo, "question"), args.ask));
+    let instance = DEFAULT_INSTANCE.parse().map_err(|error| {
+        Failure::of(
+            Exit::Internal,
+            &error,
+            "this is a fault in gdn; please report it",
+        )
+    })?;
+    let question = Question::new(
+        info.workspace_id.clone(),
+        None,
+        instance,
+        args.ask.clone(),
+        None,
+    )?;
+    let view = TurnView::start(output, output.is_json());
+    let sent = question
+        .ask(&mut client, &view)
+        .await
+        .map_err(|error| question.failed(error, demo))?;
+    drop(view);
+    output.note("");
+    output.reply(reply_of(&sent, demo)?)?;
+    let messages = history_len(&mut client, &sent, &info.workspace_id).await?;
+    Ok(Played { sent, messages })
+}
+
+async fn history_len(
+    client: &mut Client,
+    sent: &Sent,
+    workspace_id: &goondan_protocol::ids::WorkspaceId,
+) -> Result<usize, Failure> {
+    let transcript = transcript::read(client, workspace_id, &sent.instance_key, Some(0)).await?;
+    Ok(transcript.total)
+}
+
+/// Stops the demo's daemon, if one came to be.
+async fn stop_daemon(demo: &Context) -> Result<(), Failure> {
+    match Client::connect(&demo.state_root).await {
+        Ok(client) => shutdown::stop(client, Some(GRACE_MS), demo).await,
+        Err(_) => Ok(()),
+    }
+}
+
+fn new_state_root() -> Result<TempDir, Failure> {
+    tempfile::Builder::new()
+        .prefix("gdn-demo-")
+        .tempdir()
+        .map_err(|error| {
+            Failure::new(
+                Exit::Internal,
+                "cannot make a temporary directory",
+                "make room in the temporary directory, or name another: TMPDIR",
+            )
+            .caused_by(Some(&error))
+        })
+}
+
+fn failure_with_logs(failure: Failure, logs: &Path) -> Failure {
+    let hint = format!("{}; what happened is in {}", failure.hint, logs.display());
+    failure.with_hint(hint)
+}
+
+fn mark(context: &Context, name: &str) -> String {
+    let palette = context.output.err;
+    palette.paint(style::FAINT, &format!("{name:>9}"))
+}
+
+/// Says what was seen and what to try next.
+fn finish(played: &Played, state_root: Option<&Path>, project: &Path, context: &Context) {
+    let output = context.output;
+    let kept = match state_root {
+        Some(root) => format!("The state is kept in {}", root.display()),
+        None => "Its daemon is stopped and its state removed.".to_owned(),
+    };
+    output.note(format!(
+        "\nAgent {} answered; the conversation holds {} (trace {}). {kept}",
+        played.sent.agent,
+        text::count(played.messages, "message"),
+        played.sent.trace_id,
+    ));
+    let gdn = program();
+    let project = shell_quoted(&project.to_string_lossy()).unwrap_or_else(|| "PATH".to_owned());
+    output.note(format!(
+        "\nNext, with a daemon that stays:\n  \
+         {gdn} run {project}\n  \
+         {gdn} chat --project {project}\n  \
+         {gdn} init my-swarm      a project of your own"
+    ));
+}
+
+/// This program as the person called it.
+fn program() -> String {
+    let called = std::env::args_os().next().map(PathBuf::from);
+    called
+        .and_then(|path| shell_quoted(&path.to_string_lossy()))
+        .unwrap_or_else(|| "gdn".to_owned())
+}

@@ -1,0 +1,322 @@
+//! `gdn init`: makes a Project Root (`ROOT-3`).
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use crate::cli::Init;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::text::shell_quoted;
+use crate::project::PROJECT_FILE;
+use crate::schemas;
+
+/// Stands for the package's name in the templates.
+const PACKAGE_NAME: &str = "PACKAGE_NAME";
+
+/// Package name of a directory whose own name gives none.
+const DEFAULT_PACKAGE: &str = "my-swarm";
+
+/// Longest package name made of a directory's name, in bytes.
+const PACKAGE_NAME_MAX_BYTES: usize = 64;
+
+/// Files of a new project, by their path in it. Written in this order.
+const FILES: [(&str, &str); 3] = [
+    (
+        "prompts/assistant.md",
+        include_str!("../../templates/prompts/assistant.md"),
+    ),
+    (
+        "scripts/assistant.yaml",
+        include_str!("../../templates/scripts/assistant.yaml"),
+    ),
+    // Last, since it is what makes the directory a project.
+    (PROJECT_FILE, include_str!("../../templates/goondan.yaml")),
+];
+
+/// Kept as it is where there is one: it is the person's own.
+const GITIGNORE: (&str, &str) = (".gitignore", include_str!("../../templates/gitignore"));
+
+/// Why no project could be made.
+#[derive(Debug, thiserror::Error)]
+enum InitError {
+    #[error("{} is there already", listed(files))]
+    Exists { files: Vec<PathBuf> },
+    #[error("cannot make the directory {}", dir.display())]
+    MakeDirectory {
+        dir: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("cannot write {}", file.display())]
+    Write {
+        file: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+fn listed(files: &[PathBuf]) -> String {
+    let files: Vec<String> = files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
+    files.join(", ")
+}
+
+pub(super) fn run(args: &Init, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    let made = create(&args.path, args.force).map_err(|error| failure(&error, &args.path))?;
+    let git = if args.no_git {
+        Git::NotWanted
+    } else {
+        init_git(&made.root)
+    };
+    output.object(
+        schemas::INIT,
+        &json!({
+            "projectRoot": made.root,
+            "package": made.package,
+            "files": made.files,
+            "kept": made.kept,
+            "git": git == Git::Made,
+        }),
+    )?;
+    output.data(format!(
+        "Made project {} in {}",
+        made.package,
+        made.root.display()
+    ))?;
+    for file in &made.files {
+        output.data(format!("  {file}"))?;
+    }
+    for file in &made.kept {
+        output.data(format!("  {file} (was there; left as it is)"))?;
+    }
+    match git {
+        Git::Made => output.data("  .git/")?,
+        Git::NotWanted | Git::Inside => {}
+        Git::Failed => output.note("No git repository was made: `git init` did not succeed."),
+    }
+    output.note(format!("\nNext:\n{}", next_commands(&args.path)));
+    Ok(())
+}
+
+fn next_commands(path: &Path) -> String {
+    let go = if path == Path::new(".") {
+        None
+    } else {
+        shell_quoted(&path.to_string_lossy()).map(|path| format!("  cd {path}\n"))
+    };
+    go.unwrap_or_default() + "  gdn run\n  gdn chat"
+}
+
+fn failure(error: &InitError, path: &Path) -> Failure {
+    match error {
+        InitError::Exists { .. } => {
+            let path = shell_quoted(&path.to_string_lossy()).unwrap_or_else(|| "PATH".to_owned());
+            Failure::of(
+                Exit::Conflict,
+                error,
+                format!("name another directory, or overwrite: `gdn init --force {path}`"),
+            )
+        }
+        InitError::MakeDirectory { .. } | InitError::Write { .. } => Failure::of(
+            Exit::Internal,
+            error,
+            "name a directory you may write to: `gdn init PATH`",
+        ),
+    }
+}
+
+/// What was made.
+#[derive(Debug)]
+struct Made {
+    root: PathBuf,
+    package: String,
+    files: Vec<&'static str>,
+    kept: Vec<&'static str>,
+}
+
+/// Writes the project's files. Without `force`, none that is there is touched, and then nothing is
+/// written at all.
+fn create(path: &Path, force: bool) -> Result<Made, InitError> {
+    let existing: Vec<PathBuf> = FILES
+        .iter()
+        .map(|(name, _)| path.join(name))
+        .filter(|file| file.symlink_metadata().is_ok())
+        .collect();
+    if !force && !existing.is_empty() {
+        return Err(InitError::Exists { files: existing });
+    }
+    make_directory(path)?;
+    let root = path
+        .canonicalize()
+        .map_err(|source| InitError::MakeDirectory {
+            dir: path.to_owned(),
+            source,
+        })?;
+    let package = package_name(&root);
+    let mut made = Made {
+        root,
+        package,
+        files: Vec::new(),
+        kept: Vec::new(),
+    };
+    let (name, text) = GITIGNORE;
+    match write(&made.root.join(name), text, false) {
+        Ok(()) => made.files.push(name),
+        Err(InitError::Exists { .. }) => made.kept.push(name),
+        Err(error) => return Err(error),
+    }
+    for (name, text) in FILES {
+        let file = made.root.join(name);
+        if let Some(dir) = file.parent() {
+            make_directory(dir)?;
+        }
+        write(&file, &text.replace(PACKAGE_NAME, &made.package), force)?;
+        made.files.push(name);
+    }
+    Ok(made)
+}
+
+fn make_directory(dir: &Path) -> Result<(), InitError> {
+    fs::create_dir_all(dir).map_err(|source| InitError::MakeDirectory {
+        dir: dir.to_owned(),
+        source,
+    })
+}
+
+/// Writes one file. The system itself refuses to overwrite, so that no file made meanwhile is lost.
+fn write(file: &Path, text: &str, force: bool) -> Result<(), InitError> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    if force {
+        options.create(true).truncate(true);
+    } else {
+        options.create_new(true);
+    }
+    let written = options
+        .open(file)
+        .and_then(|mut opened| opened.write_all(text.as_bytes()));
+    written.map_err(|source| {
+        let file = file.to_owned();
+        if source.kind() == ErrorKind::AlreadyExists {
+            InitError::Exists { files: vec![file] }
+        } else {
+            InitError::Write { file, source }
+        }
+    })
+}
+
+/// A package name made of the directory's name.
+fn package_name(root: &Path) -> String {
+    let name = root.file_name().unwrap_or_default().to_string_lossy();
+    let mut package = String::new();
+    for c in name.to_lowercase().chars() {
+        if package.len() >= PACKAGE_NAME_MAX_BYTES {
+            break;
+        }
+        if c.is_ascii_alphanumeric() {
+            package.push(c);
+        } else if !package.is_empty() && !package.ends_with('-') {
+            package.push('-');
+        }
+    }
+    let package = package.trim_end_matches('-');
+    // A name of digits only would be a number in YAML.
+    if package.is_empty() || package.bytes().all(|byte| byte.is_ascii_digit()) {
+        DEFAULT_PACKAGE.to_owned()
+    } else {
+        package.to_owned()
+    }
+}
+
+/// What became of the git repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Git {
+    Made,
+    NotWanted,
+    /// The project lies within a repository already.
+    Inside,
+    /// Git is not installed, or refuses.
+    Failed,
+}
+
+fn init_git(root: &Path) -> Git {
+    let git = |args: &[&str]| {
+        Command::new("git")
+            .args(args)
+            .current_dir(root)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    if git(&["rev-parse", "--is-inside-work-tree"]) {
+        Git::Inside
+    } else if git(&["init", "--quiet"]) {
+        Git::Made
+    } else {
+        Git::Failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_directory_name_makes_a_package_name() {
+        let cases = [
+            ("/a/my-swarm", "my-swarm"),
+            ("/a/My Swarm (2)", "my-swarm-2"),
+            ("/a/-x-", "x"),
+            ("/a/가나다", DEFAULT_PACKAGE),
+            ("/a/2026", DEFAULT_PACKAGE),
+            ("/", DEFAULT_PACKAGE),
+        ];
+        for (path, package) in cases {
+            assert_eq!(package_name(Path::new(path)), package, "{path}");
+        }
+        let long = format!("/a/{}", "x".repeat(200));
+        assert_eq!(package_name(Path::new(&long)).len(), PACKAGE_NAME_MAX_BYTES);
+    }
+
+    #[test]
+    fn a_refused_init_writes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("scripts/assistant.yaml");
+        fs::create_dir_all(script.parent().unwrap()).unwrap();
+        write(&script, "mine", false).unwrap();
+        let error = create(dir.path(), false).unwrap_err();
+        assert!(matches!(error, InitError::Exists { .. }), "{error}");
+        assert!(!dir.path().join(PROJECT_FILE).exists());
+        assert!(!dir.path().join(".gitignore").exists());
+        assert_eq!(fs::read_to_string(&script).unwrap(), "mine");
+    }
+
+    #[test]
+    fn force_overwrites_all_but_the_gitignore() {
+        let dir = tempfile::tempdir().unwrap();
+        create(dir.path(), false).unwrap();
+        for name in [".gitignore", "goondan.yaml"] {
+            write(&dir.path().join(name), "mine", true).unwrap();
+        }
+        let made = create(dir.path(), true).unwrap();
+        assert_eq!(made.kept, [".gitignore"]);
+        assert_eq!(
+            fs::read_to_string(dir.path().join(".gitignore")).unwrap(),
+            "mine"
+        );
+        assert_ne!(
+            fs::read_to_string(dir.path().join("goondan.yaml")).unwrap(),
+            "mine"
+        );
+    }
+}

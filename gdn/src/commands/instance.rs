@@ -1,0 +1,139 @@
+//! `gdn instance …`: conversations.
+
+use goondan_protocol::control::{
+    DeleteInstance, InstanceDetail, InstanceSummary, ListInstances, ShowInstance,
+};
+use serde_json::json;
+
+use super::confirm::confirm;
+use super::{ps, transcript};
+use crate::cli::{Instance, InstanceDelete, InstanceHistory, InstanceList, InstanceShow};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::{Cell, Table};
+use crate::output::text::{self, shell_quoted};
+use crate::schemas;
+
+pub(super) async fn run(command: Instance, context: &Context) -> Result<(), Failure> {
+    match command {
+        Instance::List(args) => list(&args, context).await,
+        Instance::Show(args) => show(args, context).await,
+        Instance::History(args) => history(args, context).await,
+        Instance::Delete(args) => delete(args, context).await,
+    }
+}
+
+async fn list(args: &InstanceList, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    let instances = client.query(ListInstances { workspace_id }).await?;
+    let output = context.output;
+    output.object(schemas::INSTANCE_LIST, &json!({ "instances": instances }))?;
+    if instances.is_empty() {
+        let hint = context.command("send \"Hello\"");
+        return output.data(format!(
+            "No conversations. The first message begins one: {hint}"
+        ));
+    }
+    output.data(list_table(&instances, args.all).render(output.out))
+}
+
+fn list_table(instances: &[InstanceSummary], all: bool) -> Table {
+    let workspace = all.then_some("WORKSPACE");
+    let titles = ["CONVERSATION", "AGENT", "STATUS", "CREATED", "UPDATED"];
+    let mut table = Table::new(workspace.into_iter().chain(titles));
+    let now = text::now();
+    for instance in instances {
+        let cells = [
+            Cell::from(&instance.instance_key),
+            Cell::from(&instance.agent_name),
+            Cell::from(&instance.status),
+            text::clock(instance.created_at).into(),
+            format!("{} ago", text::age(instance.updated_at, now)).into(),
+        ];
+        let workspace = all.then(|| Cell::from(&instance.workspace_id));
+        table.row(workspace.into_iter().chain(cells));
+    }
+    table
+}
+
+async fn show(args: InstanceShow, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let show = ShowInstance {
+        workspace_id: workspace.workspace_id,
+        instance_key: args.key,
+    };
+    let detail = client.query(show).await?;
+    let output = context.output;
+    output.object(schemas::INSTANCE_SHOW, &detail)?;
+    output.data(detail_table(&detail).render(output.out))
+}
+
+fn detail_table(detail: &InstanceDetail) -> Table {
+    let summary = &detail.summary;
+    let mut table = Table::of_fields();
+    table.field("Conversation", &summary.instance_key);
+    table.field("Agent", &summary.agent_name);
+    table.field("Status", &summary.status);
+    table.field("Created", text::clock(summary.created_at));
+    table.field("Updated", text::clock(summary.updated_at));
+    table.field(
+        "Messages",
+        format!("{} ({})", detail.messages, text::bytes(detail.base_bytes)),
+    );
+    table.field("Pending", text::count(detail.pending_events, "event"));
+    match &detail.process {
+        None => table.field("Process", "none; the next message starts one"),
+        Some(process) => {
+            let pid = process
+                .pid
+                .map_or_else(String::new, |pid| format!(", pid {pid}"));
+            let state = format!("{}{pid}", process.state.as_str());
+            table.field("Process", Cell::styled(state, ps::look_of(process.state)));
+            if let Some(detail) = &process.detail {
+                table.field("", Cell::styled(detail, style::FAINT));
+            }
+        }
+    }
+    for (name, state) in &detail.extensions {
+        table.field("Extension", format!("{name} {state}"));
+    }
+    table.field("Files", detail.directory.to_string_lossy());
+    table.field("Works in", detail.work_dir.to_string_lossy());
+    table
+}
+
+async fn history(args: InstanceHistory, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let id = workspace.workspace_id;
+    let transcript = transcript::read(&mut client, &id, &args.key, args.limit).await?;
+    let output = context.output;
+    output.object(schemas::INSTANCE_HISTORY, &transcript)?;
+    output.data(transcript.render(output.out))
+}
+
+async fn delete(args: InstanceDelete, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let key = text::one_line(args.key.as_str());
+    if !args.yes {
+        let question = format!("Delete the conversation {key} with all its messages?");
+        let argument = shell_quoted(args.key.as_str()).unwrap_or_else(|| "KEY".to_owned());
+        let command = format!("instance delete {argument} --yes");
+        confirm(context, &question, &command)?;
+    }
+    let delete = DeleteInstance {
+        workspace_id: workspace.workspace_id,
+        instance_key: args.key.clone(),
+    };
+    let deleted = client.change(delete).await?;
+    let output = context.output;
+    output.object(
+        schemas::INSTANCE_DELETE,
+        &json!({ "instanceKey": args.key, "existed": deleted.existed }),
+    )?;
+    if deleted.existed {
+        output.data(format!("Deleted conversation {key}"))
+    } else {
+        output.data(format!("There was no conversation {key}"))
+    }
+}

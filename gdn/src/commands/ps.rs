@@ -1,0 +1,130 @@
+//! `gdn ps`.
+
+use anstyle::Style;
+use goondan_protocol::control::{ListProcesses, ProcessInfo, ProcessState};
+use goondan_protocol::time::Timestamp;
+use serde_json::json;
+
+use crate::cli::Ps;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::{Cell, Table};
+use crate::output::text;
+use crate::schemas;
+
+pub(super) async fn run(args: &Ps, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    let processes = client.query(ListProcesses { workspace_id }).await?;
+    let output = context.output;
+    output.object(schemas::PS, &json!({ "processes": processes }))?;
+    if processes.is_empty() {
+        let hint = context.command("send \"Hello\"");
+        return output.data(format!(
+            "No processes. An agent's starts with its first message: {hint}"
+        ));
+    }
+    output.data(table(&processes, args.all, text::now()).render(output.out))
+}
+
+fn table(processes: &[ProcessInfo], all: bool, now: Timestamp) -> Table {
+    let workspace = all.then_some("WORKSPACE");
+    let titles = [
+        "KIND",
+        "NAME",
+        "CONVERSATION",
+        "STATE",
+        "PID",
+        "UP",
+        "PENDING",
+        "CRASHES",
+        "DETAIL",
+    ];
+    let mut table = Table::new(workspace.into_iter().chain(titles));
+    for process in processes {
+        let cells = [
+            process.role.as_str().into(),
+            Cell::from(&process.name),
+            or_dash(process.instance_key.as_ref()),
+            Cell::styled(process.state.as_str(), look_of(process.state)),
+            or_dash(process.pid.map(|pid| pid.to_string())),
+            or_dash(process.started_at.map(|at| text::age(at, now))),
+            process.pending_events.to_string().into(),
+            process.consecutive_crashes.to_string().into(),
+            detail(process, now).into(),
+        ];
+        let workspace = all.then(|| Cell::from(&process.workspace_id));
+        table.row(workspace.into_iter().chain(cells));
+    }
+    table
+}
+
+fn or_dash(value: Option<impl AsRef<str>>) -> Cell {
+    value.map_or_else(|| Cell::styled("-", style::FAINT), Cell::from)
+}
+
+/// How a state looks.
+pub(super) fn look_of(state: ProcessState) -> Style {
+    match state {
+        ProcessState::Idle | ProcessState::Processing => style::GOOD,
+        ProcessState::Spawning | ProcessState::Draining => style::WARN,
+        ProcessState::Crashed | ProcessState::CrashLoopBackOff => style::BAD,
+        ProcessState::Terminated => style::FAINT,
+    }
+}
+
+/// What the process does; in back-off, when it is started again.
+fn detail(process: &ProcessInfo, now: Timestamp) -> String {
+    let next = process.next_start_at.map(|at| {
+        // The wait is the age of now as seen from then.
+        format!("starts again in {}", text::age(now, at))
+    });
+    let parts: Vec<String> = [next, process.detail.clone()]
+        .into_iter()
+        .flatten()
+        .collect();
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(state: &str, more: &serde_json::Value) -> ProcessInfo {
+        let mut process = json!({
+            "workspaceId": "w",
+            "role": "agent",
+            "name": "clerk",
+            "instanceKey": "main",
+            "state": state,
+            "consecutiveCrashes": 0,
+            "pendingEvents": 1,
+        });
+        let fields = more.as_object().unwrap().clone();
+        process.as_object_mut().unwrap().extend(fields);
+        serde_json::from_value(process).unwrap()
+    }
+
+    #[test]
+    fn back_off_says_when_it_ends() {
+        let now = Timestamp::from_unix_millis(1_000_000);
+        let next = Timestamp::from_unix_millis(1_032_000);
+        let waiting = process(
+            "crashLoopBackOff",
+            &json!({"nextStartAt": next, "detail": "exit code 1"}),
+        );
+        assert_eq!(detail(&waiting, now), "starts again in 32.0s; exit code 1");
+    }
+
+    #[test]
+    fn a_row_holds_what_is_known() {
+        let now = Timestamp::from_unix_millis(1_000_000);
+        let started = Timestamp::from_unix_millis(940_000);
+        let busy = process("processing", &json!({"pid": 12, "startedAt": started}));
+        assert_eq!(
+            table(&[busy], true, now).render(style::Palette::new(false)),
+            "WORKSPACE  KIND   NAME   CONVERSATION  STATE       PID  UP      PENDING  CRASHES  DETAIL\n\
+             w          agent  clerk  main          processing  12   1m 00s  1        0\n"
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! `gdn run`.
+
+use std::path::PathBuf;
+
+use goondan_protocol::control::{OpenWorkspace, WorkspaceInfo};
+use serde_json::json;
+
+use super::status;
+use crate::cli::Run;
+use crate::client::{Client, ConnectError};
+use crate::context::Context;
+use crate::daemon::{self, Started};
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::{Cell, Table};
+use crate::{project, schemas};
+
+pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
+    let root = match &args.path {
+        Some(path) => project::find(Some(path))?,
+        None => context.project()?,
+    };
+    if args.foreground {
+        return Err(daemon::become_daemon(&context.state_root, &root).into());
+    }
+    let (mut client, log_dir) = attach_or_start(context).await?;
+    let info = client.change(OpenWorkspace { project_root: root }).await?;
+    let output = context.output;
+    output.object(
+        schemas::RUN,
+        &json!({
+            "daemon": {
+                "pid": client.daemon().pid,
+                "started": log_dir.is_some(),
+                "stateRoot": client.daemon().state_root,
+                "logDir": log_dir,
+            },
+            "workspace": info,
+        }),
+    )?;
+    output.data(summary(&info).render(output.out))?;
+    status::report_problem(&info, context);
+    output.note(format!(
+        "Talk to it: {}    Watch it: {}",
+        context.command("chat"),
+        context.command("logs -f")
+    ));
+    Ok(())
+}
+
+/// The running daemon, or one that is started now and whose log directory is told.
+async fn attach_or_start(context: &Context) -> Result<(Client, Option<PathBuf>), Failure> {
+    match Client::connect(&context.state_root).await {
+        Ok(client) => Ok((client, None)),
+        Err(ConnectError::NotRunning { .. }) => {
+            let Started { client, log_dir } = daemon::start(&context.state_root).await?;
+            context.output.note(format!(
+                "Started the daemon: pid {}, log in {}",
+                client.daemon().pid,
+                log_dir.display()
+            ));
+            Ok((client, Some(log_dir)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn summary(info: &WorkspaceInfo) -> Table {
+    let entry = info.entry_agent.as_ref();
+    let agents: Vec<String> = info
+        .agents
+        .iter()
+        .map(|agent| match entry {
+            Some(entry) if entry == agent => format!("{agent} (entry)"),
+            _ => agent.to_string(),
+        })
+        .collect();
+    let mut table = Table::of_fields();
+    table.field("Workspace", &info.workspace_id);
+    table.field("Project", info.project_root.to_string_lossy());
+    if let Some(package) = &info.package {
+        table.field("Package", package);
+    }
+    table.field("Agents", listed(&agents));
+    table.field("Connections", listed(&info.connections));
+    table
+}
+
+pub(super) fn listed(names: &[String]) -> Cell {
+    if names.is_empty() {
+        Cell::styled("none", style::FAINT)
+    } else {
+        names.join(", ").into()
+    }
+}

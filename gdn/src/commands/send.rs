@@ -1,0 +1,105 @@
+//! `gdn send`.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use goondan_protocol::control::Sent;
+use goondan_protocol::limits::MAX_INPUT_BYTES;
+
+use super::ask::{Question, reply_of};
+use crate::cli::Send;
+use crate::client::Client;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::progress::TurnView;
+use crate::schemas;
+
+pub(super) async fn run(args: Send, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    let text = match args.text.as_str() {
+        "-" => stdin_text()?,
+        _ => args.text,
+    };
+    let (mut client, workspace) = context.open().await?;
+    let question = Question::new(
+        workspace.workspace_id,
+        args.to.agent,
+        args.to.instance,
+        text,
+        args.event_id,
+    )?;
+    if args.no_wait {
+        let sent = question
+            .hand_in(&mut client)
+            .await
+            .map_err(|error| question.failed(error, context))?;
+        output.object(schemas::SEND, &sent)?;
+        output.data(format!(
+            "Accepted for {}, conversation {}, as event {}",
+            sent.agent, sent.instance_key, sent.event_id
+        ))?;
+        output.note(format!("Get the answer: {}", question.again(context)));
+        return Ok(());
+    }
+    let limit = args.timeout.map(Duration::from_secs);
+    let quiet = args.quiet || output.is_json();
+    let sent = wait(&mut client, &question, limit, quiet, context).await?;
+    output.object(schemas::SEND, &sent)?;
+    if sent.duplicate && !quiet {
+        output.note("This event had been accepted before; this is its one answer.");
+    }
+    output.reply(reply_of(&sent, context)?)
+}
+
+/// Asks and waits until the answer, the limit, or Ctrl-C.
+async fn wait(
+    client: &mut Client,
+    question: &Question,
+    limit: Option<Duration>,
+    quiet: bool,
+    context: &Context,
+) -> Result<Sent, Failure> {
+    let view = TurnView::start(context.output, quiet);
+    let time_is_up = async {
+        match limit {
+            Some(limit) => tokio::time::sleep(limit).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        sent = question.ask(client, &view) => {
+            sent.map_err(|error| question.failed(error, context))
+        }
+        () = time_is_up => {
+            let message = format!("no answer within {} s", limit.unwrap_or_default().as_secs());
+            Err(question.left(Exit::TimedOut, &message, context))
+        }
+        _ = tokio::signal::ctrl_c() => {
+            Err(question.left(Exit::Interrupted, "interrupted while waiting for the answer", context))
+        }
+    }
+}
+
+/// The message on stdin, without its last newline.
+fn stdin_text() -> Result<String, Failure> {
+    let most = u64::try_from(MAX_INPUT_BYTES).unwrap_or(u64::MAX);
+    let mut text = String::new();
+    // One byte more than allowed, so that a text that is too long is seen as such.
+    let read = std::io::stdin()
+        .lock()
+        .take(most.saturating_add(2))
+        .read_to_string(&mut text);
+    read.map_err(|error| {
+        Failure::new(
+            Exit::Usage,
+            "cannot read the message from stdin",
+            "pass text in UTF-8, such as `git diff | gdn send -`",
+        )
+        .caused_by(Some(&error))
+    })?;
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    Ok(text)
+}

@@ -1,0 +1,126 @@
+//! `gdn shutdown`.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use goondan_protocol::control::Stop;
+use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+use serde_json::json;
+
+use crate::cli::Shutdown;
+use crate::client::{CallError, Client, ConnectError};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::schemas;
+
+/// What a daemon may take beyond the grace period, in milliseconds: to kill what does not stop, to
+/// write and to exit.
+const MARGIN_MS: u64 = 30_000;
+
+/// How often to look whether its process is gone, in milliseconds.
+const POLL_MS: u64 = 25;
+
+pub(super) async fn run(args: &Shutdown, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    let client = match Client::connect(&context.state_root).await {
+        Ok(client) => client,
+        // What is to be achieved is so already.
+        Err(ConnectError::NotRunning { .. }) => {
+            output.object(schemas::SHUTDOWN, &json!({ "pid": null }))?;
+            return output.data("No daemon runs.");
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let pid = client.daemon().pid;
+    output.note("Stopping, after the turns in progress …");
+    stop(
+        client,
+        args.grace.map(|seconds| seconds.saturating_mul(1000)),
+        context,
+    )
+    .await?;
+    output.object(schemas::SHUTDOWN, &json!({ "pid": pid }))?;
+    output.data(format!("Stopped the daemon, pid {pid}"))
+}
+
+/// Stops the daemon and waits until its socket is closed and its process is gone.
+pub(super) async fn stop(
+    mut client: Client,
+    grace_period_ms: Option<u64>,
+    context: &Context,
+) -> Result<(), Failure> {
+    let pid = client.daemon().pid;
+    match client.change(Stop { grace_period_ms }).await {
+        // A daemon that is stopping already, or that was quick, is no failure.
+        Ok(_) | Err(CallError::Lost { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let limit_ms = grace_period_ms
+        .unwrap_or(DEFAULT_GRACE_PERIOD_MS)
+        .saturating_add(MARGIN_MS);
+    let deadline = Instant::now() + Duration::from_millis(limit_ms);
+    let still_there = || {
+        Failure::new(
+            Exit::TimedOut,
+            format!(
+                "the daemon, pid {pid}, is still there after {} s",
+                limit_ms / 1000
+            ),
+            format!(
+                "see what it waits for: `{}`; or end it: `kill -9 {pid}`",
+                context.command("ps --all")
+            ),
+        )
+    };
+    let closed = tokio::time::timeout(Duration::from_millis(limit_ms), client.closed()).await;
+    closed.map_err(|_elapsed| still_there())?;
+    while is_alive(pid) {
+        if Instant::now() >= deadline {
+            return Err(still_there());
+        }
+        tokio::time::sleep(Duration::from_millis(POLL_MS)).await;
+    }
+    Ok(())
+}
+
+/// Whether the process runs. One that has ended and waits for its parent to notice does not.
+fn is_alive(pid: u32) -> bool {
+    let Ok(raw) = i32::try_from(pid) else {
+        return false;
+    };
+    kill(Pid::from_raw(raw), None) != Err(Errno::ESRCH) && !is_zombie(pid)
+}
+
+/// Reads the state that Linux shows in `/proc`; elsewhere nothing is known.
+fn is_zombie(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
+    // The state follows the command's name, which stands in parentheses and may hold anything.
+    stat.is_ok_and(|stat| {
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('Z'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_gone_once_it_has_ended() {
+        assert!(is_alive(std::process::id()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        // It becomes a zombie first, since it is not waited for.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while is_alive(pid) && cfg!(target_os = "linux") {
+            assert!(Instant::now() < deadline, "still alive");
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(!is_alive(pid));
+    }
+}

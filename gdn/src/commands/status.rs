@@ -1,0 +1,102 @@
+//! `gdn status`.
+
+use goondan_protocol::control::{DaemonStatus, Status, WorkspaceInfo};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::{Cell, Table};
+use crate::output::text;
+use crate::schemas;
+
+pub(super) async fn run(context: &Context) -> Result<(), Failure> {
+    let mut client = context.connect().await?;
+    let status = client.query(Status {}).await?;
+    let output = context.output;
+    output.object(schemas::STATUS, &status)?;
+    output.data(fields(&status).render(output.out))?;
+    if status.workspaces.is_empty() {
+        let hint = context.command("run");
+        return output.data(format!(
+            "\nNo workspaces. Start one in its directory: {hint}"
+        ));
+    }
+    output.data(format!(
+        "\n{}",
+        workspaces(&status.workspaces).render(output.out)
+    ))?;
+    for workspace in &status.workspaces {
+        report_problem(workspace, context);
+    }
+    Ok(())
+}
+
+fn fields(status: &DaemonStatus) -> Table {
+    let mut table = Table::of_fields();
+    let state = if status.stopping {
+        Cell::styled("stopping", style::WARN)
+    } else {
+        Cell::styled("running", style::GOOD)
+    };
+    table.field("Daemon", state);
+    table.field("Process", status.pid.to_string());
+    table.field("Version", status.version.to_string());
+    let age = text::age(status.started_at, text::now());
+    table.field(
+        "Started",
+        format!("{} ({age} ago)", text::clock(status.started_at)),
+    );
+    table.field("State", status.state_root.to_string_lossy());
+    match &status.log_dir {
+        Some(dir) => table.field("Log", dir.to_string_lossy()),
+        None => table.field("Log", "stdout of the daemon"),
+    }
+    if status.dropped_log_lines > 0 {
+        let dropped = format!("{} lines dropped: slow reader", status.dropped_log_lines);
+        table.field("", Cell::styled(dropped, style::WARN));
+    }
+    table
+}
+
+/// The workspaces, one a line.
+pub(super) fn workspaces(workspaces: &[WorkspaceInfo]) -> Table {
+    let titles = [
+        "WORKSPACE",
+        "PROJECT",
+        "AGENTS",
+        "RUNNING",
+        "PENDING",
+        "STATE",
+    ];
+    let mut table = Table::new(titles);
+    for workspace in workspaces {
+        let state = match workspace.problem {
+            Some(_) => Cell::styled("problem", style::BAD),
+            None => Cell::styled("ok", style::GOOD),
+        };
+        table.row([
+            Cell::from(&workspace.workspace_id),
+            workspace.project_root.to_string_lossy().into(),
+            workspace.agents.len().to_string().into(),
+            workspace.running_agents.to_string().into(),
+            workspace.pending_events.to_string().into(),
+            state,
+        ]);
+    }
+    table
+}
+
+/// Tells on stderr what is wrong with a workspace, if something is.
+pub(super) fn report_problem(workspace: &WorkspaceInfo, context: &Context) {
+    let output = context.output;
+    if let Some(problem) = &workspace.problem {
+        output.note(format!(
+            "{} {}: {}\n{} {}",
+            output.err.paint(style::WARN, "warning:"),
+            workspace.workspace_id,
+            text::printable(&problem.message),
+            output.err.paint(style::HINT, "hint:"),
+            text::printable(&problem.suggestion),
+        ));
+    }
+}

@@ -1,0 +1,132 @@
+//! A conversation as people read it.
+
+use std::collections::VecDeque;
+
+use goondan_protocol::control::InstanceHistory;
+use goondan_protocol::ids::{InstanceKey, WorkspaceId};
+use goondan_protocol::message::{Message, Role};
+use goondan_protocol::time::Timestamp;
+use serde::Serialize;
+
+use crate::client::{CallError, Client};
+use crate::output::style::{self, Palette};
+use crate::output::text;
+
+/// Messages of a conversation.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Transcript {
+    /// Confirmed messages: all, or the latest ones.
+    pub(super) messages: VecDeque<Message>,
+    /// Messages of the open turn.
+    pub(super) pending: Vec<Message>,
+    /// Confirmed messages there are, those that were left out included.
+    pub(super) total: usize,
+}
+
+/// Reads every page of a conversation, and keeps the latest `limit` messages.
+pub(super) async fn read(
+    client: &mut Client,
+    workspace_id: &WorkspaceId,
+    instance_key: &InstanceKey,
+    limit: Option<usize>,
+) -> Result<Transcript, CallError> {
+    let mut transcript = Transcript::default();
+    let mut offset = 0;
+    loop {
+        let page = client
+            .query(InstanceHistory {
+                workspace_id: workspace_id.clone(),
+                instance_key: instance_key.clone(),
+                offset,
+            })
+            .await?;
+        transcript.total += page.messages.len();
+        transcript.messages.extend(page.messages);
+        let most = limit.unwrap_or(usize::MAX);
+        let surplus = transcript.messages.len().saturating_sub(most);
+        transcript.messages.drain(..surplus);
+        match page.next {
+            // A page that does not advance would be asked for for ever.
+            Some(next) if next > offset => offset = next,
+            _ => {
+                transcript.pending = page.pending;
+                return Ok(transcript);
+            }
+        }
+    }
+}
+
+impl Transcript {
+    /// The messages, one paragraph each.
+    pub(super) fn render(&self, palette: Palette) -> String {
+        let confirmed = self.messages.iter().map(|message| (message, ""));
+        let pending = self
+            .pending
+            .iter()
+            .map(|message| (message, "  (turn in progress)"));
+        let paragraphs: Vec<String> = confirmed
+            .chain(pending)
+            .map(|(message, note)| paragraph(message, note, palette))
+            .collect();
+        if paragraphs.is_empty() {
+            return "No messages yet.\n".to_owned();
+        }
+        let left_out = self.total.saturating_sub(self.messages.len());
+        let head = if left_out == 0 {
+            String::new()
+        } else {
+            let earlier = text::count(left_out, "earlier message");
+            palette.paint(style::FAINT, &format!("({earlier} left out)")) + "\n\n"
+        };
+        head + &paragraphs.join("\n")
+    }
+}
+
+fn paragraph(message: &Message, note: &str, palette: Palette) -> String {
+    let (name, look) = match message.data.role {
+        Role::System => ("system", style::FAINT),
+        Role::User => ("user", style::HINT),
+        Role::Assistant => ("assistant", style::GOOD),
+        Role::Tool => ("tool", style::WARN),
+    };
+    // The time is kept as it was written; what cannot be read is shown as it is.
+    let at = message.created_at.parse::<Timestamp>();
+    let at = at.map_or_else(|_| text::one_line(&message.created_at), text::clock);
+    let mut out = format!(
+        "{}  {}\n",
+        palette.paint(look, name),
+        palette.paint(style::FAINT, &format!("{at}{note}"))
+    );
+    let content = &message.data.content;
+    push_indented(&mut out, "", &content.to_text());
+    for call in content.tool_calls() {
+        let call = format!("{} {}", call.tool_name, call.input);
+        push_indented(&mut out, "→ ", &call);
+    }
+    for result in content.tool_results() {
+        let mark = if result.is_error { "✗ " } else { "✓ " };
+        push_indented(
+            &mut out,
+            mark,
+            &format!("{}\n{}", result.tool_name, result.text),
+        );
+    }
+    out
+}
+
+fn push_indented(out: &mut String, mark: &str, text: &str) {
+    let text = text::printable(text);
+    for (number, line) in text.lines().enumerate() {
+        let lead = match (mark, number) {
+            ("", _) => "  ",
+            (_, 0) => "  ",
+            _ => "    ",
+        };
+        out.push_str(lead);
+        if number == 0 {
+            out.push_str(mark);
+        }
+        out.push_str(line);
+        out.push('\n');
+    }
+}

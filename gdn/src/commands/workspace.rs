@@ -1,0 +1,57 @@
+//! `gdn workspace …` and `gdn stop`.
+
+use goondan_protocol::control::{CloseWorkspace, ListWorkspaces};
+use serde_json::json;
+
+use super::status;
+use crate::cli::Workspace;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::schemas;
+
+pub(super) async fn run(command: &Workspace, context: &Context) -> Result<(), Failure> {
+    match command {
+        Workspace::List => list(context).await,
+        Workspace::Close => close(context).await,
+    }
+}
+
+async fn list(context: &Context) -> Result<(), Failure> {
+    let mut client = context.connect().await?;
+    let workspaces = client.query(ListWorkspaces {}).await?;
+    let output = context.output;
+    output.object(
+        schemas::WORKSPACE_LIST,
+        &json!({ "workspaces": workspaces }),
+    )?;
+    if workspaces.is_empty() {
+        let hint = context.command("run");
+        return output.data(format!("No workspaces. Start one in its directory: {hint}"));
+    }
+    output.data(status::workspaces(&workspaces).render(output.out))?;
+    for workspace in &workspaces {
+        status::report_problem(workspace, context);
+    }
+    Ok(())
+}
+
+/// Stops the workspace this command is about and forgets its registration.
+pub(super) async fn close(context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let workspace_id = workspace.workspace_id;
+    let close = CloseWorkspace {
+        workspace_id: workspace_id.clone(),
+    };
+    client.change(close).await?;
+    let output = context.output;
+    output.object(
+        schemas::WORKSPACE_CLOSE,
+        &json!({ "workspaceId": workspace_id }),
+    )?;
+    output.data(format!("Stopped workspace {workspace_id}"))?;
+    output.note(format!(
+        "Its conversations stay. Start it again: {}",
+        context.command("run")
+    ));
+    Ok(())
+}

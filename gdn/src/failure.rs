@@ -1,0 +1,246 @@
+//! The one boundary where errors become what a person reads: a message, a hint and an exit code.
+//!
+//! Every module keeps errors of its own; here each of them is classified once.
+
+use std::error::Error;
+use std::fmt;
+
+use goondan_protocol::control::{ControlError, ErrorCode};
+
+use crate::client::{CallError, ConnectError};
+use crate::exit::Exit;
+
+/// Why a command did not do what it says.
+///
+/// It displays as a lower-case fragment. Its hint names the command to run next.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) message: String,
+    pub(crate) causes: Vec<String>,
+    pub(crate) hint: String,
+    /// Nothing is to be printed: the reader of our output has gone.
+    pub(crate) silent: bool,
+}
+
+impl Failure {
+    /// A failure with what to do next.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            causes: Vec::new(),
+            hint: hint.into(),
+            silent: false,
+        }
+    }
+
+    /// The failure that `error` and its sources describe.
+    pub(crate) fn of(exit: Exit, error: &(dyn Error + 'static), hint: impl Into<String>) -> Self {
+        Self::new(exit, error.to_string(), hint).caused_by(error.source())
+    }
+
+    /// The same, with the chain of errors behind it.
+    pub(crate) fn caused_by(mut self, mut source: Option<&(dyn Error + 'static)>) -> Self {
+        while let Some(cause) = source {
+            self.causes.push(cause.to_string());
+            source = cause.source();
+        }
+        self
+    }
+
+    /// The same, with another hint.
+    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self {
+            hint: hint.into(),
+            ..self
+        }
+    }
+
+    /// Whether the same command may succeed later, unchanged.
+    pub(crate) fn is_retryable(&self) -> bool {
+        matches!(
+            self.exit,
+            Exit::TryAgain | Exit::DaemonNotRunning | Exit::ConnectionLost | Exit::TimedOut
+        )
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        self.causes
+            .iter()
+            .try_for_each(|cause| write!(f, ": {cause}"))
+    }
+}
+
+impl Error for Failure {}
+
+impl From<std::io::Error> for Failure {
+    /// An error while printing. A reader that has seen enough (`gdn logs | head`) is no failure.
+    fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self {
+                silent: true,
+                ..Self::new(Exit::Ok, "the reader has gone", "")
+            };
+        }
+        Self::new(
+            Exit::Internal,
+            "cannot write the output",
+            "check where the output goes: `df -h .` shows whether the disk is full",
+        )
+        .caused_by(Some(&error))
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        match &error {
+            ConnectError::NotRunning { .. } => Self::new(
+                Exit::DaemonNotRunning,
+                error.to_string(),
+                "start it with `gdn run` in a project directory",
+            ),
+            ConnectError::VersionMismatch { daemon_pid, .. } => {
+                let stop = match daemon_pid {
+                    Some(pid) => format!("`kill {pid}`"),
+                    None => "the `gdn shutdown` of its own version".to_owned(),
+                };
+                Self::of(
+                    Exit::VersionMismatch,
+                    &error,
+                    format!("stop the running daemon with {stop}, then start this one: `gdn run`"),
+                )
+            }
+            ConnectError::BadPath { .. } => Self::of(
+                Exit::Usage,
+                &error,
+                "name a shorter directory: `gdn --state-root DIR …` or GOONDAN_STATE_ROOT",
+            ),
+            ConnectError::ForeignPeer { .. } => Self::of(
+                Exit::Conflict,
+                &error,
+                "use a state root of your own: `gdn --state-root DIR …` or GOONDAN_STATE_ROOT",
+            ),
+            ConnectError::Unreachable { socket, .. } => {
+                let hint = format!("check who may use it: `ls -l {}`", socket.display());
+                Self::of(Exit::Internal, &error, hint)
+            }
+            ConnectError::NoAnswer => Self::of(
+                Exit::TimedOut,
+                &error,
+                "look at what it does: the newest file in `logs/` of the state root",
+            ),
+            ConnectError::Handshake(_) => Self::of(
+                Exit::ConnectionLost,
+                &error,
+                "see whether the daemon runs: `gdn status`",
+            ),
+        }
+    }
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Refused(refused) => refused.into(),
+            CallError::Lost { .. } => Self::of(
+                Exit::ConnectionLost,
+                &error,
+                "see whether the daemon runs: `gdn status`",
+            ),
+            CallError::TimedOut { .. } => Self::of(
+                Exit::TimedOut,
+                &error,
+                "look at what the daemon does: `gdn logs --all`",
+            ),
+            CallError::Unreadable { .. } | CallError::TooLarge { .. } => Self::of(
+                Exit::Internal,
+                &error,
+                "look at what the daemon says: `gdn logs --all`",
+            ),
+        }
+    }
+}
+
+impl From<ControlError> for Failure {
+    fn from(error: ControlError) -> Self {
+        let (exit, hint) = match error.code {
+            ErrorCode::InvalidRequest => (Exit::Usage, "see `gdn help`"),
+            ErrorCode::VersionMismatch => (
+                Exit::VersionMismatch,
+                "stop the running daemon, then start this one: `gdn run`",
+            ),
+            ErrorCode::WorkspaceNotFound => {
+                (Exit::NotFound, "see what there is: `gdn workspace list`")
+            }
+            ErrorCode::InvalidConfiguration => (
+                Exit::InvalidConfiguration,
+                "see every problem with its place: `gdn validate`",
+            ),
+            ErrorCode::WorkspaceConflict => {
+                (Exit::Conflict, "see what there is: `gdn workspace list`")
+            }
+            ErrorCode::AgentNotFound => {
+                (Exit::NotFound, "see the project's agents: `gdn validate`")
+            }
+            ErrorCode::InstanceNotFound => {
+                (Exit::NotFound, "see what there is: `gdn instance list`")
+            }
+            ErrorCode::InstanceKeyTaken => (
+                Exit::Conflict,
+                "choose another key with `--instance KEY`; `gdn instance list` shows whose it is",
+            ),
+            ErrorCode::Overloaded => (
+                Exit::TryAgain,
+                "wait for the agent to catch up: `gdn ps` shows what waits",
+            ),
+            ErrorCode::Stopping => (
+                Exit::TryAgain,
+                "wait until it is gone, then start it again: `gdn run`",
+            ),
+            ErrorCode::Storage => (
+                Exit::TryAgain,
+                "make room on the state root's disk; `gdn logs --all` says what failed",
+            ),
+            ErrorCode::Cancelled => (Exit::Cancelled, "see what is there: `gdn instance list`"),
+            ErrorCode::Internal => (
+                Exit::Internal,
+                "this is a fault in goondan; `gdn logs --all` says more",
+            ),
+        };
+        let hint = error.suggestion.unwrap_or_else(|| hint.to_owned());
+        Self::new(exit, error.message, hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_daemons_own_suggestion_is_the_hint() {
+        let error = ControlError::new(ErrorCode::Overloaded, "too many").suggest("wait a minute");
+        let failure = Failure::from(error);
+        assert_eq!(failure.exit, Exit::TryAgain);
+        assert_eq!(failure.hint, "wait a minute");
+        assert!(failure.is_retryable());
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_is_no_failure() {
+        let failure = Failure::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        assert!(failure.silent);
+        assert_eq!(failure.exit, Exit::Ok);
+        assert!(!Failure::from(std::io::Error::other("disk full")).silent);
+    }
+
+    #[test]
+    fn a_failure_tells_its_causes() {
+        let error = std::io::Error::other("disk full");
+        let failure = Failure::new(Exit::Internal, "cannot write", "x").caused_by(Some(&error));
+        assert_eq!(failure.to_string(), "cannot write: disk full");
+    }
+}

@@ -1,0 +1,175 @@
+//! Everything `gdn` prints goes through here: data on stdout, everything else on stderr.
+//!
+//! # Invariants
+//!
+//! * Without a terminal there is no colour and no cursor movement, and an agent's words are passed
+//!   on byte for byte.
+//! * On a terminal, text that others wrote (agents, tools, logs) never reaches it with its control
+//!   characters: it could otherwise rewrite what the person sees.
+//! * With `--json`, stdout holds JSON only, and stderr at most one JSON object: the error.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use anstream::{AutoStream, ColorChoice};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::schemas;
+
+pub(crate) mod progress;
+pub(crate) mod style;
+pub(crate) mod table;
+pub(crate) mod text;
+
+use style::Palette;
+
+/// Where a command prints to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    json: bool,
+    /// Colours of stdout.
+    pub(crate) out: Palette,
+    /// Colours of stderr.
+    pub(crate) err: Palette,
+    out_is_terminal: bool,
+    err_is_terminal: bool,
+}
+
+impl Output {
+    /// Looks at the terminal and the environment (`NO_COLOR`, `CLICOLOR`, `TERM`), unless `color`
+    /// decides.
+    pub(crate) fn new(json: bool, color: ColorChoice) -> Self {
+        let (stdout, stderr) = (std::io::stdout(), std::io::stderr());
+        let is_colored = |choice| !matches!(choice, ColorChoice::Never);
+        let (out, err) = match color {
+            ColorChoice::Auto => (AutoStream::choice(&stdout), AutoStream::choice(&stderr)),
+            ColorChoice::AlwaysAnsi | ColorChoice::Always | ColorChoice::Never => (color, color),
+        };
+        Self {
+            json,
+            out: Palette::new(is_colored(out)),
+            err: Palette::new(is_colored(err)),
+            out_is_terminal: stdout.is_terminal(),
+            err_is_terminal: stderr.is_terminal(),
+        }
+    }
+
+    /// Whether the person asked for JSON.
+    pub(crate) fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// Whether stderr is a terminal that may show a spinner or a question.
+    pub(crate) fn is_interactive(self) -> bool {
+        !self.json && self.err_is_terminal
+    }
+
+    /// Prints lines of data, without `--json`.
+    pub(crate) fn data(self, text: impl AsRef<str>) -> Result<(), Failure> {
+        if self.json {
+            return Ok(());
+        }
+        self.print(text.as_ref())
+    }
+
+    /// Prints what an agent said, without `--json`.
+    pub(crate) fn reply(self, text: &str) -> Result<(), Failure> {
+        if self.json {
+            Ok(())
+        } else if self.out_is_terminal {
+            self.print(&text::printable(text))
+        } else {
+            self.print(text)
+        }
+    }
+
+    /// With `--json`, prints one object on one line: `schema` and the fields of `value`, which
+    /// serializes as an object.
+    pub(crate) fn object(self, schema: &str, value: &impl Serialize) -> Result<(), Failure> {
+        if !self.json {
+            return Ok(());
+        }
+        let fields = serde_json::to_string(value).map_err(std::io::Error::other)?;
+        // The schema's name comes first, where a reader looks for it.
+        let fields = match fields.strip_prefix('{') {
+            Some("}") | None => "}".to_owned(),
+            Some(fields) => format!(",{fields}"),
+        };
+        self.print(&format!("{{\"schema\":{}{fields}", json!(schema)))
+    }
+
+    /// Prints a line as it is, with and without `--json`.
+    pub(crate) fn raw(self, line: &str) -> Result<(), Failure> {
+        self.print(line)
+    }
+
+    fn print(self, text: &str) -> Result<(), Failure> {
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        if !text.ends_with('\n') {
+            stdout.write_all(b"\n")?;
+        }
+        stdout.flush()?;
+        Ok(())
+    }
+
+    /// Tells the person something beside the data, on stderr; nothing with `--json`.
+    pub(crate) fn note(self, text: impl AsRef<str>) {
+        if !self.json {
+            to_stderr(&format!("{}\n", text.as_ref()));
+        }
+    }
+
+    /// Writes text to stderr without a newline: a prompt.
+    pub(crate) fn prompt(self, text: &str) {
+        if !self.json {
+            to_stderr(text);
+        }
+    }
+
+    /// Tells why the command failed and what to do next.
+    pub(crate) fn failure(self, failure: &Failure) {
+        if failure.silent {
+            return;
+        }
+        if self.json {
+            let object = json!({
+                "schema": schemas::ERROR,
+                "code": failure.exit.name(),
+                "exitCode": failure.exit.code(),
+                "message": failure.message,
+                "causes": failure.causes,
+                "hint": failure.hint,
+                "retryable": failure.is_retryable(),
+            });
+            return to_stderr(&format!("{object}\n"));
+        }
+        let mut lines = format!(
+            "{} {}\n",
+            self.err.paint(style::ERROR, "error:"),
+            text::printable(&failure.message)
+        );
+        for cause in &failure.causes {
+            lines.push_str(&format!("  caused by: {}\n", text::printable(cause)));
+        }
+        if !failure.hint.is_empty() {
+            let hint = text::printable(&failure.hint);
+            lines.push_str(&format!(
+                "{} {hint}\n",
+                self.err.paint(style::HINT, "hint:")
+            ));
+        }
+        to_stderr(&lines);
+    }
+}
+
+/// Writes to stderr. If nobody reads it, nobody is left to be told.
+fn to_stderr(text: &str) {
+    let mut stderr = std::io::stderr().lock();
+    drop(
+        stderr
+            .write_all(text.as_bytes())
+            .and_then(|()| stderr.flush()),
+    );
+}

@@ -1,0 +1,224 @@
+//! Values as people read them: times, durations, sizes, and text that others wrote.
+
+use goondan_protocol::time::Timestamp;
+use jiff::tz::TimeZone;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+const MS_PER_SECOND: u64 = 1_000;
+const MS_PER_MINUTE: u64 = 60 * MS_PER_SECOND;
+const MS_PER_HOUR: u64 = 60 * MS_PER_MINUTE;
+const MS_PER_DAY: u64 = 24 * MS_PER_HOUR;
+
+/// Longest text that a hint repeats as a shell argument, in characters.
+const QUOTE_MAX_CHARS: usize = 200;
+
+/// Makes text harmless on a terminal: control characters but newline and tab are written as `\u{1b}`
+/// and the like.
+pub(crate) fn printable(text: &str) -> String {
+    escape(text, |c| c != '\n' && c != '\t')
+}
+
+/// Makes text fit one cell of a table or one line: like [`printable`], without newlines and tabs.
+pub(crate) fn one_line(text: &str) -> String {
+    escape(text, |_| true)
+}
+
+fn escape(text: &str, also: impl Fn(char) -> bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if (c.is_control() && also(c)) || is_bidi_control(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Characters that reorder the text around them and so could disguise it.
+fn is_bidi_control(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Columns the text takes on a terminal.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// Cuts the text to at most `columns` columns; a cut is marked with `…`.
+pub(crate) fn fit(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut used = 1;
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        if used > columns {
+            break;
+        }
+        out.push(c);
+    }
+    out.push('…');
+    out
+}
+
+/// A length of time in its two largest units: `412ms`, `1.2s`, `3m 05s`, `2h 10m`, `3d 4h`.
+pub(crate) fn duration(ms: u64) -> String {
+    match ms {
+        0..MS_PER_SECOND => format!("{ms}ms"),
+        MS_PER_SECOND..MS_PER_MINUTE => {
+            format!("{}.{}s", ms / MS_PER_SECOND, ms % MS_PER_SECOND / 100)
+        }
+        MS_PER_MINUTE..MS_PER_HOUR => format!(
+            "{}m {:02}s",
+            ms / MS_PER_MINUTE,
+            ms % MS_PER_MINUTE / MS_PER_SECOND
+        ),
+        MS_PER_HOUR..MS_PER_DAY => format!(
+            "{}h {:02}m",
+            ms / MS_PER_HOUR,
+            ms % MS_PER_HOUR / MS_PER_MINUTE
+        ),
+        _ => format!("{}d {}h", ms / MS_PER_DAY, ms % MS_PER_DAY / MS_PER_HOUR),
+    }
+}
+
+/// How long before `now` it was; `0ms` for what is yet to come.
+pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
+    let ms = now.as_unix_millis().saturating_sub(at.as_unix_millis());
+    duration(u64::try_from(ms).unwrap_or(0))
+}
+
+/// The current time.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::from_unix_millis(jiff::Timestamp::now().as_millisecond())
+}
+
+/// A point in time on the person's own clock: `2026-11-21 21:06:00`.
+pub(crate) fn clock(at: Timestamp) -> String {
+    zoned(at, "%Y-%m-%d %H:%M:%S")
+}
+
+/// The same with milliseconds: `2026-11-21 21:06:00.123`.
+pub(crate) fn clock_ms(at: Timestamp) -> String {
+    zoned(at, "%Y-%m-%d %H:%M:%S%.3f")
+}
+
+fn zoned(at: Timestamp, format: &str) -> String {
+    jiff::Timestamp::from_millisecond(at.as_unix_millis()).map_or_else(
+        |_| at.to_string(),
+        |at| at.to_zoned(TimeZone::system()).strftime(format).to_string(),
+    )
+}
+
+/// A size: `17 B`, `1.2 KiB`, `3.4 MiB`.
+pub(crate) fn bytes(size: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    const UNIT_BYTES: u64 = 1024;
+    if size < UNIT_BYTES {
+        return format!("{size} B");
+    }
+    let mut tenths = size.saturating_mul(10) / UNIT_BYTES;
+    let mut unit = "KiB";
+    for larger in UNITS.iter().skip(1) {
+        if tenths < 10 * UNIT_BYTES {
+            break;
+        }
+        tenths /= UNIT_BYTES;
+        unit = larger;
+    }
+    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}
+
+/// `1 agent`, `2 agents`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    if number == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{number} {noun}s")
+    }
+}
+
+/// The text as one argument of a POSIX shell, so that a hint can be pasted; nothing if it is too long
+/// to repeat.
+pub(crate) fn shell_quoted(text: &str) -> Option<String> {
+    if text.chars().nth(QUOTE_MAX_CHARS).is_some() || text.chars().any(char::is_control) {
+        return None;
+    }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
+    if !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain) {
+        Some(text.to_owned())
+    } else {
+        Some(format!("'{}'", text.replace('\'', r"'\''")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_show_two_units() {
+        let cases = [
+            (0, "0ms"),
+            (999, "999ms"),
+            (1_250, "1.2s"),
+            (59_999, "59.9s"),
+            (185_000, "3m 05s"),
+            (7_800_000, "2h 10m"),
+            (273_600_000, "3d 4h"),
+        ];
+        for (ms, text) in cases {
+            assert_eq!(duration(ms), text);
+        }
+    }
+
+    #[test]
+    fn sizes_show_one_decimal() {
+        let cases = [
+            (0, "0 B"),
+            (1_023, "1023 B"),
+            (1_024, "1.0 KiB"),
+            (1_048_575, "1023.9 KiB"),
+            (1_048_576, "1.0 MiB"),
+            (3_565_158, "3.3 MiB"),
+        ];
+        for (size, text) in cases {
+            assert_eq!(bytes(size), text);
+        }
+        assert!(bytes(u64::MAX).ends_with("TiB"));
+    }
+
+    #[test]
+    fn text_of_others_cannot_steer_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\n\tc\r"), "a\\u{1b}[2Jb\n\tc\\r");
+        assert_eq!(one_line("a\nb\u{202e}"), "a\\nb\\u{202e}");
+        assert_eq!(printable("가나다 é"), "가나다 é");
+    }
+
+    #[test]
+    fn fitting_counts_columns_not_characters() {
+        assert_eq!(fit("hello", 5), "hello");
+        assert_eq!(fit("hello!", 5), "hell…");
+        assert_eq!(fit("가나다", 5), "가나…");
+        assert_eq!(width(&fit("가나다라", 6)), 5);
+    }
+
+    #[test]
+    fn quoted_text_comes_back_out_of_a_shell() {
+        assert_eq!(shell_quoted("main").as_deref(), Some("main"));
+        assert_eq!(shell_quoted("it's $x").as_deref(), Some(r"'it'\''s $x'"));
+        assert_eq!(shell_quoted("").as_deref(), Some("''"));
+        assert_eq!(shell_quoted("-x").as_deref(), Some("'-x'"));
+        assert_eq!(shell_quoted("a\nb"), None);
+        assert_eq!(shell_quoted(&"x".repeat(QUOTE_MAX_CHARS + 1)), None);
+    }
+
+    #[test]
+    fn an_age_is_never_negative() {
+        let at = |ms| Timestamp::from_unix_millis(ms);
+        assert_eq!(age(at(0), at(90_000)), "1m 30s");
+        assert_eq!(age(at(5), at(0)), "0ms");
+    }
+}

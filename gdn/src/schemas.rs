@@ -1,0 +1,57 @@
+//! Names of the JSON forms that `--json` prints, each with its version.
+//!
+//! A form only ever gains fields; any other change gives it a new version. `docs/cli.md` describes
+//! them, and a test checks that it describes all.
+
+/// An error, on stderr.
+pub const ERROR: &str = "gdn.error/v1";
+/// `gdn init`.
+pub const INIT: &str = "gdn.init/v1";
+/// `gdn run`.
+pub const RUN: &str = "gdn.run/v1";
+/// `gdn send`, and each answer of `gdn chat`.
+pub const SEND: &str = "gdn.send/v1";
+/// `gdn ps`.
+pub const PS: &str = "gdn.ps/v1";
+/// `gdn status`.
+pub const STATUS: &str = "gdn.status/v1";
+/// `gdn instance list`.
+pub const INSTANCE_LIST: &str = "gdn.instance.list/v1";
+/// `gdn instance show`.
+pub const INSTANCE_SHOW: &str = "gdn.instance.show/v1";
+/// `gdn instance history`.
+pub const INSTANCE_HISTORY: &str = "gdn.instance.history/v1";
+/// `gdn instance delete`.
+pub const INSTANCE_DELETE: &str = "gdn.instance.delete/v1";
+/// `gdn workspace list`.
+pub const WORKSPACE_LIST: &str = "gdn.workspace.list/v1";
+/// `gdn workspace close` and `gdn stop`.
+pub const WORKSPACE_CLOSE: &str = "gdn.workspace.close/v1";
+/// `gdn restart`.
+pub const RESTART: &str = "gdn.restart/v1";
+/// `gdn shutdown`.
+pub const SHUTDOWN: &str = "gdn.shutdown/v1";
+/// `gdn validate`.
+pub const VALIDATE: &str = "gdn.validate/v1";
+/// `gdn demo`.
+pub const DEMO: &str = "gdn.demo/v1";
+
+/// Every form.
+pub const ALL: [&str; 16] = [
+    ERROR,
+    INIT,
+    RUN,
+    SEND,
+    PS,
+    STATUS,
+    INSTANCE_LIST,
+    INSTANCE_SHOW,
+    INSTANCE_HISTORY,
+    INSTANCE_DELETE,
+    WORKSPACE_LIST,
+    WORKSPACE_CLOSE,
+    RESTART,
+    SHUTDOWN,
+    VALIDATE,
+    DEMO,
+];
