@@ -1,1 +1,173 @@
-//! To be written.
+//! A project's `goondan.yaml`, loaded into a typed, resolved and validated [`Bundle`]
+//! (`ROOT-4`, `ROOT-5`).
+//!
+//! # How a project becomes a bundle
+//!
+//! files → tree of values with places (`tree`) → documents (`document`) → one typed value for each
+//! resource (`kinds`) → references followed (`resolve`) → [`Bundle`].
+//!
+//! # Invariants
+//!
+//! * Loading is a function of the Project Root's files and the [`Environment`], and changes nothing
+//!   (`ROOT-2`).
+//! * A [`Bundle`] that exists is complete: every reference is resolved, every pattern compiles,
+//!   every file it names has been read.
+//! * Every problem found is reported, each once and at its place; what cannot be judged because of
+//!   another problem is not reported as one.
+//! * No message and no shown line holds a secret (`SEC-2`).
+//! * Nothing in a file makes loading panic or use memory past [`limits`].
+//!
+//! `docs/configuration.md` is the users' reference for everything read here.
+
+pub mod codes;
+mod diagnostic;
+mod digest;
+mod document;
+mod fields;
+mod kinds;
+pub mod limits;
+mod load;
+mod project_files;
+mod reference;
+mod report;
+mod resolve;
+mod similar;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::definition::AgentDefinition;
+use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
+use serde_json::Value;
+
+pub use diagnostic::{Diagnostic, Diagnostics};
+
+/// Loads and validates the project in `project_root`.
+///
+/// Reads `goondan.yaml`, the YAML files directly in `resources/`, and the prompts and scripts they
+/// name. Blocks on the file system; every file's size is bounded ([`limits`]).
+///
+/// # Errors
+///
+/// Everything that is wrong with the project, not only the first thing.
+pub fn load(project_root: &Path, env: &dyn Environment) -> Result<Bundle, Diagnostics> {
+    load::load(project_root, env)
+}
+
+/// The project's package name, which is half of its workspace id (`ROOT-9`). `None` if
+/// `goondan.yaml` has no Package document.
+///
+/// Cheap: reads `goondan.yaml` only and judges nothing but the Package document.
+///
+/// # Errors
+///
+/// `goondan.yaml` cannot be read, is no valid YAML, or its Package document is wrong.
+pub fn package_name(project_root: &Path) -> Result<Option<String>, Diagnostics> {
+    load::package_name(project_root)
+}
+
+/// Reads environment variables. Handed in, so that loading is a function of files and environment.
+pub trait Environment {
+    /// The variable's value; `None` if it is not set or is not Unicode text.
+    fn get(&self, name: &str) -> Option<String>;
+}
+
+/// The environment of this process.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ProcessEnvironment;
+
+impl Environment for ProcessEnvironment {
+    fn get(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+}
+
+/// A project, ready to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bundle {
+    /// What the project is called, if it says so.
+    pub package: Option<Package>,
+    /// The agent that gets what no rule sends elsewhere. Always one of `agents`.
+    pub entry_agent: AgentName,
+    /// The agents that take part, fully resolved.
+    pub agents: BTreeMap<AgentName, AgentDefinition>,
+    /// The connections; one connector process runs for each (`SUP-1`).
+    pub connections: BTreeMap<ConnectionName, ConnectionDefinition>,
+    /// How long a stop waits for the turn in progress, in milliseconds (`SUP-6`).
+    pub grace_period_ms: u64,
+    /// SHA-256 over all of the above as 64 hex digits: changes exactly when the content does,
+    /// environment values included.
+    pub digest: String,
+}
+
+/// A Package document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Package {
+    /// Its name, such as `@goondan/sample-10`.
+    pub name: String,
+    /// Its semantic version.
+    pub version: Option<String>,
+}
+
+/// A Connection document with its connector resolved and environment values filled in.
+#[derive(Clone, PartialEq)]
+pub struct ConnectionDefinition {
+    /// Its name.
+    pub name: ConnectionName,
+    /// The connector's name within `@goondan/base`: `webhook`.
+    pub connector: ResourceName,
+    /// Its settings. May hold values of environment variables.
+    pub config: JsonObject,
+    /// Its secrets, by name. Never logged (`SEC-2`).
+    pub secrets: BTreeMap<String, String>,
+    /// Where its events go: tried in order, the first that matches wins (`IPC-3`). Never empty.
+    pub rules: Vec<IngressRule>,
+}
+
+impl fmt::Debug for ConnectionDefinition {
+    /// Shows the names of settings and secrets only: either may have come from the environment.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionDefinition")
+            .field("name", &self.name)
+            .field("connector", &self.connector)
+            .field("config", &self.config.keys().collect::<Vec<_>>())
+            .field("secrets", &self.secrets.keys().collect::<Vec<_>>())
+            .field("rules", &self.rules)
+            .finish()
+    }
+}
+
+/// One rule of a connection: which events it takes, and to which conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IngressRule {
+    /// The event's name; `None` takes every event.
+    pub event: Option<String>,
+    /// Properties the event must have with equal values.
+    pub properties: BTreeMap<String, Value>,
+    /// The agent it goes to; `None` is the entry agent. Always one of [`Bundle::agents`].
+    pub agent: Option<AgentName>,
+    /// The conversation it goes to.
+    pub key: KeyRule,
+}
+
+/// How the key of an event's conversation is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyRule {
+    /// The event's own `instanceKey`.
+    FromEvent {
+        /// Put before the key.
+        prefix: Option<String>,
+    },
+    /// Always the same conversation.
+    Fixed(InstanceKey),
+    /// The value of one of the event's properties.
+    Property {
+        /// The property's name.
+        name: String,
+        /// Put before the value.
+        prefix: Option<String>,
+    },
+}

@@ -1,0 +1,60 @@
+//! The stable codes of every problem a load can report.
+//!
+//! A code never changes its meaning. `docs/configuration.md` explains each to users; a test holds
+//! that table against [`ALL`].
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal;)*) => {
+        $($(#[$doc])* pub const $name: &str = $code;)*
+
+        /// Every code, in the order of this module.
+        pub const ALL: &[&str] = &[$($name),*];
+    };
+}
+
+codes! {
+    /// A file that must be there is not.
+    MISSING_FILE = "E_CONFIG_MISSING_FILE";
+    /// A file is there but cannot be read, or is no text file.
+    UNREADABLE_FILE = "E_CONFIG_UNREADABLE_FILE";
+    /// A file is over its size limit, or there are too many of them.
+    TOO_LARGE = "E_CONFIG_TOO_LARGE";
+    /// A path is absolute, holds `..`, or leads out of the Project Root (`ROOT-5`).
+    PATH_OUTSIDE = "E_CONFIG_PATH_OUTSIDE";
+    /// A file is no valid YAML, or nests or repeats more than is allowed.
+    SYNTAX = "E_CONFIG_SYNTAX";
+    /// One mapping names a field twice.
+    DUPLICATE_FIELD = "E_CONFIG_DUPLICATE_FIELD";
+    /// A field that nobody reads: most often a typing error.
+    UNKNOWN_FIELD = "E_CONFIG_UNKNOWN_FIELD";
+    /// A required field is not there or has no value.
+    MISSING_FIELD = "E_CONFIG_MISSING_FIELD";
+    /// A field has a value of another type.
+    WRONG_TYPE = "E_CONFIG_WRONG_TYPE";
+    /// A value has the right type but is not allowed.
+    INVALID_VALUE = "E_CONFIG_INVALID_VALUE";
+    /// Two fields that exclude each other are both given.
+    CONFLICTING_FIELDS = "E_CONFIG_CONFLICTING_FIELDS";
+    /// A regular expression does not compile.
+    INVALID_PATTERN = "E_CONFIG_INVALID_PATTERN";
+    /// A document's `kind` is none of goondan's.
+    UNKNOWN_KIND = "E_CONFIG_UNKNOWN_KIND";
+    /// Something goondan has by design but this version does not do yet.
+    UNSUPPORTED = "E_CONFIG_UNSUPPORTED";
+    /// A Package document that is not the first of `goondan.yaml`.
+    MISPLACED_PACKAGE = "E_CONFIG_MISPLACED_PACKAGE";
+    /// Two resources have the same kind and name.
+    DUPLICATE_RESOURCE = "E_CONFIG_DUPLICATE_RESOURCE";
+    /// A reference to something that is not there.
+    UNKNOWN_REFERENCE = "E_CONFIG_UNKNOWN_REFERENCE";
+    /// A reference to a resource of another kind than the field takes.
+    WRONG_KIND = "E_CONFIG_WRONG_KIND";
+    /// The same agent or tool is named twice where each may stand once.
+    DUPLICATE_REFERENCE = "E_CONFIG_DUPLICATE_REFERENCE";
+    /// It cannot be told which agent answers: no agent, or several and no Swarm.
+    NO_ENTRY_AGENT = "E_CONFIG_NO_ENTRY_AGENT";
+    /// An environment variable that is asked for is not set.
+    MISSING_ENVIRONMENT = "E_CONFIG_MISSING_ENVIRONMENT";
+    /// More problems were found than are shown.
+    TOO_MANY_PROBLEMS = "E_CONFIG_TOO_MANY_PROBLEMS";
+}

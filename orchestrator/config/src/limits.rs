@@ -1,0 +1,68 @@
+//! Every limit of loading a project, with its name and its one home.
+
+/// Largest YAML file that is read (`goondan.yaml`, a resource file, a script), in bytes.
+pub const MAX_YAML_BYTES: usize = 4 * 1024 * 1024;
+
+/// Largest prompt file, in bytes. An agent's whole assignment travels in one frame.
+pub const MAX_PROMPT_BYTES: usize = 1024 * 1024;
+
+/// Most files read from `resources/`.
+pub const MAX_RESOURCE_FILES: usize = 256;
+
+/// Deepest nesting of lists and mappings in one YAML file.
+pub const MAX_YAML_DEPTH: usize = 48;
+
+/// Most lists, mappings and scalars in one YAML file, those repeated by aliases included.
+pub const MAX_YAML_NODES: usize = 100_000;
+
+/// Most text in one YAML file, in bytes, that repeated by aliases included.
+pub const MAX_YAML_TEXT_BYTES: usize = 2 * MAX_YAML_BYTES;
+
+/// Most documents in one YAML file.
+pub const MAX_YAML_DOCUMENTS: usize = 1_024;
+
+/// Most problems one load reports. A file with more is broken in one place, not in a thousand.
+pub const MAX_DIAGNOSTICS: usize = 100;
+
+/// Longest source line shown with a problem, in characters; the rest is cut off.
+pub const MAX_SOURCE_LINE_CHARS: usize = 200;
+
+/// Longest message and longest suggestion of a problem, in characters; the rest is cut off. Both may
+/// quote a file.
+pub const MAX_MESSAGE_CHARS: usize = 600;
+
+/// Longest package name, in bytes.
+pub const MAX_PACKAGE_NAME_BYTES: usize = 128;
+
+/// Longest name of a Tool resource, in bytes. It is the first half of `tool__export`, and the whole
+/// must fit [`goondan_protocol::limits::MAX_NAME_BYTES`].
+pub const MAX_TOOL_NAME_BYTES: usize = 64;
+
+/// Longest error text a model is told when a Tool names no `errorMessageLimit`, in characters.
+pub const DEFAULT_ERROR_MESSAGE_LIMIT_CHARS: usize = 1_000;
+
+/// Largest `errorMessageLimit`, in characters.
+pub const MAX_ERROR_MESSAGE_LIMIT_CHARS: usize = 100_000;
+
+/// Largest `maxStepsPerTurn`.
+pub const MAX_STEPS_PER_TURN: u32 = 10_000;
+
+/// Largest `gracePeriodSeconds`: one day.
+pub const MAX_GRACE_PERIOD_SECONDS: u64 = 24 * 60 * 60;
+
+/// Largest `delayMs` of a script's rule: one hour.
+pub const MAX_SCRIPT_DELAY_MS: u64 = 60 * 60 * 1_000;
+
+/// Longest `instanceKeyPrefix`, in bytes. Leaves the key itself most of its own limit.
+pub const MAX_KEY_PREFIX_BYTES: usize = 256;
+
+const _: () = assert!(MAX_TOOL_NAME_BYTES * 2 <= goondan_protocol::limits::MAX_NAME_BYTES);
+const _: () = assert!(MAX_KEY_PREFIX_BYTES < goondan_protocol::limits::MAX_INSTANCE_KEY_BYTES);
+// An agent's prompt and script together must fit one frame.
+const _: () =
+    assert!(MAX_YAML_TEXT_BYTES + MAX_PROMPT_BYTES < goondan_protocol::limits::MAX_FRAME_BYTES);
+const _: () = assert!(
+    DEFAULT_ERROR_MESSAGE_LIMIT_CHARS <= MAX_ERROR_MESSAGE_LIMIT_CHARS
+        && goondan_protocol::limits::DEFAULT_MAX_STEPS_PER_TURN <= MAX_STEPS_PER_TURN
+        && goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS <= MAX_GRACE_PERIOD_SECONDS * 1_000
+);

@@ -1,0 +1,244 @@
+//! From files to documents: reads what makes up a project and sorts it by kind.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use goondan_protocol::definition::{ModelDefinition, ToolDefinition};
+use goondan_protocol::ids::ResourceName;
+
+use crate::codes;
+use crate::diagnostic::Diagnostics;
+use crate::document::{Document, Kind};
+use crate::fields::Located;
+use crate::kinds::agent::AgentSpec;
+use crate::kinds::connection::ConnectionSpec;
+use crate::kinds::swarm::SwarmSpec;
+use crate::kinds::{self, Context};
+use crate::limits::MAX_YAML_BYTES;
+use crate::project_files::{FileFailure, PROJECT_FILE, ProjectFiles};
+use crate::reference::Names;
+use crate::report::{FileId, Place, Problem, Report};
+use crate::resolve::resolve;
+use crate::tree::{self, Node};
+use crate::{Bundle, Environment, Package};
+
+/// Everything a project defines, read but not yet connected.
+///
+/// A resource that could not be read is still in `names`, so that references to it are not reported
+/// as a second problem; so a missing entry always stands for a reported problem.
+#[derive(Default)]
+pub(crate) struct Resources {
+    pub(crate) names: Names,
+    /// The start of `goondan.yaml`, if it could be read: the place of what is missing altogether.
+    pub(crate) start: Option<Place>,
+    pub(crate) package: Option<Package>,
+    pub(crate) models: BTreeMap<String, ModelDefinition>,
+    pub(crate) tools: BTreeMap<String, ToolDefinition>,
+    pub(crate) connectors: BTreeMap<String, ResourceName>,
+    /// With the places of their names, in the order read.
+    pub(crate) agents: Vec<Located<AgentSpec>>,
+    pub(crate) swarms: Vec<Located<SwarmSpec>>,
+    pub(crate) connections: Vec<Located<ConnectionSpec>>,
+    /// How many documents of each kind were seen, those that could not be read included.
+    pub(crate) counts: BTreeMap<Kind, usize>,
+}
+
+/// See [`crate::load`].
+pub(crate) fn load(root: &Path, env: &dyn Environment) -> Result<Bundle, Diagnostics> {
+    let mut report = Report::default();
+    let Some(files) = open(root, &mut report) else {
+        return Err(report.into_diagnostics());
+    };
+    let trees = read_trees(&files, &mut report);
+    let mut cx = Context {
+        files: &files,
+        env,
+        report,
+    };
+    let resources = read_resources(&trees, &mut cx);
+    let mut report = cx.report;
+    match resolve(resources, &mut report) {
+        Some(bundle) if !report.has_problems() => Ok(bundle),
+        _ => Err(report.into_diagnostics()),
+    }
+}
+
+/// See [`crate::package_name`].
+pub(crate) fn package_name(root: &Path) -> Result<Option<String>, Diagnostics> {
+    let mut report = Report::default();
+    let package = open(root, &mut report)
+        .and_then(|files| read_tree(&files, Path::new(PROJECT_FILE), &mut report))
+        .and_then(|(_, documents)| {
+            let first = documents.first()?;
+            // Problems of a document that is no Package are not this question's.
+            let document = Document::read(first, &mut Report::default())?;
+            if document.kind != Kind::Package {
+                return None;
+            }
+            kinds::package::read(&document, &mut report)
+        });
+    if report.has_problems() {
+        return Err(report.into_diagnostics());
+    }
+    Ok(package.map(|package| package.name))
+}
+
+fn open(root: &Path, report: &mut Report) -> Option<ProjectFiles> {
+    match ProjectFiles::open(root) {
+        Ok(files) => Some(files),
+        Err(error) => {
+            let file = report.add_file(Path::new(PROJECT_FILE), "");
+            report.add(
+                Problem::new(
+                    codes::MISSING_FILE,
+                    Place::start_of(file),
+                    format!(
+                        "the Project Root `{}` cannot be opened: {error}",
+                        root.display()
+                    ),
+                )
+                .help("name the directory that holds `goondan.yaml`"),
+            );
+            None
+        }
+    }
+}
+
+fn read_trees(files: &ProjectFiles, report: &mut Report) -> Vec<(FileId, Vec<Node>)> {
+    let paths = files.resource_files().unwrap_or_else(|failure| {
+        let file = report.add_file(Path::new(crate::project_files::RESOURCES_DIR), "");
+        report.add(failure.at(Place::start_of(file)));
+        report.set_partial();
+        vec![PROJECT_FILE.into()]
+    });
+    paths
+        .iter()
+        .filter_map(|path| read_tree(files, path, report))
+        .collect()
+}
+
+fn read_tree(
+    files: &ProjectFiles,
+    path: &Path,
+    report: &mut Report,
+) -> Option<(FileId, Vec<Node>)> {
+    match files.read(path, MAX_YAML_BYTES) {
+        Ok(text) => {
+            let text = with_yaml_line_ends(&text);
+            let file = report.add_file(path, text.as_ref());
+            Some((file, tree::parse(file, &text, report)?))
+        }
+        Err(failure) => {
+            let file = report.add_file(path, "");
+            let mut problem = failure.at(Place::start_of(file));
+            if matches!(failure, FileFailure::NotFound(_)) {
+                let misnamed = files.misnamed_project_file();
+                problem = problem
+                    .help("create a project with `gdn init`")
+                    .help_if(misnamed.map(|name| format!("rename `{name}` to `{PROJECT_FILE}`")));
+            }
+            report.add(problem);
+            report.set_partial();
+            None
+        }
+    }
+}
+
+/// YAML takes a lone carriage return for the end of a line; so do we, or the lines would be counted
+/// differently in what is parsed and in what is shown. YAML itself reads every line end as `\n`.
+pub(crate) fn with_yaml_line_ends(text: &str) -> Cow<'_, str> {
+    if text.contains('\r') {
+        Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+fn read_resources(trees: &[(FileId, Vec<Node>)], cx: &mut Context<'_>) -> Resources {
+    // The project file is read first; if it could not be read, that is a problem already.
+    let project_file = trees.first().map(|(file, _)| *file);
+    let mut resources = Resources {
+        start: project_file.map(Place::start_of),
+        ..Resources::default()
+    };
+    let nodes = trees
+        .iter()
+        .flat_map(|(file, nodes)| nodes.iter().enumerate().map(move |at| (*file, at)));
+    for (file, (index, node)) in nodes {
+        let Some(document) = Document::read(node, &mut cx.report) else {
+            cx.report.set_partial();
+            continue;
+        };
+        let may_be_package = index == 0 && Some(file) == project_file;
+        if document.kind == Kind::Package && !may_be_package {
+            cx.report.add(
+                Problem::new(
+                    codes::MISPLACED_PACKAGE,
+                    document.name.place,
+                    format!(
+                        "{} must be the first document of `{PROJECT_FILE}`; a project has one",
+                        document.label
+                    ),
+                )
+                .help(format!(
+                    "move it to the top of `{PROJECT_FILE}` or remove it"
+                )),
+            );
+            continue;
+        }
+        read_resource(&document, &mut resources, cx);
+    }
+    resources
+}
+
+fn read_resource(document: &Document<'_>, resources: &mut Resources, cx: &mut Context<'_>) {
+    let Document { kind, name, .. } = document;
+    *resources.counts.entry(*kind).or_default() += 1;
+    resources
+        .names
+        .register(*kind, name.value, name.place, &mut cx.report);
+    let key = name.value.to_owned();
+    let place = name.place;
+    match kind {
+        Kind::Package => resources.package = kinds::package::read(document, &mut cx.report),
+        Kind::Model => {
+            let model = kinds::model::read(document, cx);
+            resources.models.extend(model.map(|model| (key, model)));
+        }
+        Kind::Tool => {
+            let tool = kinds::tool::read(document, &mut cx.report);
+            resources.tools.extend(tool.map(|tool| (key, tool)));
+        }
+        Kind::Connector => {
+            let builtin = kinds::connector::read(document, &mut cx.report);
+            resources.connectors.extend(builtin.map(|name| (key, name)));
+        }
+        Kind::Agent => {
+            let agent = kinds::agent::read(document, cx);
+            let located = agent.map(|value| Located { value, place });
+            resources.agents.extend(located);
+        }
+        Kind::Swarm => {
+            let swarm = kinds::swarm::read(document, &mut cx.report);
+            let located = swarm.map(|value| Located { value, place });
+            resources.swarms.extend(located);
+        }
+        Kind::Connection => {
+            let connection = kinds::connection::read(document, cx);
+            let located = connection.map(|value| Located { value, place });
+            resources.connections.extend(located);
+        }
+        Kind::Extension => cx.report.add(
+            Problem::new(
+                codes::UNSUPPORTED,
+                place,
+                format!(
+                    "{} cannot be loaded: this version has no extensions",
+                    document.label
+                ),
+            )
+            .help("remove the document"),
+        ),
+    }
+}

@@ -1,0 +1,190 @@
+//! Reads files of the Project Root and nothing else (`ROOT-5`). Never writes (`ROOT-2`).
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+
+use crate::codes;
+use crate::limits::MAX_RESOURCE_FILES;
+use crate::report::{Place, Problem};
+
+/// The name of a project's definition.
+pub(crate) const PROJECT_FILE: &str = "goondan.yaml";
+
+/// The directory of further resource files.
+pub(crate) const RESOURCES_DIR: &str = "resources";
+
+/// Why a file of the project is not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileFailure {
+    #[error("the path `{0}` is empty or absolute; paths are relative to the Project Root")]
+    NotRelative(String),
+    #[error("the path `{0}` holds `..`; paths stay within the Project Root")]
+    HoldsParent(String),
+    #[error("`{0}` leads out of the Project Root through a symbolic link")]
+    LeadsOutside(String),
+    #[error("there is no file `{0}` in the Project Root")]
+    NotFound(String),
+    #[error("`{0}` is not a regular file")]
+    NotAFile(String),
+    #[error("`{path}` is larger than {limit} bytes")]
+    TooLarge { path: String, limit: usize },
+    #[error("`{0}` is not UTF-8 text")]
+    NotText(String),
+    #[error("`{RESOURCES_DIR}/` holds more than {MAX_RESOURCE_FILES} YAML files")]
+    TooManyFiles,
+    #[error("`{path}` cannot be read: {reason}")]
+    Unreadable { path: String, reason: io::ErrorKind },
+}
+
+impl FileFailure {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NotRelative(_) | Self::HoldsParent(_) | Self::LeadsOutside(_) => {
+                codes::PATH_OUTSIDE
+            }
+            Self::NotFound(_) => codes::MISSING_FILE,
+            Self::NotAFile(_) | Self::NotText(_) | Self::Unreadable { .. } => {
+                codes::UNREADABLE_FILE
+            }
+            Self::TooLarge { .. } | Self::TooManyFiles => codes::TOO_LARGE,
+        }
+    }
+
+    fn suggestion(&self) -> &'static str {
+        match self {
+            Self::NotRelative(_) | Self::HoldsParent(_) | Self::LeadsOutside(_) => {
+                "put the file into the project and name it relative to the Project Root"
+            }
+            Self::NotFound(_) => "create the file or correct its path",
+            Self::NotAFile(_) => "name a file, not a directory or device",
+            Self::TooLarge { .. } => "split the file or make it smaller",
+            Self::NotText(_) => "save the file as UTF-8",
+            Self::TooManyFiles => "put several documents into one file, separated by `---`",
+            Self::Unreadable { .. } => "check who owns the file and its permissions",
+        }
+    }
+
+    /// The failure as a problem of the field, or file, that asked for it.
+    pub(crate) fn at(&self, place: Place) -> Problem {
+        Problem::new(self.code(), place, self.to_string()).help(self.suggestion())
+    }
+
+    fn io(path: &Path, error: &io::Error) -> Self {
+        let path = path.display().to_string();
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::NotFound(path),
+            reason => Self::Unreadable { path, reason },
+        }
+    }
+}
+
+/// The files of one Project Root.
+#[derive(Debug)]
+pub(crate) struct ProjectFiles {
+    /// Absolute and free of symbolic links.
+    root: PathBuf,
+}
+
+impl ProjectFiles {
+    /// Opens a Project Root, which may itself be reached through a symbolic link.
+    pub(crate) fn open(root: &Path) -> io::Result<Self> {
+        let root = root.canonicalize()?;
+        if root.is_dir() {
+            Ok(Self { root })
+        } else {
+            Err(io::ErrorKind::NotADirectory.into())
+        }
+    }
+
+    /// Checks that a path written in a field stays within the project as text: relative, no `..`.
+    pub(crate) fn check_text(path: &str) -> Result<PathBuf, FileFailure> {
+        let mut clean = PathBuf::new();
+        for component in Path::new(path).components() {
+            match component {
+                Component::Normal(name) => clean.push(name),
+                Component::CurDir => {}
+                Component::ParentDir => return Err(FileFailure::HoldsParent(path.to_owned())),
+                Component::RootDir | Component::Prefix(_) => {
+                    return Err(FileFailure::NotRelative(path.to_owned()));
+                }
+            }
+        }
+        if clean.as_os_str().is_empty() {
+            return Err(FileFailure::NotRelative(path.to_owned()));
+        }
+        Ok(clean)
+    }
+
+    /// Reads a text file of at most `limit` bytes. `path` is relative to the Project Root and has
+    /// passed [`Self::check_text`]; symbolic links are followed as long as they stay inside.
+    pub(crate) fn read(&self, path: &Path, limit: usize) -> Result<String, FileFailure> {
+        let shown = || path.display().to_string();
+        let target = self
+            .root
+            .join(path)
+            .canonicalize()
+            .map_err(|error| FileFailure::io(path, &error))?;
+        if !target.starts_with(&self.root) {
+            return Err(FileFailure::LeadsOutside(shown()));
+        }
+        // Asked before opening: opening a named pipe would wait for its writer.
+        let metadata = fs::metadata(&target).map_err(|error| FileFailure::io(path, &error))?;
+        if !metadata.is_file() {
+            return Err(FileFailure::NotAFile(shown()));
+        }
+        let too_large = || FileFailure::TooLarge {
+            path: shown(),
+            limit,
+        };
+        let mut bytes = Vec::new();
+        let most = u64::try_from(limit).unwrap_or(u64::MAX);
+        fs::File::open(&target)
+            .and_then(|file| file.take(most.saturating_add(1)).read_to_end(&mut bytes))
+            .map_err(|error| FileFailure::io(path, &error))?;
+        if bytes.len() > limit {
+            return Err(too_large());
+        }
+        String::from_utf8(bytes).map_err(|_| FileFailure::NotText(shown()))
+    }
+
+    /// The files whose documents make up the project, in the order they are read: `goondan.yaml`,
+    /// then the YAML files directly in `resources/` by name. Hidden files are an editor's.
+    pub(crate) fn resource_files(&self) -> Result<Vec<PathBuf>, FileFailure> {
+        let directory = Path::new(RESOURCES_DIR);
+        let mut files = Vec::new();
+        match fs::read_dir(self.root.join(directory)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(FileFailure::io(directory, &error)),
+            Ok(listing) => {
+                for entry in listing {
+                    let name = entry
+                        .map_err(|error| FileFailure::io(directory, &error))?
+                        .file_name();
+                    let path = directory.join(&name);
+                    let is_yaml = matches!(
+                        path.extension().and_then(|extension| extension.to_str()),
+                        Some("yaml" | "yml")
+                    );
+                    let is_hidden = name.to_string_lossy().starts_with('.');
+                    if is_yaml && !is_hidden {
+                        files.push(path);
+                    }
+                    if files.len() > MAX_RESOURCE_FILES {
+                        return Err(FileFailure::TooManyFiles);
+                    }
+                }
+            }
+        }
+        files.sort();
+        files.insert(0, PathBuf::from(PROJECT_FILE));
+        Ok(files)
+    }
+
+    /// A name that people write for [`PROJECT_FILE`] by mistake and that is there.
+    pub(crate) fn misnamed_project_file(&self) -> Option<&'static str> {
+        ["goondan.yml", "Goondan.yaml", "goondan.json"]
+            .into_iter()
+            .find(|name| self.root.join(name).is_file())
+    }
+}

@@ -1,0 +1,221 @@
+//! Gathers problems while a project is read, so that all of them are told at once.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::codes;
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::limits::{MAX_DIAGNOSTICS, MAX_MESSAGE_CHARS, MAX_SOURCE_LINE_CHARS};
+
+/// Names one file of a [`Report`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FileId(usize);
+
+/// Where something stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) file: FileId,
+    /// Counted from 1.
+    pub(crate) line: usize,
+    /// In characters, counted from 1.
+    pub(crate) column: usize,
+    /// In characters; may be 0 and may reach past the line's end.
+    pub(crate) len: usize,
+}
+
+impl Place {
+    /// The very start of a file: where a problem of the whole file is reported.
+    pub(crate) fn start_of(file: FileId) -> Self {
+        Self {
+            file,
+            line: 1,
+            column: 1,
+            len: 0,
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    code: &'static str,
+    place: Place,
+    message: String,
+    suggestion: Option<String>,
+}
+
+impl Problem {
+    pub(crate) fn new(code: &'static str, place: Place, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            place,
+            message: message.into(),
+            suggestion: None,
+        }
+    }
+
+    /// Adds what to do about it.
+    pub(crate) fn help(mut self, suggestion: impl Into<String>) -> Self {
+        self.suggestion = Some(suggestion.into());
+        self
+    }
+
+    /// Adds what to do about it, if anything is known.
+    pub(crate) fn help_if(mut self, suggestion: Option<String>) -> Self {
+        self.suggestion = suggestion.or(self.suggestion);
+        self
+    }
+
+    /// Adds "did you mean" if there is a candidate.
+    pub(crate) fn did_you_mean(self, candidate: Option<&str>) -> Self {
+        self.help_if(candidate.map(|name| format!("did you mean `{name}`?")))
+    }
+}
+
+/// A file that was read, kept to show its lines.
+#[derive(Debug)]
+struct Source {
+    path: PathBuf,
+    text: String,
+    /// Lines that may hold a secret and are never shown (`SEC-2`).
+    hidden_lines: BTreeSet<usize>,
+}
+
+/// Files that were read and problems that were found.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    sources: Vec<Source>,
+    problems: Vec<Problem>,
+    partial: bool,
+}
+
+impl Report {
+    /// Registers a file by its path relative to the Project Root. `text` may be empty if the file
+    /// could not be read.
+    pub(crate) fn add_file(&mut self, path: &Path, text: impl Into<String>) -> FileId {
+        self.sources.push(Source {
+            path: path.to_path_buf(),
+            text: text.into(),
+            hidden_lines: BTreeSet::new(),
+        });
+        FileId(self.sources.len() - 1)
+    }
+
+    pub(crate) fn add(&mut self, problem: Problem) {
+        self.problems.push(problem);
+    }
+
+    /// Never shows this line of this file.
+    pub(crate) fn hide_line(&mut self, file: FileId, line: usize) {
+        if let Some(source) = self.sources.get_mut(file.0) {
+            source.hidden_lines.insert(line);
+        }
+    }
+
+    /// Notes that resources are missing because they could not be read, so that a reference to one
+    /// of them is not reported as a second problem.
+    pub(crate) fn set_partial(&mut self) {
+        self.partial = true;
+    }
+
+    /// Whether some resources could not be read at all.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.partial
+    }
+
+    pub(crate) fn has_problems(&self) -> bool {
+        !self.problems.is_empty()
+    }
+
+    /// `file:line:column`, as shown in messages that name a second place.
+    pub(crate) fn locate(&self, place: Place) -> String {
+        let path = self.sources.get(place.file.0).map(|source| &source.path);
+        let path = path.map_or_else(String::new, |path| path.display().to_string());
+        format!("{path}:{}:{}", place.line, place.column)
+    }
+
+    /// What was found, in the order a reader meets it.
+    pub(crate) fn into_diagnostics(self) -> Diagnostics {
+        let mut found: BTreeMap<_, Diagnostic> = BTreeMap::new();
+        for problem in self.problems {
+            let Place {
+                file,
+                line,
+                column,
+                len,
+            } = problem.place;
+            let Some(source) = self.sources.get(file.0) else {
+                continue;
+            };
+            // The same file may have been read twice (a script shared by two models): one problem
+            // is one problem. The longer span comes first when two start at the same place.
+            let key = (
+                source.path.clone(),
+                line,
+                column,
+                Reverse(len),
+                problem.code,
+                problem.message.clone(),
+            );
+            found.entry(key).or_insert_with(|| Diagnostic {
+                code: problem.code,
+                message: shorten(&problem.message, MAX_MESSAGE_CHARS),
+                file: source.path.clone(),
+                line,
+                column,
+                source_line: source.line(line, column),
+                span_len: source.span_len(line, column, len),
+                suggestion: problem
+                    .suggestion
+                    .map(|text| shorten(&text, MAX_MESSAGE_CHARS)),
+            });
+        }
+        let hidden = found.len().saturating_sub(MAX_DIAGNOSTICS);
+        let mut diagnostics: Vec<Diagnostic> = found.into_values().take(MAX_DIAGNOSTICS).collect();
+        if let Some(last) = diagnostics.last().filter(|_| hidden > 0) {
+            diagnostics.push(Diagnostic {
+                code: codes::TOO_MANY_PROBLEMS,
+                message: format!("{hidden} further problems are not shown"),
+                source_line: None,
+                suggestion: Some("solve those above and load again".into()),
+                ..last.clone()
+            });
+        }
+        Diagnostics::new(diagnostics)
+    }
+}
+
+impl Source {
+    fn text_of_line(&self, line: usize) -> Option<&str> {
+        let text = self.text.trim_start_matches('\u{feff}');
+        text.lines().nth(line.checked_sub(1)?)
+    }
+
+    /// The line to show: cut to its limit, and only if what is meant is still in it.
+    fn line(&self, line: usize, column: usize) -> Option<String> {
+        if self.hidden_lines.contains(&line) || column > MAX_SOURCE_LINE_CHARS {
+            return None;
+        }
+        let text = self.text_of_line(line)?;
+        Some(shorten(text, MAX_SOURCE_LINE_CHARS))
+    }
+
+    /// A span's length within its first line, at least 1.
+    fn span_len(&self, line: usize, column: usize, len: usize) -> usize {
+        let line_len = self
+            .text_of_line(line)
+            .map_or(0, |text| text.chars().count());
+        let rest = (line_len + 1).saturating_sub(column);
+        len.min(rest).max(1)
+    }
+}
+
+/// The text, cut to `max` characters. What a file holds may be of any length; what is told may not.
+fn shorten(text: &str, max: usize) -> String {
+    let mut shown: String = text.chars().take(max).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}

@@ -1,0 +1,321 @@
+//! Connects what was read: follows every reference and builds the [`Bundle`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goondan_protocol::definition::{AgentDefinition, ToolDefinition};
+use goondan_protocol::ids::AgentName;
+
+use crate::codes;
+use crate::digest::digest;
+use crate::document::Kind;
+use crate::fields::Located;
+use crate::kinds::agent::AgentSpec;
+use crate::kinds::connection::{ConnectionSpec, RuleSpec};
+use crate::kinds::swarm::{Policy, SwarmSpec};
+use crate::kinds::tool;
+use crate::load::Resources;
+use crate::reference::Reference;
+use crate::report::{Problem, Report};
+use crate::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
+
+/// Who works together: the swarm's members, or all agents of a project without a Swarm.
+struct Membership {
+    /// The Swarm's name for messages, if there is one.
+    swarm: Option<String>,
+    members: BTreeSet<String>,
+    /// Whether every member could be found; if not, who is missing is not known.
+    complete: bool,
+    policy: Policy,
+}
+
+/// Builds the bundle. `None` only if a problem has been reported.
+pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundle> {
+    let swarm = only_swarm(&resources, report);
+    let membership = read_membership(swarm, &resources, report);
+    let entry_agent = find_entry_agent(swarm, &membership, &resources, report);
+
+    let mut agents = BTreeMap::new();
+    for agent in &resources.agents {
+        let definition = resolve_agent(&agent.value, membership.policy, &resources, report);
+        if let Some(definition) = definition
+            && membership.members.contains(definition.name.as_str())
+        {
+            agents.insert(definition.name.clone(), definition);
+        }
+    }
+    let mut connections = BTreeMap::new();
+    for connection in &resources.connections {
+        let definition = resolve_connection(&connection.value, &membership, &resources, report);
+        if let Some(definition) = definition {
+            connections.insert(definition.name.clone(), definition);
+        }
+    }
+    let mut bundle = Bundle {
+        package: resources.package,
+        entry_agent: entry_agent?,
+        agents,
+        connections,
+        grace_period_ms: membership.policy.grace_period_ms,
+        digest: String::new(),
+    };
+    bundle.digest = digest(&bundle);
+    Some(bundle)
+}
+
+/// The project's Swarm; reports every further one.
+fn only_swarm<'r>(resources: &'r Resources, report: &mut Report) -> Option<&'r Located<SwarmSpec>> {
+    let (first, further) = resources.swarms.split_first()?;
+    for swarm in further {
+        let first = report.locate(first.place);
+        report.add(
+            Problem::new(
+                codes::UNSUPPORTED,
+                swarm.place,
+                format!(
+                    "Swarm `{}` is a second Swarm; this version runs one for each project; first \
+                     at {first}",
+                    swarm.value.name
+                ),
+            )
+            .help("join the two or make two projects"),
+        );
+    }
+    Some(first)
+}
+
+fn read_membership(
+    swarm: Option<&Located<SwarmSpec>>,
+    resources: &Resources,
+    report: &mut Report,
+) -> Membership {
+    let all = || {
+        let names = resources.agents.iter();
+        names
+            .map(|agent| agent.value.name.as_str().to_owned())
+            .collect()
+    };
+    let Some(swarm) = swarm else {
+        return Membership {
+            swarm: None,
+            members: all(),
+            complete: true,
+            policy: Policy::default(),
+        };
+    };
+    let mut complete = true;
+    let members = match &swarm.value.agents {
+        None => all(),
+        Some(references) => {
+            let mut members = BTreeSet::new();
+            for reference in references {
+                if resources.names.check(reference, report).is_none() {
+                    complete = false;
+                    continue;
+                }
+                if !members.insert(reference.name.clone()) {
+                    report.add(
+                        Problem::new(
+                            codes::DUPLICATE_REFERENCE,
+                            reference.place,
+                            format!("Agent `{}` is listed twice", reference.name),
+                        )
+                        .help("remove one of the two"),
+                    );
+                }
+            }
+            members
+        }
+    };
+    Membership {
+        swarm: Some(swarm.value.name.as_str().to_owned()),
+        members,
+        complete,
+        policy: swarm.value.policy,
+    }
+}
+
+impl Membership {
+    /// Checks that a reference names an agent that takes part.
+    fn check(
+        &self,
+        reference: &Reference,
+        resources: &Resources,
+        report: &mut Report,
+    ) -> Option<()> {
+        resources.names.check(reference, report)?;
+        let Some(swarm) = &self.swarm else {
+            return Some(());
+        };
+        let name = &reference.name;
+        if self.members.contains(name) || !self.complete {
+            return Some(());
+        }
+        report.add(
+            Problem::new(
+                codes::UNKNOWN_REFERENCE,
+                reference.place,
+                format!("Agent `{name}` is not one of the agents of Swarm `{swarm}`"),
+            )
+            .help(format!("add `Agent/{name}` to the Swarm's `agents`")),
+        );
+        None
+    }
+}
+
+fn find_entry_agent(
+    swarm: Option<&Located<SwarmSpec>>,
+    membership: &Membership,
+    resources: &Resources,
+    report: &mut Report,
+) -> Option<AgentName> {
+    if let Some(swarm) = swarm {
+        let reference = swarm.value.entry_agent.as_ref()?;
+        membership.check(reference, resources, report)?;
+        return AgentName::new(&reference.name).ok();
+    }
+    let count = |kind| resources.counts.get(&kind).copied().unwrap_or_default();
+    if count(Kind::Swarm) > 0 {
+        return None;
+    }
+    match (count(Kind::Agent), resources.agents.as_slice()) {
+        (1, [only]) => Some(only.value.name.clone()),
+        (0, _) => {
+            // What could not be read may have been the agent.
+            if let Some(place) = resources.start.filter(|_| !report.is_partial()) {
+                report.add(
+                    Problem::new(
+                        codes::NO_ENTRY_AGENT,
+                        place,
+                        "the project defines no Agent, so nobody could answer",
+                    )
+                    .help("add a document of `kind: Agent`"),
+                );
+            }
+            None
+        }
+        (1, _) => None,
+        (_, [first, ..]) => {
+            report.add(
+                Problem::new(
+                    codes::NO_ENTRY_AGENT,
+                    first.place,
+                    "the project defines several Agents but no Swarm that says who answers first",
+                )
+                .help(format!(
+                    "add a document of `kind: Swarm` with `entryAgent: Agent/{}`",
+                    first.value.name
+                )),
+            );
+            None
+        }
+        (_, []) => None,
+    }
+}
+
+fn resolve_agent(
+    agent: &AgentSpec,
+    policy: Policy,
+    resources: &Resources,
+    report: &mut Report,
+) -> Option<AgentDefinition> {
+    let model = agent.model.as_ref().and_then(|reference| {
+        resources.names.check(reference, report)?;
+        resources.models.get(&reference.name).cloned()
+    });
+    let mut seen = BTreeSet::new();
+    let mut tools = Vec::with_capacity(agent.tools.len());
+    for reference in &agent.tools {
+        if !seen.insert(reference.name.as_str()) {
+            report.add(
+                Problem::new(
+                    codes::DUPLICATE_REFERENCE,
+                    reference.place,
+                    format!(
+                        "Agent `{}` has two tools of the name `{}`; a model could not tell them \
+                         apart",
+                        agent.name, reference.name
+                    ),
+                )
+                .help("remove one of the two or give it another name in a Tool document"),
+            );
+        }
+        tools.extend(resolve_tool(reference, resources, report));
+    }
+    Some(AgentDefinition {
+        name: agent.name.clone(),
+        system_prompt: agent.system_prompt.clone(),
+        model: model?,
+        tools,
+        max_steps_per_turn: policy.max_steps_per_turn,
+    })
+}
+
+fn resolve_tool(
+    reference: &Reference,
+    resources: &Resources,
+    report: &mut Report,
+) -> Option<ToolDefinition> {
+    resources.names.check(reference, report)?;
+    if reference.builtin {
+        tool::builtin(&reference.name)
+    } else {
+        resources.tools.get(&reference.name).cloned()
+    }
+}
+
+fn resolve_connection(
+    connection: &ConnectionSpec,
+    membership: &Membership,
+    resources: &Resources,
+    report: &mut Report,
+) -> Option<ConnectionDefinition> {
+    let connector = connection.connector.as_ref().and_then(|reference| {
+        resources.names.check(reference, report)?;
+        if reference.builtin {
+            reference.name.parse().ok()
+        } else {
+            resources.connectors.get(&reference.name).cloned()
+        }
+    });
+    let mut rules: Vec<IngressRule> = connection
+        .rules
+        .iter()
+        .filter_map(|rule| resolve_rule(rule, membership, resources, report))
+        .collect();
+    if connection.rules.is_empty() {
+        rules.push(IngressRule {
+            event: None,
+            properties: BTreeMap::new(),
+            agent: None,
+            key: KeyRule::FromEvent { prefix: None },
+        });
+    }
+    Some(ConnectionDefinition {
+        name: connection.name.clone(),
+        connector: connector?,
+        config: connection.config.clone(),
+        secrets: connection.secrets.clone(),
+        rules,
+    })
+}
+
+fn resolve_rule(
+    rule: &RuleSpec,
+    membership: &Membership,
+    resources: &Resources,
+    report: &mut Report,
+) -> Option<IngressRule> {
+    let agent = match &rule.agent {
+        None => None,
+        Some(reference) => {
+            membership.check(reference, resources, report)?;
+            Some(AgentName::new(&reference.name).ok()?)
+        }
+    };
+    Some(IngressRule {
+        event: rule.event.clone(),
+        properties: rule.properties.clone(),
+        agent,
+        key: rule.key.clone(),
+    })
+}

@@ -1,0 +1,75 @@
+//! "Did you mean": the nearest of the names that would have been right.
+
+/// The candidate nearest to `text`, if one is near enough to be what was meant.
+///
+/// Near enough is one edit for every three characters, at least one: more would suggest words that
+/// only happen to be short too. Equal distances are settled by the candidates' order.
+pub(crate) fn nearest<'c>(
+    text: &str,
+    candidates: impl IntoIterator<Item = &'c str>,
+) -> Option<&'c str> {
+    let allowed = (text.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(text, candidate), candidate))
+        .filter(|(edits, _)| *edits <= allowed)
+        .min_by_key(|(edits, _)| *edits)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Longest text that is compared, in characters. Nobody mistypes a longer name, and the cost grows
+/// with the product of the lengths.
+const MAX_COMPARED_CHARS: usize = 128;
+
+/// The least number of insertions, deletions, replacements and swaps of neighbours that turn `left`
+/// into `right`, upper and lower case counted as equal.
+fn distance(left: &str, right: &str) -> usize {
+    let fold = |text: &str| -> Vec<char> {
+        text.chars()
+            .take(MAX_COMPARED_CHARS)
+            .flat_map(char::to_lowercase)
+            .collect()
+    };
+    let (left, right) = (fold(left), fold(right));
+    let at = |row: &[usize], column: usize| row.get(column).copied().unwrap_or(usize::MAX / 2);
+
+    let mut before_last: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=right.len()).collect();
+    for (i, l) in left.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, r) in right.iter().enumerate() {
+            let replaced = at(&last, j) + usize::from(l != r);
+            let mut best = replaced.min(at(&last, j + 1) + 1).min(at(&row, j) + 1);
+            let swapped =
+                i > 0 && j > 0 && left.get(i - 1) == Some(r) && right.get(j - 1) == Some(l);
+            if swapped {
+                best = best.min(at(&before_last, j - 1) + 1);
+            }
+            row.push(best);
+        }
+        before_last = std::mem::replace(&mut last, row);
+    }
+    at(&last, right.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_edits_and_swaps_and_ignores_case() {
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("tolos", "tools"), 1);
+        assert_eq!(distance("MODELREF", "modelRef"), 0);
+    }
+
+    #[test]
+    fn suggests_only_what_was_plausibly_meant() {
+        let fields = ["modelConfig", "prompt", "tools"];
+        assert_eq!(nearest("promt", fields), Some("prompt"));
+        assert_eq!(nearest("tolos", fields), Some("tools"));
+        assert_eq!(nearest("temperature", fields), None);
+        assert_eq!(nearest("x", ["yz"]), None);
+    }
+}

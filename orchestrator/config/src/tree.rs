@@ -1,0 +1,335 @@
+//! YAML text as a tree of values that know their places.
+//!
+//! Every problem is reported at its own line and all are reported at once; both need a tree, since
+//! deserializing straight into types stops at the first error. The tree is bounded: depth, size and
+//! what aliases may repeat have limits (see [`crate::limits`]), so hostile input costs no more than
+//! a large honest file.
+
+use std::fmt;
+
+use goondan_protocol::JsonObject;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Number, Value as Json};
+use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Spanned};
+
+use crate::codes;
+use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_DOCUMENTS, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
+use crate::report::{FileId, Place, Problem, Report};
+
+/// One value and where it stands.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) value: Value,
+    pub(crate) place: Place,
+}
+
+/// A YAML value.
+#[derive(Debug)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Node>),
+    /// In the order written, each key once.
+    Mapping(Vec<Entry>),
+}
+
+/// One field of a mapping.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) key_place: Place,
+    pub(crate) node: Node,
+}
+
+impl Value {
+    /// What the value is, for messages.
+    pub(crate) fn noun(&self) -> &'static str {
+        match self {
+            Self::Null => "nothing",
+            Self::Bool(_) => "true or false",
+            Self::Number(_) => "a number",
+            Self::Text(_) => "text",
+            Self::List(_) => "a list",
+            Self::Mapping(_) => "a mapping",
+        }
+    }
+}
+
+impl Node {
+    /// The node as plain JSON.
+    pub(crate) fn to_json(&self) -> Json {
+        match &self.value {
+            Value::Null => Json::Null,
+            Value::Bool(value) => Json::Bool(*value),
+            Value::Number(value) => Json::Number(value.clone()),
+            Value::Text(value) => Json::String(value.clone()),
+            Value::List(items) => items.iter().map(Self::to_json).collect(),
+            Value::Mapping(entries) => Json::Object(entries_to_json(entries)),
+        }
+    }
+
+    /// Calls `visit` with this node's line and that of every node in it.
+    fn each_line(&self, visit: &mut impl FnMut(usize)) {
+        visit(self.place.line);
+        match &self.value {
+            Value::List(items) => items.iter().for_each(|item| item.each_line(visit)),
+            Value::Mapping(entries) => entries.iter().for_each(|entry| {
+                visit(entry.key_place.line);
+                entry.node.each_line(visit);
+            }),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {}
+        }
+    }
+}
+
+/// A mapping as a JSON object.
+pub(crate) fn entries_to_json(entries: &[Entry]) -> JsonObject {
+    entries
+        .iter()
+        .map(|entry| (entry.key.clone(), entry.node.to_json()))
+        .collect()
+}
+
+/// Parses every document of a file. Documents without content are left out.
+///
+/// Gives `None` and reports where if the text is no valid YAML; a file is understood as a whole or
+/// not at all.
+pub(crate) fn parse(file: FileId, text: &str, report: &mut Report) -> Option<Vec<Node>> {
+    match serde_saphyr::from_multiple_with_options::<Spanned<Raw>>(text, options()) {
+        Ok(documents) => Some(
+            documents
+                .into_iter()
+                .map(|document| settle(document, file, report))
+                .collect(),
+        ),
+        Err(error) => {
+            report_syntax(&error, file, text, report);
+            None
+        }
+    }
+}
+
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_YAML_DEPTH,
+            flow_nesting_limit: MAX_YAML_DEPTH,
+            max_nodes: MAX_YAML_NODES,
+            max_documents: MAX_YAML_DOCUMENTS,
+            max_total_scalar_bytes: MAX_YAML_TEXT_BYTES,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: MAX_YAML_NODES,
+            max_replay_stack_depth: MAX_YAML_DEPTH,
+        },
+        // Reported by `settle`, all of them and with their places.
+        duplicate_keys: DuplicateKeyPolicy::PassThrough,
+        // YAML 1.2: `on` and `no` are words, and `012` is not silently 12.
+        strict_booleans: true,
+        leading_zero_numbers_as_strings: true,
+        reject_unsupported_tags: true,
+        reject_tagged_field_names: true,
+        // The source line is shown by our own diagnostics.
+        with_snippet: false,
+    }
+}
+
+fn place_of(location: Location, file: FileId) -> Place {
+    let number = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    Place {
+        file,
+        line: number(location.line()).max(1),
+        column: number(location.column()).max(1),
+        len: number(location.span().len()),
+    }
+}
+
+/// Gives every value its place in `file` and reports keys that stand twice in one mapping.
+fn settle(raw: Spanned<Raw>, file: FileId, report: &mut Report) -> Node {
+    let place = place_of(raw.referenced, file);
+    let value = match raw.value {
+        Raw::Null => Value::Null,
+        Raw::Bool(value) => Value::Bool(value),
+        Raw::Number(value) => Value::Number(value),
+        Raw::Text(value) => Value::Text(value),
+        Raw::List(items) => Value::List(
+            items
+                .into_iter()
+                .map(|item| settle(item, file, report))
+                .collect(),
+        ),
+        Raw::Mapping(fields) => {
+            let mut entries: Vec<Entry> = Vec::with_capacity(fields.len());
+            let mut places = std::collections::HashMap::new();
+            for (key, raw) in fields {
+                let key_place = place_of(key.referenced, file);
+                let node = settle(raw, file, report);
+                if is_secret(&key.value) {
+                    node.each_line(&mut |line| report.hide_line(file, line));
+                }
+                if let Some(first) = places.get(&key.value) {
+                    let first = report.locate(*first);
+                    report.add(
+                        Problem::new(
+                            codes::DUPLICATE_FIELD,
+                            key_place,
+                            format!("field `{}` stands twice; first at {first}", key.value),
+                        )
+                        .help("keep one of the two"),
+                    );
+                    continue;
+                }
+                places.insert(key.value.clone(), key_place);
+                entries.push(Entry {
+                    key: key.value,
+                    key_place,
+                    node,
+                });
+            }
+            Value::Mapping(entries)
+        }
+    };
+    Node { value, place }
+}
+
+fn report_syntax(error: &Error, file: FileId, text: &str, report: &mut Report) {
+    let place = error.location().map_or_else(
+        || Place::start_of(file),
+        |location| place_of(location, file),
+    );
+    if may_be_secret(text, place.line) {
+        report.hide_line(file, place.line);
+    }
+    let (message, suggestion) = explain(error);
+    report.set_partial();
+    report.add(Problem::new(codes::SYNTAX, place, message).help_if(suggestion.map(Into::into)));
+}
+
+/// Says what is wrong in the words of a reader, not of the parser.
+fn explain(error: &Error) -> (String, Option<&'static str>) {
+    const LIMITS: &str = "split the file over several under `resources/`, or repeat less by alias";
+    match error.without_snippet() {
+        Error::AliasError { error, .. } => explain(error),
+        Error::Budget { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayCounterOverflow { .. } => (
+            format!(
+                "the YAML is too deep or too large; at most {MAX_YAML_DEPTH} levels, \
+                 {MAX_YAML_NODES} values and {MAX_YAML_TEXT_BYTES} bytes of text are read, \
+                 repetitions by alias included"
+            ),
+            Some(LIMITS),
+        ),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => (
+            "an alias stands within what it repeats".into(),
+            Some("write the value out"),
+        ),
+        Error::NullIntoString { .. } | Error::Unexpected { .. } => (
+            "a field's name must be text".into(),
+            Some("put the name in quotes"),
+        ),
+        Error::UnknownAnchor { .. } => (
+            "an alias repeats an anchor that is not there".into(),
+            Some("`*name` needs a `&name` before it; put a text that begins with `*` in quotes"),
+        ),
+        other => {
+            let message = other.to_string();
+            // The place is told by the diagnostic itself.
+            let message = message
+                .split_once(" at line ")
+                .map_or(message.as_str(), |(message, _)| message);
+            (format!("this is not valid YAML: {message}"), None)
+        }
+    }
+}
+
+/// Whether what stands under a field of this name is never shown (`SEC-2`). Also true of likely typing
+/// errors: a misspelled `secrets` is reported, and the report must not tell what it holds.
+fn is_secret(key: &str) -> bool {
+    key.to_ascii_lowercase().contains("secret")
+}
+
+/// Whether a line of a file that does not parse may hold a secret: a line of the same document, not
+/// after it, speaks of one. Rather a line too few is shown than one too many.
+fn may_be_secret(text: &str, line: usize) -> bool {
+    text.lines().take(line).fold(false, |after_secret, text| {
+        (after_secret && !text.starts_with("---")) || is_secret(text)
+    })
+}
+
+/// A value as the parser hands it over.
+#[derive(Debug)]
+enum Raw {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Spanned<Raw>>),
+    Mapping(Vec<(Spanned<String>, Spanned<Raw>)>),
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
+        Ok(Raw::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
+        Ok(Raw::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
+        Ok(Raw::Number(value.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Raw, E> {
+        Number::from_f64(value)
+            .map(Raw::Number)
+            .ok_or_else(|| E::custom("a number must be finite"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Raw, E> {
+        Ok(Raw::Text(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Raw, E> {
+        Ok(Raw::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Raw, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Raw::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Raw, A::Error> {
+        let mut mapping = Vec::new();
+        while let Some(field) = fields.next_entry()? {
+            mapping.push(field);
+        }
+        Ok(Raw::Mapping(mapping))
+    }
+}

@@ -1,0 +1,376 @@
+//! Good projects, and what becomes of them.
+
+use goondan_config::{Bundle, IngressRule, KeyRule, package_name};
+use goondan_protocol::definition::ModelProvider;
+use goondan_protocol::ids::{AgentName, InstanceKey};
+use goondan_protocol::limits::{DEFAULT_GRACE_PERIOD_MS, DEFAULT_MAX_STEPS_PER_TURN};
+use goondan_protocol::script::Script;
+use serde_json::json;
+
+use crate::support::{Project, SMALLEST};
+
+const BASH: &str = "{kind: Tool, name: bash, package: \"@goondan/base\"}";
+
+fn agent<'b>(bundle: &'b Bundle, name: &str) -> &'b goondan_protocol::definition::AgentDefinition {
+    &bundle.agents[&name.parse().unwrap()]
+}
+
+fn script<'b>(bundle: &'b Bundle, name: &str) -> &'b Script {
+    let ModelProvider::Scripted { script } = &agent(bundle, name).model.provider;
+    script
+}
+
+fn rules(ingress: &str) -> Vec<IngressRule> {
+    let document = format!(
+        "apiVersion: goondan.ai/v1\n\
+         kind: Connection\n\
+         metadata: {{name: hook}}\n\
+         spec:\n  \
+           connectorRef: {{kind: Connector, name: webhook, package: \"@goondan/base\"}}\n  \
+           {ingress}\n"
+    );
+    let bundle = Project::with(&document).load();
+    bundle.connections[&"hook".parse().unwrap()].rules.clone()
+}
+
+#[test]
+fn a_single_agent_needs_no_swarm_and_gets_the_defaults() {
+    let bundle = Project::new(SMALLEST).load();
+    assert_eq!(bundle.package, None);
+    assert_eq!(bundle.entry_agent.as_str(), "helper");
+    assert_eq!(bundle.grace_period_ms, DEFAULT_GRACE_PERIOD_MS);
+    let helper = agent(&bundle, "helper");
+    assert_eq!(helper.max_steps_per_turn, DEFAULT_MAX_STEPS_PER_TURN);
+    assert_eq!(helper.system_prompt, None);
+    assert_eq!(helper.model.model, "scripted");
+    assert_eq!(
+        script(&bundle, "helper").rules[0].say.as_deref(),
+        Some("Hello")
+    );
+}
+
+#[test]
+fn a_script_file_is_read_whole() {
+    let bundle =
+        Project::new(&SMALLEST.replace("rules: [{say: Hello}]", "script: ./scripts/main.yaml"))
+            .file(
+                "scripts/main.yaml",
+                r"rules:
+  - when: {user: 'list (?P<dir>\S+)', step: 1, system: help, history: before}
+    call:
+      - tool: bash__exec
+        args: {command: 'ls ${dir}', deep: {n: 1}}
+    delayMs: 250
+  - when: {tool: bash__exec, error: false, result: '(?P<out>.*)'}
+    say: ${out}
+  - fail: no idea
+",
+            )
+            .load();
+    let expected: Script = serde_json::from_value(json!({"rules": [
+        {
+            "when": {"user": r"list (?P<dir>\S+)", "step": 1, "system": "help", "history": "before"},
+            "call": [{"tool": "bash__exec", "args": {"command": "ls ${dir}", "deep": {"n": 1}}}],
+            "delayMs": 250,
+        },
+        {"when": {"tool": "bash__exec", "error": false, "result": "(?P<out>.*)"}, "say": "${out}"},
+        {"fail": "no idea"},
+    ]}))
+    .unwrap();
+    assert_eq!(script(&bundle, "helper"), &expected);
+}
+
+#[test]
+fn prompts_come_from_the_text_or_from_a_file() {
+    let inline = SMALLEST.replace("Model/main}", "Model/main}, prompt: {system: Be kind.}");
+    let bundle = Project::new(&inline).load();
+    assert_eq!(
+        agent(&bundle, "helper").system_prompt.as_deref(),
+        Some("Be kind.")
+    );
+
+    let by_file = SMALLEST.replace(
+        "Model/main}",
+        "Model/main}, prompt: {systemRef: prompts/a.md}",
+    );
+    let bundle = Project::new(&by_file)
+        .file("prompts/a.md", "Be brief.\r\n")
+        .load();
+    assert_eq!(
+        agent(&bundle, "helper").system_prompt.as_deref(),
+        Some("Be brief.\r\n"),
+        "a prompt is sent as it is"
+    );
+}
+
+#[test]
+fn tools_are_built_in_or_configured() {
+    let bundle = Project::new(&format!(
+        "{}---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {{name: files}}
+spec: {{builtin: file-system, config: {{maxBytes: 10}}, errorMessageLimit: 50}}
+",
+        SMALLEST.replace(
+            "Model/main}",
+            &format!("Model/main}}, tools: [{BASH}, Tool/files]")
+        )
+    ))
+    .load();
+    let tools = &agent(&bundle, "helper").tools;
+    assert_eq!(
+        json!(tools),
+        json!([
+            {"name": "bash", "package": "@goondan/base", "builtin": "bash", "errorMessageLimit": 1000},
+            {"name": "files", "package": "@goondan/base", "builtin": "file-system",
+             "config": {"maxBytes": 10}, "errorMessageLimit": 50},
+        ])
+    );
+}
+
+#[test]
+fn a_swarm_chooses_its_agents_and_their_policy() {
+    let bundle = Project::with(
+        "apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: second}
+spec: {modelConfig: {modelRef: {kind: Model, name: main}}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: spare}
+spec: {modelConfig: {modelRef: Model/main}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: team}
+spec:
+  entryAgent: Agent/second
+  agents: [Agent/helper, Agent/second]
+  policy: {maxStepsPerTurn: 7, shutdown: {gracePeriodSeconds: 3}}
+",
+    )
+    .load();
+    let names: Vec<_> = bundle.agents.keys().map(AgentName::as_str).collect();
+    assert_eq!(names, ["helper", "second"]);
+    assert_eq!(bundle.entry_agent.as_str(), "second");
+    assert_eq!(bundle.grace_period_ms, 3_000);
+    assert!(
+        bundle
+            .agents
+            .values()
+            .all(|agent| agent.max_steps_per_turn == 7)
+    );
+}
+
+#[test]
+fn a_swarm_without_a_list_takes_every_agent() {
+    let bundle = Project::with(
+        "apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: second}
+spec: {modelConfig: {modelRef: Model/main}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: team}
+spec: {entryAgent: Agent/second}
+",
+    )
+    .load();
+    assert_eq!(bundle.agents.len(), 2);
+}
+
+#[test]
+fn a_connection_takes_values_from_the_environment_and_shows_none() {
+    let bundle = Project::with(
+        "apiVersion: goondan.ai/v1
+kind: Connector
+metadata: {name: http}
+spec: {builtin: webhook}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: hook}
+spec:
+  connectorRef: Connector/http
+  config:
+    port: 8080
+    paths: [/a, {valueFrom: {env: HOOK_PATH}}]
+  secrets:
+    hmac: {valueFrom: {env: HOOK_SECRET}}
+    token: {value: open-sesame}
+",
+    )
+    .variable("HOOK_PATH", "/from-env")
+    .variable("HOOK_SECRET", "s3cret")
+    .load();
+    let hook = &bundle.connections[&"hook".parse().unwrap()];
+    assert_eq!(hook.connector.as_str(), "webhook");
+    assert_eq!(
+        json!(hook.config),
+        json!({"port": 8080, "paths": ["/a", "/from-env"]})
+    );
+    assert_eq!(hook.secrets["hmac"], "s3cret");
+    assert_eq!(hook.secrets["token"], "open-sesame");
+
+    let shown = format!("{bundle:?}");
+    for value in ["s3cret", "open-sesame", "/from-env"] {
+        assert!(!shown.contains(value), "{shown}");
+    }
+    assert!(shown.contains("hmac"), "{shown}");
+}
+
+#[test]
+fn without_rules_everything_goes_to_the_entry_agent() {
+    let everything = vec![IngressRule {
+        event: None,
+        properties: std::collections::BTreeMap::new(),
+        agent: None,
+        key: KeyRule::FromEvent { prefix: None },
+    }];
+    assert_eq!(rules(""), everything);
+    assert_eq!(rules("ingress: {rules: []}"), everything);
+}
+
+#[test]
+fn rules_keep_their_order_and_say_where_events_go() {
+    let rules = rules(
+        "ingress:
+    rules:
+      - match: {event: push, properties: {branch: main, size: 3}}
+        route: {agentRef: Agent/helper, instanceKey: 'ci'}
+      - route: {instanceKeyProperty: user, instanceKeyPrefix: 'web:'}
+      - route: {instanceKeyPrefix: 'x:'}",
+    );
+    assert_eq!(rules[0].event.as_deref(), Some("push"));
+    assert_eq!(
+        json!(rules[0].properties),
+        json!({"branch": "main", "size": 3})
+    );
+    assert_eq!(rules[0].agent.as_ref().unwrap().as_str(), "helper");
+    let keys: Vec<_> = rules.into_iter().map(|rule| rule.key).collect();
+    assert_eq!(
+        keys,
+        [
+            KeyRule::Fixed(InstanceKey::new("ci").unwrap()),
+            KeyRule::Property {
+                name: "user".into(),
+                prefix: Some("web:".into())
+            },
+            KeyRule::FromEvent {
+                prefix: Some("x:".into())
+            },
+        ]
+    );
+}
+
+#[test]
+fn a_project_may_be_split_over_files_without_becoming_another() {
+    let (model, agent) = SMALLEST.split_once("---\n").unwrap();
+    let split = Project::new(model)
+        .file("resources/agents.yml", agent)
+        .file("resources/.hidden.yaml", "not: [valid")
+        .file("resources/notes.txt", "no YAML at all: [");
+    assert_eq!(split.load(), Project::new(SMALLEST).load());
+}
+
+#[test]
+fn the_digest_changes_exactly_with_the_content() {
+    let hook = "apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: hook}
+spec:
+  connectorRef: {kind: Connector, name: webhook, package: \"@goondan/base\"}
+  config: {port: 1, host: a}
+  secrets: {hmac: {valueFrom: {env: SECRET}}}
+";
+    let project = |text: &str, secret: &str, prompt: &str| {
+        Project::new(text)
+            .file("p.md", prompt)
+            .variable("SECRET", secret)
+            .load()
+            .digest
+    };
+    let with_prompt = SMALLEST.replace("Model/main}", "Model/main}, prompt: {systemRef: p.md}");
+    let text = format!("{with_prompt}---\n{hook}");
+    let digest = project(&text, "one", "prompt");
+    assert_eq!(digest.len(), 64);
+    assert!(digest.chars().all(|c| c.is_ascii_hexdigit()));
+
+    let reordered = format!("# A comment.\n{hook}---\n{with_prompt}");
+    assert_eq!(project(&reordered, "one", "prompt"), digest);
+    let fields = text.replace("{port: 1, host: a}", "{host: \"a\", port: 0x1}");
+    assert_eq!(project(&fields, "one", "prompt"), digest);
+
+    let mut changed = vec![
+        project(&text, "two", "prompt"),
+        project(&text, "one", "another prompt"),
+        project(&text.replace("say: Hello", "say: Bye"), "one", "prompt"),
+        project(&text.replace("port: 1", "port: 2"), "one", "prompt"),
+        project(&text.replace("port: 1", "port: '1'"), "one", "prompt"),
+        project(
+            &text.replace("name: helper", "name: other"),
+            "one",
+            "prompt",
+        ),
+        project(
+            &format!("{text}  ingress: {{rules: [{{match: {{event: e}}}}]}}\n"),
+            "one",
+            "prompt",
+        ),
+        digest,
+    ];
+    let count = changed.len();
+    changed.sort();
+    changed.dedup();
+    assert_eq!(changed.len(), count, "every change counts");
+}
+
+#[test]
+fn the_package_name_is_found_without_judging_the_rest() {
+    let package = "apiVersion: goondan.ai/v1
+kind: Package
+metadata: {name: '@goondan/sample-10'}
+spec: {version: 1.2.3, description: An example.}
+";
+    let project = Project::new(&format!("{package}---\n{SMALLEST}"));
+    assert_eq!(
+        package_name(&project.root()).unwrap().as_deref(),
+        Some("@goondan/sample-10")
+    );
+    let loaded = project.load().package.unwrap();
+    assert_eq!(
+        (loaded.name.as_str(), loaded.version.as_deref()),
+        ("@goondan/sample-10", Some("1.2.3"))
+    );
+
+    let broken_rest = Project::new(&format!("{package}---\nkind: Nonsense\n"));
+    assert!(package_name(&broken_rest.root()).unwrap().is_some());
+    assert_eq!(package_name(&Project::new(SMALLEST).root()).unwrap(), None);
+    assert!(package_name(&Project::empty().root()).is_err());
+    assert!(package_name(&Project::new(&package.replace("@goondan/", "@/")).root()).is_err());
+}
+
+#[test]
+fn aliases_and_merges_may_be_used() {
+    let bundle = Project::new(&SMALLEST.replace(
+        "rules: [{say: Hello}]",
+        "rules: [&first {say: Hello, delayMs: 5}, {<<: *first, say: Bye}, *first]",
+    ))
+    .load();
+    let rules: Vec<_> = script(&bundle, "helper")
+        .rules
+        .iter()
+        .map(|rule| (rule.say.as_deref(), rule.delay_ms))
+        .collect();
+    assert_eq!(
+        rules,
+        [
+            (Some("Hello"), Some(5)),
+            (Some("Bye"), Some(5)),
+            (Some("Hello"), Some(5))
+        ]
+    );
+}

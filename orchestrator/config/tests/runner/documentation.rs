@@ -1,0 +1,97 @@
+//! `docs/configuration.md` is true: its example loads, and its tables are complete.
+
+use std::path::PathBuf;
+
+use goondan_config::{KeyRule, codes};
+
+use crate::support::Project;
+
+fn page() -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The fenced blocks of the page whose first line is `# {path}`, as (path, content).
+fn files(page: &str) -> Vec<(String, String)> {
+    let mut blocks = page.split("```");
+    let mut files = Vec::new();
+    // Before each fence there is prose, behind it its language and content.
+    while let (Some(_), Some(block)) = (blocks.next(), blocks.next()) {
+        let (_language, content) = block.split_once('\n').unwrap();
+        if let Some((path, _)) = content
+            .strip_prefix("# file: ")
+            .and_then(|c| c.split_once('\n'))
+        {
+            files.push((path.to_owned(), content.to_owned()));
+        }
+    }
+    files
+}
+
+#[test]
+fn the_example_loads_as_the_page_says() {
+    let files = files(&page());
+    let paths: Vec<_> = files.iter().map(|(path, _)| path.as_str()).collect();
+    assert_eq!(
+        paths,
+        ["goondan.yaml", "scripts/main.yaml", "prompts/helper.md"]
+    );
+    let project = files
+        .iter()
+        .fold(Project::empty(), |project, (path, content)| {
+            project.file(path, content)
+        });
+
+    let without_variable = project.problems();
+    assert_eq!(without_variable.len(), 1, "{without_variable:?}");
+    assert!(without_variable[0].contains("`HOOK_SECRET` is not set"));
+
+    let bundle = project.variable("HOOK_SECRET", "s3cret").load();
+    assert_eq!(bundle.package.unwrap().name, "@goondan/sample-10");
+    assert_eq!(bundle.entry_agent.as_str(), "helper");
+    assert_eq!(bundle.grace_period_ms, 60_000);
+    let helper = &bundle.agents[&bundle.entry_agent];
+    let tools: Vec<_> = helper.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(tools, ["bash", "files"]);
+    let hook = &bundle.connections[&"hook".parse().unwrap()];
+    assert_eq!(hook.secrets["hmac"], "s3cret");
+    assert!(matches!(hook.rules[0].key, KeyRule::Property { .. }));
+    assert_eq!(bundle.agents.len(), 2);
+}
+
+#[test]
+fn every_code_is_explained() {
+    let page = page();
+    for code in codes::ALL {
+        assert!(page.contains(&format!("| `{code}` |")), "{code} is missing");
+    }
+    let listed = page.matches("| `E_CONFIG_").count();
+    assert_eq!(
+        listed,
+        codes::ALL.len(),
+        "a code is listed that is not there"
+    );
+}
+
+#[test]
+fn every_limit_is_the_one_the_program_has() {
+    use goondan_config::limits::*;
+    let page = page();
+    for (limit, name) in [
+        (MAX_YAML_BYTES, "Bytes of a YAML file"),
+        (MAX_PROMPT_BYTES, "Bytes of a prompt file"),
+        (MAX_RESOURCE_FILES, "Files in `resources/`"),
+        (MAX_YAML_DEPTH, "Levels of nesting"),
+        (MAX_YAML_NODES, "Values in a file"),
+        (MAX_YAML_TEXT_BYTES, "Bytes of text in a file"),
+        (MAX_YAML_DOCUMENTS, "Documents in a file"),
+        (MAX_DIAGNOSTICS, "Problems shown"),
+    ] {
+        let digits = limit.to_string();
+        assert!(
+            page.lines()
+                .any(|line| line.starts_with(&format!("| {name}")) && line.contains(&digits)),
+            "{name}: {limit}"
+        );
+    }
+}

@@ -1,0 +1,14 @@
+//! Loads whole projects from temporary directories, good ones and bad ones.
+
+#[cfg(test)]
+mod bundles;
+#[cfg(test)]
+mod documentation;
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod problems;
+#[cfg(test)]
+mod support;

@@ -1,0 +1,471 @@
+//! Bad projects, and what their authors are told.
+
+use crate::support::{Project, SMALLEST};
+
+/// Loads [`SMALLEST`] with one text replaced; gives its only problem.
+#[track_caller]
+fn only_problem(from: &str, to: &str) -> String {
+    assert!(SMALLEST.contains(from), "{from} is not in the project");
+    only_problem_of(&Project::new(&SMALLEST.replace(from, to)))
+}
+
+/// Loads [`SMALLEST`] with a further document; gives its only problem.
+#[track_caller]
+fn only_problem_with(document: &str) -> String {
+    only_problem_of(&Project::with(document))
+}
+
+#[track_caller]
+fn only_problem_of(project: &Project) -> String {
+    let problems = project.problems();
+    assert_eq!(problems.len(), 1, "{problems:#?}");
+    problems[0].clone()
+}
+
+fn suggestion(project: &Project) -> String {
+    project.refused().as_slice()[0]
+        .suggestion
+        .clone()
+        .unwrap_or_default()
+}
+
+fn connection(spec: &str) -> String {
+    format!(
+        "apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: hook}}
+spec:
+  connectorRef: {{kind: Connector, name: webhook, package: \"@goondan/base\"}}
+{spec}"
+    )
+}
+
+#[test]
+fn every_problem_is_told_at_once_with_its_line() {
+    let project = Project::new(
+        r#"apiVersion: goondan.ai/v1
+kind: Model
+metadata:
+  name: main
+spec:
+  provider: scripted
+  options:
+    script: scripts/main.yaml
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata:
+  name: helper
+spec:
+  modelConfig:
+    modelRef: Model/mian
+  promt:
+    system: 도와주세요
+  tools:
+    - Tool/bash
+    - {kind: Tool, name: "도구", packge: "@goondan/base"}
+"#,
+    )
+    .file(
+        "scripts/main.yaml",
+        "rules:\n  - when: {user: 'a('}\n    say: 3\n",
+    );
+    assert_eq!(
+        project.refused().to_string(),
+        r#"error[E_CONFIG_UNKNOWN_REFERENCE]: there is no Model `mian`
+  --> goondan.yaml:16:15
+   |
+16 |     modelRef: Model/mian
+   |               ^^^^^^^^^^
+   = help: did you mean `Model/main`?
+
+error[E_CONFIG_UNKNOWN_FIELD]: unknown field `promt` in `spec` of Agent `helper`; expected `modelConfig`, `prompt` or `tools`
+  --> goondan.yaml:17:3
+   |
+17 |   promt:
+   |   ^^^^^
+   = help: did you mean `prompt`?
+
+error[E_CONFIG_UNKNOWN_REFERENCE]: there is no Tool `bash`
+  --> goondan.yaml:20:7
+   |
+20 |     - Tool/bash
+   |       ^^^^^^^^^
+   = help: for the built-in write `{kind: Tool, name: bash, package: "@goondan/base"}`
+
+error[E_CONFIG_UNKNOWN_REFERENCE]: there is no Tool `도구`
+  --> goondan.yaml:21:26
+   |
+21 |     - {kind: Tool, name: "도구", packge: "@goondan/base"}
+   |                          ^^^^^^
+   = help: add a document of kind `Tool` with this name
+
+error[E_CONFIG_UNKNOWN_FIELD]: unknown field `packge` in `spec.tools[1]` of Agent `helper`; expected `kind`, `name` or `package`
+  --> goondan.yaml:21:32
+   |
+21 |     - {kind: Tool, name: "도구", packge: "@goondan/base"}
+   |                                  ^^^^^^
+   = help: did you mean `package`?
+
+error[E_CONFIG_INVALID_PATTERN]: `rules[0].when.user` of the script is not a regular expression: found open group without closing ')'
+ --> scripts/main.yaml:2:18
+  |
+2 |   - when: {user: 'a('}
+  |                  ^^^^
+  = help: put `\` before a character that is meant as itself
+
+error[E_CONFIG_WRONG_TYPE]: `rules[0].say` of the script must be text, not a number
+ --> scripts/main.yaml:3:10
+  |
+3 |     say: 3
+  |          ^
+  = help: put the value in quotes"#
+    );
+}
+
+#[test]
+fn the_frame_of_a_document_is_checked() {
+    assert_eq!(
+        only_problem_with("just text"),
+        "E_CONFIG_WRONG_TYPE 11:1 this document must be a mapping of fields, not text"
+    );
+    assert_eq!(
+        only_problem("kind: Agent", "kind: Agnet"),
+        "E_CONFIG_UNKNOWN_KIND 7:7 unknown kind `Agnet`; expected `Package`, `Model`, `Agent`, \
+         `Swarm`, `Tool`, `Extension`, `Connector` or `Connection`"
+    );
+    assert_eq!(
+        only_problem("goondan.ai/v1\nkind: Agent", "v2\nkind: Agent"),
+        "E_CONFIG_INVALID_VALUE 6:13 `apiVersion` must be `goondan.ai/v1`, not `v2`"
+    );
+    assert_eq!(
+        only_problem("metadata: {name: helper}", "metadata: {}"),
+        "E_CONFIG_MISSING_FIELD 8:1 `metadata` of this document needs the field `name`"
+    );
+    assert_eq!(
+        only_problem("{name: helper}", "{name: 'a b'}"),
+        "E_CONFIG_INVALID_VALUE 8:18 agent name `a b` holds ' '; allowed are letters, digits, `-`, \
+         `_` and `.`"
+    );
+    assert_eq!(
+        only_problem("spec: {modelConfig: {modelRef: Model/main}}", "spec:"),
+        "E_CONFIG_MISSING_FIELD 8:18 Agent `helper` needs the field `spec`"
+    );
+    assert_eq!(
+        only_problem("{modelRef: Model/main}", "{modelRef: }"),
+        "E_CONFIG_MISSING_FIELD 9:22 `spec.modelConfig.modelRef` of Agent `helper` has no value"
+    );
+    assert_eq!(
+        only_problem("{name: helper}", "{name: helper, name: again}"),
+        "E_CONFIG_DUPLICATE_FIELD 8:26 field `name` stands twice; first at goondan.yaml:8:12"
+    );
+}
+
+#[test]
+fn invalid_yaml_is_told_with_its_place() {
+    let project = Project::new("kind: [Agent\nspec: 1\n");
+    let problem = only_problem_of(&project);
+    assert!(problem.starts_with("E_CONFIG_SYNTAX 2:"), "{problem}");
+    assert!(!problem.contains(" at line "), "{problem}");
+    assert!(only_problem("{say: Hello}", "{say: *Hello}").contains("repeats an anchor"));
+    assert!(only_problem("{say: Hello}", "{say: !secret Hello}").contains("unsupported tag"));
+    assert!(only_problem("{say: Hello}", "{? [a] : Hello}").contains("name must be text"));
+}
+
+#[test]
+fn a_file_that_does_not_parse_does_not_raise_false_alarms_elsewhere() {
+    let (model, agent) = SMALLEST.split_once("---\n").unwrap();
+    let project = Project::new(agent).file("resources/model.yaml", model.replace('}', ""));
+    assert!(only_problem_of(&project).starts_with("E_CONFIG_SYNTAX"));
+    let only_broken = Project::new("kind: [");
+    assert!(only_problem_of(&only_broken).starts_with("E_CONFIG_SYNTAX"));
+}
+
+#[test]
+fn references_are_followed() {
+    assert_eq!(
+        only_problem("modelRef: Model/main", "modelRef: main"),
+        "E_CONFIG_INVALID_VALUE 9:32 `spec.modelConfig.modelRef` of Agent `helper` must be a \
+         reference of the form `Model/name`"
+    );
+    assert_eq!(
+        only_problem("modelRef: Model/main", "modelRef: Agent/helper"),
+        "E_CONFIG_WRONG_KIND 9:32 `spec.modelConfig.modelRef` of Agent `helper` takes a reference \
+         to kind `Model`, not `Agent`"
+    );
+    let tools = |tools: &str| format!("Model/main}}, tools: [{tools}]}}");
+    assert_eq!(
+        only_problem(
+            "Model/main}}",
+            &tools("{kind: Tool, name: bahs, package: '@goondan/base'}")
+        ),
+        "E_CONFIG_UNKNOWN_REFERENCE 9:72 package `@goondan/base` has no Tool `bahs`; it has `bash` \
+         or `file-system`"
+    );
+    assert_eq!(
+        only_problem(
+            "Model/main}}",
+            &tools("{kind: Tool, name: x, package: '@acme/tools'}")
+        ),
+        "E_CONFIG_UNSUPPORTED 9:84 package `@acme/tools` cannot be used: this version has no \
+         packages but `@goondan/base`"
+    );
+    let bash = "{kind: Tool, name: bash, package: '@goondan/base'}";
+    assert!(
+        only_problem("Model/main}}", &tools(&format!("{bash}, {bash}")))
+            .contains("Agent `helper` has two tools of the name `bash`")
+    );
+}
+
+#[test]
+fn a_resource_stands_once() {
+    assert_eq!(
+        only_problem_with(
+            "apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec: {provider: scripted, options: {rules: [{say: Bye}]}}
+"
+        ),
+        "E_CONFIG_DUPLICATE_RESOURCE 13:18 Model `main` is defined twice; first at goondan.yaml:3:18"
+    );
+}
+
+#[test]
+fn a_package_is_the_first_document() {
+    let package = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: x}\n";
+    assert_eq!(
+        only_problem_with(package),
+        "E_CONFIG_MISPLACED_PACKAGE 13:18 Package `x` must be the first document of \
+         `goondan.yaml`; a project has one"
+    );
+    let elsewhere = Project::new(SMALLEST).file("resources/a.yaml", package);
+    assert!(only_problem_of(&elsewhere).starts_with("E_CONFIG_MISPLACED_PACKAGE"));
+    let bad = format!("{package}spec: {{version: '1'}}\n---\n{SMALLEST}").replace("x}", "'a b'}");
+    let problems = Project::new(&bad).problems();
+    assert!(
+        problems[0].contains("`a b` is not a package name"),
+        "{problems:?}"
+    );
+    assert!(
+        problems[1].contains("`1` is not a semantic version"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn what_this_version_does_not_do_is_said_clearly() {
+    assert_eq!(
+        only_problem("provider: scripted", "provider: anthropic"),
+        "E_CONFIG_UNSUPPORTED 4:18 provider `anthropic` is not part of this version; the only \
+         provider is `scripted`"
+    );
+    let document = |kind: &str, spec: &str| {
+        format!(
+            "apiVersion: goondan.ai/v1\nkind: {kind}\nmetadata: {{name: x}}\nspec: {{{spec}}}\n"
+        )
+    };
+    assert_eq!(
+        only_problem_with(&document("Extension", "entry: extensions/x.ts")),
+        "E_CONFIG_UNSUPPORTED 13:18 Extension `x` cannot be loaded: this version has no extensions"
+    );
+    for kind in ["Tool", "Connector"] {
+        assert_eq!(
+            only_problem_with(&document(kind, "entry: tools/x.ts")),
+            format!(
+                "E_CONFIG_UNSUPPORTED 14:8 modules of the project (`entry`) are not supported by \
+                 this version; {kind} `x` cannot be loaded"
+            )
+        );
+        let outside = only_problem_with(&document(kind, "entry: ../x.ts"));
+        assert!(
+            outside.starts_with("E_CONFIG_PATH_OUTSIDE 14:15"),
+            "{outside}"
+        );
+    }
+    let swarm = document("Swarm", "entryAgent: Agent/helper");
+    let second = swarm.replace("name: x", "name: y");
+    assert_eq!(
+        only_problem_with(&format!("{swarm}---\n{second}")),
+        "E_CONFIG_UNSUPPORTED 18:18 Swarm `y` is a second Swarm; this version runs one for each \
+         project; first at goondan.yaml:13:18"
+    );
+    let from_env = only_problem_with(&document(
+        "Tool",
+        "builtin: bash, config: {a: [{valueFrom: {env: X}}]}",
+    ));
+    assert!(
+        from_env.contains("`valueFrom` is for Connections"),
+        "{from_env}"
+    );
+}
+
+#[test]
+fn somebody_must_answer() {
+    let (model, agent) = SMALLEST.split_once("---\n").unwrap();
+    let second = agent.replace("helper", "second");
+    let problem = only_problem_of(&Project::new(model));
+    assert!(
+        problem.starts_with("E_CONFIG_NO_ENTRY_AGENT 1:1"),
+        "{problem}"
+    );
+    let project = Project::with(&second);
+    assert!(only_problem_of(&project).starts_with("E_CONFIG_NO_ENTRY_AGENT 8:18"));
+    assert_eq!(
+        suggestion(&project),
+        "add a document of `kind: Swarm` with `entryAgent: Agent/helper`"
+    );
+
+    let swarm = |spec: &str| {
+        format!(
+            "{second}---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {{name: s}}\nspec: {{{spec}}}\n"
+        )
+    };
+    assert_eq!(
+        only_problem_with(&swarm("entryAgent: Agent/helper, agents: [Agent/second]")),
+        "E_CONFIG_UNKNOWN_REFERENCE 19:20 Agent `helper` is not one of the agents of Swarm `s`"
+    );
+    assert!(
+        only_problem_with(&swarm("entryAgent: Agent/helper, agents: [Agent/helpr]"))
+            .contains("there is no Agent `helpr`")
+    );
+    assert!(
+        only_problem_with(&swarm(
+            "entryAgent: Agent/helper, agents: [Agent/helper, Agent/helper]"
+        ))
+        .contains("Agent `helper` is listed twice")
+    );
+    for policy in [
+        "maxStepsPerTurn: 0",
+        "maxStepsPerTurn: -1",
+        "shutdown: {gracePeriodSeconds: 90000}",
+    ] {
+        let problem = only_problem_with(&swarm(&format!(
+            "entryAgent: Agent/helper, policy: {{{policy}}}"
+        )));
+        assert!(problem.contains("must be a whole number from"), "{problem}");
+    }
+}
+
+#[test]
+fn fields_that_exclude_each_other_are_refused() {
+    let both = "Model/main}, prompt: {system: a, systemRef: p.md}}";
+    let problem =
+        only_problem_of(&Project::new(&SMALLEST.replace("Model/main}}", both)).file("p.md", "x"));
+    assert_eq!(
+        problem,
+        "E_CONFIG_CONFLICTING_FIELDS 9:65 `spec.prompt` of Agent `helper` has both `system` and `systemRef`"
+    );
+    let key =
+        connection("  ingress: {rules: [{route: {instanceKey: a, instanceKeyProperty: b}}]}\n");
+    assert!(only_problem_with(&key).contains("has both `instanceKey` and `instanceKeyProperty`"));
+}
+
+#[test]
+fn a_script_says_calls_or_fails() {
+    let rule = |rule: &str| only_problem("{say: Hello}", rule);
+    assert_eq!(
+        rule("{when: {step: 1}}"),
+        "E_CONFIG_MISSING_FIELD 4:46 `spec.options.rules[0]` of Model `main` does nothing"
+    );
+    assert!(rule("{say: a, fail: b}").starts_with("E_CONFIG_CONFLICTING_FIELDS"));
+    assert!(rule("{say: a, when: {usr: b}}").contains("unknown field `usr`"));
+    assert!(rule("{say: a, when: {step: 0}}").contains("from 1 to"));
+    assert!(rule("{say: a, when: {error: 'no'}}").contains("must be `true` or `false`, not text"));
+    assert!(rule("{call: [{tool: 'a b'}]}").contains("tool name `a b`"));
+    assert!(rule("{call: [{args: {}}]}").contains("needs the field `tool`"));
+    assert!(rule("{call: {tool: x}}").contains("must be a list, not a mapping"));
+    assert!(rule("{say: a, delayMs: 99999999}").contains("from 0 to 3600000"));
+    assert!(only_problem("[{say: Hello}]", "[]").contains("at least one rule"));
+    assert!(only_problem("rules: [{say: Hello}]", "").contains("needs `script` or `rules`"));
+
+    let two = Project::new(&SMALLEST.replace("rules: [{say: Hello}]", "script: s.yaml"))
+        .file("s.yaml", "rules: [{say: a}]\n---\nrules: [{say: b}]\n");
+    assert!(only_problem_of(&two).contains("`s.yaml` holds 2"));
+}
+
+#[test]
+fn one_script_shared_by_two_models_is_judged_once() {
+    let models = SMALLEST.replace("rules: [{say: Hello}]", "script: s.yaml");
+    let (model, _) = models.split_once("---\n").unwrap();
+    let second = model.replace("name: main", "name: other");
+    let project = Project::new(&format!("{models}---\n{second}")).file("s.yaml", "rules: [{}]");
+    assert!(only_problem_of(&project).contains("does nothing"));
+}
+
+#[test]
+fn tool_names_must_fit_the_full_names_of_their_exports() {
+    for name in ["a.b", "a__b", &"x".repeat(65)] {
+        let problem = only_problem_with(&format!(
+            "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\nspec: {{builtin: bash}}\n"
+        ));
+        assert!(problem.contains("is not a tool name"), "{problem}");
+    }
+}
+
+#[test]
+fn a_missing_variable_is_named() {
+    let spec = "  config: {port: {valueFrom: {env: PORT}}}
+  secrets: {hmac: {valueFrom: {env: HMAC}}}\n";
+    assert_eq!(
+        Project::with(&connection(spec)).problems(),
+        [
+            "E_CONFIG_MISSING_ENVIRONMENT 16:36 the environment variable `PORT` is not set",
+            "E_CONFIG_MISSING_ENVIRONMENT 17:37 the environment variable `HMAC` is not set",
+        ]
+    );
+}
+
+#[test]
+fn an_empty_secret_is_refused() {
+    let literal = only_problem_with(&connection("  secrets: {hmac: {value: ''}}\n"));
+    assert!(literal.contains("`spec.secrets.hmac` of Connection `hook` must not be empty"));
+    let spec = "  secrets: {hmac: {valueFrom: {env: HMAC}}}\n";
+    let empty = Project::with(&connection(spec)).variable("HMAC", "");
+    assert!(only_problem_of(&empty).contains("must not be empty"));
+}
+
+#[test]
+fn connections_are_checked() {
+    let name = connection("").replace("name: hook", "name: cli");
+    assert!(only_problem_with(&name).contains("`cli` is the local client's own connection"));
+    let webhok = connection("").replace("name: webhook", "name: webhok");
+    assert!(only_problem_with(&webhok).contains("has no Connector `webhok`; it has `webhook`"));
+    let agent = connection("  ingress: {rules: [{route: {agentRef: Agent/nobody}}]}\n");
+    assert!(only_problem_with(&agent).contains("there is no Agent `nobody`"));
+    let key = connection("  ingress: {rules: [{route: {instanceKey: ''}}]}\n");
+    assert!(only_problem_with(&key).contains("instance key must not be empty"));
+    let prefix = format!(
+        "  ingress: {{rules: [{{route: {{instanceKeyPrefix: {}}}}}]}}\n",
+        "p".repeat(257)
+    );
+    assert!(only_problem_with(&connection(&prefix)).contains("longer than 256 bytes"));
+}
+
+#[test]
+fn no_problem_shows_a_secret() {
+    const SECRET: &str = "open-sesame";
+    for spec in [
+        // Each is wrong in another way, on the line that holds the secret.
+        "  secrets: {hmac: {value: open-sesame, valu: 1}}\n",
+        "  secrets: {hmac: open-sesame}\n",
+        "  secrets: open-sesame\n",
+        "  secrets:\n    hmac: {value: [open-sesame]}\n",
+        "  secrets:\n    hmac: {valueFrom: {env: [open-sesame]}}\n",
+        "  secrets:\n    hmac: {value: open-sesame, value: open-sesame}\n",
+        "  secretz: {hmac: {value: open-sesame}}\n",
+        "  secrets:\n    hmac:\n      value: \"open-sesame\n",
+        "  secrets:\n    hmac: {value: open-sesame\n",
+        "  secrets:\n    hmac: {value: *open-sesame }}\n",
+        "secrets: {hmac: {value: open-sesame}}\n",
+    ] {
+        let problems = Project::with(&connection(spec)).refused();
+        assert!(!problems.to_string().contains(SECRET), "{problems}");
+        assert!(!format!("{problems:?}").contains(SECRET), "{problems:?}");
+    }
+    let from_env = "  secrets: {hmac: {valueFrom: {env: HMAC}}}\n  config: {a: {valueFrom: {env: HMAC}, b: 1}}\n";
+    let problems = Project::with(&connection(from_env))
+        .variable("HMAC", SECRET)
+        .refused();
+    assert!(!problems.to_string().contains(SECRET), "{problems}");
+}

@@ -1,0 +1,114 @@
+//! A project in a temporary directory, written down in the test that loads it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use goondan_config::{Bundle, Diagnostics, Environment};
+use tempfile::TempDir;
+
+/// One scripted agent: the least there can be.
+pub(crate) const SMALLEST: &str = "\
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec: {provider: scripted, options: {rules: [{say: Hello}]}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: helper}
+spec: {modelConfig: {modelRef: Model/main}}
+";
+
+/// A project under construction.
+pub(crate) struct Project {
+    directory: TempDir,
+    variables: BTreeMap<String, String>,
+}
+
+impl Project {
+    /// A project with this `goondan.yaml`.
+    pub(crate) fn new(goondan_yaml: &str) -> Self {
+        Self::empty().file("goondan.yaml", goondan_yaml)
+    }
+
+    /// [`SMALLEST`] with further documents.
+    pub(crate) fn with(documents: &str) -> Self {
+        Self::new(&format!("{SMALLEST}---\n{documents}"))
+    }
+
+    /// A directory without `goondan.yaml`.
+    pub(crate) fn empty() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            variables: BTreeMap::new(),
+        }
+    }
+
+    /// Adds or replaces a file.
+    pub(crate) fn file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
+        let path = self.root().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        write(&path, content.as_ref());
+        self
+    }
+
+    /// Adds a symbolic link.
+    pub(crate) fn link(self, path: &str, target: impl AsRef<Path>) -> Self {
+        let path = self.root().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(target, path).unwrap();
+        self
+    }
+
+    /// Sets an environment variable.
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.insert(name.into(), value.into());
+        self
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.directory.path().to_path_buf()
+    }
+
+    pub(crate) fn try_load(&self) -> Result<Bundle, Diagnostics> {
+        goondan_config::load(&self.root(), self)
+    }
+
+    /// Loads a project that must be good.
+    pub(crate) fn load(&self) -> Bundle {
+        self.try_load()
+            .unwrap_or_else(|problems| panic!("the project was refused:\n{problems}"))
+    }
+
+    /// Loads a project that must be bad; gives its problems as `code line:column message`.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        self.refused()
+            .as_slice()
+            .iter()
+            .map(|problem| {
+                let (line, column) = (problem.line, problem.column);
+                format!("{} {line}:{column} {}", problem.code, problem.message)
+            })
+            .collect()
+    }
+
+    /// Loads a project that must be bad.
+    pub(crate) fn refused(&self) -> Diagnostics {
+        self.try_load().expect_err("the project was accepted")
+    }
+}
+
+impl Environment for Project {
+    fn get(&self, name: &str) -> Option<String> {
+        self.variables.get(name).cloned()
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a fixture is no durable state of goondan"
+)]
+fn write(path: &Path, content: &[u8]) {
+    fs::write(path, content).unwrap();
+}
