@@ -1,1 +1,29 @@
-//! To be written.
+//! One agent instance as a process: its turns, its model and its tools.
+//!
+//! The orchestrator starts `goondan-agent-process` with a socket pair as its only link to the world,
+//! tells it who it is, and gives it one turn at a time. Everything durable is a request to the
+//! orchestrator; this process writes nothing but files of its work directory.
+//!
+//! # Map
+//!
+//! * [`turn`] decides: a turn as a pure state machine, without I/O.
+//! * [`model`] answers a step; [`model::scripted`] plays a script.
+//! * [`tools`] acts: `bash` and `file-system` of `@goondan/base`.
+//! * `process` carries out: one loop over the socket, the model and the tools, which decides nothing.
+//! * `link` is the socket; `recorder` gives what happened a time, a span and a log line.
+//!
+//! # Invariants
+//!
+//! * No network and no credentials: there is no HTTP, no TLS and no key in this process.
+//! * One thread runs everything but blocking file work; at rest nothing wakes it but the socket.
+//! * No process a tool started outlives its call, and none outlives this process, however it ends.
+
+mod entry;
+mod link;
+pub mod model;
+mod process;
+mod recorder;
+pub mod tools;
+pub mod turn;
+
+pub use entry::main_impl;

@@ -1,0 +1,179 @@
+//! From `main` to the process loop: arguments, runtime, log and exit code.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use goondan_log::{Identity, JsonLines, LEVEL_VAR, Stdout, error_chain, level_filter};
+use goondan_protocol::JsonObject;
+use goondan_protocol::definition::AgentAssignment;
+use goondan_protocol::ipc::IPC_FD_VAR;
+use goondan_protocol::trace::TraceId;
+use goondan_protocol::version::Version;
+use serde_json::json;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::layer::SubscriberExt as _;
+use uuid::Uuid;
+
+use crate::link::{self, Link, LinkError};
+use crate::process::{self, Ended, ProcessError};
+use crate::tools::{descendants, enclosure};
+
+/// The process did what it was asked to and was asked to end.
+const EXIT_DONE: u8 = 0;
+/// The process could not go on; its last log line says why.
+const EXIT_FAULT: u8 = 1;
+/// The process was not started by the orchestrator, or with wrong arguments.
+const EXIT_USAGE: u8 = 2;
+/// The orchestrator is gone.
+const EXIT_ORPHANED: u8 = 3;
+
+const HELP: &str = "\
+goondan-agent-process runs one agent instance. It is started by goondan-orchestrator, which talks to
+it over a socket pair on its standard input; it is of no use by itself. To talk to an agent, run
+`gdn run` and `gdn chat`.
+
+Options:
+  -h, --help     Print this text
+  -V, --version  Print the version
+
+Exit codes: 0 asked to end · 1 fault (see the last log line) · 2 usage · 3 the orchestrator is gone
+";
+
+const NOT_BY_HAND: &str = "\
+goondan-agent-process is started by goondan-orchestrator, not by hand: GOONDAN_IPC_FD is not 0.
+Run `gdn run` to start the orchestrator and `gdn chat` to talk to an agent.
+";
+
+/// The binary's `main`.
+#[must_use]
+pub fn main_impl() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let code = match (args.next(), args.next(), args.next()) {
+        (None, ..) => match std::env::var(IPC_FD_VAR).as_deref() {
+            Ok("0") => run_agent(),
+            _ => tell(&mut std::io::stderr(), NOT_BY_HAND, EXIT_USAGE),
+        },
+        (Some(flag), None, None) => info(&flag),
+        (Some(flag), Some(command), None) if flag == enclosure::ARGUMENT => run_enclosure(&command),
+        _ => tell(&mut std::io::stderr(), HELP, EXIT_USAGE),
+    };
+    ExitCode::from(code)
+}
+
+fn info(flag: &OsString) -> u8 {
+    match flag.to_str() {
+        Some("--version" | "-V") => {
+            let version = format!("goondan-agent-process {}\n", Version::current());
+            tell(&mut std::io::stdout(), &version, EXIT_DONE)
+        }
+        Some("--help" | "-h") => tell(&mut std::io::stdout(), HELP, EXIT_DONE),
+        _ => tell(&mut std::io::stderr(), HELP, EXIT_USAGE),
+    }
+}
+
+fn tell(out: &mut dyn std::io::Write, text: &str, code: u8) -> u8 {
+    // Whoever asked and does not listen misses nothing.
+    drop(out.write_all(text.as_bytes()));
+    code
+}
+
+fn run_enclosure(command: &OsString) -> u8 {
+    // Commands come from JSON, so they are text.
+    let command = command.to_string_lossy();
+    enclosure::run(&command).unwrap_or_else(|error| {
+        let text = format!("goondan: cannot enclose a command: {error}\n");
+        tell(&mut std::io::stderr(), &text, EXIT_FAULT)
+    })
+}
+
+fn run_agent() -> u8 {
+    let trace_id = TraceId::from_uuid(Uuid::now_v7());
+    let identity = |fields| Identity {
+        process: "agent",
+        pid: std::process::id(),
+        trace_id,
+        fields,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let text = format!("goondan-agent-process: cannot start: {error}\n");
+            return tell(&mut std::io::stderr(), &text, EXIT_FAULT);
+        }
+    };
+    let greeted = runtime.block_on(async {
+        descendants::adopt_orphans().map_err(|errno| LinkError::Setup(errno.into()))?;
+        link::greet().await
+    });
+    let ended = match greeted {
+        Ok((link, assignment)) => {
+            let log = subscriber(identity(identity_fields(&assignment)));
+            // Nothing else in this binary sets it, so it is not set yet.
+            drop(tracing::subscriber::set_global_default(log));
+            let result = runtime.block_on(run(link, *assignment));
+            // File work that hangs in the kernel must not keep the process.
+            runtime.shutdown_background();
+            if !descendants::end_all() {
+                tracing::error!("some processes of tools could not be ended");
+            }
+            log_end(&result);
+            result
+        }
+        Err(error) => {
+            let result = Err(ProcessError::from(error));
+            let log = subscriber(identity(JsonObject::new()));
+            tracing::subscriber::with_default(log, || log_end(&result));
+            result
+        }
+    };
+    match ended {
+        Ok(Ended::Shutdown) => EXIT_DONE,
+        Ok(Ended::Orphaned) => EXIT_ORPHANED,
+        Err(_) => EXIT_FAULT,
+    }
+}
+
+async fn run(link: Link, assignment: AgentAssignment) -> Result<Ended, ProcessError> {
+    process::ignore_signals()?;
+    process::run(link, assignment, own_executable()).await
+}
+
+/// The program of this process, even when its file was replaced since.
+fn own_executable() -> PathBuf {
+    if cfg!(target_os = "linux") {
+        PathBuf::from("/proc/self/exe")
+    } else {
+        std::env::current_exe().unwrap_or_else(|_| PathBuf::from("goondan-agent-process"))
+    }
+}
+
+fn identity_fields(assignment: &AgentAssignment) -> JsonObject {
+    [
+        ("workspaceId", json!(assignment.workspace_id)),
+        ("agentName", json!(assignment.agent.name)),
+        ("instanceKey", json!(assignment.instance_key)),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
+}
+
+fn subscriber(identity: Identity) -> impl tracing::Subscriber + Send + Sync {
+    let level = std::env::var(LEVEL_VAR).ok();
+    let lines = JsonLines::new(identity, Stdout).with_filter(level_filter(level.as_deref()));
+    tracing_subscriber::registry().with(lines)
+}
+
+fn log_end(result: &Result<Ended, ProcessError>) {
+    match result {
+        Ok(Ended::Shutdown) => tracing::info!("agent process ended as asked"),
+        Ok(Ended::Orphaned) => {
+            tracing::warn!("the orchestrator is gone; every tool was ended and this process ends");
+        }
+        Err(error) => tracing::error!(error = error_chain(error), "agent process failed"),
+    }
+}

@@ -1,0 +1,195 @@
+//! The socket to the orchestrator: handshake, frames in, frames out.
+
+use std::os::fd::AsFd as _;
+
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt as _};
+use goondan_log::error_chain;
+use goondan_protocol::definition::AgentAssignment;
+use goondan_protocol::envelope::{Address, Envelope, MessageError};
+use goondan_protocol::frame::{FrameCodec, FrameError};
+use goondan_protocol::ipc::{Assignment, ChildRole, Head, Hello, ToChild, ToOrchestrator};
+use goondan_protocol::trace::TraceContext;
+use goondan_protocol::version::{Version, VersionMismatch};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::codec::{FramedRead, FramedWrite};
+
+/// Frames that wait to be written. A turn waits for the orchestrator's acknowledgement after a step's
+/// frames at the latest, of which there are fewer than this. When the queue is full all the same, the
+/// process stops reading until the orchestrator reads: its heartbeat then ends whoever is stuck.
+const OUTGOING_FRAMES_MAX: usize = 512;
+
+/// Why the link cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    /// The process could not be set up.
+    #[error("the process could not be set up")]
+    Setup(#[source] std::io::Error),
+    /// The orchestrator is gone before it said who this is.
+    #[error("the orchestrator closed the link before its welcome")]
+    NoWelcome,
+    /// The orchestrator is of another version.
+    #[error(
+        "the binaries do not belong together; build or install all of goondan's binaries at once"
+    )]
+    Version(#[from] VersionMismatch),
+    /// The first message is no welcome for an agent.
+    #[error("expected `welcome` for an agent, got {got}")]
+    NotWelcomed {
+        /// What came.
+        got: String,
+    },
+    /// The stream of frames broke.
+    #[error("the link to the orchestrator broke")]
+    Frame(#[from] FrameError),
+    /// A frame holds no message for an agent.
+    #[error("the orchestrator sent what is no message for an agent")]
+    Message(#[from] MessageError),
+}
+
+/// One message of the orchestrator, with the trace it belongs to.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    /// The message.
+    pub(crate) message: ToChild,
+    /// The trace.
+    pub(crate) trace: Option<TraceContext>,
+}
+
+/// The link, after the handshake.
+#[derive(Debug)]
+pub(crate) struct Link {
+    frames_in: FramedRead<OwnedReadHalf, FrameCodec>,
+    frames_out: mpsc::Sender<Bytes>,
+    /// The writer: beside the loop, so that reading goes on while the orchestrator is slow to read.
+    writer: JoinSet<Result<(), FrameError>>,
+    own: Address,
+}
+
+/// Says hello on standard input and waits for the welcome.
+///
+/// # Errors
+///
+/// [`LinkError`] if the handshake fails.
+pub(crate) async fn greet() -> Result<(Link, Box<AgentAssignment>), LinkError> {
+    let (read, write) = socket().map_err(LinkError::Setup)?.into_split();
+    let mut frames_in = FramedRead::new(read, FrameCodec::new());
+    let mut frames_out = FramedWrite::new(write, FrameCodec::new());
+    let hello = ToOrchestrator::Hello(Hello {
+        version: Version::current(),
+        role: ChildRole::Agent,
+        pid: std::process::id(),
+    });
+    let head = Head::new(Address::Child, Address::Orchestrator);
+    frames_out.send(Bytes::from(hello.to_frame(&head)?)).await?;
+
+    let frame = frames_in.next().await.ok_or(LinkError::NoWelcome)??;
+    let welcome = match ToChild::from_envelope(&Envelope::from_frame(&frame)?)? {
+        ToChild::Welcome(welcome) => *welcome,
+        other => {
+            let got = format!("`{}`", other.kind());
+            return Err(LinkError::NotWelcomed { got });
+        }
+    };
+    welcome.version.check()?;
+    let Assignment::Agent(assignment) = welcome.assignment else {
+        let got = "a connector's".to_owned();
+        return Err(LinkError::NotWelcomed { got });
+    };
+    let (sender, queue) = mpsc::channel(OUTGOING_FRAMES_MAX);
+    let mut writer = JoinSet::new();
+    writer.spawn(write_all(frames_out, queue));
+    let own = Address::Agent {
+        name: assignment.agent.name.clone(),
+        instance_key: assignment.instance_key.clone(),
+    };
+    let link = Link {
+        frames_in,
+        frames_out: sender,
+        writer,
+        own,
+    };
+    Ok((link, assignment))
+}
+
+fn socket() -> std::io::Result<UnixStream> {
+    let own_end = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let socket = std::os::unix::net::UnixStream::from(own_end);
+    socket.set_nonblocking(true)?;
+    UnixStream::from_std(socket)
+}
+
+async fn write_all(
+    mut frames_out: FramedWrite<OwnedWriteHalf, FrameCodec>,
+    mut queue: mpsc::Receiver<Bytes>,
+) -> Result<(), FrameError> {
+    while let Some(frame) = queue.recv().await {
+        frames_out.feed(frame).await?;
+        if queue.is_empty() {
+            SinkExt::<Bytes>::flush(&mut frames_out).await?;
+        }
+    }
+    SinkExt::<Bytes>::flush(&mut frames_out).await
+}
+
+impl Link {
+    /// The next message; none when the orchestrator is gone. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError`] if the frame or its message is not valid.
+    pub(crate) async fn receive(&mut self) -> Result<Option<Incoming>, LinkError> {
+        let frame = match self.frames_in.next().await {
+            None => return Ok(None),
+            // A reset is how an orchestrator that was killed looks from here.
+            Some(Err(FrameError::Io(error))) => {
+                tracing::debug!(error = error_chain(&error), "the link was reset");
+                return Ok(None);
+            }
+            Some(frame) => frame?,
+        };
+        let envelope = Envelope::from_frame(&frame)?;
+        Ok(Some(Incoming {
+            message: ToChild::from_envelope(&envelope)?,
+            trace: envelope.trace,
+        }))
+    }
+
+    /// Sends a message. A message that cannot be sent because the orchestrator is gone is dropped:
+    /// the next [`Link::receive`] says so.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError`] if the message cannot be written as JSON.
+    pub(crate) async fn send(
+        &self,
+        message: &ToOrchestrator,
+        trace: Option<TraceContext>,
+        request_id: Option<u64>,
+    ) -> Result<(), LinkError> {
+        let head = Head {
+            id: request_id,
+            trace,
+            ..Head::new(self.own.clone(), Address::Orchestrator)
+        };
+        let frame = Bytes::from(message.to_frame(&head)?);
+        drop(self.frames_out.send(frame).await);
+        Ok(())
+    }
+
+    /// Writes what is still queued and closes the sending side.
+    pub(crate) async fn close(mut self) {
+        drop(self.frames_out);
+        while let Some(written) = self.writer.join_next().await {
+            if let Ok(Err(error)) = written {
+                tracing::debug!(
+                    error = error_chain(&error),
+                    "the last frames were not written"
+                );
+            }
+        }
+    }
+}

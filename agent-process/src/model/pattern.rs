@@ -1,0 +1,103 @@
+//! A script's rules with their patterns compiled.
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::script::{Rule, Script};
+use regex_lite::Regex;
+
+use super::ModelError;
+use super::template::{BUILTIN_CAPTURES, Captures};
+
+/// Longest delay of a rule, in milliseconds: ten minutes.
+pub(crate) const MAX_DELAY_MS: u64 = 600_000;
+
+/// A rule that can be played.
+#[derive(Debug)]
+pub(crate) struct CompiledRule {
+    /// The rule as it was written.
+    pub(crate) rule: Rule,
+    /// Against the latest user message.
+    pub(crate) user: Option<Pattern>,
+    /// Against the latest tool result.
+    pub(crate) result: Option<Pattern>,
+    /// Against the system prompt.
+    pub(crate) system: Option<Pattern>,
+    /// Against earlier messages.
+    pub(crate) history: Option<Pattern>,
+}
+
+/// One compiled regular expression.
+#[derive(Debug)]
+pub(crate) struct Pattern(Regex);
+
+impl Pattern {
+    /// Adds the named groups of the first match to `captures`. False if nothing matches.
+    pub(crate) fn find(&self, text: &str, captures: &mut Captures) -> bool {
+        let Some(found) = self.0.captures(text) else {
+            return false;
+        };
+        for name in self.0.capture_names().flatten() {
+            let value = found.name(name).map_or("", |group| group.as_str());
+            captures.set(name, value);
+        }
+        true
+    }
+}
+
+/// Compiles every rule.
+///
+/// # Errors
+///
+/// The first rule that cannot be played, by its place from 1, and why.
+pub(crate) fn compile(script: &Script) -> Result<Vec<CompiledRule>, ModelError> {
+    let rules = script.rules.iter().zip(1..);
+    rules
+        .map(|(rule, place)| {
+            compile_rule(rule)
+                .map_err(|fault| ModelError(format!("rule {place} of the script: {fault}")))
+        })
+        .collect()
+}
+
+fn compile_rule(rule: &Rule) -> Result<CompiledRule, String> {
+    if rule.say.is_none() && rule.call.is_empty() && rule.fail.is_none() {
+        return Err("it does nothing; give it `say`, `call` or `fail`".to_owned());
+    }
+    if rule.fail.is_some() && (rule.say.is_some() || !rule.call.is_empty()) {
+        return Err("`fail` stands alone; take `say` and `call` out".to_owned());
+    }
+    if let Some(delay_ms) = rule.delay_ms.filter(|delay| *delay > MAX_DELAY_MS) {
+        return Err(format!(
+            "`delayMs` is {delay_ms}; at most {MAX_DELAY_MS} is allowed"
+        ));
+    }
+    let mut names = BTreeSet::new();
+    let mut compile = |field: &str, pattern: &Option<String>| {
+        let Some(pattern) = pattern else {
+            return Ok(None);
+        };
+        let regex = Regex::new(pattern)
+            .map_err(|error| format!("`when.{field}` is not a valid pattern: {error}"))?;
+        for name in regex.capture_names().flatten() {
+            if BUILTIN_CAPTURES.contains(&name) {
+                return Err(format!(
+                    "`when.{field}` captures `{name}`, which is always there; choose another name"
+                ));
+            }
+            if !names.insert(name.to_owned()) {
+                return Err(format!(
+                    "`when.{field}` captures `{name}`, which another pattern of the rule captures \
+                     too; choose another name"
+                ));
+            }
+        }
+        Ok(Some(Pattern(regex)))
+    };
+    Ok(CompiledRule {
+        user: compile("user", &rule.when.user)?,
+        result: compile("result", &rule.when.result)?,
+        system: compile("system", &rule.when.system)?,
+        history: compile("history", &rule.when.history)?,
+        rule: rule.clone(),
+    })
+}

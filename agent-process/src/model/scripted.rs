@@ -1,0 +1,222 @@
+//! The `scripted` model: it plays a script, needs no network and always answers the same.
+//!
+//! [`ScriptedModel::play`] is a pure function of the script and the request. What the conditions of
+//! a rule mean is told to users in `docs/scripted-model.md`, whose examples a test runs.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use goondan_protocol::ids::{StepId, ToolCallId};
+use goondan_protocol::message::{Message, Role, ToolCall, ToolResult};
+use goondan_protocol::script::Script;
+use serde_json::Value;
+
+use super::pattern::{CompiledRule, Pattern, compile};
+use super::template::Captures;
+use super::{Model, ModelError, ModelReply, ModelRequest};
+
+/// Most text one reply may hold, its arguments included, in bytes: captures could otherwise blow a
+/// message up past what a frame carries.
+pub const MAX_REPLY_BYTES: usize = 1024 * 1024;
+
+/// Characters of the conversation that an error quotes.
+const QUOTED_CHARS: usize = 120;
+
+/// A model that plays a script.
+#[derive(Debug)]
+pub struct ScriptedModel {
+    /// A script that cannot be played answers every step with the reason: whoever asks the agent
+    /// reads it, instead of looking for the log of a process that will not start.
+    rules: Result<Vec<CompiledRule>, ModelError>,
+}
+
+/// How a rule answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Played {
+    /// The reply, or the failure the rule asks for.
+    pub reply: Result<ModelReply, ModelError>,
+    /// How long the model takes.
+    pub delay: Duration,
+}
+
+impl ScriptedModel {
+    /// A model that plays `script`.
+    #[must_use]
+    pub fn new(script: &Script) -> Self {
+        Self {
+            rules: compile(script),
+        }
+    }
+
+    /// Plays the first rule whose conditions all hold.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError`] if the script cannot be played, no rule holds, or the rule uses a capture that
+    /// is not there.
+    pub fn play(&self, request: ModelRequest<'_>) -> Result<Played, ModelError> {
+        let rules = self.rules.as_ref().map_err(Clone::clone)?;
+        let scene = Scene::of(request);
+        for (rule, place) in rules.iter().zip(1_usize..) {
+            let mut captures = scene.captures.clone();
+            if scene.fits(rule, &mut captures) {
+                let reply = reply_of(rule, &captures, request.step_id)
+                    .map_err(|fault| ModelError(format!("rule {place} of the script: {fault}")))?;
+                let delay = Duration::from_millis(rule.rule.delay_ms.unwrap_or(0));
+                return Ok(Played { reply, delay });
+            }
+        }
+        Err(scene.no_rule())
+    }
+}
+
+impl Model for ScriptedModel {
+    fn ask(&self, request: ModelRequest<'_>) -> BoxFuture<'static, Result<ModelReply, ModelError>> {
+        let played = self.play(request);
+        async move {
+            let Played { reply, delay } = played?;
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+            reply
+        }
+        .boxed()
+    }
+}
+
+/// What the conditions of a rule look at.
+struct Scene<'a> {
+    user: String,
+    /// Set if the latest message is a tool result.
+    result: Option<ToolResult>,
+    system: &'a str,
+    /// The messages before the latest user message.
+    earlier: &'a [Message],
+    step: u32,
+    captures: Captures,
+}
+
+impl<'a> Scene<'a> {
+    fn of(request: ModelRequest<'a>) -> Self {
+        let messages = request.messages;
+        let asked_at = messages.iter().rposition(|m| m.data.role == Role::User);
+        let earlier = asked_at.and_then(|at| messages.get(..at)).unwrap_or(&[]);
+        let user = asked_at
+            .and_then(|at| messages.get(at))
+            .map_or_else(String::new, text_of);
+        let result_of = |message: &Message| message.data.content.tool_results().pop();
+        let result = messages.last().and_then(result_of);
+        // The capture reaches further than the condition: a rule may quote the turn's last result
+        // even when a message of another kind has come since.
+        let this_turn = asked_at
+            .and_then(|at| messages.get(at..))
+            .unwrap_or(messages);
+        let last_result = this_turn.iter().rev().find_map(result_of);
+        let mut captures = Captures::default();
+        captures.set("input", &user);
+        captures.set("step", &request.step.to_string());
+        captures.set("result", last_result.as_ref().map_or("", |last| &last.text));
+        Self {
+            user,
+            result,
+            system: request.system.unwrap_or(""),
+            earlier,
+            step: request.step,
+            captures,
+        }
+    }
+
+    fn fits(&self, rule: &CompiledRule, captures: &mut Captures) -> bool {
+        let when = &rule.rule.when;
+        let result = self.result.as_ref();
+        let result_text = result.map(|result| result.text.as_str());
+        when.step.is_none_or(|step| step == self.step)
+            && when
+                .tool
+                .as_ref()
+                .is_none_or(|tool| result.is_some_and(|result| result.tool_name == *tool))
+            && when
+                .error
+                .is_none_or(|error| result.is_some_and(|result| result.is_error == error))
+            && holds(rule.user.as_ref(), Some(&self.user), captures)
+            && holds(rule.result.as_ref(), result_text, captures)
+            && holds(rule.system.as_ref(), Some(self.system), captures)
+            && rule.history.as_ref().is_none_or(|pattern| {
+                let mut newest_first = self.earlier.iter().rev();
+                newest_first.any(|message| pattern.find(&text_of(message), captures))
+            })
+    }
+
+    fn no_rule(&self) -> ModelError {
+        let (what, text) = match &self.result {
+            Some(result) => (
+                format!("the result of `{}`", result.tool_name),
+                &result.text,
+            ),
+            None => ("the user message".to_owned(), &self.user),
+        };
+        let quote: String = text.chars().take(QUOTED_CHARS).collect();
+        let step = self.step;
+        ModelError(format!(
+            "no rule of the script fits {what} {quote:?} at step {step}; add a rule for it, or a \
+             last rule without `when` that answers everything else"
+        ))
+    }
+}
+
+/// Whether a pattern, if there is one, is found in a text, if there is one.
+fn holds(pattern: Option<&Pattern>, text: Option<&str>, captures: &mut Captures) -> bool {
+    pattern.is_none_or(|pattern| text.is_some_and(|text| pattern.find(text, captures)))
+}
+
+/// Everything a message says, tool results included.
+fn text_of(message: &Message) -> String {
+    let mut text = message.data.content.to_text();
+    for result in message.data.content.tool_results() {
+        text.push_str(&result.text);
+    }
+    text
+}
+
+fn reply_of(
+    compiled: &CompiledRule,
+    captures: &Captures,
+    step_id: &StepId,
+) -> Result<Result<ModelReply, ModelError>, String> {
+    let rule = &compiled.rule;
+    if let Some(fail) = &rule.fail {
+        return Ok(Err(ModelError(captures.fill(fail)?)));
+    }
+    let text = captures.fill(rule.say.as_deref().unwrap_or(""))?;
+    let mut reply_bytes = text.len();
+    let mut calls = Vec::with_capacity(rule.call.len());
+    for (index, call) in rule.call.iter().enumerate() {
+        let mut input = serde_json::Map::new();
+        for (name, value) in &call.args {
+            let value = captures.fill_value(value)?;
+            reply_bytes = reply_bytes.saturating_add(text_bytes(&value));
+            input.insert(name.clone(), value);
+        }
+        calls.push(ToolCall {
+            id: ToolCallId::new(format!("{step_id}:c{index}")).map_err(|e| e.to_string())?,
+            tool_name: call.tool.clone(),
+            input: Value::Object(input),
+        });
+    }
+    if reply_bytes > MAX_REPLY_BYTES {
+        return Err(format!(
+            "its reply has {reply_bytes} bytes; at most {MAX_REPLY_BYTES} are allowed"
+        ));
+    }
+    Ok(Ok(ModelReply { text, calls }))
+}
+
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(text_bytes).sum(),
+        Value::Object(fields) => fields.values().map(text_bytes).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
+}

@@ -1,0 +1,415 @@
+//! The process loop: carries out what the engine decides.
+//!
+//! One `select!` over the socket and the running work turns everything that happens into an input of
+//! the engine; its effects become frames, model calls and tool calls. Between two inputs nothing runs
+//! here, so `ping` is answered while models and tools work.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use goondan_log::unix_millis_now;
+use goondan_protocol::conversation::Conversation;
+use goondan_protocol::definition::AgentAssignment;
+use goondan_protocol::ids::StepId;
+use goondan_protocol::ipc::{
+    ConversationLoad, ConversationPage, Pong, ShutdownAck, ToChild, ToOrchestrator, TurnAppend,
+    TurnComplete, TurnStart,
+};
+use goondan_protocol::message::Message;
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::{JoinError, JoinSet};
+use uuid::Uuid;
+
+use crate::link::{Incoming, Link, LinkError};
+use crate::model::{self, Model, ModelError, ModelReply, ModelRequest};
+use crate::recorder::Recorder;
+use crate::tools::{Toolbox, ToolboxError, descendants};
+use crate::turn::{CallKey, Effect, Engine, EngineFault, Input, OpenTurn, ToolOutcome};
+
+/// How the process came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The orchestrator asked for it.
+    Shutdown,
+    /// The orchestrator is gone.
+    Orphaned,
+}
+
+/// Why the process cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProcessError {
+    /// The process could not be set up.
+    #[error("the process could not be set up")]
+    Setup(#[source] std::io::Error),
+    /// The link failed.
+    #[error("the link to the orchestrator failed")]
+    Link(#[from] LinkError),
+    /// The agent's tools cannot be set up.
+    #[error("the agent's tools cannot be set up")]
+    Toolbox(#[from] ToolboxError),
+    /// The engine refused what came.
+    #[error("the orchestrator broke the protocol of turns")]
+    Engine(#[from] EngineFault),
+    /// A message came that has no meaning now.
+    #[error("`{kind}` came while {doing}")]
+    Unexpected {
+        /// The message's type.
+        kind: &'static str,
+        /// What the process was doing.
+        doing: &'static str,
+    },
+    /// A stored record of the conversation cannot be read.
+    #[error("record {place} of the conversation is no {what}")]
+    BadRecord {
+        /// Its place among the records of its kind, from 1.
+        place: usize,
+        /// `message` or `message event`.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A message event cannot be written.
+    #[error("a message event cannot be written as JSON")]
+    Unwritable(#[source] serde_json::Error),
+    /// A model or tool panicked.
+    #[error("a model or a tool of this process failed")]
+    Work(#[source] JoinError),
+}
+
+/// Keeps the process running when a terminal's Ctrl-C or a service manager signals the whole group:
+/// the orchestrator decides when its children stop. A handler, unlike ignoring, is not inherited by
+/// the commands that tools run.
+pub(crate) fn ignore_signals() -> Result<(), ProcessError> {
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        drop(signal(kind).map_err(ProcessError::Setup)?);
+    }
+    Ok(())
+}
+
+/// Runs the agent until it is asked to end or the orchestrator is gone.
+///
+/// # Errors
+///
+/// [`ProcessError`] if it cannot go on; the orchestrator starts it anew.
+pub(crate) async fn run(
+    mut link: Link,
+    assignment: AgentAssignment,
+    enclosure: PathBuf,
+) -> Result<Ended, ProcessError> {
+    let toolbox = Toolbox::new(&assignment, enclosure)?;
+    let model = model::of_provider(&assignment.agent.model.provider);
+    tracing::info!(
+        model = assignment.agent.model.name.as_str(),
+        "agent process started"
+    );
+    let loaded = match load(&mut link).await? {
+        Loading::Loaded(loaded) => loaded,
+        Loading::Ended(ended) => {
+            link.close().await;
+            return Ok(ended);
+        }
+    };
+    let mut agent = Agent {
+        engine: Engine::new(
+            toolbox.clone(),
+            assignment.agent.max_steps_per_turn,
+            loaded.base,
+            loaded.open,
+        ),
+        link,
+        assignment,
+        toolbox,
+        model,
+        recorder: None,
+        work: JoinSet::new(),
+        is_draining: false,
+    };
+    if let Some((start, trace)) = loaded.first_turn {
+        agent.start(&start, trace).await?;
+    }
+    let ended = agent.run().await?;
+    if ended == Ended::Shutdown {
+        agent.link.close().await;
+    }
+    Ok(ended)
+}
+
+/// A loaded conversation.
+#[derive(Default)]
+struct Loaded {
+    base: Conversation,
+    open: OpenTurn,
+    /// A turn that was given before the conversation was loaded.
+    first_turn: Option<(Box<TurnStart>, Option<TraceContext>)>,
+}
+
+enum Loading {
+    Loaded(Loaded),
+    Ended(Ended),
+}
+
+/// Asks for the conversation, page by page.
+async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
+    let doing = "the conversation was loaded";
+    let mut loaded = Loaded::default();
+    let mut request_id = 1;
+    let mut message_count = 0;
+    let load = ToOrchestrator::ConversationLoad(ConversationLoad { offset: 0 });
+    link.send(&load, None, Some(request_id)).await?;
+    loop {
+        let Some(Incoming { message, trace }) = link.receive().await? else {
+            return Ok(Loading::Ended(Ended::Orphaned));
+        };
+        match message {
+            ToChild::ConversationPage(page) => {
+                let next = page.next;
+                take_page(page, &mut loaded, &mut message_count)?;
+                let Some(offset) = next else {
+                    return Ok(Loading::Loaded(loaded));
+                };
+                request_id += 1;
+                let load = ToOrchestrator::ConversationLoad(ConversationLoad { offset });
+                link.send(&load, None, Some(request_id)).await?;
+            }
+            ToChild::Ping(ping) => {
+                let pong = ToOrchestrator::Pong(Pong { nonce: ping.nonce });
+                link.send(&pong, None, None).await?;
+            }
+            ToChild::Shutdown(shutdown) => {
+                tracing::info!(reason = shutdown.reason, "shutdown was asked for");
+                let ack = ToOrchestrator::ShutdownAck(ShutdownAck {});
+                link.send(&ack, None, None).await?;
+                return Ok(Loading::Ended(Ended::Shutdown));
+            }
+            ToChild::Event(start) if loaded.first_turn.is_none() => {
+                loaded.first_turn = Some((start, trace));
+            }
+            other => {
+                let kind = other.kind();
+                return Err(ProcessError::Unexpected { kind, doing });
+            }
+        }
+    }
+}
+
+fn take_page(
+    page: ConversationPage,
+    loaded: &mut Loaded,
+    message_count: &mut usize,
+) -> Result<(), ProcessError> {
+    for record in page.messages {
+        *message_count += 1;
+        let message: Message =
+            serde_json::from_str(record.get()).map_err(|source| ProcessError::BadRecord {
+                place: *message_count,
+                what: "message",
+                source,
+            })?;
+        loaded.base.push_base(message);
+    }
+    for (record, place) in page.events.iter().zip(1..) {
+        loaded
+            .open
+            .push_record(record.get())
+            .map_err(|source| ProcessError::BadRecord {
+                place,
+                what: "message event",
+                source,
+            })?;
+    }
+    Ok(())
+}
+
+/// What a task of the process brings back.
+enum Done {
+    Model {
+        step: u32,
+        answer: Result<ModelReply, ModelError>,
+    },
+    Tool {
+        key: CallKey,
+        outcome: ToolOutcome,
+    },
+}
+
+struct Agent {
+    engine: Engine<Toolbox>,
+    link: Link,
+    assignment: AgentAssignment,
+    toolbox: Toolbox,
+    model: Box<dyn Model>,
+    recorder: Option<Recorder>,
+    /// Model and tool calls. Dropping a task ends the processes of its tool.
+    work: JoinSet<Done>,
+    is_draining: bool,
+}
+
+impl Agent {
+    async fn run(&mut self) -> Result<Ended, ProcessError> {
+        loop {
+            if self.is_draining && self.engine.turn_id().is_none() {
+                let ack = ToOrchestrator::ShutdownAck(ShutdownAck {});
+                self.link.send(&ack, None, None).await?;
+                return Ok(Ended::Shutdown);
+            }
+            tokio::select! {
+                incoming = self.link.receive() => match incoming? {
+                    Some(incoming) => self.receive(incoming).await?,
+                    None => return Ok(Ended::Orphaned),
+                },
+                Some(done) = self.work.join_next() => {
+                    let input = match done.map_err(ProcessError::Work)? {
+                        Done::Model { step, answer: Ok(reply) } => {
+                            Input::ModelReplied { step, reply }
+                        }
+                        Done::Model { step, answer: Err(error) } => {
+                            Input::ModelFailed { step, message: error.to_string() }
+                        }
+                        Done::Tool { key, outcome } => Input::ToolFinished { key, outcome },
+                    };
+                    if self.work.is_empty() && !descendants::end_all() {
+                        tracing::error!("some processes of tools could not be ended");
+                    }
+                    self.handle(input).await?;
+                }
+            }
+        }
+    }
+
+    async fn receive(&mut self, incoming: Incoming) -> Result<(), ProcessError> {
+        match incoming.message {
+            ToChild::Ping(ping) => {
+                let pong = ToOrchestrator::Pong(Pong { nonce: ping.nonce });
+                self.link.send(&pong, None, None).await?;
+            }
+            ToChild::Shutdown(shutdown) => {
+                tracing::info!(reason = shutdown.reason, "shutdown was asked for");
+                self.is_draining = true;
+            }
+            // A turn that crossed the shutdown on its way is not begun; it stays in the inbox.
+            ToChild::Event(_) if self.is_draining => {}
+            ToChild::Event(start) => self.start(&start, incoming.trace).await?,
+            ToChild::TurnAppended(appended) => {
+                let (turn_id, seq) = (appended.turn_id, appended.seq);
+                self.handle(Input::Durable { turn_id, seq }).await?;
+            }
+            ToChild::TurnCommitted(committed) => {
+                let turn_id = committed.turn_id;
+                self.handle(Input::Committed { turn_id }).await?;
+                self.recorder = None;
+            }
+            other @ (ToChild::Welcome(_)
+            | ToChild::EventAccepted(_)
+            | ToChild::EventRefused(_)
+            | ToChild::ConversationPage(_)) => {
+                let (kind, doing) = (other.kind(), "the agent was ready for turns");
+                return Err(ProcessError::Unexpected { kind, doing });
+            }
+        }
+        Ok(())
+    }
+
+    async fn start(
+        &mut self,
+        start: &TurnStart,
+        trace: Option<TraceContext>,
+    ) -> Result<(), ProcessError> {
+        let trace = trace.unwrap_or_else(|| {
+            let trace_id = start.event.trace_id;
+            TraceContext {
+                trace_id: trace_id.unwrap_or_else(|| TraceId::from_uuid(Uuid::now_v7())),
+                span_id: SpanId::from_uuid(Uuid::now_v7()),
+                parent_span_id: start.event.parent_span_id,
+            }
+        });
+        let effects = self.engine.start(start, now())?;
+        self.recorder = Some(Recorder::new(start.turn_id.clone(), trace));
+        self.carry_out(effects).await
+    }
+
+    async fn handle(&mut self, input: Input) -> Result<(), ProcessError> {
+        let effects = self.engine.handle(input, now())?;
+        self.carry_out(effects).await
+    }
+
+    async fn carry_out(&mut self, effects: Vec<Effect>) -> Result<(), ProcessError> {
+        let trace = self.recorder.as_ref().map(Recorder::trace);
+        for effect in effects {
+            match effect {
+                Effect::Append {
+                    turn_id,
+                    seq,
+                    event,
+                } => {
+                    let event = serde_json::value::to_raw_value(&event)
+                        .map_err(ProcessError::Unwritable)?;
+                    let append = ToOrchestrator::TurnAppend(TurnAppend {
+                        turn_id,
+                        seq,
+                        event,
+                    });
+                    self.link.send(&append, trace, None).await?;
+                }
+                Effect::AskModel { step } => self.ask_model(step),
+                Effect::RunTool { key, call } => {
+                    let running = self.toolbox.run(&call);
+                    self.work.spawn(async move {
+                        let outcome = running.await;
+                        Done::Tool { key, outcome }
+                    });
+                }
+                Effect::Observe(observation) => {
+                    let assignment = &self.assignment;
+                    if let Some(recorder) = &mut self.recorder {
+                        let event = recorder.record(
+                            observation,
+                            &assignment.agent.name,
+                            &assignment.instance_key,
+                            now(),
+                            Instant::now(),
+                        );
+                        let observe = ToOrchestrator::Observe(Box::new(event));
+                        self.link.send(&observe, trace, None).await?;
+                    }
+                }
+                Effect::Complete {
+                    turn_id,
+                    last_seq,
+                    outcome,
+                } => {
+                    let complete = ToOrchestrator::TurnComplete(TurnComplete {
+                        turn_id,
+                        last_seq,
+                        outcome,
+                    });
+                    self.link.send(&complete, trace, None).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ask_model(&mut self, step: u32) {
+        let Some(turn_id) = self.engine.turn_id() else {
+            return;
+        };
+        let answer = self.model.ask(ModelRequest {
+            system: self.assignment.agent.system_prompt.as_deref(),
+            messages: self.engine.messages(),
+            catalog: self.toolbox.catalog(),
+            step_id: &StepId::of_turn(turn_id, step),
+            step,
+        });
+        self.work.spawn(async move {
+            let answer = answer.await;
+            Done::Model { step, answer }
+        });
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_unix_millis(unix_millis_now())
+}

@@ -1,0 +1,190 @@
+//! Gives what happened in a turn a time, a span and a log line (`MSG-12`, `LOG-3`).
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use goondan_protocol::ids::{AgentName, InstanceKey, TurnId};
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind};
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::trace::{SpanId, TraceContext};
+
+use crate::turn::{Observation, Scope};
+
+/// The trace of the running turn.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    turn_id: TurnId,
+    trace: TraceContext,
+    begun: HashMap<SpanId, Instant>,
+}
+
+impl Recorder {
+    /// A recorder of one turn, whose span is that of `trace`.
+    pub(crate) fn new(turn_id: TurnId, trace: TraceContext) -> Self {
+        Self {
+            turn_id,
+            trace,
+            begun: HashMap::new(),
+        }
+    }
+
+    /// The turn's span.
+    pub(crate) fn trace(&self) -> TraceContext {
+        self.trace
+    }
+
+    /// Where something of this turn belongs in its trace. The spans of steps and calls follow from
+    /// their ids, so that a span that began before a crash ends after it as the same one.
+    fn place_of(&self, scope: &Scope) -> TraceContext {
+        let step = |step_id: &str| self.trace.child(span_of(step_id));
+        match scope {
+            Scope::Turn => self.trace,
+            Scope::Step(step_id) => step(step_id.as_str()),
+            Scope::Call {
+                step_id, call_id, ..
+            } => {
+                let parts = format!("{step_id} {call_id}");
+                step(step_id.as_str()).child(span_of(&parts))
+            }
+        }
+    }
+
+    /// Makes the event and logs it.
+    pub(crate) fn record(
+        &mut self,
+        observation: Observation,
+        agent_name: &AgentName,
+        instance_key: &InstanceKey,
+        timestamp: Timestamp,
+        now: Instant,
+    ) -> RuntimeEvent {
+        let place = self.place_of(&observation.scope);
+        let duration_ms = match observation.kind {
+            Kind::TurnStarted | Kind::TurnResumed | Kind::StepStarted | Kind::ToolCalled => {
+                self.begun.insert(place.span_id, now);
+                None
+            }
+            Kind::MessageWarning => None,
+            Kind::TurnCompleted
+            | Kind::TurnFailed
+            | Kind::StepCompleted
+            | Kind::StepFailed
+            | Kind::ToolCompleted
+            | Kind::ToolFailed => self.begun.remove(&place.span_id).map(|begun| {
+                let lasted = now.saturating_duration_since(begun);
+                u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX)
+            }),
+        };
+        let (step_id, tool_call_id, tool_name) = match observation.scope {
+            Scope::Turn => (None, None, None),
+            Scope::Step(step_id) => (Some(step_id), None, None),
+            Scope::Call {
+                step_id,
+                call_id,
+                tool_name,
+            } => (Some(step_id), Some(call_id), Some(tool_name)),
+        };
+        let event = RuntimeEvent {
+            kind: observation.kind,
+            timestamp,
+            trace_id: place.trace_id,
+            span_id: place.span_id,
+            parent_span_id: place.parent_span_id,
+            agent_name: agent_name.clone(),
+            instance_key: instance_key.clone(),
+            turn_id: self.turn_id.clone(),
+            step_id,
+            tool_call_id,
+            tool_name,
+            duration_ms,
+            detail: observation.detail,
+        };
+        log(&event);
+        event
+    }
+}
+
+/// One line for one event. What was said stays out of the log, what went wrong does not.
+fn log(event: &RuntimeEvent) {
+    let span = tracing::info_span!(
+        "turn",
+        trace_id = tracing::field::display(event.trace_id),
+        span_id = tracing::field::display(event.span_id),
+        parent_span_id = event.parent_span_id.map(tracing::field::display),
+        turn_id = event.turn_id.as_str(),
+        step_id = event.step_id.as_ref().map(AsRef::<str>::as_ref),
+        tool_call_id = event.tool_call_id.as_ref().map(AsRef::<str>::as_ref),
+        tool_name = event.tool_name.as_deref(),
+    );
+    let failed = matches!(
+        event.kind,
+        Kind::TurnFailed | Kind::StepFailed | Kind::ToolFailed | Kind::MessageWarning
+    );
+    let reason = event.detail.as_deref().filter(|_| failed);
+    span.in_scope(|| {
+        tracing::info!(
+            duration_ms = event.duration_ms,
+            reason,
+            "{}",
+            event.kind.as_str()
+        );
+    });
+}
+
+/// The span id of a step or a call: the FNV-1a hash of its id, which no other has.
+fn span_of(id: &str) -> SpanId {
+    let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    SpanId::from_random(hash.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use goondan_protocol::ids::{StepId, ToolCallId};
+    use goondan_protocol::trace::TraceId;
+
+    use super::*;
+
+    #[test]
+    fn spans_nest_and_a_span_ends_with_the_id_it_began_with() {
+        let turn_id = TurnId::new("t").unwrap();
+        let trace = TraceContext::root(TraceId::from_random([1; 16]), SpanId::from_random([2; 8]));
+        let start = Instant::now();
+        let step_id = StepId::of_turn(&turn_id, 1);
+        let call = Scope::Call {
+            step_id: step_id.clone(),
+            call_id: ToolCallId::new("c").unwrap(),
+            tool_name: "x__y".into(),
+        };
+        let mut recorder = Recorder::new(turn_id.clone(), trace);
+        let record = |recorder: &mut Recorder, kind, scope: &Scope, at_ms| {
+            let observation = Observation {
+                kind,
+                scope: scope.clone(),
+                detail: None,
+            };
+            recorder.record(
+                observation,
+                &AgentName::new("a").unwrap(),
+                &InstanceKey::new("k").unwrap(),
+                Timestamp::from_unix_millis(0),
+                start + Duration::from_millis(at_ms),
+            )
+        };
+        let step = record(&mut recorder, Kind::StepStarted, &Scope::Step(step_id), 0);
+        let called = record(&mut recorder, Kind::ToolCalled, &call, 5);
+        let ended = record(&mut recorder, Kind::ToolCompleted, &call, 12);
+        assert_eq!(step.parent_span_id, Some(trace.span_id));
+        assert_eq!(called.parent_span_id, Some(step.span_id));
+        assert_eq!(ended.span_id, called.span_id);
+        assert_eq!(ended.duration_ms, Some(7));
+
+        let mut resumed = Recorder::new(turn_id, trace);
+        let ended = record(&mut resumed, Kind::ToolFailed, &call, 20);
+        assert_eq!(ended.span_id, called.span_id);
+        assert_eq!(ended.duration_ms, None);
+    }
+}

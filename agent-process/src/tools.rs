@@ -1,0 +1,320 @@
+//! Tools: what an agent can do, and under which rules.
+//!
+//! [`Toolbox`] holds the tools of one agent: their catalog for the model, their argument schemas, and
+//! the way to run them. Everything a tool says goes to the model as text; whatever goes wrong in a
+//! tool is an error result and never ends the turn.
+
+mod bash;
+mod capture;
+pub(crate) mod descendants;
+pub mod enclosure;
+mod file_system;
+mod rooted;
+mod schema;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use goondan_protocol::definition::{AgentAssignment, CatalogEntry, ToolDefinition};
+use goondan_protocol::ids::{InstanceKey, ResourceName};
+use goondan_protocol::message::{ToolCall, tool_full_name};
+use serde_json::Value;
+
+use crate::turn::{ToolOutcome, ToolRules};
+use rooted::Root;
+use schema::ArgumentSchema;
+
+/// The package of the tools that are built in.
+pub const BASE_PACKAGE: &str = "@goondan/base";
+
+/// Longest error text about a tool that is not in the catalog, in characters.
+const UNKNOWN_TOOL_ERROR_CHARS: usize = 1_000;
+
+/// Where the tools of an agent work.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// The directory tools run in and write to.
+    pub(crate) work: Root,
+    /// The project, which tools may read.
+    pub(crate) project: Root,
+    /// The conversation, for tools that tell their commands.
+    pub(crate) instance_key: InstanceKey,
+    /// The program that stands around each command ([`enclosure`]).
+    pub(crate) enclosure: PathBuf,
+}
+
+/// A tool that could not do its work, as the model is told.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{code}: {message}")]
+pub(crate) struct ToolFault {
+    /// A stable code.
+    pub(crate) code: &'static str,
+    /// What failed, where, and what to do instead.
+    pub(crate) message: String,
+}
+
+impl ToolFault {
+    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+impl From<ToolFault> for ToolOutcome {
+    fn from(fault: ToolFault) -> Self {
+        Self::error(fault.to_string())
+    }
+}
+
+/// One thing a tool can do.
+pub(crate) struct Export {
+    /// The second half of its full name.
+    pub(crate) name: &'static str,
+    /// What it does and when to use it, for the model.
+    pub(crate) description: &'static str,
+    /// JSON Schema of its arguments.
+    pub(crate) parameters: Value,
+    /// Whether it may be run a second time when nobody knows if it ran before.
+    pub(crate) is_idempotent: bool,
+    /// Runs it with arguments that fit the schema.
+    pub(crate) run: fn(Arc<Places>, Invocation) -> BoxFuture<'static, ToolOutcome>,
+}
+
+/// One call that is to be run.
+#[derive(Debug, Clone)]
+pub(crate) struct Invocation {
+    /// Identifies the call; names the file its long output goes to.
+    pub(crate) call_id: String,
+    /// The arguments.
+    pub(crate) args: Value,
+}
+
+impl Invocation {
+    /// Reads the arguments. They fit the schema, so that a mistake here is one of this program; the
+    /// model is told all the same.
+    pub(crate) fn args<T: serde::de::DeserializeOwned>(&self) -> Result<T, ToolFault> {
+        serde_json::from_value(self.args.clone())
+            .map_err(|error| ToolFault::new("E_TOOL_INVALID_ARGS", error.to_string()))
+    }
+}
+
+struct Tool {
+    export: Export,
+    schema: ArgumentSchema,
+    error_limit_chars: usize,
+}
+
+/// Why an agent's tools cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolboxError {
+    /// The tool is not built in.
+    #[error(
+        "tool `{tool}`: there is no `{builtin}` in package `{package}`; `{BASE_PACKAGE}` has \
+         `bash` and `file-system`"
+    )]
+    UnknownTool {
+        /// The tool's name.
+        tool: ResourceName,
+        /// What it refers to.
+        builtin: ResourceName,
+        /// In which package.
+        package: String,
+    },
+    /// The tool has settings it does not know.
+    #[error("tool `{tool}`: unknown setting `{setting}`; `{builtin}` has none, take it out")]
+    UnknownSetting {
+        /// The tool's name.
+        tool: ResourceName,
+        /// What it refers to.
+        builtin: ResourceName,
+        /// The setting.
+        setting: String,
+    },
+    /// Two tools have the same full name, or the name is not valid.
+    #[error("tool `{tool}`: `{name}` is already taken or no valid tool name; name it otherwise")]
+    BadName {
+        /// The tool's name.
+        tool: ResourceName,
+        /// The full name.
+        name: String,
+    },
+    /// A schema of ours is wrong.
+    #[error("the argument schema of `{name}` is not valid: {reason}")]
+    BadSchema {
+        /// The full name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// A directory of the assignment cannot be opened.
+    #[error("cannot open the {what} `{}`, which must be there before an agent starts", path.display())]
+    NoDirectory {
+        /// `work directory` or `project root`.
+        what: &'static str,
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// The tools of one agent. Cloning shares them.
+#[derive(Clone)]
+pub struct Toolbox {
+    places: Arc<Places>,
+    tools: Arc<BTreeMap<String, Tool>>,
+    catalog: Arc<[CatalogEntry]>,
+}
+
+impl std::fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.tools.keys()).finish()
+    }
+}
+
+impl Toolbox {
+    /// Sets up the tools of an agent. `enclosure` is this crate's binary, which stands around each
+    /// command ([`enclosure`]).
+    ///
+    /// # Errors
+    ///
+    /// [`ToolboxError`] if a tool is not known or its directories are not there.
+    pub fn new(assignment: &AgentAssignment, enclosure: PathBuf) -> Result<Self, ToolboxError> {
+        let open = |what: &'static str, path: &Path| {
+            Root::open(path).map_err(|source| ToolboxError::NoDirectory {
+                what,
+                path: path.to_owned(),
+                source,
+            })
+        };
+        let places = Places {
+            work: open("work directory", &assignment.work_dir)?,
+            project: open("project root", &assignment.project_root)?,
+            instance_key: assignment.instance_key.clone(),
+            enclosure,
+        };
+        let mut tools = BTreeMap::new();
+        let mut catalog = Vec::new();
+        for definition in &assignment.agent.tools {
+            for export in exports_of(definition)? {
+                let bad_name = || ToolboxError::BadName {
+                    tool: definition.name.clone(),
+                    name: format!("{}__{}", definition.name, export.name),
+                };
+                let name = tool_full_name(definition.name.as_str(), export.name)
+                    .map_err(|_| bad_name())?;
+                let schema = ArgumentSchema::new(&export.parameters).map_err(|reason| {
+                    ToolboxError::BadSchema {
+                        name: name.to_string(),
+                        reason,
+                    }
+                })?;
+                if tools.contains_key(name.as_str()) {
+                    return Err(bad_name());
+                }
+                catalog.push(CatalogEntry {
+                    name: name.clone(),
+                    description: export.description.to_owned(),
+                    parameters: export.parameters.clone(),
+                });
+                let tool = Tool {
+                    export,
+                    schema,
+                    error_limit_chars: definition.error_message_limit,
+                };
+                tools.insert(name.to_string(), tool);
+            }
+        }
+        Ok(Self {
+            places: Arc::new(places),
+            tools: Arc::new(tools),
+            catalog: catalog.into(),
+        })
+    }
+
+    /// The tools as the model sees them.
+    #[must_use]
+    pub fn catalog(&self) -> &[CatalogEntry] {
+        &self.catalog
+    }
+
+    /// Runs a call that was checked. Dropping the future ends the tool and every process it started.
+    #[must_use]
+    pub fn run(&self, call: &ToolCall) -> BoxFuture<'static, ToolOutcome> {
+        match self.tools.get(&call.tool_name) {
+            Some(tool) => (tool.export.run)(
+                Arc::clone(&self.places),
+                Invocation {
+                    call_id: call.id.to_string(),
+                    args: call.input.clone(),
+                },
+            ),
+            None => {
+                let outcome = self.not_in_catalog(&call.tool_name).into();
+                Box::pin(std::future::ready(outcome))
+            }
+        }
+    }
+
+    fn not_in_catalog(&self, tool_name: &str) -> ToolFault {
+        let names: Vec<_> = self.tools.keys().map(|name| format!("`{name}`")).collect();
+        let there_are = if names.is_empty() {
+            "there are none".to_owned()
+        } else {
+            format!("there are {}", names.join(", "))
+        };
+        ToolFault::new(
+            "E_TOOL_NOT_IN_CATALOG",
+            format!("`{tool_name}` is no tool of this agent; {there_are}"),
+        )
+    }
+}
+
+impl ToolRules for Toolbox {
+    fn check(&self, call: &ToolCall) -> Result<(), String> {
+        match self.tools.get(&call.tool_name) {
+            None => Err(self.not_in_catalog(&call.tool_name).to_string()),
+            Some(tool) => tool
+                .schema
+                .check(&call.input)
+                .map_err(|faults| format!("E_TOOL_INVALID_ARGS: {}: {faults}", call.tool_name)),
+        }
+    }
+
+    fn is_idempotent(&self, tool_name: &str) -> bool {
+        let tool = self.tools.get(tool_name);
+        tool.is_some_and(|tool| tool.export.is_idempotent)
+    }
+
+    fn error_limit_chars(&self, tool_name: &str) -> usize {
+        let tool = self.tools.get(tool_name);
+        tool.map_or(UNKNOWN_TOOL_ERROR_CHARS, |tool| tool.error_limit_chars)
+    }
+}
+
+fn exports_of(definition: &ToolDefinition) -> Result<Vec<Export>, ToolboxError> {
+    let exports = match (definition.package.as_str(), definition.builtin.as_str()) {
+        (BASE_PACKAGE, "bash") => bash::exports(),
+        (BASE_PACKAGE, "file-system") => file_system::exports(),
+        _ => {
+            return Err(ToolboxError::UnknownTool {
+                tool: definition.name.clone(),
+                builtin: definition.builtin.clone(),
+                package: definition.package.clone(),
+            });
+        }
+    };
+    match definition.config.keys().next() {
+        None => Ok(exports),
+        Some(setting) => Err(ToolboxError::UnknownSetting {
+            tool: definition.name.clone(),
+            builtin: definition.builtin.clone(),
+            setting: setting.clone(),
+        }),
+    }
+}

@@ -1,0 +1,190 @@
+//! The tool `bash`: shell commands in the work directory.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::Command;
+use tokio::time::{Instant, sleep_until};
+
+use super::capture::{Capture, Stream};
+use super::enclosure;
+use super::{Export, Invocation, Places, ToolFault};
+use crate::turn::ToolOutcome;
+
+/// Longest command, in characters: four bytes each still fit one argument of a Linux process.
+const MAX_COMMAND_CHARS: usize = 30_000;
+/// How long a command may run unless the call says otherwise, in milliseconds.
+const DEFAULT_TIMEOUT_MS: u64 = 120_000;
+/// How long a command may run at most, in milliseconds.
+const MAX_TIMEOUT_MS: u64 = 600_000;
+/// Time an enclosure has to end its tree before it is killed itself.
+const ENCLOSURE_GRACE: Duration = Duration::from_secs(6);
+/// Time for the rest of the output once the enclosure has ended. Everybody who could hold the pipes
+/// open is dead by then; this bounds the case that the enclosure was killed.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bytes read from a pipe at once.
+const READ_BYTES: usize = 16 * 1024;
+
+/// What the environment of a command may have under goondan's own prefix, and nothing else.
+const OWN_PREFIX: &str = "GOONDAN_";
+
+/// The exports of the tool.
+pub(crate) fn exports() -> Vec<Export> {
+    vec![Export {
+        name: "exec",
+        description: "Runs a bash command in the work directory and returns its exit code, stdout and stderr. $GOONDAN_PROJECT_ROOT is the project. Whatever the command leaves running in the background is ended with it.",
+        parameters: json!({
+            "type": "object",
+            "required": ["command"],
+            "additionalProperties": false,
+            "properties": {
+                "command": {"type": "string", "minLength": 1, "maxLength": MAX_COMMAND_CHARS},
+                "timeoutMs": {
+                    "type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_MS,
+                    "description": format!("The command is ended after so many milliseconds; {DEFAULT_TIMEOUT_MS} if not given"),
+                },
+            },
+        }),
+        is_idempotent: false,
+        run: |places, call| -> BoxFuture<'static, ToolOutcome> {
+            Box::pin(async move { exec(&places, &call).await.unwrap_or_else(ToolOutcome::from) })
+        },
+    }]
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExecArgs {
+    command: String,
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+}
+
+async fn exec(places: &Arc<Places>, call: &Invocation) -> Result<ToolOutcome, ToolFault> {
+    let args: ExecArgs = call.args()?;
+    let timeout_ms = args.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
+    let failed = |what: &str, error: &std::io::Error| {
+        ToolFault::new("E_TOOL_FAILED", format!("{what}: {error}"))
+    };
+    let mut enclosure = command_in(places, &args.command)
+        .spawn()
+        .map_err(|error| failed("the command could not be started", &error))?;
+    // Closing this pipe ends the command and all it started; dropping this future closes it.
+    let mut control = enclosure.stdin.take();
+    let mut stdout = Pipe::new(enclosure.stdout.take());
+    let mut stderr = Pipe::new(enclosure.stderr.take());
+    let mut capture = Capture::new(&call.call_id);
+    let mut status = None;
+    let mut is_given_up = false;
+    let timer = sleep_until(Instant::now() + Duration::from_millis(timeout_ms));
+    tokio::pin!(timer);
+
+    while status.is_none() || stdout.is_open() || stderr.is_open() {
+        tokio::select! {
+            chunk = stdout.read(), if stdout.is_open() => {
+                capture.push(&places.work, Stream::Stdout, &chunk);
+            }
+            chunk = stderr.read(), if stderr.is_open() => {
+                capture.push(&places.work, Stream::Stderr, &chunk);
+            }
+            ended = enclosure.wait(), if status.is_none() => {
+                status = Some(ended.map_err(|error| failed("the command was lost", &error))?);
+                timer.as_mut().reset(Instant::now() + DRAIN_TIMEOUT);
+            }
+            () = &mut timer => {
+                if status.is_some() {
+                    break;
+                } else if is_given_up {
+                    enclosure
+                        .start_kill()
+                        .map_err(|error| failed("the command could not be ended", &error))?;
+                    timer.as_mut().reset(Instant::now() + DRAIN_TIMEOUT);
+                } else {
+                    is_given_up = true;
+                    drop(control.take());
+                    timer.as_mut().reset(Instant::now() + ENCLOSURE_GRACE);
+                }
+            }
+        }
+    }
+
+    let mut text = String::new();
+    if is_given_up {
+        text.push_str(&format!(
+            "E_TOOL_TIMEOUT: the command ran longer than {timeout_ms} ms and was ended with all it \
+             started; do less at once or give a larger `timeoutMs` (at most {MAX_TIMEOUT_MS})\n"
+        ));
+    } else {
+        let code = status.and_then(|status| status.code());
+        let code = code.map_or_else(|| "none".to_owned(), |code| code.to_string());
+        text.push_str(&format!("exit code: {code}\n"));
+    }
+    capture.show(&mut text);
+    Ok(ToolOutcome {
+        text,
+        is_error: is_given_up,
+    })
+}
+
+/// The enclosure of a command, ready to start.
+fn command_in(places: &Places, command: &str) -> Command {
+    let mut enclosure = Command::new(&places.enclosure);
+    enclosure
+        .arg(enclosure::ARGUMENT)
+        .arg(command)
+        .current_dir(places.work.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(OWN_PREFIX.as_bytes()) {
+            enclosure.env_remove(name);
+        }
+    }
+    // A key may hold any character, an environment variable may not hold a zero.
+    let instance_key = places.instance_key.as_str().replace('\0', "\u{fffd}");
+    enclosure
+        .env("GOONDAN_WORK_DIR", places.work.path())
+        .env("GOONDAN_PROJECT_ROOT", places.project.path())
+        .env("GOONDAN_INSTANCE_KEY", instance_key);
+    enclosure
+}
+
+/// One output of the enclosure, until its end.
+struct Pipe<R> {
+    source: Option<R>,
+    buffer: BytesMut,
+}
+
+impl<R: AsyncRead + Unpin> Pipe<R> {
+    fn new(source: Option<R>) -> Self {
+        Self {
+            source,
+            buffer: BytesMut::new(),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// The next bytes; none at the end. Cancel-safe.
+    async fn read(&mut self) -> BytesMut {
+        let Some(source) = &mut self.source else {
+            return BytesMut::new();
+        };
+        self.buffer.reserve(READ_BYTES);
+        // An output that cannot be read any further has ended.
+        if source.read_buf(&mut self.buffer).await.unwrap_or(0) == 0 {
+            self.source = None;
+        }
+        self.buffer.split()
+    }
+}

@@ -1,0 +1,111 @@
+//! Ending every process that descends from this one.
+//!
+//! A process group is not enough: a command may leave it (`setsid`). So this process makes itself the
+//! reaper of its descendants: whoever loses its parent becomes its child, however often it forks, and
+//! "no children" means that nothing is left.
+
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+/// Longest wait for killed processes to be gone. Only a process stuck in the kernel takes longer.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time between two looks at the processes, while some are still dying.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Makes this process the parent of every orphan among its descendants.
+pub(crate) fn adopt_orphans() -> nix::Result<()> {
+    #[cfg(target_os = "linux")]
+    nix::sys::prctl::set_child_subreaper(true)?;
+    Ok(())
+}
+
+/// Kills every descendant and waits until all are gone. Nobody else may wait for a child meanwhile.
+///
+/// Returns false if some are left after the time-out.
+pub(crate) fn end_all() -> bool {
+    let started = Instant::now();
+    loop {
+        if !reap() {
+            return true;
+        }
+        if started.elapsed() > END_TIMEOUT {
+            return false;
+        }
+        for pid in descendants() {
+            // It may have ended by itself since it was listed.
+            kill(pid, Signal::SIGKILL).ok();
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Takes the dead children's statuses. False if there are no children at all.
+fn reap() -> bool {
+    loop {
+        match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => return true,
+            Err(Errno::ECHILD) => return false,
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn descendants() -> Vec<Pid> {
+    use std::collections::BTreeMap;
+
+    let mut children = BTreeMap::<i32, Vec<i32>>::new();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        // A process that is gone by now has no file.
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else {
+            continue;
+        };
+        if let Some(parent) = parent_of(&stat) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut found = Vec::new();
+    let mut parents = vec![Pid::this().as_raw()];
+    while let Some(parent) = parents.pop() {
+        let next = children.remove(&parent).unwrap_or_default();
+        found.extend(next.iter().map(|pid| Pid::from_raw(*pid)));
+        parents.extend(next);
+    }
+    found
+}
+
+/// Elsewhere the process groups that commands were started in have to do.
+#[cfg(not(target_os = "linux"))]
+fn descendants() -> Vec<Pid> {
+    Vec::new()
+}
+
+/// The parent's id in the text of `/proc/<pid>/stat`: the second field behind the program's name,
+/// which stands in parentheses and may itself hold anything.
+#[cfg(target_os = "linux")]
+fn parent_of(stat: &str) -> Option<i32> {
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    behind_name.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parent_is_found_behind_any_program_name() {
+        assert_eq!(parent_of("7 (bash) S 3 7 7 0"), Some(3));
+        assert_eq!(parent_of("7 (a) R 9 (b)) S 4 7"), Some(4));
+        assert_eq!(parent_of("7 (bash"), None);
+    }
+}

@@ -1,0 +1,367 @@
+//! The tool `file-system`: reading and writing files without a shell.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use nix::dir::{Dir, Type};
+use nix::fcntl::{AtFlags, OFlag, renameat};
+use nix::sys::stat::{Mode, SFlag, fchmod, fstatat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::rooted::{Access, Root, fault_of, locate, split};
+use super::{Export, Invocation, Places, ToolFault};
+use crate::turn::ToolOutcome;
+
+/// Largest file that is read or edited, in bytes.
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
+/// Most text that one `read` returns, in bytes.
+const MAX_READ_BYTES: usize = 128 * 1024;
+/// Largest file that is written, in bytes.
+const MAX_WRITE_BYTES: usize = 1024 * 1024;
+/// Most entries that one `list` returns.
+const MAX_LIST_ENTRIES: usize = 1_000;
+/// Most entries that one `list` looks at to find the first of them in order.
+const MAX_SCANNED_ENTRIES: usize = 100_000;
+/// Mode of a new file, before the process's mask.
+const NEW_FILE_MODE: Mode = Mode::from_bits_truncate(0o666);
+
+/// The exports of the tool.
+pub(crate) fn exports() -> Vec<Export> {
+    let path = json!({
+        "type": "string", "minLength": 1, "maxLength": 4096,
+        "description": "Relative to the work directory, or absolute; may begin with $GOONDAN_PROJECT_ROOT or $GOONDAN_WORK_DIR",
+    });
+    vec![
+        Export {
+            name: "read",
+            description: "Reads a text file of the work directory or the project. Long files come in parts: read on with `offset`.",
+            parameters: json!({
+                "type": "object",
+                "required": ["path"],
+                "additionalProperties": false,
+                "properties": {
+                    "path": path,
+                    "offset": {"type": "integer", "minimum": 1, "description": "First line to return, from 1"},
+                    "limit": {"type": "integer", "minimum": 1, "description": "Most lines to return"},
+                },
+            }),
+            is_idempotent: true,
+            run: |places, call| on_files(places, call, read),
+        },
+        Export {
+            name: "write",
+            description: "Writes a text file in the work directory, in place of what was there. Missing directories are made.",
+            parameters: json!({
+                "type": "object",
+                "required": ["path", "content"],
+                "additionalProperties": false,
+                "properties": {
+                    "path": path,
+                    "content": {"type": "string", "maxLength": MAX_WRITE_BYTES},
+                },
+            }),
+            is_idempotent: false,
+            run: |places, call| on_files(places, call, write),
+        },
+        Export {
+            name: "edit",
+            description: "Replaces a text in a file of the work directory. `oldText` must stand in the file exactly once, to the letter.",
+            parameters: json!({
+                "type": "object",
+                "required": ["path", "oldText", "newText"],
+                "additionalProperties": false,
+                "properties": {
+                    "path": path,
+                    "oldText": {"type": "string", "minLength": 1, "maxLength": MAX_WRITE_BYTES},
+                    "newText": {"type": "string", "maxLength": MAX_WRITE_BYTES},
+                },
+            }),
+            is_idempotent: false,
+            run: |places, call| on_files(places, call, edit),
+        },
+        Export {
+            name: "list",
+            description: "Lists a directory of the work directory or the project, by name. Directories end in `/`.",
+            parameters: json!({
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {"path": path},
+            }),
+            is_idempotent: true,
+            run: |places, call| on_files(places, call, list),
+        },
+    ]
+}
+
+/// File work blocks, so it runs beside the loop that answers the orchestrator.
+fn on_files(
+    places: Arc<Places>,
+    call: Invocation,
+    work: fn(&Places, &Invocation) -> Result<String, ToolFault>,
+) -> BoxFuture<'static, ToolOutcome> {
+    Box::pin(async move {
+        let done = tokio::task::spawn_blocking(move || work(&places, &call)).await;
+        match done {
+            Ok(Ok(text)) => ToolOutcome::ok(text),
+            Ok(Err(fault)) => fault.into(),
+            Err(error) => ToolFault::new("E_IO", format!("the file work failed: {error}")).into(),
+        }
+    })
+}
+
+#[derive(Deserialize)]
+struct ReadArgs {
+    path: String,
+    #[serde(default)]
+    offset: Option<u64>,
+    #[serde(default)]
+    limit: Option<u64>,
+}
+
+fn read(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
+    let args: ReadArgs = call.args()?;
+    let (root, path) = locate(places, &args.path, Access::Read)?;
+    let file = open_file(root, &path, &args.path)?;
+    let first = args.offset.unwrap_or(1);
+    let past_last = first.saturating_add(args.limit.unwrap_or(u64::MAX));
+    let io = |error: std::io::Error| io_fault(&args.path, &error);
+
+    let mut lines = BufReader::new(file.take(MAX_FILE_BYTES));
+    let (mut text, mut line, mut number) = (String::new(), Vec::new(), 0_u64);
+    loop {
+        line.clear();
+        if lines.read_until(b'\n', &mut line).map_err(io)? == 0 {
+            break;
+        }
+        number += 1;
+        if number < first {
+            continue;
+        }
+        let is_full = text.len() + line.len() > MAX_READ_BYTES;
+        if number >= past_last || (is_full && number > first) {
+            text.push_str(&format!(
+                "[the file goes on; read it with offset {number}]\n"
+            ));
+            return Ok(text);
+        }
+        let line = std::str::from_utf8(&line).map_err(|_| not_text(&args.path))?;
+        if is_full {
+            let end = line.floor_char_boundary(MAX_READ_BYTES);
+            text.push_str(line.get(..end).unwrap_or_default());
+            text.push_str(&format!("\n[line {number} is cut here]\n"));
+        } else {
+            text.push_str(line);
+        }
+    }
+    if number < first && first > 1 {
+        return Err(ToolFault::new(
+            "E_PAST_END",
+            format!("`{}` has {number} lines; none from {first}", args.path),
+        ));
+    }
+    Ok(text)
+}
+
+#[derive(Deserialize)]
+struct WriteArgs {
+    path: String,
+    content: String,
+}
+
+fn write(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
+    let args: WriteArgs = call.args()?;
+    put(places, &args.path, args.content.as_bytes())?;
+    Ok(format!(
+        "wrote {} bytes to {}",
+        args.content.len(),
+        args.path
+    ))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EditArgs {
+    path: String,
+    old_text: String,
+    new_text: String,
+}
+
+fn edit(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
+    let args: EditArgs = call.args()?;
+    let (root, path) = locate(places, &args.path, Access::Write)?;
+    let mut text = String::new();
+    open_file(root, &path, &args.path)?
+        .take(MAX_FILE_BYTES)
+        .read_to_string(&mut text)
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidData => not_text(&args.path),
+            _ => io_fault(&args.path, &error),
+        })?;
+    match text.matches(&args.old_text).count() {
+        1 => {}
+        0 => {
+            return Err(ToolFault::new(
+                "E_NO_MATCH",
+                format!(
+                    "`oldText` is not in `{}`; read the file and copy the text exactly",
+                    args.path
+                ),
+            ));
+        }
+        count => {
+            return Err(ToolFault::new(
+                "E_MANY_MATCHES",
+                format!(
+                    "`oldText` is {count} times in `{}`; give more of the text around it",
+                    args.path
+                ),
+            ));
+        }
+    }
+    let text = text.replacen(&args.old_text, &args.new_text, 1);
+    put(places, &args.path, text.as_bytes())?;
+    Ok(format!("edited {}", args.path))
+}
+
+#[derive(Deserialize)]
+struct ListArgs {
+    #[serde(default)]
+    path: Option<String>,
+}
+
+fn list(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
+    let args: ListArgs = call.args()?;
+    let shown = args.path.as_deref().unwrap_or(".");
+    let (root, path) = locate(places, shown, Access::Read)?;
+    let fault = |errno| fault_of(shown, errno);
+    let directory = root.directory(&path).map_err(fault)?;
+    let again = directory
+        .try_clone()
+        .map_err(|error| io_fault(shown, &error))?;
+    let mut entries = Vec::new();
+    for entry in Dir::from_fd(again).map_err(fault)? {
+        let entry = entry.map_err(fault)?;
+        let name = entry.file_name().to_owned();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        entries.push((name, entry.file_type()));
+        if entries.len() >= MAX_SCANNED_ENTRIES {
+            break;
+        }
+    }
+    entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let left_out = entries.len().saturating_sub(MAX_LIST_ENTRIES);
+    let mut text = String::new();
+    for (name, kind) in entries.iter().take(MAX_LIST_ENTRIES) {
+        let shown_name = name.to_string_lossy();
+        match kind {
+            Some(Type::Directory) => text.push_str(&format!("{shown_name}/\n")),
+            Some(Type::Symlink) => text.push_str(&format!("{shown_name} (symbolic link)\n")),
+            _ => {
+                let flags = AtFlags::AT_SYMLINK_NOFOLLOW;
+                // A file that is gone by now is no longer listed.
+                if let Ok(stat) = fstatat(directory.as_fd(), name.as_c_str(), flags) {
+                    text.push_str(&format!("{shown_name} ({} bytes)\n", stat.st_size));
+                }
+            }
+        }
+    }
+    if left_out > 0 {
+        text.push_str(&format!("[{left_out} more entries are left out]\n"));
+    }
+    if text.is_empty() {
+        text.push_str("[the directory is empty]\n");
+    }
+    Ok(text)
+}
+
+/// Opens a regular file for reading, of at most [`MAX_FILE_BYTES`].
+fn open_file(root: &Root, path: &Path, shown: &str) -> Result<File, ToolFault> {
+    let opened = root.open_beneath(path, OFlag::O_RDONLY, Mode::empty());
+    let file = File::from(opened.map_err(|errno| fault_of(shown, errno))?);
+    let metadata = file.metadata().map_err(|error| io_fault(shown, &error))?;
+    if metadata.is_dir() {
+        return Err(fault_of(shown, nix::errno::Errno::EISDIR));
+    }
+    if !metadata.is_file() {
+        return Err(fault_of(shown, nix::errno::Errno::ENXIO));
+    }
+    if metadata.len() > MAX_FILE_BYTES {
+        return Err(ToolFault::new(
+            "E_TOO_LARGE",
+            format!(
+                "`{shown}` has {} bytes; at most {MAX_FILE_BYTES} are read; use a shell command \
+                 for a part of it",
+                metadata.len()
+            ),
+        ));
+    }
+    Ok(file)
+}
+
+/// Writes a file whole or not at all: beside its place first, then over it.
+fn put(places: &Places, shown: &str, content: &[u8]) -> Result<(), ToolFault> {
+    if content.len() > MAX_WRITE_BYTES {
+        return Err(ToolFault::new(
+            "E_TOO_LARGE",
+            format!(
+                "{} bytes for `{shown}`; at most {MAX_WRITE_BYTES} are written",
+                content.len()
+            ),
+        ));
+    }
+    let fault = |errno| fault_of(shown, errno);
+    let (root, path) = locate(places, shown, Access::Write)?;
+    let (parent, name) = split(&path).ok_or_else(|| fault(nix::errno::Errno::EISDIR))?;
+    let directory = root.make_directory(parent).map_err(fault)?;
+    let old_mode = fstatat(directory.as_fd(), name, AtFlags::AT_SYMLINK_NOFOLLOW)
+        .ok()
+        .filter(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG)
+        .map(|stat| Mode::from_bits_truncate(stat.st_mode & 0o777));
+
+    let draft_name = format!(".goondan-draft-{}", uuid::Uuid::now_v7());
+    let draft_path = parent.join(&draft_name);
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
+    let draft = root
+        .open_beneath(&draft_path, flags, NEW_FILE_MODE)
+        .map_err(fault)?;
+    let mut draft = File::from(draft);
+    let written = draft
+        .write_all(content)
+        .map_err(|error| io_fault(shown, &error))
+        .and_then(|()| old_mode.map_or(Ok(()), |mode| fchmod(&draft, mode).map_err(fault)))
+        .and_then(|()| {
+            renameat(
+                directory.as_fd(),
+                draft_name.as_str(),
+                directory.as_fd(),
+                name,
+            )
+            .map_err(fault)
+        });
+    if written.is_err() {
+        // The draft is of no use to anybody; if it stays, it is only litter.
+        unlinkat(
+            directory.as_fd(),
+            draft_name.as_str(),
+            UnlinkatFlags::NoRemoveDir,
+        )
+        .ok();
+    }
+    written
+}
+
+fn not_text(shown: &str) -> ToolFault {
+    ToolFault::new("E_NOT_TEXT", format!("`{shown}` is not UTF-8 text"))
+}
+
+fn io_fault(shown: &str, error: &std::io::Error) -> ToolFault {
+    ToolFault::new("E_IO", format!("`{shown}`: {error}"))
+}

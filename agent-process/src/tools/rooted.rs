@@ -1,0 +1,218 @@
+//! Files beneath a directory, and never outside of it.
+//!
+//! A [`Root`] is an open directory. On Linux the kernel itself keeps every lookup beneath it
+//! (`openat2` with `RESOLVE_BENEATH`): `..`, absolute links and links that lead out are refused, and no
+//! rename by a running tool can change that between a check and its use. Elsewhere the path is
+//! resolved and compared first, which a tool that renames directories meanwhile could outrun.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::{Mode, mkdirat};
+
+use super::{Places, ToolFault};
+
+/// How a path may begin that is spelled as in a shell command.
+const WORK_DIR_VAR: &str = "$GOONDAN_WORK_DIR";
+/// The same, for the project.
+const PROJECT_ROOT_VAR: &str = "$GOONDAN_PROJECT_ROOT";
+
+/// Mode of a directory that a tool makes.
+const NEW_DIRECTORY_MODE: Mode = Mode::from_bits_truncate(0o777);
+
+/// A directory that a tool may use, with everything beneath it.
+#[derive(Debug)]
+pub(crate) struct Root {
+    dir: OwnedFd,
+    path: PathBuf,
+    canonical: PathBuf,
+}
+
+impl Root {
+    /// Opens a directory.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        Ok(Self {
+            dir: nix::fcntl::open(path, flags, Mode::empty())?,
+            path: path.to_owned(),
+            canonical: path.canonicalize()?,
+        })
+    }
+
+    /// The directory as it was named.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The part of an absolute path beneath this directory.
+    fn beneath<'a>(&self, absolute: &'a Path) -> Option<&'a Path> {
+        [&self.path, &self.canonical]
+            .into_iter()
+            .find_map(|root| absolute.strip_prefix(root).ok())
+    }
+
+    /// Opens what lies at a relative path, creating a file with `mode` if `flags` say so.
+    pub(crate) fn open_beneath(
+        &self,
+        path: &Path,
+        flags: OFlag,
+        mode: Mode,
+    ) -> nix::Result<OwnedFd> {
+        let path = if path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            path
+        };
+        let flags = flags | OFlag::O_CLOEXEC | OFlag::O_NOCTTY | OFlag::O_NONBLOCK;
+        open_beneath(self, path, flags, mode)
+    }
+
+    /// Opens the directory at a relative path.
+    pub(crate) fn directory(&self, path: &Path) -> nix::Result<OwnedFd> {
+        let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY;
+        self.open_beneath(path, flags, Mode::empty())
+    }
+
+    /// Opens the directory at a relative path and makes what is missing of it.
+    pub(crate) fn make_directory(&self, path: &Path) -> nix::Result<OwnedFd> {
+        let mut directory = self.directory(Path::new(""))?;
+        let mut reached = PathBuf::new();
+        for part in path {
+            match mkdirat(directory.as_fd(), part, NEW_DIRECTORY_MODE) {
+                Ok(()) | Err(Errno::EEXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+            reached.push(part);
+            directory = self.directory(&reached)?;
+        }
+        Ok(directory)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn open_beneath(root: &Root, path: &Path, flags: OFlag, mode: Mode) -> nix::Result<OwnedFd> {
+    use nix::fcntl::{OpenHow, ResolveFlag, openat2};
+    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+    let how = OpenHow::new().flags(flags).resolve(resolve);
+    // The kernel refuses a mode where nothing is created.
+    let how = if flags.contains(OFlag::O_CREAT) {
+        how.mode(mode)
+    } else {
+        how
+    };
+    openat2(root.dir.as_fd(), path, how)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_beneath(root: &Root, path: &Path, flags: OFlag, mode: Mode) -> nix::Result<OwnedFd> {
+    let errno = |error: io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(0));
+    let full = root.canonical.join(path);
+    let resolved = match full.canonicalize() {
+        Ok(resolved) => resolved,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let (Some(parent), Some(name)) = (full.parent(), full.file_name()) else {
+                return Err(Errno::ENOENT);
+            };
+            parent.canonicalize().map_err(errno)?.join(name)
+        }
+        Err(error) => return Err(errno(error)),
+    };
+    if !resolved.starts_with(&root.canonical) {
+        return Err(Errno::EXDEV);
+    }
+    nix::fcntl::open(&resolved, flags | OFlag::O_NOFOLLOW, mode)
+}
+
+/// What a tool wants of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Look only: the project is open to it, too.
+    Read,
+    /// Change: within the work directory only.
+    Write,
+}
+
+/// Finds the root a path lies beneath, and the path within it.
+///
+/// # Errors
+///
+/// [`ToolFault`] if the path lies beneath no root that allows the access.
+pub(crate) fn locate<'a>(
+    places: &'a Places,
+    path: &str,
+    access: Access,
+) -> Result<(&'a Root, PathBuf), ToolFault> {
+    let spelled = |variable: &str, root: &Root| {
+        let rest = path.strip_prefix(variable)?;
+        (rest.is_empty() || rest.starts_with('/'))
+            .then(|| root.path().join(rest.trim_start_matches('/')))
+    };
+    let full = spelled(WORK_DIR_VAR, &places.work)
+        .or_else(|| spelled(PROJECT_ROOT_VAR, &places.project))
+        .unwrap_or_else(|| PathBuf::from(path));
+    let outside = |why: &str| {
+        let advice = "paths are relative to the work directory, or begin with \
+                      $GOONDAN_PROJECT_ROOT for reading the project";
+        Err(ToolFault::new(
+            "E_PATH_OUTSIDE",
+            format!("`{path}` {why}; {advice}"),
+        ))
+    };
+    let (root, relative) = if full.is_relative() {
+        (&places.work, full.as_path())
+    } else if let Some(relative) = places.work.beneath(&full) {
+        (&places.work, relative)
+    } else if let Some(relative) = places.project.beneath(&full) {
+        if access == Access::Write {
+            return Err(ToolFault::new(
+                "E_PATH_READ_ONLY",
+                format!(
+                    "`{path}` is in the project, which is read-only; write in the work directory"
+                ),
+            ));
+        }
+        (&places.project, relative)
+    } else {
+        return outside("is outside of the directories of this agent");
+    };
+    let mut clean = PathBuf::new();
+    for part in relative.components() {
+        match part {
+            Component::Normal(name) => clean.push(name),
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                return outside("holds `..`");
+            }
+        }
+    }
+    Ok((root, clean))
+}
+
+/// A path's parent directory and its last name.
+pub(crate) fn split(path: &Path) -> Option<(&Path, &OsStr)> {
+    Some((path.parent()?, path.file_name()?))
+}
+
+/// Puts a failed system call in words.
+pub(crate) fn fault_of(path: &str, errno: Errno) -> ToolFault {
+    let (code, why) = match errno {
+        Errno::ENOENT => (
+            "E_FILE_NOT_FOUND",
+            "does not exist; list its directory to see what does",
+        ),
+        Errno::EXDEV | Errno::ELOOP => (
+            "E_PATH_OUTSIDE",
+            "is reached by a symbolic link that leads outside, which is not followed",
+        ),
+        Errno::ENOTDIR => ("E_NOT_A_DIRECTORY", "is not a directory, or lies in a file"),
+        Errno::EISDIR => ("E_NOT_A_FILE", "is a directory"),
+        Errno::ENXIO => ("E_NOT_A_FILE", "is no regular file"),
+        Errno::EACCES | Errno::EPERM => ("E_PERMISSION", "may not be used by this agent"),
+        other => ("E_IO", other.desc()),
+    };
+    ToolFault::new(code, format!("`{path}` {why}"))
+}

@@ -1,0 +1,28 @@
+//! The turn engine: a turn as a pure state machine.
+//!
+//! [`Engine`] decides what a turn does next and nothing else: it does no I/O, reads no clock and no
+//! randomness. Inputs go in ([`Input`]), effects come out ([`Effect`]); the process around it carries
+//! them out. So a crash at every single effect can be played in a test.
+//!
+//! # Invariants
+//!
+//! * Every message event of a turn has a number, from 1, without gaps, also across resumptions.
+//! * Nothing outside is touched (a model asked, a tool run) before everything appended so far is
+//!   known to be durable.
+//! * Message ids follow from the turn's id and the message's place in it, and what is recorded is
+//!   never made again: a resumed turn never holds a message twice.
+//! * A step whose reply is recorded is never asked again.
+//! * In every ending each tool call has exactly one result.
+
+mod calls;
+mod effect;
+mod engine;
+mod recorded;
+mod running;
+#[cfg(test)]
+mod simulation;
+
+pub use effect::{CallKey, Effect, Input, Observation, Scope, ToolOutcome};
+pub use engine::{Engine, EngineFault, MAX_TURN_ID_BYTES, ToolRules};
+pub use recorded::OpenTurn;
+pub use running::MAX_CALLS_PER_STEP;

@@ -1,0 +1,238 @@
+//! The tool calls of one step: run in parallel, recorded in call order.
+
+use goondan_protocol::ids::{MessageId, StepId};
+use goondan_protocol::message::{Message, ToolCall, ToolResult};
+use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of};
+use goondan_protocol::time::Timestamp;
+
+use super::effect::{CallKey, Effect, Observation, Scope, ToolOutcome};
+use super::engine::{EngineFault, ToolRules};
+use super::recorded::Replied;
+
+/// What the model is told of a call that a crash cut short.
+const INTERRUPTED: &str = "E_TOOL_INTERRUPTED: interrupted: the process ended while this call ran; \
+                           its outcome is unknown";
+
+/// The calls of one step and how far each has come.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    step: u32,
+    step_id: StepId,
+    /// Every call before this one is recorded.
+    first_open: usize,
+    slots: Vec<Slot>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    call: ToolCall,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    ToRun,
+    Running,
+    Finished(ToolOutcome),
+    Recorded,
+}
+
+impl Calls {
+    /// The calls of a fresh reply. Those that may not be made have their result at once.
+    pub(crate) fn new<R: ToolRules>(
+        rules: &R,
+        step: u32,
+        step_id: StepId,
+        calls: Vec<ToolCall>,
+        effects: &mut Vec<Effect>,
+    ) -> Self {
+        let slots = calls.into_iter().map(|call| Slot {
+            state: first_state(rules, &step_id, &call, effects),
+            call,
+        });
+        let slots = slots.collect();
+        Self {
+            step,
+            step_id,
+            first_open: 0,
+            slots,
+        }
+    }
+
+    /// The calls of a recorded reply. A call without a result may have run or not: it is run again
+    /// only if that does no harm.
+    pub(crate) fn resumed<R: ToolRules>(
+        rules: &R,
+        step_id: StepId,
+        replied: Replied,
+        effects: &mut Vec<Effect>,
+    ) -> Self {
+        let slots = replied.calls.into_iter().map(|call| {
+            let state = if replied.answered.contains(&call.id) {
+                State::Recorded
+            } else {
+                match first_state(rules, &step_id, &call, effects) {
+                    State::ToRun if !rules.is_idempotent(&call.tool_name) => {
+                        State::Finished(ToolOutcome::error(INTERRUPTED))
+                    }
+                    state => state,
+                }
+            };
+            Slot { call, state }
+        });
+        let slots = slots.collect();
+        Self {
+            step: replied.step,
+            step_id,
+            first_open: 0,
+            slots,
+        }
+    }
+
+    pub(crate) fn step(&self) -> u32 {
+        self.step
+    }
+
+    pub(crate) fn step_id(&self) -> &StepId {
+        &self.step_id
+    }
+
+    pub(crate) fn all_recorded(&self) -> bool {
+        self.first_open == self.slots.len()
+    }
+
+    pub(crate) fn is_running(&self, key: CallKey) -> bool {
+        key.step == self.step
+            && self
+                .slots
+                .get(key.index)
+                .is_some_and(|slot| matches!(slot.state, State::Running))
+    }
+
+    /// Runs every call that is to be run.
+    pub(crate) fn run(&mut self, effects: &mut Vec<Effect>) {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if matches!(slot.state, State::ToRun) {
+                slot.state = State::Running;
+                effects.push(called(&self.step_id, &slot.call));
+                effects.push(Effect::RunTool {
+                    key: CallKey {
+                        step: self.step,
+                        index,
+                    },
+                    call: slot.call.clone(),
+                });
+            }
+        }
+    }
+
+    pub(crate) fn finish(&mut self, key: CallKey, outcome: ToolOutcome) {
+        if let Some(slot) = self.slots.get_mut(key.index) {
+            slot.state = State::Finished(outcome);
+        }
+    }
+
+    /// The next result to be recorded, if it is there: results keep the order of their calls.
+    pub(crate) fn next_result<R: ToolRules>(
+        &mut self,
+        rules: &R,
+        now: Timestamp,
+    ) -> Result<Option<(Observation, Message)>, EngineFault> {
+        while let Some(slot) = self.slots.get_mut(self.first_open) {
+            let outcome = match std::mem::replace(&mut slot.state, State::Recorded) {
+                State::Finished(outcome) => outcome,
+                State::Recorded => {
+                    self.first_open += 1;
+                    continue;
+                }
+                waiting @ (State::ToRun | State::Running) => {
+                    slot.state = waiting;
+                    return Ok(None);
+                }
+            };
+            let index = self.first_open;
+            self.first_open += 1;
+            let call = &slot.call;
+            let is_error = outcome.is_error;
+            let text = if is_error {
+                cut(outcome.text, rules.error_limit_chars(&call.tool_name))
+            } else {
+                outcome.text
+            };
+            let observation = Observation {
+                kind: if is_error {
+                    Kind::ToolFailed
+                } else {
+                    Kind::ToolCompleted
+                },
+                scope: scope_of(&self.step_id, call),
+                detail: Some(detail_of(&text)),
+            };
+            let result = ToolResult {
+                tool_call_id: call.id.clone(),
+                tool_name: call.tool_name.clone(),
+                text,
+                is_error,
+            };
+            let id = MessageId::new(format!("{}:r{index}", self.step_id))?;
+            return Ok(Some((observation, Message::tool(id, now, &result))));
+        }
+        Ok(None)
+    }
+}
+
+/// A call that may be made is to be run; any other has its result at once.
+fn first_state<R: ToolRules>(
+    rules: &R,
+    step_id: &StepId,
+    call: &ToolCall,
+    effects: &mut Vec<Effect>,
+) -> State {
+    match rules.check(call) {
+        Ok(()) => State::ToRun,
+        Err(fault) => {
+            effects.push(called(step_id, call));
+            State::Finished(ToolOutcome::error(fault))
+        }
+    }
+}
+
+fn scope_of(step_id: &StepId, call: &ToolCall) -> Scope {
+    Scope::Call {
+        step_id: step_id.clone(),
+        call_id: call.id.clone(),
+        tool_name: call.tool_name.clone(),
+    }
+}
+
+fn called(step_id: &StepId, call: &ToolCall) -> Effect {
+    Effect::Observe(Observation {
+        kind: Kind::ToolCalled,
+        scope: scope_of(step_id, call),
+        detail: Some(detail_of(&call.input.to_string())),
+    })
+}
+
+/// At most `chars_max` characters of a text; a mark says that it was cut.
+fn cut(text: String, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text,
+        Some((end, _)) => {
+            let mut text = text;
+            text.truncate(end);
+            text.push_str(" … (cut)");
+            text
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_text_is_cut_between_characters() {
+        assert_eq!(cut("가나다".to_owned(), 2), "가나 … (cut)");
+        assert_eq!(cut("가나다".to_owned(), 3), "가나다");
+    }
+}

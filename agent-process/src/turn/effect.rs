@@ -1,0 +1,148 @@
+//! What goes into the engine and what comes out of it: plain data.
+
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::{StepId, ToolCallId, TurnId};
+use goondan_protocol::message::{MessageEvent, ToolCall};
+use goondan_protocol::observe::RuntimeEventKind;
+
+use crate::model::ModelReply;
+
+/// Something happened outside.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// Every event of the turn up to and with `seq` is durable.
+    Durable {
+        /// The turn.
+        turn_id: TurnId,
+        /// The number of the last durable event.
+        seq: u64,
+    },
+    /// The model answered.
+    ModelReplied {
+        /// The step it was asked for.
+        step: u32,
+        /// What it said.
+        reply: ModelReply,
+    },
+    /// The model could not answer.
+    ModelFailed {
+        /// The step it was asked for.
+        step: u32,
+        /// Why, for people to read.
+        message: String,
+    },
+    /// A tool ended.
+    ToolFinished {
+        /// The call.
+        key: CallKey,
+        /// How it ended.
+        outcome: ToolOutcome,
+    },
+    /// The turn is committed.
+    Committed {
+        /// The turn.
+        turn_id: TurnId,
+    },
+}
+
+/// Something to be done outside.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Make this message event durable.
+    Append {
+        /// The turn.
+        turn_id: TurnId,
+        /// The event's number within the turn, from 1.
+        seq: u64,
+        /// The event.
+        event: Box<MessageEvent>,
+    },
+    /// Ask the model for a step, with the conversation as it stands.
+    AskModel {
+        /// The step, from 1.
+        step: u32,
+    },
+    /// Run a tool. Its arguments fit its schema.
+    RunTool {
+        /// The call's place in the turn.
+        key: CallKey,
+        /// The call.
+        call: ToolCall,
+    },
+    /// Tell whoever watches.
+    Observe(Observation),
+    /// The turn is over; commit it.
+    Complete {
+        /// The turn.
+        turn_id: TurnId,
+        /// The number of its last event.
+        last_seq: u64,
+        /// How it ended.
+        outcome: TurnOutcome,
+    },
+}
+
+/// The place of a tool call in its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallKey {
+    /// The step, from 1.
+    pub step: u32,
+    /// The call's place within the step, from 0.
+    pub index: usize,
+}
+
+/// How a tool call ended, as the model is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolOutcome {
+    /// What the tool returned, or what went wrong.
+    pub text: String,
+    /// Whether it went wrong.
+    pub is_error: bool,
+}
+
+impl ToolOutcome {
+    /// A tool that did its work.
+    pub fn ok(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            is_error: false,
+        }
+    }
+
+    /// A tool that did not.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            is_error: true,
+        }
+    }
+}
+
+/// Something worth recording, before it has a time and a span.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observation {
+    /// What happened.
+    pub kind: RuntimeEventKind,
+    /// To what.
+    pub scope: Scope,
+    /// A short text: the head of the input, the arguments or the result, or what went wrong.
+    pub detail: Option<String>,
+}
+
+/// What an observation is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// The turn.
+    Turn,
+    /// One of its steps.
+    Step(StepId),
+    /// One tool call of a step.
+    Call {
+        /// The step.
+        step_id: StepId,
+        /// The call.
+        call_id: ToolCallId,
+        /// The tool's full name, as the model wrote it.
+        tool_name: String,
+    },
+}

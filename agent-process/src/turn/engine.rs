@@ -1,0 +1,231 @@
+//! The engine: one conversation, and the turn that runs in it.
+
+use goondan_protocol::conversation::{Conversation, MissingTarget};
+use goondan_protocol::ids::{InvalidId, MessageId, TurnId};
+use goondan_protocol::ipc::TurnStart;
+use goondan_protocol::message::{Message, ToolCall};
+use goondan_protocol::observe::RuntimeEventKind as Kind;
+use goondan_protocol::time::Timestamp;
+use serde_json::json;
+
+use super::effect::{Effect, Input, Scope};
+use super::recorded::{OpenTurn, Progress};
+use super::running::Turn;
+
+/// Longest turn id, in bytes: the ids of the turn's messages are made of it and must fit
+/// [`goondan_protocol::limits::MAX_ID_BYTES`].
+pub const MAX_TURN_ID_BYTES: usize = 200;
+
+/// What the engine must know about tools.
+pub trait ToolRules {
+    /// Checks a call before it is made: the tool is in the catalog and the arguments fit its schema.
+    ///
+    /// # Errors
+    ///
+    /// What the model is told instead of a result: a code, the exact place and the fault.
+    fn check(&self, call: &ToolCall) -> Result<(), String>;
+
+    /// Whether the tool may be run a second time when nobody knows if it ran before.
+    fn is_idempotent(&self, tool_name: &str) -> bool;
+
+    /// Longest error text the model is told about this tool, in characters.
+    fn error_limit_chars(&self, tool_name: &str) -> usize;
+}
+
+/// Why the engine cannot go on. The other side broke the protocol; the process ends.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineFault {
+    /// A turn was given while another runs.
+    #[error("turn `{given}` was given while turn `{running}` runs; a turn is given only when idle")]
+    Busy {
+        /// The new turn.
+        given: TurnId,
+        /// The running one.
+        running: TurnId,
+    },
+    /// The conversation holds events of another open turn (`MSG-9`).
+    #[error(
+        "turn `{given}` was given, but the recorded events belong to the open turn `{recorded}`"
+    )]
+    ForeignEvents {
+        /// The new turn.
+        given: TurnId,
+        /// The turn of the recorded events.
+        recorded: TurnId,
+    },
+    /// The turn's id leaves no room for the ids that are made of it.
+    #[error("a turn id of {len} bytes; at most {MAX_TURN_ID_BYTES} are allowed")]
+    TurnIdTooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// An event that was never sent is said to be durable.
+    #[error("event {seq} is said to be durable, but only {sent} were sent")]
+    DurableBeforeSent {
+        /// The event's number.
+        seq: u64,
+        /// The number of the last event that was sent.
+        sent: u64,
+    },
+    /// An input that does not fit what the turn is doing.
+    #[error("{input} came while {doing}")]
+    Unexpected {
+        /// The input.
+        input: String,
+        /// What the turn was doing.
+        doing: &'static str,
+    },
+    /// A message id that is not valid.
+    #[error("the id of a message is not valid")]
+    Id(#[from] InvalidId),
+}
+
+/// One agent's conversation and the turn at hand.
+#[derive(Debug)]
+pub struct Engine<R> {
+    rules: R,
+    step_count_max: u32,
+    conversation: Conversation,
+    open: OpenTurn,
+    warnings: Vec<MissingTarget>,
+    turn: Option<Turn>,
+}
+
+impl<R: ToolRules> Engine<R> {
+    /// An idle engine over a loaded conversation: its confirmed messages and the open turn's events.
+    pub fn new(rules: R, step_count_max: u32, base: Conversation, open: OpenTurn) -> Self {
+        let mut conversation = base;
+        let warnings = open
+            .events()
+            .iter()
+            .filter_map(|event| conversation.apply(event.clone()).err())
+            .collect();
+        Self {
+            rules,
+            step_count_max,
+            conversation,
+            open,
+            warnings,
+            turn: None,
+        }
+    }
+
+    /// The messages as they stand, the running turn's included.
+    #[must_use]
+    pub fn messages(&self) -> &[Message] {
+        self.conversation.messages()
+    }
+
+    /// The running turn.
+    #[must_use]
+    pub fn turn_id(&self) -> Option<&TurnId> {
+        self.turn.as_ref().map(Turn::id)
+    }
+
+    /// Begins a turn, or goes on with the one whose events were loaded.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineFault`] if the turn cannot be given now.
+    pub fn start(&mut self, start: &TurnStart, now: Timestamp) -> Result<Vec<Effect>, EngineFault> {
+        let given = start.turn_id.clone();
+        if let Some(turn) = &self.turn {
+            return Err(EngineFault::Busy {
+                given,
+                running: turn.id().clone(),
+            });
+        }
+        if given.as_str().len() > MAX_TURN_ID_BYTES {
+            return Err(EngineFault::TurnIdTooLong {
+                len: given.as_str().len(),
+            });
+        }
+        let open = std::mem::take(&mut self.open);
+        if let Some(recorded) = open.turn_id().filter(|recorded| **recorded != given) {
+            return Err(EngineFault::ForeignEvents {
+                given,
+                recorded: recorded.clone(),
+            });
+        }
+        let input = start.event.input.as_deref().unwrap_or("");
+        let recorded_seq = u64::try_from(open.events().len()).unwrap_or(u64::MAX);
+        let mut turn = Turn::new(given, recorded_seq);
+        let resumed = start.attempt > 1 || recorded_seq > 0;
+        let kind = if resumed {
+            Kind::TurnResumed
+        } else {
+            Kind::TurnStarted
+        };
+        turn.observe(kind, Scope::Turn, input);
+        for warning in self.warnings.drain(..) {
+            turn.observe(Kind::MessageWarning, Scope::Turn, &warning.to_string());
+        }
+        let user_id = MessageId::new(format!("{}:u", turn.id()))?;
+        match open.progress(turn.id(), user_id.as_str()) {
+            Progress::Nothing => {
+                let mut message = Message::user(user_id, now, input);
+                let event_id = json!(start.event.id);
+                message.metadata.insert("eventId".to_owned(), event_id);
+                turn.append(&mut self.conversation, message);
+            }
+            Progress::Asked => {}
+            Progress::Replied(replied) => turn.resume_after(&self.rules, replied),
+        }
+        self.advance(turn, now)
+    }
+
+    /// Takes an input and says what is to be done.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineFault`] if the input does not fit what the turn is doing.
+    pub fn handle(&mut self, input: Input, now: Timestamp) -> Result<Vec<Effect>, EngineFault> {
+        let Some(mut turn) = self.turn.take() else {
+            return Err(unexpected(&input, "no turn ran"));
+        };
+        let doing = turn.doing();
+        match input {
+            Input::Durable { turn_id, seq } if turn_id == *turn.id() => turn.durable(seq)?,
+            Input::ModelReplied { step, reply } if turn.is_asking(step) => {
+                turn.take_reply(&self.rules, &mut self.conversation, step, reply, now)?;
+            }
+            Input::ModelFailed { step, message } if turn.is_asking(step) => {
+                turn.fail_step(step, message);
+            }
+            Input::ToolFinished { key, outcome } if turn.is_running(key) => {
+                turn.finish_call(key, outcome);
+            }
+            Input::Committed { turn_id } if turn_id == *turn.id() && turn.is_completing() => {
+                return Ok(Vec::new());
+            }
+            other => return Err(unexpected(&other, doing)),
+        }
+        self.advance(turn, now)
+    }
+
+    /// Goes on as far as the turn can without another input.
+    fn advance(&mut self, mut turn: Turn, now: Timestamp) -> Result<Vec<Effect>, EngineFault> {
+        while turn.step_forward(
+            &self.rules,
+            self.step_count_max,
+            &mut self.conversation,
+            now,
+        )? {}
+        let effects = turn.take_effects();
+        self.turn = Some(turn);
+        Ok(effects)
+    }
+}
+
+fn unexpected(input: &Input, doing: &'static str) -> EngineFault {
+    let input = match input {
+        Input::Durable { turn_id, seq } => format!("`turn.appended` {seq} of turn `{turn_id}`"),
+        Input::ModelReplied { step, .. } => format!("a reply for step {step}"),
+        Input::ModelFailed { step, .. } => format!("a model failure for step {step}"),
+        Input::ToolFinished { key, .. } => {
+            format!("the result of call {} of step {}", key.index, key.step)
+        }
+        Input::Committed { turn_id } => format!("`turn.committed` of turn `{turn_id}`"),
+    };
+    EngineFault::Unexpected { input, doing }
+}

@@ -1,0 +1,174 @@
+//! What a crash left of an open turn, and how far it had come.
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::ids::{StepId, ToolCallId, TurnId};
+use goondan_protocol::message::{Message, MessageEvent, MessageSource, ToolCall};
+use serde::Deserialize;
+
+/// The events of the open turn as they were loaded, in order. Empty if no turn is open.
+#[derive(Debug, Clone, Default)]
+pub struct OpenTurn {
+    turn_id: Option<TurnId>,
+    events: Vec<MessageEvent>,
+}
+
+/// The fields of a record that are not the event's own.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RecordHead {
+    #[serde(default)]
+    turn_id: Option<TurnId>,
+}
+
+impl OpenTurn {
+    /// Adds one record of the conversation's last page: a message event, with or without the number
+    /// and the turn it belongs to (`MSG-3`).
+    ///
+    /// # Errors
+    ///
+    /// If the record is no message event.
+    pub fn push_record(&mut self, record: &str) -> serde_json::Result<()> {
+        let head: RecordHead = serde_json::from_str(record)?;
+        self.push(head.turn_id, serde_json::from_str(record)?);
+        Ok(())
+    }
+
+    /// Adds one event of the turn.
+    pub fn push(&mut self, turn_id: Option<TurnId>, event: MessageEvent) {
+        self.turn_id = turn_id.or_else(|| self.turn_id.take());
+        self.events.push(event);
+    }
+
+    /// The turn the events belong to, if they say so.
+    pub(crate) fn turn_id(&self) -> Option<&TurnId> {
+        self.turn_id.as_ref()
+    }
+
+    /// The events.
+    pub(crate) fn events(&self) -> &[MessageEvent] {
+        &self.events
+    }
+
+    fn messages(&self) -> impl DoubleEndedIterator<Item = &Message> {
+        self.events.iter().filter_map(|event| match event {
+            MessageEvent::Append { message } | MessageEvent::Replace { message, .. } => {
+                Some(message)
+            }
+            MessageEvent::Remove { .. } | MessageEvent::Truncate => None,
+        })
+    }
+
+    /// How far `turn_id` had come. It looks at what was recorded, not at the conversation: a message
+    /// that was taken out again later was said all the same.
+    pub(crate) fn progress(&self, turn_id: &TurnId, user_message_id: &str) -> Progress {
+        let last_step = self.messages().rev().find_map(|message| {
+            let number = step_number(turn_id, message.step_id()?)?;
+            Some((number, message))
+        });
+        if let Some((step, message)) = last_step {
+            return Progress::Replied(Replied {
+                step,
+                text: message.data.content.to_text(),
+                calls: message.data.content.tool_calls(),
+                answered: self.answered(),
+            });
+        }
+        if self.messages().any(|m| m.id.as_str() == user_message_id) {
+            Progress::Asked
+        } else {
+            Progress::Nothing
+        }
+    }
+
+    fn answered(&self) -> BTreeSet<ToolCallId> {
+        self.messages()
+            .filter_map(|message| match &message.source {
+                MessageSource::Tool { tool_call_id, .. } => Some(tool_call_id.clone()),
+                MessageSource::User { .. }
+                | MessageSource::Assistant { .. }
+                | MessageSource::System { .. }
+                | MessageSource::Extension { .. } => None,
+            })
+            .collect()
+    }
+}
+
+/// The number of a step of `turn_id`, read back from its id.
+fn step_number(turn_id: &TurnId, step_id: &StepId) -> Option<u32> {
+    let number = step_id
+        .as_str()
+        .strip_prefix(turn_id.as_str())?
+        .strip_prefix('.')?
+        .parse()
+        .ok()?;
+    (StepId::of_turn(turn_id, number) == *step_id).then_some(number)
+}
+
+/// How far a turn has come.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Progress {
+    /// Nothing of it is recorded.
+    Nothing,
+    /// The user's message is recorded.
+    Asked,
+    /// The model's reply of a step is recorded, and perhaps some results of its calls.
+    Replied(Replied),
+}
+
+/// The last recorded reply of the model.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Replied {
+    /// The step.
+    pub(crate) step: u32,
+    /// What the model said.
+    pub(crate) text: String,
+    /// The tools it called.
+    pub(crate) calls: Vec<ToolCall>,
+    /// The calls whose results are recorded.
+    pub(crate) answered: BTreeSet<ToolCallId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USER: &str = r#"{"type":"append","turnId":"t","seq":1,"message":{"id":"t:u","data":{"role":"user","content":"hi"},"createdAt":"x","source":{"type":"user"}}}"#;
+    const STEP: &str = r#"{"type":"append","message":{"id":"t.2:a","data":{"role":"assistant","content":[{"type":"tool-call","toolCallId":"c","toolName":"x","input":{}}]},"createdAt":"x","source":{"type":"assistant","stepId":"t.2"}}}"#;
+    const RESULT: &str = r#"{"type":"append","message":{"id":"t.2:r0","data":{"role":"tool","content":[]},"createdAt":"x","source":{"type":"tool","toolCallId":"c","toolName":"x"}}}"#;
+
+    fn progress(records: &[&str]) -> Progress {
+        let mut open = OpenTurn::default();
+        for record in records {
+            open.push_record(record).unwrap();
+        }
+        open.progress(&TurnId::new("t").unwrap(), "t:u")
+    }
+
+    #[test]
+    fn progress_is_read_from_the_records() {
+        assert_eq!(progress(&[]), Progress::Nothing);
+        assert_eq!(progress(&[USER]), Progress::Asked);
+        let Progress::Replied(replied) = progress(&[USER, STEP, RESULT]) else {
+            panic!("no reply was found");
+        };
+        assert_eq!(replied.step, 2);
+        assert_eq!((replied.calls.len(), replied.answered.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_message_that_was_removed_again_was_said_all_the_same() {
+        let removed = r#"{"type":"remove","targetId":"t:u"}"#;
+        assert_eq!(progress(&[USER, removed]), Progress::Asked);
+    }
+
+    #[test]
+    fn only_steps_of_this_turn_count() {
+        let t = TurnId::new("t").unwrap();
+        let number = |id: &str| step_number(&t, &StepId::new(id).unwrap());
+        assert_eq!(number("t.12"), Some(12));
+        for other in ["t2.1", "t.01", "t.+1", "t.", "t", "u.1"] {
+            assert_eq!(number(other), None, "{other}");
+        }
+    }
+}

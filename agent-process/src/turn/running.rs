@@ -1,0 +1,272 @@
+//! One running turn: user message → (model → tools)* → answer.
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::conversation::Conversation;
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::{MessageId, StepId, TurnId};
+use goondan_protocol::message::{Content, Message, MessageEvent};
+use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of};
+use goondan_protocol::time::Timestamp;
+
+use super::calls::Calls;
+use super::effect::{CallKey, Effect, Observation, Scope, ToolOutcome};
+use super::engine::{EngineFault, ToolRules};
+use super::recorded::Replied;
+use crate::model::ModelReply;
+
+/// Most tool calls of one step; they run in parallel. A reply with more is a fault of the model.
+pub const MAX_CALLS_PER_STEP: usize = 64;
+
+/// The turn at hand and the effects it has gathered since it was last asked for them.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    id: TurnId,
+    sent_seq: u64,
+    durable_seq: u64,
+    phase: Phase,
+    effects: Vec<Effect>,
+}
+
+/// What the turn waits for.
+#[derive(Debug)]
+enum Phase {
+    /// That all it has appended is durable; then `Next`.
+    Settling(Next),
+    /// The model's reply.
+    Asking { step: u32 },
+    /// Its tools.
+    Calling(Calls),
+    /// The commit.
+    Completing,
+}
+
+/// What is done once everything is durable.
+#[derive(Debug)]
+enum Next {
+    Ask { step: u32 },
+    Call(Calls),
+    Complete(TurnOutcome),
+}
+
+impl Turn {
+    /// A turn of which `recorded_seq` events are durable already.
+    pub(crate) fn new(id: TurnId, recorded_seq: u64) -> Self {
+        Self {
+            id,
+            sent_seq: recorded_seq,
+            durable_seq: recorded_seq,
+            phase: Phase::Settling(Next::Ask { step: 1 }),
+            effects: Vec::new(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> &TurnId {
+        &self.id
+    }
+
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// What the turn does, in words.
+    pub(crate) fn doing(&self) -> &'static str {
+        match self.phase {
+            Phase::Settling(_) => "the turn waited for durability",
+            Phase::Asking { .. } => "the model was asked",
+            Phase::Calling(_) => "tools ran",
+            Phase::Completing => "the turn waited for its commit",
+        }
+    }
+
+    pub(crate) fn is_asking(&self, step: u32) -> bool {
+        matches!(self.phase, Phase::Asking { step: asked } if asked == step)
+    }
+
+    pub(crate) fn is_running(&self, key: CallKey) -> bool {
+        matches!(&self.phase, Phase::Calling(calls) if calls.is_running(key))
+    }
+
+    pub(crate) fn is_completing(&self) -> bool {
+        matches!(self.phase, Phase::Completing)
+    }
+
+    pub(crate) fn observe(&mut self, kind: Kind, scope: Scope, detail: &str) {
+        self.effects.push(Effect::Observe(Observation {
+            kind,
+            scope,
+            detail: (!detail.is_empty()).then(|| detail_of(detail)),
+        }));
+    }
+
+    /// Adds a message to the conversation, under the turn's next number.
+    pub(crate) fn append(&mut self, conversation: &mut Conversation, message: Message) {
+        conversation.push_base(message.clone());
+        self.sent_seq += 1;
+        self.effects.push(Effect::Append {
+            turn_id: self.id.clone(),
+            seq: self.sent_seq,
+            event: Box::new(MessageEvent::Append { message }),
+        });
+    }
+
+    /// Goes on behind the last recorded reply.
+    pub(crate) fn resume_after<R: ToolRules>(&mut self, rules: &R, replied: Replied) {
+        self.phase = Phase::Settling(if replied.calls.is_empty() {
+            Next::Complete(TurnOutcome::Completed {
+                reply: replied.text,
+            })
+        } else {
+            let step_id = StepId::of_turn(&self.id, replied.step);
+            Next::Call(Calls::resumed(rules, step_id, replied, &mut self.effects))
+        });
+    }
+
+    pub(crate) fn durable(&mut self, seq: u64) -> Result<(), EngineFault> {
+        if seq > self.sent_seq {
+            return Err(EngineFault::DurableBeforeSent {
+                seq,
+                sent: self.sent_seq,
+            });
+        }
+        self.durable_seq = self.durable_seq.max(seq);
+        Ok(())
+    }
+
+    /// Records the model's reply; what follows from it waits until it is durable.
+    pub(crate) fn take_reply<R: ToolRules>(
+        &mut self,
+        rules: &R,
+        conversation: &mut Conversation,
+        step: u32,
+        reply: ModelReply,
+        now: Timestamp,
+    ) -> Result<(), EngineFault> {
+        if let Some(fault) = fault_of(&reply) {
+            self.fail_step(step, fault);
+            return Ok(());
+        }
+        let step_id = StepId::of_turn(&self.id, step);
+        let message = Message::assistant(
+            MessageId::new(format!("{step_id}:a"))?,
+            now,
+            step_id.clone(),
+            Content::assistant(&reply.text, &reply.calls),
+        );
+        self.append(conversation, message);
+        self.phase = Phase::Settling(if reply.calls.is_empty() {
+            self.observe(Kind::StepCompleted, Scope::Step(step_id), &reply.text);
+            Next::Complete(TurnOutcome::Completed { reply: reply.text })
+        } else {
+            let effects = &mut self.effects;
+            Next::Call(Calls::new(rules, step, step_id, reply.calls, effects))
+        });
+        Ok(())
+    }
+
+    pub(crate) fn fail_step(&mut self, step: u32, message: String) {
+        let scope = Scope::Step(StepId::of_turn(&self.id, step));
+        self.observe(Kind::StepFailed, scope, &message);
+        self.phase = Phase::Settling(Next::Complete(TurnOutcome::Failed {
+            code: "E_MODEL".to_owned(),
+            message,
+        }));
+    }
+
+    pub(crate) fn finish_call(&mut self, key: CallKey, outcome: ToolOutcome) {
+        if let Phase::Calling(calls) = &mut self.phase {
+            calls.finish(key, outcome);
+        }
+    }
+
+    /// Does the next thing that needs no input. False if there is none.
+    pub(crate) fn step_forward<R: ToolRules>(
+        &mut self,
+        rules: &R,
+        step_count_max: u32,
+        conversation: &mut Conversation,
+        now: Timestamp,
+    ) -> Result<bool, EngineFault> {
+        let is_settled = self.durable_seq == self.sent_seq;
+        // `Completing` stands in only while the phase is looked at.
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Completing) {
+            Phase::Settling(next) if is_settled => self.act(next, step_count_max),
+            Phase::Calling(mut calls) => {
+                while let Some((observation, message)) = calls.next_result(rules, now)? {
+                    self.effects.push(Effect::Observe(observation));
+                    self.append(conversation, message);
+                }
+                if !calls.all_recorded() {
+                    self.phase = Phase::Calling(calls);
+                    return Ok(false);
+                }
+                self.observe(
+                    Kind::StepCompleted,
+                    Scope::Step(calls.step_id().clone()),
+                    "",
+                );
+                let step = calls.step().saturating_add(1);
+                Phase::Settling(Next::Ask { step })
+            }
+            waiting @ (Phase::Settling(_) | Phase::Asking { .. } | Phase::Completing) => {
+                self.phase = waiting;
+                return Ok(false);
+            }
+        };
+        Ok(true)
+    }
+
+    /// Everything appended is durable: touches the outside.
+    fn act(&mut self, next: Next, step_count_max: u32) -> Phase {
+        match next {
+            Next::Ask { step } if step > step_count_max => {
+                let message = format!(
+                    "the turn needs more than {step_count_max} steps; raise `maxStepsPerTurn` in \
+                     the swarm's policy, or ask for less at a time"
+                );
+                Phase::Settling(Next::Complete(TurnOutcome::Failed {
+                    code: "E_MAX_STEPS".to_owned(),
+                    message,
+                }))
+            }
+            Next::Ask { step } => {
+                let scope = Scope::Step(StepId::of_turn(&self.id, step));
+                self.observe(Kind::StepStarted, scope, "");
+                self.effects.push(Effect::AskModel { step });
+                Phase::Asking { step }
+            }
+            Next::Call(mut calls) => {
+                calls.run(&mut self.effects);
+                Phase::Calling(calls)
+            }
+            Next::Complete(outcome) => {
+                let (kind, detail) = match &outcome {
+                    TurnOutcome::Completed { reply } => (Kind::TurnCompleted, reply.clone()),
+                    TurnOutcome::Failed { code, message } => {
+                        (Kind::TurnFailed, format!("{code}: {message}"))
+                    }
+                };
+                self.observe(kind, Scope::Turn, &detail);
+                self.effects.push(Effect::Complete {
+                    turn_id: self.id.clone(),
+                    last_seq: self.sent_seq,
+                    outcome,
+                });
+                Phase::Completing
+            }
+        }
+    }
+}
+
+/// What is wrong with a reply as a whole. Results are paired with calls by id, so ids must differ.
+fn fault_of(reply: &ModelReply) -> Option<String> {
+    let call_count = reply.calls.len();
+    if call_count > MAX_CALLS_PER_STEP {
+        return Some(format!(
+            "the model called {call_count} tools in one step; at most {MAX_CALLS_PER_STEP} are \
+             allowed"
+        ));
+    }
+    let ids: BTreeSet<_> = reply.calls.iter().map(|call| &call.id).collect();
+    (ids.len() < call_count).then(|| "the model gave two tool calls the same id".to_owned())
+}

@@ -1,0 +1,500 @@
+//! Goal: a turn survives a crash at every instant.
+//!
+//! Method: a world without I/O carries out the engine's effects one at a time, in an order the
+//! schedule chooses, and crashes it after a given number of actions. The journal keeps every
+//! acknowledged event; of the sent but unacknowledged ones a prefix of any length survives, as it does
+//! on a real disk. After each crash a new engine resumes from the journal. Every action checks the
+//! engine's promises; the end checks the whole history.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use goondan_protocol::conversation::Conversation;
+use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
+use goondan_protocol::ids::{EventId, StepId, ToolCallId, TurnId};
+use goondan_protocol::ipc::TurnStart;
+use goondan_protocol::message::{Message, MessageEvent, Role, ToolCall};
+use goondan_protocol::time::Timestamp;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::effect::{CallKey, Effect, Input, ToolOutcome};
+use super::engine::{Engine, ToolRules};
+use super::recorded::OpenTurn;
+use crate::model::ModelReply;
+
+/// More actions than any turn here has, crashes included.
+const ACTIONS_MAX: usize = 10_000;
+
+/// Tools named `bad` are refused, tools named `read` are idempotent.
+struct Rules;
+
+impl ToolRules for Rules {
+    fn check(&self, call: &ToolCall) -> Result<(), String> {
+        if call.tool_name == "bad" {
+            Err("E_TOOL_NOT_IN_CATALOG: `bad`".to_owned())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn is_idempotent(&self, tool_name: &str) -> bool {
+        tool_name == "read"
+    }
+
+    fn error_limit_chars(&self, _: &str) -> usize {
+        1_000
+    }
+}
+
+/// What the model does in each step: the tools it calls, or an answer.
+#[derive(Debug, Clone)]
+enum Act {
+    Call(Vec<&'static str>),
+    Say(&'static str),
+    Fail(&'static str),
+}
+
+/// A small generator: the same seed, the same schedule.
+#[derive(Debug, Clone)]
+struct Schedule(u64);
+
+impl Schedule {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        usize::try_from(self.0 >> 33).unwrap() % bound
+    }
+}
+
+struct World {
+    plan: Vec<Act>,
+    step_count_max: u32,
+    schedule: Schedule,
+    /// Actions until the crash, for each crash to come.
+    crashes: VecDeque<usize>,
+    turn_id: TurnId,
+    base: Vec<Message>,
+    /// Events on the disk.
+    journal: Vec<MessageEvent>,
+    /// How often each step was answered to the engine and each call was run to its end or begun.
+    begun_runs: BTreeMap<(u32, usize), usize>,
+    attempt: u32,
+    outcome: Option<TurnOutcome>,
+    action_count: usize,
+}
+
+/// The state of one life of the process.
+struct Life {
+    engine: Engine<Rules>,
+    /// Events sent in this life and not yet on the disk.
+    unsynced: Vec<MessageEvent>,
+    /// Whether what is on the disk has all been acknowledged.
+    acknowledged_seq: u64,
+    /// Effects to be carried out, in order.
+    effects: VecDeque<Effect>,
+    /// Answers under way, in any order.
+    answers: Vec<Input>,
+}
+
+impl World {
+    fn new(plan: &[Act], step_count_max: u32, seed: u64, crashes: &[usize]) -> Self {
+        let earlier = "earlier".parse().unwrap();
+        Self {
+            plan: plan.to_vec(),
+            step_count_max,
+            schedule: Schedule(seed),
+            crashes: crashes.iter().copied().collect(),
+            turn_id: TurnId::new("t").unwrap(),
+            base: vec![Message::user(earlier, at(), "earlier")],
+            journal: Vec::new(),
+            begun_runs: BTreeMap::new(),
+            attempt: 0,
+            outcome: None,
+            action_count: 0,
+        }
+    }
+
+    /// Plays the turn to its commit, through all crashes.
+    fn play(&mut self) {
+        while self.outcome.is_none() {
+            self.attempt += 1;
+            let mut life = self.born();
+            let mut left = self.crashes.pop_front().unwrap_or(usize::MAX);
+            while self.outcome.is_none() && left > 0 {
+                self.act(&mut life);
+                left -= 1;
+                self.action_count += 1;
+                assert!(self.action_count < ACTIONS_MAX, "the turn does not end");
+            }
+            // What was sent and not acknowledged may have reached the disk, as a prefix.
+            let survivors = self.schedule.below(life.unsynced.len() + 1);
+            if self.outcome.is_none() {
+                self.journal.extend(life.unsynced.drain(..survivors));
+            }
+            self.check_history();
+        }
+    }
+
+    fn born(&self) -> Life {
+        let mut open = OpenTurn::default();
+        for event in &self.journal {
+            open.push(Some(self.turn_id.clone()), event.clone());
+        }
+        let base = Conversation::from_base(self.base.clone());
+        let mut engine = Engine::new(Rules, self.step_count_max, base, open);
+        let start = TurnStart {
+            turn_id: self.turn_id.clone(),
+            attempt: self.attempt,
+            event: event(),
+        };
+        let effects = engine.start(&start, at()).unwrap();
+        Life {
+            engine,
+            unsynced: Vec::new(),
+            acknowledged_seq: u64::try_from(self.journal.len()).unwrap(),
+            effects: effects.into(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// Does one thing: carries out the next effect, syncs the disk, or delivers an answer.
+    fn act(&mut self, life: &mut Life) {
+        let can_sync = !life.unsynced.is_empty();
+        let choices =
+            usize::from(!life.effects.is_empty()) + usize::from(can_sync) + life.answers.len();
+        assert!(choices > 0, "the turn waits for nothing");
+        let mut choice = self.schedule.below(choices);
+        if !life.effects.is_empty() {
+            if choice == 0 {
+                let effect = life.effects.pop_front().unwrap();
+                self.carry_out(life, effect);
+                return;
+            }
+            choice -= 1;
+        }
+        if can_sync {
+            if choice == 0 {
+                self.journal.append(&mut life.unsynced);
+                life.answers.push(Input::Durable {
+                    turn_id: self.turn_id.clone(),
+                    seq: u64::try_from(self.journal.len()).unwrap(),
+                });
+                return;
+            }
+            choice -= 1;
+        }
+        let input = life.answers.remove(choice);
+        if let Input::Durable { seq, .. } = &input {
+            life.acknowledged_seq = life.acknowledged_seq.max(*seq);
+        }
+        life.effects
+            .extend(life.engine.handle(input, at()).unwrap());
+    }
+
+    fn sent_seq(&self, life: &Life) -> u64 {
+        u64::try_from(self.journal.len() + life.unsynced.len()).unwrap()
+    }
+
+    fn carry_out(&mut self, life: &mut Life, effect: Effect) {
+        match effect {
+            Effect::Append { seq, event, .. } => {
+                assert_eq!(seq, self.sent_seq(life) + 1, "a gap in the numbers");
+                life.unsynced.push(*event);
+            }
+            Effect::AskModel { step } => {
+                assert_eq!(
+                    life.acknowledged_seq,
+                    self.sent_seq(life),
+                    "asked too early"
+                );
+                let step_id = StepId::of_turn(&self.turn_id, step);
+                let asked_before = self.messages().any(|m| m.step_id() == Some(&step_id));
+                assert!(!asked_before, "a recorded reply was asked for again");
+                life.answers.push(self.answer(step));
+            }
+            Effect::RunTool { key, call } => {
+                assert_eq!(
+                    life.acknowledged_seq,
+                    u64::try_from(self.journal.len()).unwrap(),
+                    "a tool ran too early"
+                );
+                let is_known = |m: &Message| m.data.content.tool_calls().contains(&call);
+                assert!(self.messages().any(is_known), "an unrecorded call ran");
+                *self.begun_runs.entry((key.step, key.index)).or_default() += 1;
+                if call.tool_name != "read" {
+                    let runs = self.begun_runs[&(key.step, key.index)];
+                    assert_eq!(runs, 1, "a tool that is not idempotent ran twice");
+                }
+                let outcome = ToolOutcome::ok(format!("did {}", call.id));
+                life.answers.push(Input::ToolFinished { key, outcome });
+            }
+            Effect::Observe(_) => {}
+            Effect::Complete {
+                last_seq, outcome, ..
+            } => {
+                let durable = u64::try_from(self.journal.len()).unwrap();
+                assert_eq!(last_seq, durable, "an event would be lost");
+                assert_eq!(life.acknowledged_seq, durable, "completed too early");
+                assert_eq!(
+                    life.engine.messages(),
+                    self.history(),
+                    "memory differs from disk"
+                );
+                self.outcome = Some(outcome);
+                let turn_id = self.turn_id.clone();
+                let rest = life
+                    .engine
+                    .handle(Input::Committed { turn_id }, at())
+                    .unwrap();
+                assert_eq!(rest, []);
+                assert_eq!(life.engine.turn_id(), None);
+            }
+        }
+    }
+
+    fn answer(&self, step: u32) -> Input {
+        let act = &self.plan[usize::try_from(step).unwrap() - 1];
+        match act {
+            Act::Fail(message) => Input::ModelFailed {
+                step,
+                message: (*message).to_owned(),
+            },
+            Act::Say(text) => Input::ModelReplied {
+                step,
+                reply: ModelReply {
+                    text: (*text).to_owned(),
+                    calls: Vec::new(),
+                },
+            },
+            Act::Call(tools) => {
+                let calls = tools.iter().enumerate().map(|(index, tool)| ToolCall {
+                    id: ToolCallId::new(format!("{step}:{index}")).unwrap(),
+                    tool_name: (*tool).to_owned(),
+                    input: json!({}),
+                });
+                Input::ModelReplied {
+                    step,
+                    reply: ModelReply {
+                        text: String::new(),
+                        calls: calls.collect(),
+                    },
+                }
+            }
+        }
+    }
+
+    fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.journal.iter().filter_map(|event| match event {
+            MessageEvent::Append { message } => Some(message),
+            _ => None,
+        })
+    }
+
+    fn history(&self) -> Vec<Message> {
+        self.base.iter().chain(self.messages()).cloned().collect()
+    }
+
+    /// What must hold at every instant, a crash included.
+    fn check_history(&self) {
+        let history = self.history();
+        let ids: BTreeSet<_> = history.iter().map(|m| m.id.as_str()).collect();
+        assert_eq!(ids.len(), history.len(), "a message is there twice");
+    }
+
+    /// What must hold at the end: one user message, and behind each call its one result, in order.
+    fn check_pairs(&self) {
+        let users = self.messages().filter(|m| m.data.role == Role::User);
+        assert_eq!(users.count(), 1);
+        let mut awaited = VecDeque::new();
+        for message in self.messages() {
+            for result in message.data.content.tool_results() {
+                assert_eq!(awaited.pop_front(), Some(result.tool_call_id));
+            }
+            let calls = message.data.content.tool_calls();
+            assert!(
+                calls.is_empty() || awaited.is_empty(),
+                "a result is missing"
+            );
+            awaited.extend(calls.into_iter().map(|call| call.id));
+        }
+        assert!(awaited.is_empty(), "a result is missing at the end");
+    }
+
+    fn results(&self) -> Vec<(String, bool)> {
+        self.messages()
+            .flat_map(|m| m.data.content.tool_results())
+            .map(|result| (result.text, result.is_error))
+            .collect()
+    }
+}
+
+fn at() -> Timestamp {
+    Timestamp::from_unix_millis(0)
+}
+
+fn event() -> AgentEvent {
+    AgentEvent {
+        id: EventId::new("e").unwrap(),
+        kind: "message".to_owned(),
+        created_at: at(),
+        trace_id: None,
+        parent_span_id: None,
+        input: Some("question".to_owned()),
+        instance_key: None,
+        source: EventSource::Connector {
+            name: "cli".parse().unwrap(),
+        },
+        auth: None,
+        reply_to: None,
+        metadata: goondan_protocol::JsonObject::new(),
+    }
+}
+
+/// Plans that reach every way a turn can go, with the outcome each must have.
+fn plans() -> Vec<(Vec<Act>, u32, TurnOutcome)> {
+    let completed = |reply: &str| TurnOutcome::Completed {
+        reply: reply.to_owned(),
+    };
+    let failed = |code: &str, message: &str| TurnOutcome::Failed {
+        code: code.to_owned(),
+        message: message.to_owned(),
+    };
+    let too_many = "the turn needs more than 2 steps; raise `maxStepsPerTurn` in the swarm's \
+                    policy, or ask for less at a time";
+    vec![
+        (vec![Act::Say("hi")], 2, completed("hi")),
+        (vec![Act::Fail("no rule")], 2, failed("E_MODEL", "no rule")),
+        (
+            vec![
+                Act::Call(vec!["run"]),
+                Act::Call(vec!["read", "bad", "run"]),
+                Act::Say("done"),
+            ],
+            3,
+            completed("done"),
+        ),
+        (
+            vec![Act::Call(vec!["run"]), Act::Call(vec!["bad"])],
+            2,
+            failed("E_MAX_STEPS", too_many),
+        ),
+        (
+            vec![Act::Call(vec!["run", "read"]), Act::Fail("broken")],
+            3,
+            failed("E_MODEL", "broken"),
+        ),
+    ]
+}
+
+#[test]
+fn a_crash_at_every_single_action_changes_nothing_but_time() {
+    for (plan, steps, expected) in plans() {
+        for seed in 0..20 {
+            let mut whole = World::new(&plan, steps, seed, &[]);
+            whole.play();
+            assert_eq!(whole.outcome.as_ref(), Some(&expected));
+            for crash_at in 1..=whole.action_count {
+                let mut world = World::new(&plan, steps, seed, &[crash_at]);
+                world.play();
+                assert_eq!(
+                    world.outcome.as_ref(),
+                    Some(&expected),
+                    "{plan:?}, seed {seed}, crash after action {crash_at}"
+                );
+                world.check_pairs();
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_crash_every_call_runs_once_and_its_result_is_recorded() {
+    let plan = [Act::Call(vec!["read", "bad", "run"]), Act::Say("done")];
+    let mut world = World::new(&plan, 9, 3, &[]);
+    world.play();
+    let expected = [
+        ("did 1:0".to_owned(), false),
+        ("E_TOOL_NOT_IN_CATALOG: `bad`".to_owned(), true),
+        ("did 1:2".to_owned(), false),
+    ];
+    assert_eq!(world.results(), expected);
+    let runs: Vec<_> = world.begun_runs.into_iter().collect();
+    assert_eq!(runs, [((1, 0), 1), ((1, 2), 1)]);
+}
+
+#[test]
+fn a_call_cut_short_is_said_to_be_interrupted_unless_it_is_idempotent() {
+    let plan = [Act::Call(vec!["run", "read"]), Act::Say("done")];
+    let mut seen = BTreeSet::new();
+    for seed in 0..40 {
+        for crash_at in 1..40 {
+            let mut world = World::new(&plan, 9, seed, &[crash_at]);
+            world.play();
+            let results = world.results();
+            assert_eq!(results[1], ("did 1:1".to_owned(), false));
+            seen.insert(results[0].clone());
+        }
+    }
+    let interrupted = "E_TOOL_INTERRUPTED: interrupted: the process ended while this call ran; its \
+                       outcome is unknown";
+    assert_eq!(
+        seen.into_iter().collect::<Vec<_>>(),
+        [
+            (interrupted.to_owned(), true),
+            ("did 1:0".to_owned(), false),
+        ]
+    );
+}
+
+#[test]
+fn a_broken_protocol_is_refused() {
+    let world = World::new(&[Act::Say("hi")], 9, 0, &[]);
+    let turn_id = world.turn_id.clone();
+    let start = |id: &str| TurnStart {
+        turn_id: TurnId::new(id).unwrap(),
+        attempt: 1,
+        event: event(),
+    };
+    let mut engine = world.born().engine;
+    assert!(engine.start(&start("t2"), at()).is_err(), "a second turn");
+    let early = Input::Durable { turn_id, seq: 2 };
+    assert!(engine.handle(early, at()).is_err(), "durable before sent");
+
+    let mut open = OpenTurn::default();
+    open.push(Some("other".parse().unwrap()), MessageEvent::Truncate);
+    let mut engine = Engine::new(Rules, 9, Conversation::default(), open);
+    let error = engine.start(&start("t"), at()).unwrap_err();
+    assert!(error.to_string().contains("`other`"), "{error}");
+
+    let mut idle = Engine::new(Rules, 9, Conversation::default(), OpenTurn::default());
+    let key = CallKey { step: 1, index: 0 };
+    let outcome = ToolOutcome::ok("");
+    let stray = Input::ToolFinished { key, outcome };
+    assert!(idle.handle(stray, at()).is_err(), "a result without a turn");
+}
+
+fn any_act() -> impl Strategy<Value = Act> {
+    prop::collection::vec(prop::sample::select(vec!["run", "read", "bad"]), 1..5)
+        .prop_map(Act::Call)
+}
+
+proptest! {
+    /// Any turn, any schedule, any number of crashes.
+    #[test]
+    fn many_crashes_change_nothing_but_time(
+        mut plan in prop::collection::vec(any_act(), 0..4),
+        seed in any::<u64>(),
+        crashes in prop::collection::vec(1usize..30, 0..8),
+    ) {
+        plan.push(Act::Say("done"));
+        let mut world = World::new(&plan, 9, seed, &crashes);
+        world.play();
+        prop_assert_eq!(
+            world.outcome.clone(),
+            Some(TurnOutcome::Completed { reply: "done".to_owned() })
+        );
+        world.check_pairs();
+    }
+}
