@@ -1,0 +1,211 @@
+//! The few file operations the store needs, behind an interface that tests can make fail.
+//!
+//! [`RealDisk`] is the operating system. [`SimulatedDisk`] lives in memory, keeps what was not synced
+//! apart, can fail any call and can crash at any call.
+//!
+//! The interface is as low as system calls: a write may be short, and nothing is durable before it is
+//! synced — a file's content by [`DiskFile::sync`], its name by [`Disk::sync_dir`].
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+mod real;
+mod simulated;
+
+pub use real::RealDisk;
+pub use simulated::{Crash, Fault, SimulatedDisk};
+
+/// What a directory entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// Anything else: a symbolic link above all. Never followed.
+    Other,
+}
+
+/// An entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name within the directory.
+    pub name: OsString,
+    /// What it is.
+    pub kind: EntryKind,
+}
+
+/// What a path names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// What it is.
+    pub kind: EntryKind,
+    /// A file's length in bytes.
+    pub len: u64,
+}
+
+/// A file system.
+pub trait Disk: fmt::Debug + Send + Sync + 'static {
+    /// Opens a file for reading and appending; makes it if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says. A symbolic link is an error.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Makes an empty file for appending, in the place of any that is there.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says. A symbolic link is an error.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Opens a file for reading only.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says. A symbolic link is an error.
+    fn open_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+
+    /// What a path names, without following a link; none if it names nothing.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn stat(&self, path: &Path) -> io::Result<Option<Stat>>;
+
+    /// The entries of a directory, in no order.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
+
+    /// Makes one directory, open to its owner only. One that is there already is left as it is.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Renames a file or directory, in the place of any file that is there.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file. One that is missing is no error.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes a directory and all it holds, following no link. One that is missing is no error.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn remove_tree(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the names in a directory durable.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+}
+
+/// An open file.
+#[expect(
+    clippy::len_without_is_empty,
+    reason = "a length that can fail has no use for `is_empty`"
+)]
+pub trait DiskFile: fmt::Debug + Send {
+    /// Reads from `offset`; fewer bytes than asked for may come, none at the end.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn read_at(&mut self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes at the end; fewer bytes than given may be taken.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn append(&mut self, buf: &[u8]) -> io::Result<usize>;
+
+    /// Cuts the file to `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn set_len(&mut self, len: u64) -> io::Result<()>;
+
+    /// The file's length in bytes.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Makes the content and length durable.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says. The content's fate is then unknown, and a later success would not
+    /// say otherwise: the handle must not be used again.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// Appends all of `buf`, as many writes as that takes.
+///
+/// # Errors
+///
+/// As the file system says; a part may have been written then.
+pub fn append_all(file: &mut dyn DiskFile, mut buf: &[u8]) -> io::Result<()> {
+    while !buf.is_empty() {
+        match file.append(buf) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => buf = buf.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Fills `buf` from `offset` as far as the file goes; returns how many bytes came.
+///
+/// # Errors
+///
+/// As the file system says.
+pub fn read_full(file: &mut dyn DiskFile, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Reads a whole file.
+///
+/// # Errors
+///
+/// As the file system says, or [`io::ErrorKind::FileTooLarge`] past `max` bytes.
+pub fn read_all(file: &mut dyn DiskFile, max: usize) -> io::Result<Vec<u8>> {
+    let len = usize::try_from(file.len()?).ok().filter(|len| *len <= max);
+    let mut buf = vec![0; len.ok_or(io::ErrorKind::FileTooLarge)?];
+    let filled = read_full(file, &mut buf, 0)?;
+    buf.truncate(filled);
+    Ok(buf)
+}

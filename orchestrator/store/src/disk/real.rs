@@ -1,0 +1,139 @@
+//! The operating system's file system.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use nix::fcntl::OFlag;
+
+use super::{Disk, DiskFile, Entry, EntryKind, Stat};
+
+/// Files are for their owner only (`SEC-4`).
+const FILE_MODE: u32 = 0o600;
+/// Directories are for their owner only (`ROOT-8`).
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// The operating system's file system.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealDisk;
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .mode(FILE_MODE)
+        .custom_flags(OFlag::O_NOFOLLOW.bits());
+    options
+}
+
+fn ignore(kind: io::ErrorKind, result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == kind => Ok(()),
+        other => other,
+    }
+}
+
+fn kind_of(file_type: fs::FileType) -> EntryKind {
+    if file_type.is_file() {
+        EntryKind::File
+    } else if file_type.is_dir() {
+        EntryKind::Directory
+    } else {
+        EntryKind::Other
+    }
+}
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(RealFile(
+            options().append(true).create(true).open(path)?,
+        )))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = options().append(true).create(true).open(path)?;
+        file.set_len(0)?;
+        Ok(Box::new(RealFile(file)))
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(RealFile(options().open(path)?)))
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Option<Stat>> {
+        match fs::symlink_metadata(path) {
+            Ok(found) => Ok(Some(Stat {
+                kind: kind_of(found.file_type()),
+                len: found.len(),
+            })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        fs::read_dir(path)?
+            .map(|entry| {
+                let entry = entry?;
+                Ok(Entry {
+                    name: entry.file_name(),
+                    kind: kind_of(entry.file_type()?),
+                })
+            })
+            .collect()
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let made = DirBuilder::new().mode(DIRECTORY_MODE).create(path);
+        ignore(io::ErrorKind::AlreadyExists, made)
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place that may rename"
+    )]
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        ignore(io::ErrorKind::NotFound, fs::remove_file(path))
+    }
+
+    fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        // The standard library descends by directory handles and unlinks links, so that a link
+        // slipped in meanwhile is not followed either.
+        ignore(io::ErrorKind::NotFound, fs::remove_dir_all(path))
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+}
+
+#[derive(Debug)]
+struct RealFile(File);
+
+impl DiskFile for RealFile {
+    fn read_at(&mut self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buf, offset)
+    }
+
+    fn append(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.0.write(buf)
+    }
+
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.metadata().map(|found| found.len())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        // Length changes are data to fdatasync; only times are left out.
+        self.0.sync_data()
+    }
+}

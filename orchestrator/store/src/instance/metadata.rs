@@ -1,0 +1,90 @@
+//! `metadata.json`: what an instance is, for people and scripts (`INST-2`).
+
+use std::path::Path;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::ids::{AgentName, InstanceKey};
+use goondan_protocol::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::disk::{Disk, read_all};
+use crate::error::{IoContext as _, StoreError};
+
+/// Largest `metadata.json`, in bytes.
+const METADATA_BYTES_MAX: usize = 64 * 1024;
+
+/// Whether an instance is in a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InstanceStatus {
+    /// It waits for an event.
+    Idle,
+    /// It is in a turn.
+    Processing,
+}
+
+impl InstanceStatus {
+    /// The status as it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Processing => "processing",
+        }
+    }
+}
+
+/// The content of `metadata.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    /// Whether it is in a turn.
+    pub status: InstanceStatus,
+    /// The agent it belongs to (`INST-3`).
+    pub agent_name: AgentName,
+    /// Its key, in full.
+    pub instance_key: InstanceKey,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// Fields of other versions and implementations, kept as they are.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+impl Metadata {
+    /// The file's name in the instance's directory.
+    pub const FILE: &'static str = "metadata.json";
+
+    pub(super) fn new(agent_name: AgentName, instance_key: InstanceKey, at: Timestamp) -> Self {
+        Self {
+            status: InstanceStatus::Idle,
+            agent_name,
+            instance_key,
+            created_at: at,
+            updated_at: at,
+            extra: JsonObject::new(),
+        }
+    }
+
+    pub(super) fn to_bytes(&self) -> Result<Vec<u8>, StoreError> {
+        super::json_line(self)
+    }
+
+    /// Reads the metadata of the instance in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Io`] if it is missing, [`StoreError::Damaged`] if it is not what it should be.
+    pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Self, StoreError> {
+        let path = dir.join(Self::FILE);
+        let mut file = disk.open_read(&path).during("open", &path)?;
+        let bytes = read_all(file.as_mut(), METADATA_BYTES_MAX).during("read", &path)?;
+        serde_json::from_slice(&bytes).map_err(|error| StoreError::Damaged {
+            line: u64::try_from(error.line()).unwrap_or(0),
+            problem: error.to_string(),
+            path,
+        })
+    }
+}

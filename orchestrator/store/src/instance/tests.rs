@@ -1,0 +1,613 @@
+//! Tests of one instance: what it keeps through crashes at every call, and the formats it reads.
+
+use goondan_protocol::conversation::Conversation;
+use goondan_protocol::event::EventSource;
+use goondan_protocol::ids::ExtensionName;
+use goondan_protocol::message::{Message, MessageEvent};
+use serde_json::json;
+
+use super::*;
+use crate::disk::{Crash, Fault, SimulatedDisk};
+
+const INSTANCES: &str = "/i";
+
+fn at(n: i64) -> Timestamp {
+    Timestamp::from_unix_millis(1_700_000_000_000 + n)
+}
+
+fn key() -> InstanceKey {
+    InstanceKey::new("k").unwrap()
+}
+
+fn agent() -> AgentName {
+    AgentName::new("a").unwrap()
+}
+
+fn dir() -> PathBuf {
+    Path::new(INSTANCES).join("k")
+}
+
+fn event(id: &str) -> AgentEvent {
+    AgentEvent {
+        id: EventId::new(id).unwrap(),
+        kind: "message".into(),
+        created_at: at(0),
+        trace_id: None,
+        parent_span_id: None,
+        input: Some(format!("input of {id}")),
+        instance_key: Some(key()),
+        source: EventSource::Connector {
+            name: "cli".parse().unwrap(),
+        },
+        auth: None,
+        reply_to: None,
+        metadata: goondan_protocol::JsonObject::new(),
+    }
+}
+
+fn turn(id: &str) -> TurnId {
+    TurnId::new(id).unwrap()
+}
+
+fn message(id: &str) -> Message {
+    Message::user(id.parse().unwrap(), at(1), &format!("text of {id}"))
+}
+
+fn completed(reply: &str) -> TurnOutcome {
+    TurnOutcome::Completed {
+        reply: reply.into(),
+    }
+}
+
+fn fresh() -> SimulatedDisk {
+    let disk = SimulatedDisk::new();
+    disk.create_dir(Path::new(INSTANCES)).unwrap();
+    disk.sync_dir(Path::new("/")).unwrap();
+    disk
+}
+
+/// One operation, made durable before the next.
+#[derive(Debug, Clone)]
+enum Step {
+    Create,
+    Accept(&'static str),
+    Begin(&'static str, &'static str),
+    Append(&'static str, u64, Box<MessageEvent>),
+    Complete(&'static str, u64),
+    Metadata,
+}
+
+fn step(turn: &'static str, seq: u64, event: MessageEvent) -> Step {
+    Step::Append(turn, seq, Box::new(event))
+}
+
+fn append(turn: &'static str, seq: u64, id: &str) -> Step {
+    step(
+        turn,
+        seq,
+        MessageEvent::Append {
+            message: message(id),
+        },
+    )
+}
+
+fn replace(turn: &'static str, seq: u64, target: &str, id: &str) -> Step {
+    let target_id = target.parse().unwrap();
+    step(
+        turn,
+        seq,
+        MessageEvent::Replace {
+            target_id,
+            message: message(id),
+        },
+    )
+}
+
+fn remove(turn: &'static str, seq: u64, target: &str) -> Step {
+    step(
+        turn,
+        seq,
+        MessageEvent::Remove {
+            target_id: target.parse().unwrap(),
+        },
+    )
+}
+
+/// A life with every kind of change: delta folds, rewrites, a truncation, an attempt begun twice.
+fn life() -> Vec<Step> {
+    vec![
+        Step::Create,
+        Step::Accept("e1"),
+        Step::Accept("e2"),
+        Step::Begin("t1", "e1"),
+        append("t1", 1, "m1"),
+        append("t1", 2, "m2"),
+        Step::Complete("t1", 2),
+        Step::Begin("t2", "e2"),
+        append("t2", 1, "m3"),
+        replace("t2", 2, "m1", "m1b"),
+        remove("t2", 3, "not-there"),
+        Step::Begin("ignored", "e2"),
+        append("t2", 4, "m4"),
+        Step::Metadata,
+        Step::Complete("t2", 4),
+        Step::Accept("e3"),
+        Step::Begin("t3", "e3"),
+        Step::Complete("t3", 0),
+        Step::Accept("e4"),
+        Step::Begin("t4", "e4"),
+        Step::Append("t4", 1, Box::new(MessageEvent::Truncate)),
+        append("t4", 2, "m5"),
+        Step::Complete("t4", 2),
+        Step::Accept("e5"),
+        Step::Begin("t5", "e5"),
+        append("t5", 1, "m6"),
+    ]
+}
+
+/// What can be seen of an instance.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Seen {
+    exists: bool,
+    base: Vec<Message>,
+    pending: Vec<MessageEvent>,
+    waiting: Vec<String>,
+    done: Vec<String>,
+}
+
+/// The independent model: plain vectors.
+fn expected(steps: &[Step]) -> Vec<Seen> {
+    let mut seen = Seen::default();
+    let mut states = vec![seen.clone()];
+    let mut current: Option<&str> = None;
+    for step in steps {
+        match step {
+            Step::Create => seen.exists = true,
+            Step::Accept(id) => seen.waiting.push((*id).to_owned()),
+            Step::Begin(_, id) => current = Some(id),
+            Step::Append(_, _, event) => seen.pending.push((**event).clone()),
+            Step::Complete(..) => {
+                let mut talk = Conversation::from_base(std::mem::take(&mut seen.base));
+                for event in seen.pending.drain(..) {
+                    drop(talk.apply(event));
+                }
+                seen.base = talk.messages().to_vec();
+                let id = current.take().unwrap().to_owned();
+                seen.waiting.retain(|waiting| *waiting != id);
+                seen.done.push(id);
+            }
+            Step::Metadata => {}
+        }
+        states.push(seen.clone());
+    }
+    states
+}
+
+fn perform(
+    disk: &SimulatedDisk,
+    store: &mut Option<InstanceStore>,
+    step: &Step,
+) -> Result<(), StoreError> {
+    if let Step::Create = step {
+        let disk = Arc::new(disk.clone());
+        let made =
+            InstanceStore::create(disk, Path::new(INSTANCES), &key(), &agent(), at(0), ".new")?;
+        *store = Some(made);
+        return Ok(());
+    }
+    let store = store.as_mut().unwrap();
+    match step {
+        Step::Create => {}
+        Step::Accept(id) => drop(store.accept(event(id))?),
+        Step::Begin(id, event) => {
+            drop(store.begin_turn(turn(id), &event.parse().unwrap(), at(2))?);
+        }
+        Step::Append(id, seq, event) => {
+            let raw = serde_json::value::to_raw_value(event).unwrap();
+            store.append_event(&turn(id), *seq, &raw)?;
+        }
+        Step::Complete(id, last) => store.complete_turn(&turn(id), *last, completed(id), at(3))?,
+        Step::Metadata => store.flush_metadata()?,
+    }
+    store.sync()?;
+    store.finish_turn()
+}
+
+fn look(disk: &SimulatedDisk) -> Result<Seen, StoreError> {
+    sweep(disk, Path::new(INSTANCES))?;
+    if disk.stat(&dir()).during("look at", &dir())?.is_none() {
+        return Ok(Seen::default());
+    }
+    let mut store = InstanceStore::open(Arc::new(disk.clone()), &dir())?;
+    let page = store.page(0)?;
+    assert!(page.damage.is_empty() && page.next.is_none());
+    let read = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap();
+    let mut done = Vec::new();
+    for id in ["e1", "e2", "e3", "e4", "e5"] {
+        if let EventState::Done(outcome) = store.event_state(&id.parse().unwrap())? {
+            assert_eq!(
+                outcome,
+                completed(&format!("t{}", &id.chars().nth(1).unwrap()))
+            );
+            done.push(id.to_owned());
+        }
+    }
+    Ok(Seen {
+        exists: true,
+        base: page.messages.iter().map(|raw| read(raw)).collect(),
+        pending: page
+            .events
+            .iter()
+            .map(|raw| serde_json::from_str(raw.get()).unwrap())
+            .collect(),
+        waiting: store
+            .state()
+            .waiting
+            .iter()
+            .map(|event| event.id.to_string())
+            .collect(),
+        done,
+    })
+}
+
+/// The crashes that each interruption is tried with.
+fn crashes(seeds: u64) -> Vec<Crash> {
+    let subsets = (0..seeds).map(Crash::Subset);
+    [Crash::LoseUnsynced, Crash::KeepUnsynced, Crash::ProcessOnly]
+        .into_iter()
+        .chain(subsets)
+        .collect()
+}
+
+/// Goal: at whatever call the machine stops, recovery finds the last acknowledged state, or the one
+/// that was being made; and so it does when it is stopped itself. Method: stop at every call of a
+/// life with every kind of change, keep several subsets of what was unsynced, stop the recovery at
+/// every call of its own, and compare with a model of plain vectors.
+#[test]
+fn msg_8_a_crash_at_every_call_loses_and_repeats_nothing() {
+    let steps = life();
+    let states = expected(&steps);
+    let mut crashed = 0;
+    for call in 1.. {
+        let disk = fresh();
+        disk.crash_at(disk.calls() + call);
+        let mut store = None;
+        let acknowledged = steps
+            .iter()
+            .take_while(|step| perform(&disk, &mut store, step).is_ok())
+            .count();
+        if !disk.is_down() {
+            assert_eq!(acknowledged, steps.len());
+            break;
+        }
+        crashed += 1;
+        let allowed = &states[acknowledged..=(acknowledged + 1).min(steps.len())];
+        for crash in crashes(6) {
+            let found = look(&disk.after_crash(crash)).unwrap();
+            assert!(
+                allowed.contains(&found),
+                "call {call}, {crash:?}, {acknowledged} steps acknowledged\n{found:#?}\n{allowed:#?}"
+            );
+            if crash == Crash::ProcessOnly {
+                // What a successor has shown to anybody must survive the machine, too.
+                let disk = disk.after_crash(crash);
+                assert_eq!(look(&disk).unwrap(), found);
+                let after = look(&disk.after_crash(Crash::LoseUnsynced)).unwrap();
+                assert_eq!(after, found, "call {call}: seen, and then lost");
+            }
+            for again in 1.. {
+                let disk = disk.after_crash(crash);
+                disk.crash_at(again);
+                if look(&disk).is_ok() {
+                    break;
+                }
+                let second = Crash::Subset(call * 31 + again);
+                let found = look(&disk.after_crash(second)).unwrap();
+                assert!(
+                    allowed.contains(&found),
+                    "call {call}, {crash:?}, then call {again}, {second:?}\n{found:#?}\n{allowed:#?}"
+                );
+            }
+        }
+    }
+    assert!(crashed > 100, "only {crashed} calls were tried");
+}
+
+/// Goal: an I/O error acknowledges nothing, damages nothing, and is over when its cause is. Method:
+/// fail every call, once and for ever, then open anew on the healed disk.
+#[test]
+fn msg_10_an_error_at_every_call_is_said_and_survived() {
+    let steps = life();
+    let states = expected(&steps);
+    for fault in [Fault::Errno(5), Fault::Errno(28), Fault::ShortWrite(3)] {
+        for for_ever in [false, true] {
+            for call in 1.. {
+                let disk = fresh();
+                let failing = disk.calls() + call;
+                disk.fail_at(failing, fault, for_ever);
+                let mut store = None;
+                let acknowledged = steps
+                    .iter()
+                    .take_while(|step| perform(&disk, &mut store, step).is_ok())
+                    .count();
+                let is_past_the_end = disk.calls() < failing;
+                drop(store);
+                let found = look(&disk.after_crash(Crash::KeepUnsynced)).unwrap();
+                let allowed = &states[acknowledged..=(acknowledged + 1).min(steps.len())];
+                assert!(
+                    allowed.contains(&found),
+                    "call {call}, {fault:?}\n{found:#?}"
+                );
+                if is_past_the_end {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn msg_13_the_same_event_twice_is_one_and_the_answer_is_kept() {
+    let disk = fresh();
+    let mut store = None;
+    for step in &life()[..7] {
+        perform(&disk, &mut store, step).unwrap();
+    }
+    let store = store.as_mut().unwrap();
+    assert_eq!(
+        store.accept(event("e1")).unwrap(),
+        EventState::Done(completed("t1"))
+    );
+    assert_eq!(store.accept(event("e2")).unwrap(), EventState::Waiting);
+    assert_eq!(store.waiting_count(), 1);
+}
+
+#[test]
+fn msg_9_events_of_another_turn_or_out_of_order_are_refused() {
+    let disk = fresh();
+    let mut store = None;
+    for step in &life()[..5] {
+        perform(&disk, &mut store, step).unwrap();
+    }
+    let store = store.as_mut().unwrap();
+    let raw = serde_json::value::to_raw_value(&MessageEvent::Truncate).unwrap();
+    let wrong = store.append_event(&turn("t2"), 2, &raw);
+    assert!(
+        matches!(wrong, Err(StoreError::WrongTurn { .. })),
+        "{wrong:?}"
+    );
+    let gap = store.append_event(&turn("t1"), 3, &raw);
+    assert!(
+        matches!(
+            gap,
+            Err(StoreError::OutOfOrder {
+                expected: 2,
+                got: 3
+            })
+        ),
+        "{gap:?}"
+    );
+    let early = store.complete_turn(&turn("t1"), 2, completed("x"), at(3));
+    assert!(
+        matches!(early, Err(StoreError::OutOfOrder { .. })),
+        "{early:?}"
+    );
+    let garbage = serde_json::value::to_raw_value(&json!({"type": "append"})).unwrap();
+    let invalid = store.append_event(&turn("t1"), 2, &garbage);
+    assert!(
+        matches!(invalid, Err(StoreError::InvalidEvent { .. })),
+        "{invalid:?}"
+    );
+    perform(
+        &disk,
+        &mut Some(InstanceStore::open(Arc::new(disk.clone()), &dir()).unwrap()),
+        &append("t1", 2, "m2"),
+    )
+    .unwrap();
+}
+
+#[test]
+fn msg_7_the_cost_of_a_delta_fold_does_not_grow_with_the_history() {
+    let cost = |history: usize| {
+        let disk = fresh();
+        let mut store = None;
+        perform(&disk, &mut store, &Step::Create).unwrap();
+        let line = serde_json::to_string(&message("old")).unwrap() + "\n";
+        drop(store.take());
+        disk.plant(
+            &dir().join("messages/base.jsonl"),
+            line.repeat(history).as_bytes(),
+        )
+        .unwrap();
+        let mut store = Some(InstanceStore::open(Arc::new(disk.clone()), &dir()).unwrap());
+        let before = (disk.bytes_written(), disk.calls());
+        for step in [
+            Step::Accept("e1"),
+            Step::Begin("t1", "e1"),
+            append("t1", 1, "m"),
+            Step::Complete("t1", 1),
+        ] {
+            perform(&disk, &mut store, &step).unwrap();
+        }
+        (disk.bytes_written() - before.0, disk.calls() - before.1)
+    };
+    let (empty, long) = (cost(0), cost(10_000));
+    assert_eq!(empty.1, long.1, "calls");
+    assert!(long.0 < empty.0 + 100, "bytes: {} and {}", empty.0, long.0);
+}
+
+#[test]
+fn msg_8_a_turn_of_another_implementation_is_folded_as_it_stands() {
+    let disk = fresh();
+    let messages = dir().join("messages");
+    for dir in [&dir(), &messages] {
+        disk.create_dir(dir).unwrap();
+    }
+    let metadata = r#"{"status":"processing","agentName":"a","instanceKey":"k","createdAt":"2026-01-01T00:00:00.000Z","updatedAt":"2026-01-01T00:00:00.000Z","theirs":1}"#;
+    disk.plant(&dir().join("metadata.json"), metadata.as_bytes())
+        .unwrap();
+    let base = concat!(
+        r#"{"id":"m1","data":{"role":"user","content":"Hello"},"metadata":{},"createdAt":"...","source":{"type":"user"},"x":1}"#,
+        "\n",
+        r#"{"id":"m2","data":{"role":"assistant","content":"Hi!"},"metadata":{},"createdAt":"...","source":{"type":"assistant","stepId":"s1"}}"#,
+    );
+    disk.plant(&messages.join("base.jsonl"), base.as_bytes())
+        .unwrap();
+    let events = r#"{"type":"append","message":{"id":"m3","data":{"role":"user","content":"Fix the bug"},"metadata":{},"createdAt":"...","source":{"type":"user"}}}
+{"type":"replace","targetId":"m2","message":{"id":"m2-v2","data":{"role":"user","content":"Updated"},"metadata":{},"createdAt":"...","source":{"type":"extension","extensionName":"compaction"}}}
+"#;
+    disk.plant(&messages.join("events.jsonl"), events.as_bytes())
+        .unwrap();
+    let mut store = InstanceStore::open(Arc::new(disk.clone()), &dir()).unwrap();
+    let page = store.page(0).unwrap();
+    let ids: Vec<_> = page
+        .messages
+        .iter()
+        .map(|raw| {
+            serde_json::from_str::<Message>(raw.get())
+                .unwrap()
+                .id
+                .to_string()
+        })
+        .collect();
+    assert_eq!(ids, ["m1", "m2-v2", "m3"]);
+    assert!(
+        page.messages[0].get().ends_with(r#""x":1}"#),
+        "unknown fields stay"
+    );
+    assert_eq!(store.state().open_turn, None);
+    store.accept(event("e1")).unwrap();
+    store.flush_metadata().unwrap();
+    let metadata = Metadata::read(&disk, &dir()).unwrap();
+    assert_eq!(metadata.extra.get("theirs"), Some(&json!(1)));
+}
+
+#[test]
+fn a_long_history_comes_in_pages_that_fit() {
+    let disk = fresh();
+    drop(
+        InstanceStore::create(
+            Arc::new(disk.clone()),
+            Path::new(INSTANCES),
+            &key(),
+            &agent(),
+            at(0),
+            ".new",
+        )
+        .unwrap(),
+    );
+    let long = "x".repeat(300_000);
+    let lines: Vec<String> = (0..10)
+        .map(|n| {
+            serde_json::to_string(&Message::user(
+                format!("m{n}").parse().unwrap(),
+                at(0),
+                &long,
+            ))
+            .unwrap()
+        })
+        .collect();
+    disk.plant(
+        &dir().join("messages/base.jsonl"),
+        (lines.join("\n") + "\n").as_bytes(),
+    )
+    .unwrap();
+    let mut store = InstanceStore::open(Arc::new(disk), &dir()).unwrap();
+    let (mut offset, mut got, mut pages) = (Some(0), Vec::new(), 0);
+    while let Some(from) = offset {
+        let page = store.page(from).unwrap();
+        pages += 1;
+        got.extend(page.messages.iter().map(|raw| raw.get().to_owned()));
+        offset = page.next;
+    }
+    assert_eq!(got, lines);
+    assert_eq!(pages, 4);
+    assert!(matches!(store.page(5), Err(StoreError::HistoryChanged)));
+}
+
+#[test]
+fn the_inbox_forgets_old_answers_but_never_what_waits() {
+    let disk = fresh();
+    let mut store = None;
+    perform(&disk, &mut store, &Step::Create).unwrap();
+    let mut store = store.unwrap();
+    store.accept(event("first-waiting")).unwrap();
+    let big = "r".repeat(4_000);
+    for n in 0..1_500 {
+        let id = format!("n{n}");
+        store.accept(event(&id)).unwrap();
+        store
+            .begin_turn(turn(&id), &id.parse().unwrap(), at(1))
+            .unwrap();
+        store
+            .complete_turn(&turn(&id), 0, completed(&big), at(2))
+            .unwrap();
+        store.sync().unwrap();
+        store.finish_turn().unwrap();
+    }
+    let mut store = InstanceStore::open(Arc::new(disk.clone()), &dir()).unwrap();
+    assert_eq!(store.waiting_count(), 1);
+    let state =
+        |store: &mut InstanceStore, id: &str| store.event_state(&id.parse().unwrap()).unwrap();
+    assert_eq!(
+        state(&mut store, "n1499"),
+        EventState::Done(completed(&big))
+    );
+    assert_eq!(state(&mut store, "first-waiting"), EventState::Waiting);
+    let size = disk
+        .stat(&dir().join("messages/inbox.jsonl"))
+        .unwrap()
+        .unwrap()
+        .len;
+    assert!(size < 10 * 1024 * 1024, "{size}");
+}
+
+#[test]
+fn ext_3_setting_an_equal_value_writes_nothing() {
+    let disk = fresh();
+    let mut store = None;
+    perform(&disk, &mut store, &Step::Create).unwrap();
+    let store = store.unwrap();
+    let name = ExtensionName::new("@scope/Counter").unwrap();
+    assert_eq!(store.extension_state(&name).unwrap(), None);
+    store.set_extension_state(&name, &json!({"n": 1})).unwrap();
+    let before = disk.bytes_written();
+    store.set_extension_state(&name, &json!({"n": 1})).unwrap();
+    assert_eq!(disk.bytes_written(), before);
+    let after = disk.after_crash(Crash::LoseUnsynced);
+    let store = InstanceStore::open(Arc::new(after), &dir()).unwrap();
+    assert_eq!(store.extension_state(&name).unwrap(), Some(json!({"n": 1})));
+    assert_eq!(store.extension_states().unwrap().len(), 1);
+}
+
+#[test]
+fn inst_5_delete_is_whole_and_repeatable_and_stays_inside() {
+    for call in 1.. {
+        let disk = fresh();
+        disk.plant(Path::new("/outside"), b"precious").unwrap();
+        let mut store = None;
+        for step in &life()[..7] {
+            perform(&disk, &mut store, step).unwrap();
+        }
+        disk.crash_at(disk.calls() + call);
+        let done = delete(&disk, &dir(), ".removed-x").is_ok();
+        for crash in crashes(3) {
+            let disk = disk.after_crash(crash);
+            let found = look(&disk).unwrap();
+            assert!(!done || !found.exists);
+            assert!(
+                !found.exists || found.base.len() == 2,
+                "a half-removed instance is visible"
+            );
+            assert!(disk.stat(Path::new("/outside")).unwrap().is_some());
+            assert_eq!(
+                disk.list(Path::new(INSTANCES)).unwrap().len(),
+                usize::from(found.exists)
+            );
+        }
+        if done {
+            assert!(!delete(&disk.after_crash(Crash::KeepUnsynced), &dir(), ".removed-y").unwrap());
+            break;
+        }
+    }
+}

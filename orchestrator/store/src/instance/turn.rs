@@ -1,0 +1,470 @@
+//! `messages/events.jsonl`: the journal of the turn in progress (`MSG-1`, `MSG-3`, `MSG-5`).
+//!
+//! Its lines are, in order: `turn_begin` (once for each attempt), the turn's message events, and at
+//! the very end `turn_commit`. Once the commit record is durable the turn is committed; all that
+//! follows from it can be done again from this file alone (see [`super::fold`]).
+//!
+//! Records of other implementations have no `turnId`, no `seq` and no `turn_begin`; they are read as
+//! a turn without an input event.
+
+use std::path::Path;
+
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::{EventId, MessageId, TurnId};
+use goondan_protocol::limits::MAX_MESSAGE_BYTES;
+use goondan_protocol::message::Message;
+use goondan_protocol::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{Finding, json_line};
+use crate::disk::Disk;
+use crate::error::StoreError;
+use crate::jsonl::Journal;
+
+/// The turn in progress.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenTurn {
+    /// The turn.
+    pub turn_id: TurnId,
+    /// The event it answers; none for a turn another implementation left behind.
+    pub event: Option<TurnEvent>,
+    /// How many processes have worked on it.
+    pub attempt: u32,
+    /// The number of its last recorded message event.
+    pub last_seq: u64,
+}
+
+/// The input event of a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnEvent {
+    /// The event.
+    pub event_id: EventId,
+    /// Its place in the inbox.
+    pub inbox_seq: u64,
+}
+
+/// How a committed turn becomes part of the base.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "mode",
+    rename_all = "lowercase",
+    rename_all_fields = "camelCase"
+)]
+pub(super) enum FoldMode {
+    /// Cut the base to `base_bytes` and append the turn's messages.
+    Delta { base_bytes: u64 },
+    /// Put the prepared new base in place, if it is still there.
+    Rewrite,
+}
+
+/// The record that commits a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CommitRecord {
+    pub turn_id: TurnId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<TurnEvent>,
+    pub last_seq: u64,
+    pub at: Timestamp,
+    pub outcome: TurnOutcome,
+    pub fold: FoldMode,
+}
+
+#[derive(Serialize)]
+#[serde(
+    tag = "type",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
+enum Mark<'a> {
+    TurnBegin {
+        turn_id: &'a TurnId,
+        attempt: u32,
+        event: &'a TurnEvent,
+        at: Timestamp,
+    },
+    TurnCommit(&'a CommitRecord),
+}
+
+/// Any line of the file; which fields are there depends on the type.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    turn_id: Option<TurnId>,
+    seq: Option<u64>,
+    attempt: Option<u32>,
+    #[serde(borrow)]
+    event: Option<&'a RawValue>,
+    target_id: Option<MessageId>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+}
+
+/// A message event with its message unread.
+#[derive(Debug, Clone)]
+pub(super) enum RawEvent {
+    Append {
+        message: Box<RawValue>,
+    },
+    Replace {
+        target_id: MessageId,
+        message: Box<RawValue>,
+    },
+    Remove {
+        target_id: MessageId,
+    },
+    Truncate,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EventLine<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn_id: Option<&'a TurnId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_id: Option<&'a MessageId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a RawValue>,
+}
+
+impl RawEvent {
+    fn of_line(line: &Line<'_>) -> Result<Self, String> {
+        let message = || match line.message {
+            Some(message) => one_line(message),
+            None => Err(format!("`{}` has no `message`", line.kind)),
+        };
+        let target_id = || {
+            line.target_id
+                .clone()
+                .ok_or_else(|| format!("`{}` has no `targetId`", line.kind))
+        };
+        match line.kind {
+            "append" => Ok(Self::Append {
+                message: message()?,
+            }),
+            "replace" => Ok(Self::Replace {
+                target_id: target_id()?,
+                message: message()?,
+            }),
+            "remove" => Ok(Self::Remove {
+                target_id: target_id()?,
+            }),
+            "truncate" => Ok(Self::Truncate),
+            other => Err(format!("unknown record `{other}`")),
+        }
+    }
+
+    fn line<'a>(&'a self, turn_id: Option<&'a TurnId>, seq: Option<u64>) -> EventLine<'a> {
+        let (kind, target_id, message) = match self {
+            Self::Append { message } => ("append", None, Some(&**message)),
+            Self::Replace { target_id, message } => ("replace", Some(target_id), Some(&**message)),
+            Self::Remove { target_id } => ("remove", Some(target_id), None),
+            Self::Truncate => ("truncate", None, None),
+        };
+        EventLine {
+            kind,
+            turn_id,
+            seq,
+            target_id,
+            message,
+        }
+    }
+
+    /// The event as JSON, without the journal's own fields.
+    pub(super) fn to_raw(&self) -> serde_json::Result<Box<RawValue>> {
+        serde_json::value::to_raw_value(&self.line(None, None))
+    }
+
+    /// Reads an event that an agent sent, and checks that its message is one.
+    pub(super) fn from_agent(raw: &RawValue) -> Result<Self, StoreError> {
+        let invalid = |problem: String| StoreError::InvalidEvent { problem };
+        if raw.get().len() > MAX_MESSAGE_BYTES {
+            return Err(StoreError::TooLarge {
+                bytes: raw.get().len(),
+                max: MAX_MESSAGE_BYTES,
+            });
+        }
+        let line: Line<'_> =
+            serde_json::from_str(raw.get()).map_err(|error| invalid(error.to_string()))?;
+        let event = Self::of_line(&line).map_err(invalid)?;
+        if let Self::Append { message } | Self::Replace { message, .. } = &event {
+            serde_json::from_str::<Message>(message.get())
+                .map_err(|error| invalid(error.to_string()))?;
+        }
+        Ok(event)
+    }
+}
+
+/// A record must fit a line, so line breaks between its tokens go.
+fn one_line(raw: &RawValue) -> Result<Box<RawValue>, String> {
+    if !raw.get().contains(['\n', '\r']) {
+        return Ok(raw.to_owned());
+    }
+    let value: serde_json::Value =
+        serde_json::from_str(raw.get()).map_err(|error| error.to_string())?;
+    serde_json::value::to_raw_value(&value).map_err(|error| error.to_string())
+}
+
+/// The turn journal of one instance.
+#[derive(Debug)]
+pub(super) struct TurnLog {
+    journal: Journal,
+    pub(super) open: Option<OpenTurn>,
+    /// Set once the commit record is written.
+    pub(super) commit: Option<CommitRecord>,
+    pub(super) has_only_appends: bool,
+}
+
+impl TurnLog {
+    pub(super) fn open(
+        disk: &dyn Disk,
+        path: &Path,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Self, StoreError> {
+        let journal = Journal::open(disk, path)?;
+        let mut log = Self {
+            journal,
+            open: None,
+            commit: None,
+            has_only_appends: true,
+        };
+        let mut number = 0;
+        // The first line that does not continue the turn; everything from there on is set aside.
+        let mut broken: Option<(u64, u64, String)> = None;
+        let (mut open, mut commit, mut only_appends) = (None, None, true);
+        let good = log.journal.scan(|offset, line| {
+            number += 1;
+            if broken.is_some() {
+                return;
+            }
+            let read = serde_json::from_slice::<Line<'_>>(line)
+                .map_err(|error| error.to_string())
+                .and_then(|parsed| {
+                    continue_turn(&parsed, line, &mut open, &mut commit, &mut only_appends)
+                });
+            if let Err(problem) = read {
+                broken = Some((offset, number, problem));
+            }
+        })?;
+        (log.open, log.commit, log.has_only_appends) = (open, commit, only_appends);
+        if let Some((offset, number, problem)) = broken {
+            findings.push(Finding::damaged(path, number, &problem));
+            if let Some(torn) = log.journal.mend_tail(disk, offset)? {
+                findings.push(Finding::torn(path, &torn));
+            }
+        } else if let Some(torn) = log.journal.mend_tail(disk, good)? {
+            findings.push(Finding::torn(path, &torn));
+        } else if good < log.journal.len() {
+            return Self::open(disk, path, findings);
+        }
+        Ok(log)
+    }
+
+    /// Begins a turn, or another attempt at the open one. Not durable before [`Self::sync`].
+    pub(super) fn begin(
+        &mut self,
+        turn_id: TurnId,
+        event: TurnEvent,
+        at: Timestamp,
+    ) -> Result<OpenTurn, StoreError> {
+        let (turn_id, attempt, last_seq) = match &self.open {
+            Some(open) => (open.turn_id.clone(), open.attempt + 1, open.last_seq),
+            None => (turn_id, 1, 0),
+        };
+        let mark = Mark::TurnBegin {
+            turn_id: &turn_id,
+            attempt,
+            event: &event,
+            at,
+        };
+        self.journal.append(&json_line(&mark)?)?;
+        let open = OpenTurn {
+            turn_id,
+            event: Some(event),
+            attempt,
+            last_seq,
+        };
+        if attempt == 1 {
+            self.has_only_appends = true;
+        }
+        self.open = Some(open.clone());
+        Ok(open)
+    }
+
+    fn open_turn(&mut self, turn_id: &TurnId) -> Result<&mut OpenTurn, StoreError> {
+        let is_committed = self.commit.is_some();
+        match &mut self.open {
+            Some(open) if open.turn_id == *turn_id && !is_committed => Ok(open),
+            _ => Err(StoreError::WrongTurn {
+                turn_id: turn_id.clone(),
+            }),
+        }
+    }
+
+    /// Appends a message event of the open turn. Not durable before [`Self::sync`].
+    pub(super) fn append(
+        &mut self,
+        turn_id: &TurnId,
+        seq: u64,
+        raw: &RawValue,
+    ) -> Result<(), StoreError> {
+        let expected = self.open_turn(turn_id)?.last_seq + 1;
+        if seq != expected {
+            return Err(StoreError::OutOfOrder { expected, got: seq });
+        }
+        let event = RawEvent::from_agent(raw)?;
+        self.journal
+            .append(&json_line(&event.line(Some(turn_id), Some(seq)))?)?;
+        self.open_turn(turn_id)?.last_seq = seq;
+        self.has_only_appends &= matches!(event, RawEvent::Append { .. });
+        Ok(())
+    }
+
+    /// Checks that the open turn can be committed with `last_seq` events.
+    pub(super) fn check_complete(
+        &mut self,
+        turn_id: &TurnId,
+        last_seq: u64,
+    ) -> Result<(), StoreError> {
+        let expected = self.open_turn(turn_id)?.last_seq;
+        if last_seq == expected {
+            Ok(())
+        } else {
+            Err(StoreError::OutOfOrder {
+                expected,
+                got: last_seq,
+            })
+        }
+    }
+
+    /// Appends the commit record. Durable, and with it the turn, after [`Self::sync`].
+    pub(super) fn commit(&mut self, record: CommitRecord) -> Result<(), StoreError> {
+        self.journal
+            .append(&json_line(&Mark::TurnCommit(&record))?)?;
+        self.commit = Some(record);
+        Ok(())
+    }
+
+    /// The message events of the file, in order.
+    pub(super) fn events(&mut self) -> Result<Vec<RawEvent>, StoreError> {
+        let mut events = Vec::new();
+        let mut number = 0;
+        let mut problem = None;
+        self.journal.scan(|_, line| {
+            number += 1;
+            match serde_json::from_slice::<Line<'_>>(line) {
+                Ok(line) if line.kind.starts_with("turn_") => {}
+                Ok(line) => match RawEvent::of_line(&line) {
+                    Ok(event) => events.push(event),
+                    Err(error) => problem = problem.take().or(Some((number, error))),
+                },
+                Err(error) => problem = problem.take().or(Some((number, error.to_string()))),
+            }
+        })?;
+        match problem {
+            None => Ok(events),
+            Some((line, problem)) => Err(StoreError::Damaged {
+                path: self.journal.path().to_owned(),
+                line,
+                problem,
+            }),
+        }
+    }
+
+    /// Clears the file. What it held must be durable elsewhere.
+    pub(super) fn clear(&mut self) -> Result<(), StoreError> {
+        self.journal.cut(0)?;
+        self.open = None;
+        self.commit = None;
+        self.has_only_appends = true;
+        Ok(())
+    }
+
+    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
+        self.journal.sync()
+    }
+}
+
+/// Takes one line into account, or says why it does not continue the turn.
+fn continue_turn(
+    line: &Line<'_>,
+    bytes: &[u8],
+    open: &mut Option<OpenTurn>,
+    commit: &mut Option<CommitRecord>,
+    only_appends: &mut bool,
+) -> Result<(), String> {
+    if commit.is_some() {
+        return Err("a record after the turn's commit".to_owned());
+    }
+    match (line.kind, open.as_mut()) {
+        ("turn_begin", current) => {
+            let (Some(turn_id), Some(attempt), Some(event)) =
+                (line.turn_id.clone(), line.attempt, line.event)
+            else {
+                return Err("an incomplete `turn_begin`".to_owned());
+            };
+            let event = serde_json::from_str(event.get()).map_err(|error| error.to_string())?;
+            let last_seq = match current {
+                Some(current) if current.turn_id == turn_id => current.last_seq,
+                Some(_) => return Err("a second turn in one journal".to_owned()),
+                None => 0,
+            };
+            *open = Some(OpenTurn {
+                turn_id,
+                event: Some(event),
+                attempt,
+                last_seq,
+            });
+        }
+        ("turn_commit", Some(current)) => {
+            let record: CommitRecord =
+                serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+            if record.turn_id != current.turn_id || record.last_seq != current.last_seq {
+                return Err("a commit that does not fit its turn".to_owned());
+            }
+            *commit = Some(record);
+        }
+        ("turn_commit", None) => return Err("a commit without a turn".to_owned()),
+        (_, current) => {
+            let event = RawEvent::of_line(line)?;
+            match current {
+                Some(current) => {
+                    let is_same = line
+                        .turn_id
+                        .as_ref()
+                        .is_none_or(|id| *id == current.turn_id);
+                    if !is_same || line.seq.is_some_and(|seq| seq != current.last_seq + 1) {
+                        return Err("an event that does not continue its turn".to_owned());
+                    }
+                    current.last_seq += 1;
+                }
+                None if line.seq.is_some() => return Err("an event without its turn".to_owned()),
+                None => *open = Some(foreign_turn(line)),
+            }
+            *only_appends &= matches!(event, RawEvent::Append { .. });
+        }
+    }
+    Ok(())
+}
+
+/// A turn that another implementation left behind: no `turn_begin`, no `seq`.
+fn foreign_turn(line: &Line<'_>) -> OpenTurn {
+    let turn_id = line
+        .turn_id
+        .clone()
+        .unwrap_or_else(|| TurnId::from(uuid::Uuid::nil()));
+    OpenTurn {
+        turn_id,
+        event: None,
+        attempt: 0,
+        last_seq: 1,
+    }
+}

@@ -1,0 +1,206 @@
+//! Reading JSON lines files that a crash may have cut short.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::value::RawValue;
+
+use crate::disk::{Disk, DiskFile, append_all, read_full};
+use crate::error::{IoContext as _, StoreError};
+use crate::limits::READ_CHUNK_BYTES;
+
+/// An append-only file of JSON lines, open for appending.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    file: Box<dyn DiskFile>,
+    len: u64,
+    is_dirty: bool,
+}
+
+/// A line that ends the file and is not whole, or a run of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TornTail {
+    /// Where it was.
+    pub offset: u64,
+    /// How many bytes were cut.
+    pub bytes: u64,
+    /// Where they are kept.
+    pub kept_in: PathBuf,
+}
+
+impl Journal {
+    /// Opens a file; makes it if it is missing. Its content is not looked at.
+    pub(crate) fn open(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
+        let file = disk.open(path).during("open", path)?;
+        let len = file.len().during("read the length of", path)?;
+        // What a killed process wrote may be readable without being durable, so the first sync of a
+        // file that holds anything is never left out.
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            len,
+            is_dirty: len > 0,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file's length in bytes, unsynced appends included.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Appends whole lines. Not durable before [`Self::sync`].
+    pub(crate) fn append(&mut self, lines: &[u8]) -> Result<(), StoreError> {
+        debug_assert!(lines.last() == Some(&b'\n'), "a journal holds whole lines");
+        self.is_dirty = true;
+        append_all(self.file.as_mut(), lines).during("append to", &self.path)?;
+        self.len += lines.len() as u64;
+        Ok(())
+    }
+
+    /// Makes everything appended so far durable; does nothing if there is nothing new.
+    pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
+        if self.is_dirty {
+            self.file.sync().during("sync", &self.path)?;
+            self.is_dirty = false;
+        }
+        Ok(())
+    }
+
+    /// Cuts the file. Not durable before [`Self::sync`].
+    pub(crate) fn cut(&mut self, len: u64) -> Result<(), StoreError> {
+        self.is_dirty = true;
+        self.file.set_len(len).during("cut", &self.path)?;
+        self.len = len;
+        Ok(())
+    }
+
+    /// Reads up to `max` bytes from `offset`.
+    pub(crate) fn read(&mut self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError> {
+        let rest = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut buf = vec![0; rest.min(max)];
+        let filled = read_full(self.file.as_mut(), &mut buf, offset).during("read", &self.path)?;
+        buf.truncate(filled);
+        Ok(buf)
+    }
+
+    /// Calls `line` with the offset and content of every whole line, without its newline. Returns
+    /// the offset behind the last newline.
+    pub(crate) fn scan(&mut self, mut line: impl FnMut(u64, &[u8])) -> Result<u64, StoreError> {
+        let mut start = 0;
+        let mut pending: Vec<u8> = Vec::new();
+        let mut offset = 0;
+        loop {
+            let chunk = self.read(offset, READ_CHUNK_BYTES)?;
+            if chunk.is_empty() {
+                return Ok(start);
+            }
+            offset += chunk.len() as u64;
+            let mut rest = chunk.as_slice();
+            while let Some(at) = rest.iter().position(|byte| *byte == b'\n') {
+                let (head, tail) = rest.split_at(at);
+                if pending.is_empty() {
+                    line(start, head);
+                } else {
+                    pending.extend_from_slice(head);
+                    line(start, &pending);
+                }
+                start += (pending.len().max(head.len()) + 1) as u64;
+                pending.clear();
+                rest = tail.get(1..).unwrap_or_default();
+            }
+            pending.extend_from_slice(rest);
+        }
+    }
+
+    /// Cuts what a crash left behind the last whole line, and keeps it beside the file for people
+    /// to inspect (`MSG-11`). A last line that is whole but for its newline gets its newline.
+    pub(crate) fn mend_tail(
+        &mut self,
+        disk: &dyn Disk,
+        good: u64,
+    ) -> Result<Option<TornTail>, StoreError> {
+        if good >= self.len {
+            return Ok(None);
+        }
+        let tail = self.read(good, usize::MAX)?;
+        if !tail.contains(&b'\n') && serde_json::from_slice::<&RawValue>(&tail).is_ok() {
+            self.append(b"\n")?;
+            self.sync()?;
+            return Ok(None);
+        }
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".torn-{good}"));
+        let kept_in = self.path.with_file_name(name);
+        crate::durable::replace(disk, &kept_in, &tail)?;
+        self.cut(good)?;
+        self.sync()?;
+        Ok(Some(TornTail {
+            offset: good,
+            bytes: tail.len() as u64,
+            kept_in,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::SimulatedDisk;
+
+    fn lines_of(content: &[u8]) -> (Vec<(u64, Vec<u8>)>, u64) {
+        let disk = SimulatedDisk::new();
+        disk.plant(Path::new("/j"), content).unwrap();
+        let mut journal = Journal::open(&disk, Path::new("/j")).unwrap();
+        let mut lines = Vec::new();
+        let good = journal
+            .scan(|at, line| lines.push((at, line.to_vec())))
+            .unwrap();
+        (lines, good)
+    }
+
+    #[test]
+    fn lines_come_with_their_offsets_whatever_the_chunks() {
+        assert_eq!(lines_of(b""), (vec![], 0));
+        let (lines, good) = lines_of(b"a\n\nbc\nd");
+        assert_eq!(
+            lines,
+            [(0, b"a".to_vec()), (2, b"".to_vec()), (3, b"bc".to_vec())]
+        );
+        assert_eq!(good, 6);
+        let long = [vec![b'x'; READ_CHUNK_BYTES * 2 + 7], b"\ny\n".to_vec()].concat();
+        let (lines, good) = lines_of(&long);
+        assert_eq!(lines[0].1.len(), READ_CHUNK_BYTES * 2 + 7);
+        assert_eq!(lines[1], (READ_CHUNK_BYTES as u64 * 2 + 8, b"y".to_vec()));
+        assert_eq!(good, long.len() as u64);
+    }
+
+    #[test]
+    fn msg_11_a_torn_tail_is_cut_and_kept_aside() {
+        let disk = SimulatedDisk::new();
+        disk.plant(Path::new("/j"), b"{}\n{\"a\":").unwrap();
+        let mut journal = Journal::open(&disk, Path::new("/j")).unwrap();
+        let good = journal.scan(|_, _| {}).unwrap();
+        let torn = journal.mend_tail(&disk, good).unwrap().unwrap();
+        assert_eq!((torn.offset, torn.bytes), (3, 5));
+        assert_eq!(lines_of_disk(&disk, "/j"), b"{}\n");
+        assert_eq!(lines_of_disk(&disk, "/j.torn-3"), b"{\"a\":");
+    }
+
+    #[test]
+    fn a_whole_last_line_only_gets_its_newline() {
+        let disk = SimulatedDisk::new();
+        disk.plant(Path::new("/j"), b"{}\n{\"a\":1}").unwrap();
+        let mut journal = Journal::open(&disk, Path::new("/j")).unwrap();
+        assert_eq!(journal.mend_tail(&disk, 3).unwrap(), None);
+        assert_eq!(lines_of_disk(&disk, "/j"), b"{}\n{\"a\":1}\n");
+    }
+
+    fn lines_of_disk(disk: &SimulatedDisk, path: &str) -> Vec<u8> {
+        let mut file = disk.open_read(Path::new(path)).unwrap();
+        crate::disk::read_all(file.as_mut(), 1 << 20).unwrap()
+    }
+}

@@ -1,0 +1,23 @@
+//! The store's own limits.
+
+/// Operations one writer thread may have waiting. A full queue holds back whoever submits.
+pub const WRITER_QUEUE_OPS: usize = 4096;
+
+/// Operations one batch takes at most, so that the first of them is not kept waiting for ever.
+pub const WRITER_BATCH_OPS: usize = 512;
+
+/// Least time between two writes of one instance's `metadata.json`, in milliseconds. The file tells
+/// people and scripts what the daemon knows; recovery does not depend on it.
+pub const METADATA_INTERVAL_MS: u64 = 1_000;
+
+/// Size of `inbox.jsonl` from which finished events are dropped from it, in bytes.
+pub const INBOX_COMPACT_BYTES: u64 = 1024 * 1024;
+
+/// Finished events an inbox remembers after it was compacted, so that a repeated event id is known
+/// and gets its stored answer.
+pub const INBOX_REMEMBERED_EVENTS: usize = 1_000;
+
+/// Bytes read at a time when a file is scanned.
+pub const READ_CHUNK_BYTES: usize = 256 * 1024;
+
+const _: () = assert!(WRITER_BATCH_OPS <= WRITER_QUEUE_OPS);

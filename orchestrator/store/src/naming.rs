@@ -1,0 +1,295 @@
+//! How ids become file names: workspace ids (`ROOT-9`) and instance directories (`INST-1`).
+//!
+//! Both are pure functions, and neither ever gives two inputs the same name.
+
+use std::path::Path;
+
+use goondan_protocol::ids::{ExtensionName, InstanceKey, InvalidId, WorkspaceId};
+use goondan_protocol::limits::MAX_WORKSPACE_ID_BYTES;
+use sha2::{Digest as _, Sha256};
+
+/// Stands for a workspace without a Package document.
+const NO_PACKAGE: &str = "no-package";
+/// Hexadecimal digits of the hash that ends a workspace id which lost something.
+const HASH_DIGITS: usize = 12;
+
+/// The id of the workspace of one (Project Root, package) pair (`ROOT-9`).
+///
+/// The id reads as the path and the package. When either cannot be read back from it without loss, or
+/// when it would be too long, it ends in a hash of both.
+///
+/// # Errors
+///
+/// [`InvalidId`] never in practice: every id this makes is valid.
+pub fn workspace_id(project_root: &Path, package: Option<&str>) -> Result<WorkspaceId, InvalidId> {
+    let root = project_root.to_string_lossy();
+    let folder = token(&root);
+    let package_token = package.map_or_else(|| NO_PACKAGE.to_owned(), token);
+    let id = format!("{folder}__{package_token}");
+
+    let is_lossless = format!("/{}", folder.replace('_', "/")) == root
+        && project_root.to_str().is_some()
+        && !folder.is_empty()
+        && package_of_token(&package_token) == Some(package.map(str::to_owned))
+        && !ends_like_a_hash(&id);
+    if is_lossless && id.len() <= MAX_WORKSPACE_ID_BYTES {
+        return WorkspaceId::new(id);
+    }
+
+    let mut hash = Sha256::new();
+    hash.update(project_root.as_os_str().as_encoded_bytes());
+    hash.update(b"\n");
+    hash.update(package.unwrap_or_default().as_bytes());
+    let digits: String = hex::encode(hash.finalize())
+        .chars()
+        .take(HASH_DIGITS)
+        .collect();
+    // A token holds ASCII only, so that characters are bytes.
+    let head: String = id
+        .chars()
+        .take(MAX_WORKSPACE_ID_BYTES - HASH_DIGITS - 1)
+        .collect();
+    WorkspaceId::new(format!("{head}-{digits}"))
+}
+
+/// Keeps `[A-Za-z0-9.-]`; every other run becomes one `_`, except at the ends.
+fn token(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') {
+            out.push(c);
+        } else if !out.ends_with('_') {
+            out.push('_');
+        }
+    }
+    out.trim_matches('_').to_owned()
+}
+
+/// The package a token is read back as: `goondan_sample` was `@goondan/sample`, `sample` was
+/// `sample`. The outer `Option` is none if it reads as no package name at all.
+fn package_of_token(token: &str) -> Option<Option<String>> {
+    if token == NO_PACKAGE {
+        return Some(None);
+    }
+    match token.split_once('_') {
+        None if token.is_empty() => None,
+        None => Some(Some(token.to_owned())),
+        Some((scope, name)) if !name.contains('_') => Some(Some(format!("@{scope}/{name}"))),
+        Some(_) => None,
+    }
+}
+
+/// Whether an id ends as the lossy ones do. Such an id must be lossy itself, or two inputs could
+/// meet in it.
+fn ends_like_a_hash(id: &str) -> bool {
+    let is_digit = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+    id.rsplit_once('-')
+        .is_some_and(|(_, tail)| tail.len() == HASH_DIGITS && tail.chars().all(is_digit))
+}
+
+/// Longest directory name that spells its key out, in bytes. File systems allow 255.
+const PLAIN_NAME_BYTES: usize = 200;
+/// Separates the readable head of a long key's name from its hash. `%` is always followed by a
+/// hexadecimal digit in a plain name, so no plain name holds this.
+const HASH_MARK: &str = "%~";
+
+/// The directory name of an instance key (`INST-1`).
+///
+/// Lower-case letters, digits, `-`, `_` and inner `.` stand for themselves; every other byte becomes
+/// `%xx`. Only lower case is written, so that no two names meet on a file system that ignores case. A
+/// key whose name would be too long keeps its head and ends in its SHA-256; `metadata.json` holds it
+/// in full.
+#[must_use]
+pub fn instance_dir_name(key: &InstanceKey) -> String {
+    encode(key.as_str())
+}
+
+/// The file name of an extension's state, by the same rule (`EXT-1`).
+#[must_use]
+pub fn extension_file_name(extension: &ExtensionName) -> String {
+    format!("{}.json", encode(extension.as_str()))
+}
+
+fn encode(text: &str) -> String {
+    let last = text.len() - 1;
+    let mut out = String::new();
+    let mut whole = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => out.push(char::from(byte)),
+            // Hidden files, `.` and `..` begin with a dot; some systems drop one at the end.
+            b'.' if at != 0 && at != last => out.push('.'),
+            _ => out.push_str(&format!("%{byte:02x}")),
+        }
+        if out.len() <= PLAIN_NAME_BYTES - HASH_MARK.len() - 64 {
+            whole = out.len();
+        }
+    }
+    if out.len() <= PLAIN_NAME_BYTES {
+        return out;
+    }
+    out.truncate(whole);
+    format!(
+        "{out}{HASH_MARK}{}",
+        hex::encode(Sha256::digest(text.as_bytes()))
+    )
+}
+
+/// The key a directory name spells out; none for a long key's name and for what is no instance's
+/// name at all.
+#[must_use]
+pub fn instance_key_of(name: &str) -> Option<InstanceKey> {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next()?, rest.next()?];
+            let digits = std::str::from_utf8(&digits).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    let key = InstanceKey::new(String::from_utf8(bytes).ok()?).ok()?;
+    // Only the one spelling this module writes counts.
+    (encode(key.as_str()) == name).then_some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, HashSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn id(root: &str, package: Option<&str>) -> String {
+        workspace_id(Path::new(root), package)
+            .unwrap()
+            .as_str()
+            .to_owned()
+    }
+
+    #[test]
+    fn root_9_the_example_of_the_clause() {
+        assert_eq!(
+            id("/Users/alice/projects/my-agent", Some("@goondan/sample-10")),
+            "Users_alice_projects_my-agent__goondan_sample-10"
+        );
+        assert_eq!(id("/srv/bot", None), "srv_bot__no-package");
+    }
+
+    #[test]
+    fn root_9_what_loses_something_ends_in_a_hash() {
+        let lossy = [
+            ("/a b", None),
+            ("/a_b", None),
+            ("/a", Some("no-package")),
+            ("/a", Some("goondan/sample")),
+            ("/a", Some("x-0123456789ab")),
+            ("/", Some("p")),
+        ];
+        for (root, package) in lossy {
+            assert!(ends_like_a_hash(&id(root, package)), "{root} {package:?}");
+        }
+        let long = format!("/{}", "d".repeat(300));
+        assert_eq!(id(&long, None).len(), MAX_WORKSPACE_ID_BYTES);
+    }
+
+    #[test]
+    fn root_9_the_hash_is_of_root_newline_package() {
+        let digest = hex::encode(Sha256::digest(b"/a b\np"));
+        let expected: String = digest.chars().take(HASH_DIGITS).collect();
+        assert!(id("/a b", Some("p")).ends_with(&format!("-{expected}")));
+    }
+
+    /// 10,000 pairs built from few pieces, so that near-collisions are frequent (`ROOT-9`).
+    #[test]
+    fn root_9_ten_thousand_pairs_do_not_collide() {
+        let pieces = ["a", "b", "a_b", "a b", "a-b", "A", "é", "..", "a.b", "_"];
+        let mut packages: Vec<Option<String>> = vec![None, Some("no-package".into())];
+        for scope in ["a", "b", "a_b", "é"] {
+            for name in ["p", "p-0123456789ab", "p_q", "no-package", "P"] {
+                packages.push(Some(format!("@{scope}/{name}")));
+                packages.push(Some(format!("{scope}/{name}")));
+            }
+        }
+        let mut seen: HashMap<String, (String, Option<String>)> = HashMap::new();
+        let mut roots = HashSet::new();
+        for a in pieces {
+            for b in pieces {
+                roots.insert(format!("/{a}/{b}"));
+                roots.insert(format!("/{a}_{b}"));
+                roots.insert(format!("/{a}//{b}"));
+            }
+        }
+        for root in &roots {
+            for package in &packages {
+                let this = (root.clone(), package.clone());
+                let made = id(root, package.as_deref());
+                assert!(made.len() <= MAX_WORKSPACE_ID_BYTES);
+                if let Some(other) = seen.insert(made.clone(), this.clone()) {
+                    panic!("{other:?} and {this:?} are both {made}");
+                }
+            }
+        }
+        assert!(seen.len() >= 10_000, "only {} pairs", seen.len());
+    }
+
+    #[test]
+    fn inst_1_hostile_keys_are_safe_and_distinct() {
+        let long = "k".repeat(300);
+        let long2 = format!("{}x", "k".repeat(299));
+        let keys = [
+            "user@a",
+            "user#a",
+            "가나다",
+            "라마바",
+            "../../x",
+            ".",
+            "..",
+            "telegram:123",
+            "A",
+            "a",
+            "con",
+            "a/b",
+            "a%2fb",
+            "a\0b",
+            " ",
+            "a ",
+            "ａ",
+            "a.",
+            ".a",
+            &long,
+            &long2,
+        ];
+        let mut seen = HashSet::new();
+        for key in keys {
+            let key = InstanceKey::new(key).unwrap();
+            let name = instance_dir_name(&key);
+            assert!(name.len() <= PLAIN_NAME_BYTES + 8, "{name}");
+            assert!(!name.starts_with('.') && !name.contains('/') && !name.contains('\0'));
+            assert!(name.is_ascii() && name.to_lowercase() == name);
+            assert!(seen.insert(name.clone()), "{key} collides in {name}");
+            if key.as_str().len() < 60 {
+                assert_eq!(instance_key_of(&name), Some(key));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn inst_1_names_are_reversible(key in "\\PC{1,16}|[\\x00-\\x7f]{1,60}") {
+            let key = InstanceKey::new(key).unwrap();
+            let name = instance_dir_name(&key);
+            prop_assert_eq!(instance_key_of(&name), Some(key));
+        }
+
+        #[test]
+        fn what_is_no_name_of_ours_is_no_key(name in "\\PC{0,30}") {
+            if let Some(key) = instance_key_of(&name) {
+                prop_assert_eq!(instance_dir_name(&key), name);
+            }
+        }
+    }
+}

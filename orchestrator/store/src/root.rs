@@ -1,0 +1,278 @@
+//! The System Root: its layout, its settings and the lock that makes one orchestrator its owner.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use goondan_protocol::ids::WorkspaceId;
+use serde::{Deserialize, Serialize};
+
+use crate::disk::{Disk, RealDisk, read_all};
+use crate::durable;
+use crate::error::{IoContext as _, StoreError};
+
+/// Name of the System Root in the home directory (`ROOT-7`).
+pub const DEFAULT_DIR_NAME: &str = ".goondan";
+/// The environment variable that moves the System Root (`ROOT-7`).
+pub const STATE_ROOT_VAR: &str = "GOONDAN_STATE_ROOT";
+/// Largest `config.json`, in bytes.
+const CONFIG_BYTES_MAX: usize = 1024 * 1024;
+
+/// Where things are below the System Root. Owns nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    /// The layout below `root`.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The System Root itself.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Settings of the system.
+    #[must_use]
+    pub fn config_file(&self) -> PathBuf {
+        self.root.join("config.json")
+    }
+
+    /// The control socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.root.join("run").join("orchestrator.sock")
+    }
+
+    /// The owner's process id, locked while it lives.
+    #[must_use]
+    pub fn pid_file(&self) -> PathBuf {
+        self.root.join("run").join("orchestrator.pid")
+    }
+
+    /// All workspaces.
+    #[must_use]
+    pub fn workspaces(&self) -> PathBuf {
+        self.root.join("workspaces")
+    }
+
+    /// One workspace.
+    #[must_use]
+    pub fn workspace(&self, id: &WorkspaceId) -> PathBuf {
+        self.workspaces().join(id.as_str())
+    }
+
+    /// The instances of one workspace.
+    #[must_use]
+    pub fn instances(&self, id: &WorkspaceId) -> PathBuf {
+        self.workspace(id).join("instances")
+    }
+}
+
+/// `config.json`: settings of the system.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SystemConfig {
+    /// The log files of a daemon in the background.
+    pub log: LogConfig,
+}
+
+/// Bounds of the rotated log files (`LOG-4`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// Largest size of one file, in bytes.
+    pub max_file_bytes: u64,
+    /// How many files are kept, the one being written included.
+    pub max_files: u32,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            max_file_bytes: 16 * 1024 * 1024,
+            max_files: 8,
+        }
+    }
+}
+
+/// The System Root, owned by this process until it is dropped (`ROOT-11`).
+#[derive(Debug)]
+pub struct SystemRoot {
+    layout: Layout,
+    config: SystemConfig,
+    /// Holds the lock; the operating system releases it however the process ends.
+    _lock: File,
+}
+
+impl SystemRoot {
+    /// Takes the System Root, making what is missing of it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::RootInUse`] if another orchestrator owns it; [`StoreError::Damaged`] if
+    /// `config.json` cannot be read; [`StoreError::Io`].
+    pub fn take(root: &Path) -> Result<Self, StoreError> {
+        make_dir(root)?;
+        // The canonical path is what projects are compared with.
+        let root = fs::canonicalize(root).during("resolve", root)?;
+        let layout = Layout::new(root.clone());
+        for name in ["packages", "workspaces", "system", "run"] {
+            make_dir(&root.join(name))?;
+        }
+        // The socket is as private as its folder.
+        let run = root.join("run");
+        fs::set_permissions(&run, fs::Permissions::from_mode(0o700))
+            .during("set the mode of", &run)?;
+        let lock = lock(&layout)?;
+        let config = read_config(&layout)?;
+        Ok(Self {
+            layout,
+            config,
+            _lock: lock,
+        })
+    }
+
+    /// Where things are.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn config(&self) -> &SystemConfig {
+        &self.config
+    }
+}
+
+fn make_dir(path: &Path) -> Result<(), StoreError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .during("create", path)
+}
+
+fn lock(layout: &Layout) -> Result<File, StoreError> {
+    let path = layout.pid_file();
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .during("open", &path)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut text = String::new();
+            let read = file.read_to_string(&mut text);
+            let owner = read.ok().and_then(|_| text.trim().parse().ok());
+            return Err(StoreError::RootInUse {
+                path: layout.root().to_owned(),
+                owner,
+            });
+        }
+        Err(TryLockError::Error(error)) => return Err(error).during("lock", &path),
+    }
+    let write = |file: &mut File| -> io::Result<()> {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())
+    };
+    write(&mut file).during("write", &path)?;
+    Ok(file)
+}
+
+fn read_config(layout: &Layout) -> Result<SystemConfig, StoreError> {
+    let path = layout.config_file();
+    let disk = RealDisk;
+    if disk.stat(&path).during("look at", &path)?.is_none() {
+        durable::replace(&disk, &path, b"{}\n")?;
+        return Ok(SystemConfig::default());
+    }
+    let mut file = disk.open_read(&path).during("open", &path)?;
+    let bytes = read_all(file.as_mut(), CONFIG_BYTES_MAX).during("read", &path)?;
+    serde_json::from_slice(&bytes).map_err(|error| StoreError::Damaged {
+        line: u64::try_from(error.line()).unwrap_or(0),
+        problem: error.to_string(),
+        path,
+    })
+}
+
+/// Checks that neither root contains the other (`ROOT-1`). Both paths must be canonical.
+///
+/// # Errors
+///
+/// [`StoreError::RootsOverlap`].
+pub fn check_separate(project_root: &Path, state_root: &Path) -> Result<(), StoreError> {
+    if project_root.starts_with(state_root) || state_root.starts_with(project_root) {
+        return Err(StoreError::RootsOverlap {
+            project_root: project_root.to_owned(),
+            state_root: state_root.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_8_what_is_missing_is_made_and_private() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().join("state");
+        let taken = SystemRoot::take(&root).unwrap();
+        for name in ["packages", "workspaces", "system", "run"] {
+            assert!(root.join(name).is_dir(), "{name}");
+        }
+        assert!(root.join("config.json").is_file());
+        let mode = fs::metadata(&root).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o700);
+        assert_eq!(taken.config(), &SystemConfig::default());
+    }
+
+    #[test]
+    fn root_11_a_second_owner_is_refused_with_the_first_ones_pid() {
+        let temp = tempfile::tempdir().unwrap();
+        let first = SystemRoot::take(temp.path()).unwrap();
+        match SystemRoot::take(temp.path()) {
+            Err(StoreError::RootInUse { owner, .. }) => assert_eq!(owner, Some(std::process::id())),
+            other => panic!("{other:?}"),
+        }
+        drop(first);
+        SystemRoot::take(temp.path()).unwrap();
+    }
+
+    #[test]
+    fn a_setting_nobody_knows_is_an_error_with_its_line() {
+        let temp = tempfile::tempdir().unwrap();
+        drop(SystemRoot::take(temp.path()).unwrap());
+        let path = temp.path().join("config.json");
+        durable::replace(&RealDisk, &path, b"{\n\"logs\": {}\n}").unwrap();
+        let error = SystemRoot::take(temp.path()).unwrap_err();
+        assert!(
+            matches!(error, StoreError::Damaged { line: 2, .. }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn root_1_neither_root_contains_the_other() {
+        let check = |a: &str, b: &str| check_separate(Path::new(a), Path::new(b));
+        assert!(check("/home/a/p", "/home/a/.goondan").is_ok());
+        assert!(check("/home/a/pp", "/home/a/p").is_ok());
+        assert!(check("/home/a", "/home/a/.goondan").is_err());
+        assert!(check("/home/a/.goondan/p", "/home/a/.goondan").is_err());
+        assert!(check("/x", "/x").is_err());
+    }
+}

@@ -1,0 +1,342 @@
+//! Workspaces: which project a folder stands for, which are registered, what happened in them.
+
+use std::path::{Path, PathBuf};
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::ids::WorkspaceId;
+use serde::{Deserialize, Serialize};
+
+use crate::disk::{Disk, EntryKind, append_all, read_all};
+use crate::durable;
+use crate::error::{IoContext as _, StoreError};
+use crate::instance::{self, Metadata};
+use crate::naming::{instance_dir_name, workspace_id};
+use crate::root::Layout;
+
+/// Largest `workspace.json`, in bytes.
+const WORKSPACE_BYTES_MAX: usize = 64 * 1024;
+/// The record's name in the workspace's folder.
+const WORKSPACE_FILE: &str = "workspace.json";
+/// The audit log's name in the workspace's folder (`INST-6`).
+const AUDIT_FILE: &str = "audit.jsonl";
+
+/// `workspace.json`: the project a workspace stands for (`ROOT-10`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkspaceRecord {
+    /// The workspace's id, which is its folder's name.
+    pub workspace_id: WorkspaceId,
+    /// The Project Root.
+    pub project_root: PathBuf,
+    /// The package's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
+    /// Whether a daemon that starts opens it again.
+    pub registered: bool,
+    /// Fields of other versions, kept as they are.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+/// Something found in the place of a workspace or an instance that cannot be used.
+#[derive(Debug)]
+pub struct Unusable {
+    /// Where.
+    pub path: PathBuf,
+    /// Why.
+    pub error: StoreError,
+}
+
+/// Opens the workspace of a project, making it if it is missing, and registers it.
+///
+/// `project_root` must be canonical.
+///
+/// # Errors
+///
+/// [`StoreError::WorkspaceTaken`] if the folder stands for another project; [`StoreError::Damaged`]
+/// if its record cannot be read; [`StoreError::Io`].
+pub fn open(
+    disk: &dyn Disk,
+    layout: &Layout,
+    project_root: &Path,
+    package: Option<&str>,
+) -> Result<WorkspaceRecord, StoreError> {
+    crate::root::check_separate(project_root, layout.root())?;
+    let id = workspace_id(project_root, package).map_err(|error| StoreError::InvalidEvent {
+        problem: error.to_string(),
+    })?;
+    let dir = layout.workspace(&id);
+    durable::ensure_dir(disk, layout.root(), &layout.instances(&id))?;
+    let record = match read(disk, &dir)? {
+        None => WorkspaceRecord {
+            workspace_id: id,
+            project_root: project_root.to_owned(),
+            package: package.map(str::to_owned),
+            registered: true,
+            extra: JsonObject::new(),
+        },
+        Some(found)
+            if found.workspace_id == id
+                && found.project_root == project_root
+                && found.package.as_deref() == package =>
+        {
+            if found.registered {
+                instance::sweep(disk, &layout.instances(&found.workspace_id))?;
+                return Ok(found);
+            }
+            WorkspaceRecord {
+                registered: true,
+                ..found
+            }
+        }
+        Some(WorkspaceRecord {
+            project_root,
+            package,
+            ..
+        }) => {
+            return Err(StoreError::WorkspaceTaken {
+                path: dir,
+                project_root,
+                package,
+            });
+        }
+    };
+    write(disk, layout, &record)?;
+    instance::sweep(disk, &layout.instances(&record.workspace_id))?;
+    Ok(record)
+}
+
+/// Writes a workspace's record.
+///
+/// # Errors
+///
+/// [`StoreError::Io`].
+pub fn write(disk: &dyn Disk, layout: &Layout, record: &WorkspaceRecord) -> Result<(), StoreError> {
+    let path = layout.workspace(&record.workspace_id).join(WORKSPACE_FILE);
+    let mut bytes =
+        serde_json::to_vec_pretty(record).map_err(|error| StoreError::InvalidEvent {
+            problem: error.to_string(),
+        })?;
+    bytes.push(b'\n');
+    durable::replace(disk, &path, &bytes)
+}
+
+/// Reads a workspace's record; none if it has none.
+///
+/// # Errors
+///
+/// [`StoreError::Damaged`] if it cannot be read as one; [`StoreError::Io`].
+pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<WorkspaceRecord>, StoreError> {
+    let path = dir.join(WORKSPACE_FILE);
+    if disk.stat(&path).during("look at", &path)?.is_none() {
+        return Ok(None);
+    }
+    let mut file = disk.open_read(&path).during("open", &path)?;
+    let bytes = read_all(file.as_mut(), WORKSPACE_BYTES_MAX).during("read", &path)?;
+    serde_json::from_slice(&bytes)
+        .map(Some)
+        .map_err(|error| StoreError::Damaged {
+            line: u64::try_from(error.line()).unwrap_or(0),
+            problem: error.to_string(),
+            path,
+        })
+}
+
+/// Every workspace with a record, by id, and what cannot be used.
+///
+/// # Errors
+///
+/// [`StoreError::Io`] if the folder of workspaces cannot be listed.
+pub fn list(
+    disk: &dyn Disk,
+    layout: &Layout,
+) -> Result<(Vec<WorkspaceRecord>, Vec<Unusable>), StoreError> {
+    let (mut records, mut unusable) = (Vec::new(), Vec::new());
+    let dir = layout.workspaces();
+    for entry in disk.list(&dir).during("list", &dir)? {
+        if entry.kind != EntryKind::Directory {
+            continue;
+        }
+        let path = dir.join(&entry.name);
+        match read(disk, &path) {
+            Ok(Some(record)) if entry.name == record.workspace_id.as_str() => records.push(record),
+            Ok(Some(record)) => {
+                let problem = format!(
+                    "it names workspace `{}`, not this folder",
+                    record.workspace_id
+                );
+                let at = path.join(WORKSPACE_FILE);
+                let error = StoreError::Damaged {
+                    path: at,
+                    line: 1,
+                    problem,
+                };
+                unusable.push(Unusable { path, error });
+            }
+            Ok(None) => {}
+            Err(error) => unusable.push(Unusable { path, error }),
+        }
+    }
+    records.sort_by(|a, b| a.workspace_id.cmp(&b.workspace_id));
+    Ok((records, unusable))
+}
+
+/// Every instance of a workspace by its metadata, and those that cannot be used (`INST-4`).
+///
+/// # Errors
+///
+/// [`StoreError::Io`] if the folder of instances cannot be listed.
+pub fn list_instances(
+    disk: &dyn Disk,
+    instances: &Path,
+) -> Result<(Vec<Metadata>, Vec<Unusable>), StoreError> {
+    let (mut found, mut unusable) = (Vec::new(), Vec::new());
+    if disk.stat(instances).during("look at", instances)?.is_none() {
+        return Ok((found, unusable));
+    }
+    for entry in disk.list(instances).during("list", instances)? {
+        let name = entry.name.as_encoded_bytes();
+        if entry.kind != EntryKind::Directory || name.starts_with(b".") {
+            continue;
+        }
+        let path = instances.join(&entry.name);
+        match Metadata::read(disk, &path) {
+            // A folder that was copied or renamed by hand is not the instance its metadata names.
+            Ok(metadata) if instance_dir_name(&metadata.instance_key).as_bytes() == name => {
+                found.push(metadata);
+            }
+            Ok(metadata) => {
+                let problem = format!(
+                    "it names instance `{}`, not this folder",
+                    metadata.instance_key
+                );
+                let at = path.join(Metadata::FILE);
+                let error = StoreError::Damaged {
+                    path: at,
+                    line: 1,
+                    problem,
+                };
+                unusable.push(Unusable { path, error });
+            }
+            Err(error) => unusable.push(Unusable { path, error }),
+        }
+    }
+    found.sort_by(|a, b| a.instance_key.cmp(&b.instance_key));
+    Ok((found, unusable))
+}
+
+/// The instances of a workspace that have something to do.
+///
+/// # Errors
+///
+/// [`StoreError::Io`] if the folder of instances cannot be listed.
+pub fn instances_with_work(
+    disk: &dyn Disk,
+    instances: &Path,
+) -> Result<(Vec<Metadata>, Vec<Unusable>), StoreError> {
+    let (found, mut unusable) = list_instances(disk, instances)?;
+    let mut with_work = Vec::new();
+    for metadata in found {
+        let dir = instances.join(instance_dir_name(&metadata.instance_key));
+        match instance::has_work(disk, &dir) {
+            Ok(true) => with_work.push(metadata),
+            Ok(false) => {}
+            Err(error) => unusable.push(Unusable { path: dir, error }),
+        }
+    }
+    Ok((with_work, unusable))
+}
+
+/// Appends a record to a workspace's audit log (`INST-6`, `SEC-5`). Durable when it returns.
+///
+/// # Errors
+///
+/// [`StoreError::Io`].
+pub fn append_audit(
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+    record: &JsonObject,
+) -> Result<(), StoreError> {
+    let dir = layout.workspace(id);
+    let path = dir.join(AUDIT_FILE);
+    let is_new = disk.stat(&path).during("look at", &path)?.is_none();
+    let mut line = serde_json::to_vec(record).map_err(|error| StoreError::InvalidEvent {
+        problem: error.to_string(),
+    })?;
+    line.push(b'\n');
+    let mut file = disk.open(&path).during("open", &path)?;
+    append_all(file.as_mut(), &line).during("append to", &path)?;
+    file.sync().during("sync", &path)?;
+    if is_new {
+        disk.sync_dir(&dir).during("sync", &dir)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::SimulatedDisk;
+
+    fn disk() -> (SimulatedDisk, Layout) {
+        let disk = SimulatedDisk::new();
+        for dir in ["/s", "/s/workspaces"] {
+            disk.create_dir(Path::new(dir)).unwrap();
+        }
+        for dir in ["/", "/s"] {
+            disk.sync_dir(Path::new(dir)).unwrap();
+        }
+        (disk, Layout::new("/s"))
+    }
+
+    #[test]
+    fn root_10_a_folder_stands_for_one_project_only() {
+        let (disk, layout) = disk();
+        let record = open(&disk, &layout, Path::new("/p/a"), Some("x")).unwrap();
+        assert_eq!(
+            open(&disk, &layout, Path::new("/p/a"), Some("x")).unwrap(),
+            record
+        );
+        let stolen = WorkspaceRecord {
+            project_root: "/p/b".into(),
+            ..record.clone()
+        };
+        write(&disk, &layout, &stolen).unwrap();
+        let error = open(&disk, &layout, Path::new("/p/a"), Some("x")).unwrap_err();
+        assert!(
+            matches!(error, StoreError::WorkspaceTaken { .. }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_damaged_record_is_reported_and_the_others_are_listed() {
+        let (disk, layout) = disk();
+        let good = open(&disk, &layout, Path::new("/p/a"), None).unwrap();
+        let bad = open(&disk, &layout, Path::new("/p/b"), None).unwrap();
+        let path = layout.workspace(&bad.workspace_id).join(WORKSPACE_FILE);
+        disk.plant(&path, b"{").unwrap();
+        let (records, unusable) = list(&disk, &layout).unwrap();
+        assert_eq!(records, [good]);
+        assert_eq!(unusable.len(), 1);
+        assert!(open(&disk, &layout, Path::new("/p/b"), None).is_err());
+    }
+
+    #[test]
+    fn inst_6_the_audit_log_grows_by_whole_lines() {
+        let (disk, layout) = disk();
+        let id = open(&disk, &layout, Path::new("/p/a"), None)
+            .unwrap()
+            .workspace_id;
+        let record = JsonObject::from_iter([("event".to_owned(), "deleted".into())]);
+        append_audit(&disk, &layout, &id, &record).unwrap();
+        append_audit(&disk, &layout, &id, &record).unwrap();
+        let after = disk.after_crash(crate::disk::Crash::LoseUnsynced);
+        let mut file = after
+            .open_read(&layout.workspace(&id).join(AUDIT_FILE))
+            .unwrap();
+        let text = String::from_utf8(read_all(file.as_mut(), 1000).unwrap()).unwrap();
+        assert_eq!(text, "{\"event\":\"deleted\"}\n{\"event\":\"deleted\"}\n");
+    }
+}

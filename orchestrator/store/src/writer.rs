@@ -1,0 +1,617 @@
+//! Writer threads: many operations, few syncs (group commit).
+//!
+//! A fixed number of threads owns all open instances; an instance always maps to the same thread, so
+//! its operations happen in the order they were submitted. A thread takes all that waits, stages it,
+//! syncs each touched file once, and only then reports every operation as done.
+//!
+//! # Invariants
+//!
+//! * An operation is reported exactly once, after what it wrote is durable or after it failed.
+//! * When a write or sync of an instance fails, every operation of the batch on it fails, its handles
+//!   are thrown away, and the next operation opens and recovers it anew.
+//! * Overload: the queue of a thread is bounded; who submits waits. Reports are unbounded, since there
+//!   is one for each operation that was admitted.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::event::{AgentEvent, TurnOutcome};
+use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef, TurnId, WorkspaceId};
+use goondan_protocol::time::Timestamp;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::disk::Disk;
+use crate::error::StoreError;
+use crate::instance::{self, EventState, InstanceState, InstanceStore, Metadata, OpenTurn, Page};
+use crate::limits::{METADATA_INTERVAL_MS, WRITER_BATCH_OPS, WRITER_QUEUE_OPS};
+use crate::naming::instance_dir_name;
+use crate::root::Layout;
+use crate::workspace;
+
+/// Something to be done, and the mark it is reported under.
+#[derive(Debug)]
+pub struct Job {
+    /// Returned with the report.
+    pub token: u64,
+    /// What to do.
+    pub op: Op,
+}
+
+/// An operation of the store.
+#[derive(Debug)]
+pub enum Op {
+    /// Accept an event; makes the instance if it is missing. Reports [`Report::Accepted`].
+    Accept {
+        /// The instance.
+        instance: InstanceRef,
+        /// The agent it belongs to, or is to.
+        agent: AgentName,
+        /// The event.
+        event: Box<AgentEvent>,
+    },
+    /// Open an instance and say what it has to do. Reports [`Report::Opened`].
+    Open(InstanceRef),
+    /// Begin a turn, or another attempt at the open one. Reports [`Report::Began`].
+    BeginTurn {
+        /// The instance.
+        instance: InstanceRef,
+        /// The turn's id, if it is a new one.
+        turn_id: TurnId,
+        /// The event it answers.
+        event_id: EventId,
+        /// The time.
+        at: Timestamp,
+    },
+    /// Append a message event. Reports [`Report::Appended`].
+    AppendEvent {
+        /// The instance.
+        instance: InstanceRef,
+        /// The turn.
+        turn_id: TurnId,
+        /// The event's number.
+        seq: u64,
+        /// The event.
+        event: Box<RawValue>,
+    },
+    /// Commit the turn and fold it. Reports [`Report::Committed`].
+    CompleteTurn {
+        /// The instance.
+        instance: InstanceRef,
+        /// The turn.
+        turn_id: TurnId,
+        /// The number of its last event.
+        last_seq: u64,
+        /// How it ended.
+        outcome: TurnOutcome,
+        /// The time.
+        at: Timestamp,
+    },
+    /// Record a runtime event. Reports [`Report::Observed`], without a sync.
+    Observe {
+        /// The instance.
+        instance: InstanceRef,
+        /// The line, with its newline.
+        line: Vec<u8>,
+    },
+    /// Read a page of the conversation. Reports [`Report::Page`].
+    ReadPage {
+        /// The instance.
+        instance: InstanceRef,
+        /// Where the page begins.
+        offset: u64,
+    },
+    /// What is known of an event. Reports [`Report::EventState`].
+    LookUpEvent {
+        /// The instance.
+        instance: InstanceRef,
+        /// The event.
+        event_id: EventId,
+    },
+    /// Everything about an instance. Reports [`Report::Inspected`].
+    Inspect(InstanceRef),
+    /// Write what is due and forget the open instance. Reports [`Report::Closed`].
+    Close(InstanceRef),
+    /// Remove an instance and all it holds. Reports [`Report::Deleted`].
+    Delete(InstanceRef),
+    /// Append to a workspace's audit log. Reports [`Report::Audited`].
+    Audit {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+        /// The record.
+        record: JsonObject,
+    },
+}
+
+impl Op {
+    fn instance(&self) -> Option<&InstanceRef> {
+        match self {
+            Self::Accept { instance, .. }
+            | Self::BeginTurn { instance, .. }
+            | Self::AppendEvent { instance, .. }
+            | Self::CompleteTurn { instance, .. }
+            | Self::Observe { instance, .. }
+            | Self::ReadPage { instance, .. }
+            | Self::LookUpEvent { instance, .. }
+            | Self::Open(instance)
+            | Self::Inspect(instance)
+            | Self::Close(instance)
+            | Self::Delete(instance) => Some(instance),
+            Self::Audit { .. } => None,
+        }
+    }
+}
+
+/// What came of an operation.
+#[derive(Debug)]
+pub enum Report {
+    /// The event is durable, or was known before.
+    Accepted {
+        /// What was known of it.
+        before: EventState,
+        /// Whether the instance was made for it.
+        created: bool,
+    },
+    /// What the instance has to do.
+    Opened(Box<InstanceState>),
+    /// The turn began.
+    Began(OpenTurn),
+    /// The message event is durable.
+    Appended {
+        /// The turn.
+        turn_id: TurnId,
+        /// The event's number.
+        seq: u64,
+    },
+    /// The turn is part of the base.
+    Committed {
+        /// The turn.
+        turn_id: TurnId,
+    },
+    /// The runtime event is written.
+    Observed,
+    /// A page.
+    Page(Box<Page>),
+    /// What is known of an event.
+    EventState(EventState),
+    /// Everything about an instance.
+    Inspected(Box<Inspection>),
+    /// The instance is closed.
+    Closed,
+    /// The instance is gone.
+    Deleted {
+        /// Whether it was there.
+        existed: bool,
+    },
+    /// The record is in the audit log.
+    Audited,
+}
+
+/// Everything about an instance.
+#[derive(Debug)]
+pub struct Inspection {
+    /// Its metadata.
+    pub metadata: Metadata,
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Confirmed messages.
+    pub messages: u64,
+    /// Their size in bytes.
+    pub base_bytes: u64,
+    /// Events that wait.
+    pub waiting: usize,
+    /// State of its extensions.
+    pub extensions: std::collections::BTreeMap<String, Value>,
+}
+
+/// What came of a job.
+#[derive(Debug)]
+pub struct Completion {
+    /// The job's mark.
+    pub token: u64,
+    /// What came of it.
+    pub result: Result<Report, StoreError>,
+}
+
+/// The way to the writer threads. Dropping it ends them once their queues are empty.
+#[derive(Debug)]
+pub struct Writers {
+    queues: Vec<mpsc::Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Writers {
+    /// Starts `threads` writer threads over `disk`. Reports come out of the returned receiver.
+    ///
+    /// # Errors
+    ///
+    /// As the operating system says when it cannot start a thread.
+    pub fn start(
+        disk: &Arc<dyn Disk>,
+        layout: &Layout,
+        threads: usize,
+    ) -> io::Result<(Self, mpsc::UnboundedReceiver<Completion>)> {
+        let (completions, completed) = mpsc::unbounded_channel();
+        let mut writers = Self {
+            queues: Vec::new(),
+            threads: Vec::new(),
+        };
+        for number in 0..threads.max(1) {
+            let (queue, jobs) = mpsc::channel(WRITER_QUEUE_OPS);
+            let (disk, layout) = (disk.clone(), layout.clone());
+            let writer = Writer {
+                disk,
+                layout,
+                open: HashMap::new(),
+                completions: completions.clone(),
+            };
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .build()?;
+            let thread = std::thread::Builder::new()
+                .name(format!("writer-{number}"))
+                .spawn(move || runtime.block_on(writer.run(jobs)))?;
+            writers.queues.push(queue);
+            writers.threads.push(thread);
+        }
+        Ok((writers, completed))
+    }
+
+    fn queue_of(&self, op: &Op) -> Option<&mpsc::Sender<Job>> {
+        let mut hasher = DefaultHasher::new();
+        match op {
+            Op::Audit { workspace_id, .. } => workspace_id.hash(&mut hasher),
+            other => other.instance().hash(&mut hasher),
+        }
+        let count = u64::try_from(self.queues.len()).unwrap_or(1);
+        self.queues
+            .get(usize::try_from(hasher.finish() % count).unwrap_or(0))
+    }
+
+    /// Hands a job to its thread; waits while that thread's queue is full.
+    ///
+    /// # Errors
+    ///
+    /// Returns the job if its thread has ended, which only a panic in it can cause.
+    pub async fn submit(&self, job: Job) -> Result<(), Job> {
+        match self.queue_of(&job.op) {
+            Some(queue) => queue.send(job).await.map_err(|error| error.0),
+            None => Err(job),
+        }
+    }
+
+    /// Lets the threads finish what waits and ends them. Blocks.
+    pub fn finish(self) {
+        drop(self.queues);
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a writer thread had panicked");
+            }
+        }
+    }
+}
+
+struct Held {
+    store: InstanceStore,
+    /// Whether it stays open when nothing is done on it: a process works with it.
+    is_kept: bool,
+    metadata_due: Option<Instant>,
+}
+
+struct Writer {
+    disk: Arc<dyn Disk>,
+    layout: Layout,
+    open: HashMap<InstanceRef, Held>,
+    completions: mpsc::UnboundedSender<Completion>,
+}
+
+impl Writer {
+    async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+        let mut batch = Vec::with_capacity(WRITER_BATCH_OPS);
+        loop {
+            let due = self
+                .open
+                .values()
+                .filter_map(|held| held.metadata_due)
+                .min();
+            let flush = async {
+                match due {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                received = jobs.recv_many(&mut batch, WRITER_BATCH_OPS) => {
+                    if received == 0 {
+                        break;
+                    }
+                    self.work(&mut batch);
+                }
+                () = flush => self.flush_metadata(false),
+            }
+        }
+        self.flush_metadata(true);
+    }
+
+    fn work(&mut self, batch: &mut Vec<Job>) {
+        let mut staged: Vec<(u64, Option<InstanceRef>, Result<Report, StoreError>)> = Vec::new();
+        let mut touched: Vec<InstanceRef> = Vec::new();
+        let mut failed: HashMap<InstanceRef, StoreError> = HashMap::new();
+        for job in batch.drain(..) {
+            let instance = job.op.instance().cloned();
+            let result = match instance.as_ref().and_then(|instance| failed.get(instance)) {
+                Some(error) => Err(again(error)),
+                None => self.stage(job.op),
+            };
+            if let Some(instance) = &instance {
+                match &result {
+                    Err(error) if error.is_io() && !failed.contains_key(instance) => {
+                        self.open.remove(instance);
+                        failed.insert(instance.clone(), again(error));
+                    }
+                    _ if !touched.contains(instance) => touched.push(instance.clone()),
+                    _ => {}
+                }
+            }
+            staged.push((job.token, instance, result));
+        }
+        for instance in touched {
+            let Some(held) = self.open.get_mut(&instance) else {
+                continue;
+            };
+            if let Err(error) = held.store.sync().and_then(|()| held.store.finish_turn()) {
+                tracing::error!(
+                    workspace_id = %instance.workspace_id,
+                    instance_key = %instance.instance_key,
+                    error = &error as &dyn std::error::Error,
+                    "an instance cannot be written; it is opened anew when it is needed"
+                );
+                self.open.remove(&instance);
+                failed.insert(instance, error);
+            } else if !held.is_kept {
+                self.open.remove(&instance);
+            } else if held.store.metadata_is_dirty() && held.metadata_due.is_none() {
+                let interval = Duration::from_millis(METADATA_INTERVAL_MS);
+                held.metadata_due = Some(Instant::now() + interval);
+            }
+        }
+        for (token, instance, result) in staged {
+            let result = match instance.and_then(|instance| failed.get(&instance).map(again)) {
+                Some(error) if result.is_ok() => Err(error),
+                _ => result,
+            };
+            // Nobody listens any more only when the daemon is ending.
+            drop(self.completions.send(Completion { token, result }));
+        }
+    }
+
+    fn stage(&mut self, op: Op) -> Result<Report, StoreError> {
+        match op {
+            Op::Accept {
+                instance,
+                agent,
+                event,
+            } => self.accept(&instance, &agent, *event),
+            Op::Open(instance) => {
+                let held = self.held(&instance)?;
+                held.is_kept = true;
+                Ok(Report::Opened(Box::new(held.store.state())))
+            }
+            Op::BeginTurn {
+                instance,
+                turn_id,
+                event_id,
+                at,
+            } => {
+                let store = &mut self.held(&instance)?.store;
+                store.begin_turn(turn_id, &event_id, at).map(Report::Began)
+            }
+            Op::AppendEvent {
+                instance,
+                turn_id,
+                seq,
+                event,
+            } => {
+                self.held(&instance)?
+                    .store
+                    .append_event(&turn_id, seq, &event)?;
+                Ok(Report::Appended { turn_id, seq })
+            }
+            Op::CompleteTurn {
+                instance,
+                turn_id,
+                last_seq,
+                outcome,
+                at,
+            } => {
+                let store = &mut self.held(&instance)?.store;
+                store.complete_turn(&turn_id, last_seq, outcome, at)?;
+                Ok(Report::Committed { turn_id })
+            }
+            Op::Observe { instance, line } => {
+                self.held(&instance)?.store.observe(&line)?;
+                Ok(Report::Observed)
+            }
+            Op::ReadPage { instance, offset } => {
+                let page = self.held(&instance)?.store.page(offset)?;
+                Ok(Report::Page(Box::new(page)))
+            }
+            Op::LookUpEvent { instance, event_id } => self
+                .held(&instance)?
+                .store
+                .event_state(&event_id)
+                .map(Report::EventState),
+            Op::Inspect(instance) => self.inspect(&instance),
+            Op::Close(instance) => {
+                if let Some(mut held) = self.open.remove(&instance) {
+                    held.store.sync()?;
+                    held.store.flush_metadata()?;
+                }
+                Ok(Report::Closed)
+            }
+            Op::Delete(instance) => {
+                self.open.remove(&instance);
+                let dir = self.dir_of(&instance);
+                let trash = format!(".removed-{}", uuid::Uuid::now_v7());
+                let existed = instance::delete(self.disk.as_ref(), &dir, &trash)?;
+                Ok(Report::Deleted { existed })
+            }
+            Op::Audit {
+                workspace_id,
+                record,
+            } => {
+                workspace::append_audit(self.disk.as_ref(), &self.layout, &workspace_id, &record)?;
+                Ok(Report::Audited)
+            }
+        }
+    }
+
+    fn dir_of(&self, instance: &InstanceRef) -> PathBuf {
+        self.layout
+            .instances(&instance.workspace_id)
+            .join(instance_dir_name(&instance.instance_key))
+    }
+
+    fn held(&mut self, instance: &InstanceRef) -> Result<&mut Held, StoreError> {
+        if !self.open.contains_key(instance) {
+            let dir = self.dir_of(instance);
+            let key = instance.instance_key.clone();
+            if self.disk.stat(&dir).ok().flatten().is_none() {
+                return Err(StoreError::NoInstance { key });
+            }
+            let store = InstanceStore::open(self.disk.clone(), &dir)?;
+            report_findings(instance, &store);
+            self.hold(instance, store, false);
+        }
+        self.open
+            .get_mut(instance)
+            .ok_or_else(|| StoreError::NoInstance {
+                key: instance.instance_key.clone(),
+            })
+    }
+
+    fn hold(&mut self, instance: &InstanceRef, store: InstanceStore, is_kept: bool) {
+        self.open.insert(
+            instance.clone(),
+            Held {
+                store,
+                is_kept,
+                metadata_due: None,
+            },
+        );
+    }
+
+    fn accept(
+        &mut self,
+        instance: &InstanceRef,
+        agent: &AgentName,
+        event: AgentEvent,
+    ) -> Result<Report, StoreError> {
+        let created = match self.held(instance) {
+            Ok(_) => false,
+            Err(StoreError::NoInstance { .. }) => {
+                let store = self.create(instance, agent, event.created_at)?;
+                self.hold(instance, store, true);
+                true
+            }
+            Err(error) => return Err(error),
+        };
+        let held = self.held(instance)?;
+        let owner = &held.store.metadata().agent_name;
+        if owner != agent {
+            let (key, owner) = (instance.instance_key.clone(), owner.clone());
+            return Err(StoreError::KeyTaken { key, owner });
+        }
+        held.is_kept = true;
+        let before = held.store.accept(event)?;
+        Ok(Report::Accepted { before, created })
+    }
+
+    fn create(
+        &self,
+        instance: &InstanceRef,
+        agent: &AgentName,
+        at: Timestamp,
+    ) -> Result<InstanceStore, StoreError> {
+        let instances = self.layout.instances(&instance.workspace_id);
+        let staging = format!(".new-{}", uuid::Uuid::now_v7());
+        let key: &InstanceKey = &instance.instance_key;
+        InstanceStore::create(self.disk.clone(), &instances, key, agent, at, &staging)
+    }
+
+    fn inspect(&mut self, instance: &InstanceRef) -> Result<Report, StoreError> {
+        let store = &mut self.held(instance)?.store;
+        Ok(Report::Inspected(Box::new(Inspection {
+            metadata: store.metadata().clone(),
+            dir: store.dir().to_owned(),
+            messages: store.count_messages()?,
+            base_bytes: store.base_bytes(),
+            waiting: store.waiting_count(),
+            extensions: store.extension_states()?,
+        })))
+    }
+
+    fn flush_metadata(&mut self, all: bool) {
+        let now = Instant::now();
+        for (instance, held) in &mut self.open {
+            if !all && held.metadata_due.is_none_or(|due| due > now) {
+                continue;
+            }
+            held.metadata_due = None;
+            // Metadata is for people to read; the next change tries again.
+            if let Err(error) = held.store.flush_metadata() {
+                tracing::warn!(
+                    workspace_id = %instance.workspace_id,
+                    instance_key = %instance.instance_key,
+                    error = &error as &dyn std::error::Error,
+                    "metadata.json could not be written"
+                );
+            }
+        }
+    }
+}
+
+fn report_findings(instance: &InstanceRef, store: &InstanceStore) {
+    for finding in store.state().findings {
+        tracing::warn!(
+            workspace_id = %instance.workspace_id,
+            instance_key = %instance.instance_key,
+            path = %finding.path.display(),
+            problem = finding.problem,
+            "found and set aside while opening an instance"
+        );
+    }
+}
+
+/// The same failure, for another operation that it befell.
+fn again(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::Io {
+            operation,
+            path,
+            source,
+        } => StoreError::Io {
+            operation,
+            path: path.clone(),
+            source: match source.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => io::Error::new(source.kind(), source.to_string()),
+            },
+        },
+        other => StoreError::InvalidEvent {
+            problem: other.to_string(),
+        },
+    }
+}
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;
