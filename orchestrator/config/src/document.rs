@@ -6,7 +6,7 @@ use crate::codes;
 use crate::fields::{Fields, Label, Located, one_of};
 use crate::report::{Problem, Report};
 use crate::similar::nearest;
-use crate::tree::{Entry, Node};
+use crate::tree::{Entry, Node, Value};
 
 /// The only `apiVersion` there is.
 pub(crate) const API_VERSION: &str = "goondan.ai/v1";
@@ -71,6 +71,17 @@ pub(crate) struct Document<'n> {
 }
 
 impl<'n> Document<'n> {
+    /// Whether a document says it is of this kind, whatever else may be wrong with it.
+    pub(crate) fn claims(node: &Node, kind: Kind) -> bool {
+        let Value::Mapping(entries) = &node.value else {
+            return false;
+        };
+        entries.iter().any(|entry| {
+            let is_name = matches!(&entry.node.value, Value::Text(name) if name == kind.name());
+            entry.key == "kind" && is_name
+        })
+    }
+
     /// Reads a document's frame. `None` if it cannot be told what the document defines.
     pub(crate) fn read(node: &'n Node, report: &mut Report) -> Option<Self> {
         let label = Label::of("this document");

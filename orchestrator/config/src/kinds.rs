@@ -4,6 +4,7 @@
 //! needs other resources is left as a [`crate::reference::Reference`] for [`crate::resolve`].
 
 pub(crate) mod agent;
+mod captures;
 pub(crate) mod connection;
 pub(crate) mod connector;
 pub(crate) mod model;

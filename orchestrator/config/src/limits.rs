@@ -50,8 +50,8 @@ pub const MAX_STEPS_PER_TURN: u32 = 10_000;
 /// Largest `gracePeriodSeconds`: one day.
 pub const MAX_GRACE_PERIOD_SECONDS: u64 = 24 * 60 * 60;
 
-/// Largest `delayMs` of a script's rule: one hour.
-pub const MAX_SCRIPT_DELAY_MS: u64 = 60 * 60 * 1_000;
+/// Largest `delayMs` of a script's rule, in milliseconds: ten minutes, what `agent-process` plays.
+pub const MAX_SCRIPT_DELAY_MS: u64 = 10 * 60 * 1_000;
 
 /// Longest `instanceKeyPrefix`, in bytes. Leaves the key itself most of its own limit.
 pub const MAX_KEY_PREFIX_BYTES: usize = 256;

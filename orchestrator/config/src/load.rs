@@ -44,7 +44,7 @@ pub(crate) struct Resources {
     pub(crate) counts: BTreeMap<Kind, usize>,
 }
 
-/// See [`crate::load`].
+/// See [`crate::load()`].
 pub(crate) fn load(root: &Path, env: &dyn Environment) -> Result<Bundle, Diagnostics> {
     let mut report = Report::default();
     let Some(files) = open(root, &mut report) else {
@@ -72,10 +72,10 @@ pub(crate) fn package_name(root: &Path) -> Result<Option<String>, Diagnostics> {
         .and_then(|(_, documents)| {
             let first = documents.first()?;
             // Problems of a document that is no Package are not this question's.
-            let document = Document::read(first, &mut Report::default())?;
-            if document.kind != Kind::Package {
+            if !Document::claims(first, Kind::Package) {
                 return None;
             }
+            let document = Document::read(first, &mut report)?;
             kinds::package::read(&document, &mut report)
         });
     if report.has_problems() {
@@ -132,7 +132,7 @@ fn read_tree(
         Err(failure) => {
             let file = report.add_file(path, "");
             let mut problem = failure.at(Place::start_of(file));
-            if matches!(failure, FileFailure::NotFound(_)) {
+            if matches!(failure, FileFailure::NotFound(_)) && path == Path::new(PROJECT_FILE) {
                 let misnamed = files.misnamed_project_file();
                 problem = problem
                     .help("create a project with `gdn init`")

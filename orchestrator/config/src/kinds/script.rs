@@ -1,10 +1,9 @@
 //! The rules of a `scripted` model.
 
-use std::collections::BTreeMap;
-
 use goondan_protocol::ids::ToolName;
 use goondan_protocol::script::{Rule, Script, ScriptedCall, When};
 
+use super::captures::Captures;
 use super::id;
 use crate::codes;
 use crate::fields::{Fields, Label};
@@ -36,16 +35,17 @@ pub(crate) fn read_rules(fields: &mut Fields<'_>, report: &mut Report) -> Option
 
 fn read_rule(node: &Node, label: Label, report: &mut Report) -> Option<Rule> {
     let mut fields = Fields::open(node, node.place, label, report)?;
+    let mut captures = Captures::default();
     let when = fields
         .nested("when", report)
-        .map(|when| read_when(when, report));
-    let say = fields.text("say", report);
+        .map(|when| read_when(when, &mut captures, report));
+    let say = read_template(&mut fields, "say", &captures, report);
     let call: Vec<ScriptedCall> = fields
         .items("call", report)
         .into_iter()
-        .filter_map(|(node, label)| read_call(node, label, report))
+        .filter_map(|(node, label)| read_call(node, label, &captures, report))
         .collect();
-    let fail = fields.text("fail", report);
+    let fail = read_template(&mut fields, "fail", &captures, report);
     let delay_ms = fields.integer("delayMs", 0..=MAX_SCRIPT_DELAY_MS, report);
 
     fields.exclude("say", "fail", report);
@@ -64,21 +64,21 @@ fn read_rule(node: &Node, label: Label, report: &mut Report) -> Option<Rule> {
     fields.close(report);
     Some(Rule {
         when: when.unwrap_or_default(),
-        say: say.map(|text| text.value.to_owned()),
+        say,
         call,
-        fail: fail.map(|text| text.value.to_owned()),
+        fail,
         delay_ms,
     })
 }
 
-fn read_when(mut fields: Fields<'_>, report: &mut Report) -> When {
+fn read_when(mut fields: Fields<'_>, captures: &mut Captures, report: &mut Report) -> When {
     let when = When {
-        user: read_pattern(&mut fields, "user", report),
+        user: read_pattern(&mut fields, "user", captures, report),
         tool: read_tool(&mut fields, report).map(|name| name.as_str().to_owned()),
-        result: read_pattern(&mut fields, "result", report),
+        result: read_pattern(&mut fields, "result", captures, report),
         error: fields.boolean("error", report),
-        system: read_pattern(&mut fields, "system", report),
-        history: read_pattern(&mut fields, "history", report),
+        system: read_pattern(&mut fields, "system", captures, report),
+        history: read_pattern(&mut fields, "history", captures, report),
         step: fields
             .integer("step", 1..=u64::from(u32::MAX), report)
             .and_then(|step| u32::try_from(step).ok()),
@@ -90,23 +90,23 @@ fn read_when(mut fields: Fields<'_>, report: &mut Report) -> When {
 fn read_pattern(
     fields: &mut Fields<'_>,
     name: &'static str,
+    captures: &mut Captures,
     report: &mut Report,
 ) -> Option<String> {
     let pattern = fields.text(name, report)?;
-    if let Err(error) = regex_lite::Regex::new(pattern.value) {
-        report.add(
-            Problem::new(
-                codes::INVALID_PATTERN,
-                pattern.place,
-                format!(
-                    "{} is not a regular expression: {error}",
-                    fields.label.field(name)
-                ),
-            )
-            .help("put `\\` before a character that is meant as itself"),
-        );
-    }
+    captures.add(&pattern, &fields.label.field(name), report);
     Some(pattern.value.to_owned())
+}
+
+fn read_template(
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    captures: &Captures,
+    report: &mut Report,
+) -> Option<String> {
+    let text = fields.text(name, report)?;
+    captures.check_text(text.value, text.place, &fields.label.field(name), report);
+    Some(text.value.to_owned())
 }
 
 fn read_tool(fields: &mut Fields<'_>, report: &mut Report) -> Option<ToolName> {
@@ -114,14 +114,23 @@ fn read_tool(fields: &mut Fields<'_>, report: &mut Report) -> Option<ToolName> {
     id(&tool, report)
 }
 
-fn read_call(node: &Node, label: Label, report: &mut Report) -> Option<ScriptedCall> {
+fn read_call(
+    node: &Node,
+    label: Label,
+    captures: &Captures,
+    report: &mut Report,
+) -> Option<ScriptedCall> {
     let mut fields = Fields::open(node, node.place, label, report)?;
     let _present = fields.require("tool", report);
     let tool = read_tool(&mut fields, report);
-    let args = entries_to_json(fields.entries("args", report));
+    let args = fields.entries("args", report);
+    let label = fields.label.field("args");
+    for entry in args {
+        captures.check_node(&entry.node, &label.field(&entry.key), report);
+    }
     fields.close(report);
     Some(ScriptedCall {
         tool: tool?.as_str().to_owned(),
-        args: args.into_iter().collect::<BTreeMap<_, _>>(),
+        args: entries_to_json(args).into_iter().collect(),
     })
 }

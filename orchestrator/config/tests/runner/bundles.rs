@@ -346,6 +346,11 @@ spec: {version: 1.2.3, description: An example.}
         ("@goondan/sample-10", Some("1.2.3"))
     );
 
+    let nameless = Project::new("apiVersion: goondan.ai/v1\nkind: Package\n");
+    assert!(
+        package_name(&nameless.root()).is_err(),
+        "a Package without a name is not the same as no Package"
+    );
     let broken_rest = Project::new(&format!("{package}---\nkind: Nonsense\n"));
     assert!(package_name(&broken_rest.root()).unwrap().is_some());
     assert_eq!(package_name(&Project::new(SMALLEST).root()).unwrap(), None);

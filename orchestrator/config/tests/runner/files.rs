@@ -34,6 +34,19 @@ fn a_missing_project_file_says_what_to_do() {
 }
 
 #[test]
+fn a_resource_file_that_is_gone_is_told_as_such() {
+    let problems = Project::new(SMALLEST)
+        .link("resources/a.yaml", "gone.yaml")
+        .refused();
+    assert_eq!(
+        problems.to_string(),
+        "error[E_CONFIG_MISSING_FILE]: there is no file `resources/a.yaml` in the Project Root
+ --> resources/a.yaml:1:1
+  = help: create the file or correct its path"
+    );
+}
+
+#[test]
 fn a_project_root_that_is_no_directory_is_an_error() {
     let project = Project::new(SMALLEST);
     for root in [

@@ -375,13 +375,40 @@ fn a_script_says_calls_or_fails() {
     assert!(rule("{call: [{tool: 'a b'}]}").contains("tool name `a b`"));
     assert!(rule("{call: [{args: {}}]}").contains("needs the field `tool`"));
     assert!(rule("{call: {tool: x}}").contains("must be a list, not a mapping"));
-    assert!(rule("{say: a, delayMs: 99999999}").contains("from 0 to 3600000"));
+    assert!(rule("{say: a, delayMs: 99999999}").contains("from 0 to 600000"));
     assert!(only_problem("[{say: Hello}]", "[]").contains("at least one rule"));
     assert!(only_problem("rules: [{say: Hello}]", "").contains("needs `script` or `rules`"));
 
     let two = Project::new(&SMALLEST.replace("rules: [{say: Hello}]", "script: s.yaml"))
         .file("s.yaml", "rules: [{say: a}]\n---\nrules: [{say: b}]\n");
     assert!(only_problem_of(&two).contains("`s.yaml` holds 2"));
+}
+
+#[test]
+fn captures_are_there_when_they_are_used() {
+    let rule = |rule: &str| only_problem("{say: Hello}", rule);
+    let when = "when: {user: '(?P<title>.)', system: '(?P<role>.)'}";
+    assert_eq!(
+        rule(&format!("{{{when}, say: 'It is ${{tilte}}.'}}")),
+        "E_CONFIG_INVALID_VALUE 4:105 nothing captures `tilte`, which `spec.options.rules[0].say` \
+         of Model `main` uses; there are `role`, `title`, `input`, `result`, `step`"
+    );
+    assert!(
+        rule(&format!(
+            "{{{when}, call: [{{tool: x, args: {{a: [{{b: '${{c}}'}}]}}}}]}}"
+        ))
+        .contains("`spec.options.rules[0].call[0].args.a[0].b` of Model `main` uses")
+    );
+    assert!(rule("{fail: '${x'}").contains("has a `${` without `}`"));
+    assert!(rule("{say: a, when: {user: '(?P<step>.)'}}").contains("is there without a pattern"));
+    assert!(
+        rule("{say: a, when: {user: '(?P<a>.)', result: '(?P<a>.)'}}")
+            .contains("`a`, which another pattern of the rule captures too")
+    );
+    let known = "{when: {user: '(?P<a>.)'}, say: '${a}${input}${result}${step}$${b}$5'}";
+    Project::new(&SMALLEST.replace("{say: Hello}", known)).load();
+    let broken = rule("{when: {user: '(?P<a>'}, say: '${a}'}");
+    assert!(broken.starts_with("E_CONFIG_INVALID_PATTERN"), "{broken}");
 }
 
 #[test]

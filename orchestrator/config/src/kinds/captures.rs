@@ -1,0 +1,130 @@
+//! The captures of a script's rule: what its patterns name, and where `${name}` uses it.
+//!
+//! `agent-process` plays scripts by the same rules and would only find these mistakes in the middle
+//! of a conversation.
+
+use std::collections::BTreeMap;
+
+use regex_lite::Regex;
+
+use crate::codes;
+use crate::fields::{Label, Located};
+use crate::report::{Place, Problem, Report};
+use crate::similar::nearest;
+use crate::tree::{Node, Value};
+
+/// Captures that need no pattern: the latest user message, the latest tool result, the step's
+/// number.
+const BUILTIN: [&str; 3] = ["input", "result", "step"];
+
+/// The names a rule may use.
+#[derive(Debug, Default)]
+pub(crate) struct Captures {
+    /// With the places of their patterns.
+    named: BTreeMap<String, Place>,
+    /// Whether a pattern does not compile, so that it is not known what it captures.
+    partial: bool,
+}
+
+impl Captures {
+    /// Adds the named groups of a pattern; reports the pattern if it does not compile, or if it
+    /// names what has that name already.
+    pub(crate) fn add(&mut self, pattern: &Located<&str>, label: &Label, report: &mut Report) {
+        let regex = match Regex::new(pattern.value) {
+            Ok(regex) => regex,
+            Err(error) => {
+                self.partial = true;
+                report.add(
+                    Problem::new(
+                        codes::INVALID_PATTERN,
+                        pattern.place,
+                        format!("{label} is not a regular expression: {error}"),
+                    )
+                    .help("put `\\` before a character that is meant as itself"),
+                );
+                return;
+            }
+        };
+        for name in regex.capture_names().flatten() {
+            let taken = if BUILTIN.contains(&name) {
+                "is there without a pattern"
+            } else if self.named.insert(name.to_owned(), pattern.place).is_some() {
+                "another pattern of the rule captures too"
+            } else {
+                continue;
+            };
+            report.add(
+                Problem::new(
+                    codes::INVALID_PATTERN,
+                    pattern.place,
+                    format!("{label} captures `{name}`, which {taken}"),
+                )
+                .help("choose another name"),
+            );
+        }
+    }
+
+    /// Reports every `${name}` of a text that nothing captures. `$${` stands for `${` itself.
+    pub(crate) fn check_text(&self, text: &str, place: Place, label: &Label, report: &mut Report) {
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("${") {
+            rest = after;
+            if before.ends_with('$') {
+                continue;
+            }
+            let Some((name, after)) = after.split_once('}') else {
+                report.add(
+                    Problem::new(
+                        codes::INVALID_VALUE,
+                        place,
+                        format!("{label} has a `${{` without `}}`"),
+                    )
+                    .help("write `$${` for the characters themselves"),
+                );
+                return;
+            };
+            rest = after;
+            let is_known = BUILTIN.contains(&name) || self.named.contains_key(name);
+            if !is_known && !self.partial {
+                report.add(self.unknown(name, place, label));
+            }
+        }
+    }
+
+    /// Reports every unknown `${name}` in the texts within a value. Names of fields are not filled
+    /// in.
+    pub(crate) fn check_node(&self, node: &Node, label: &Label, report: &mut Report) {
+        match &node.value {
+            Value::Text(text) => self.check_text(text, node.place, label, report),
+            Value::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.check_node(item, &label.item(index), report);
+                }
+            }
+            Value::Mapping(entries) => {
+                for entry in entries {
+                    self.check_node(&entry.node, &label.field(&entry.key), report);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn unknown(&self, name: &str, place: Place, label: &Label) -> Problem {
+        let known = || {
+            let named = self.named.keys().map(String::as_str);
+            named.chain(BUILTIN)
+        };
+        let listed: Vec<String> = known().map(|name| format!("`{name}`")).collect();
+        Problem::new(
+            codes::INVALID_VALUE,
+            place,
+            format!(
+                "nothing captures `{name}`, which {label} uses; there are {}",
+                listed.join(", ")
+            ),
+        )
+        .help("write `$${` for the characters `${` themselves")
+        .did_you_mean(nearest(name, known()))
+    }
+}
