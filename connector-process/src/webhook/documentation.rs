@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName};
 use goondan_protocol::JsonObject;
+use goondan_protocol::ids::InstanceKey;
+use goondan_protocol::ipc::{EventRefused, RefusalCode};
 
 use super::Settings;
-use super::mapping::{ID_HEADERS, INPUT_FIELDS, KEY_HEADER};
-use super::settings::{DEFAULT_HOST, DEFAULT_PATH, SETTINGS, SIGNATURE_SETTINGS};
-use super::signature::{DEFAULT_HEADER, DEFAULT_PREFIX};
+use super::answer::Refusal;
+use super::mapping::{ID_HEADERS, INPUT_FIELDS, KEY_HEADER, Malformed};
+use super::settings::{DEFAULT_HOST, DEFAULT_PATH, FieldPath, SETTINGS, SIGNATURE_SETTINGS};
+use super::signature::{DEFAULT_HEADER, DEFAULT_PREFIX, NotSigned};
 use crate::limits::{
     BODY_BYTES_CEILING, BODY_READ_TIMEOUT_MS, CONNECTIONS_MAX, DEFAULT_BODY_BYTES_MAX,
     HEADER_READ_TIMEOUT_MS, PROPERTIES_MAX, PROPERTY_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX,
@@ -44,7 +47,10 @@ fn every_setting_has_a_row_with_its_default() {
     }
     assert_eq!(row("host")[1], format!("`{DEFAULT_HOST}`"));
     assert_eq!(row("path")[1], format!("`{DEFAULT_PATH}`"));
-    assert_eq!(row("maxBodyBytes")[1], format!("`{DEFAULT_BODY_BYTES_MAX}`"));
+    assert_eq!(
+        row("maxBodyBytes")[1],
+        format!("`{DEFAULT_BODY_BYTES_MAX}`")
+    );
     assert!(row("maxBodyBytes")[2].contains(&BODY_BYTES_CEILING.to_string()));
     let header = row("signature.header")[1].to_ascii_lowercase();
     assert_eq!(header, format!("`{DEFAULT_HEADER}`"));
@@ -62,12 +68,69 @@ fn every_header_input_field_and_limit_is_named() {
     for limit in [
         format!("{CONNECTIONS_MAX} connections"),
         format!("{REQUESTS_IN_FLIGHT_MAX} requests"),
-        format!("{} seconds for a request's head", HEADER_READ_TIMEOUT_MS / 1000),
+        format!(
+            "{} seconds for a request's head",
+            HEADER_READ_TIMEOUT_MS / 1000
+        ),
         format!("{} seconds for its body", BODY_READ_TIMEOUT_MS / 1000),
         format!("first {PROPERTIES_MAX}"),
         format!("{PROPERTY_BYTES_MAX} bytes"),
     ] {
         assert!(page.contains(&limit), "{limit}");
+    }
+}
+
+#[test]
+fn every_answer_has_a_row_with_its_code() {
+    let header = HeaderName::from_static("x-signature");
+    let field = FieldPath::new("f");
+    let id = || InstanceKey::new("").unwrap_err();
+    let not_text = std::str::from_utf8(b"\xff".as_slice()).unwrap_err();
+    let not_json = serde_json::from_str::<u8>("x").unwrap_err();
+    let malformed = [
+        Malformed::NotText(not_text),
+        Malformed::NotJson(not_json),
+        Malformed::EmptyInput,
+        Malformed::NoInput {
+            field: field.clone(),
+        },
+        Malformed::NotAName { field },
+        Malformed::BadHeader {
+            header: header.clone(),
+        },
+        Malformed::BadKey(id()),
+        Malformed::BadId(id()),
+    ];
+    let by_orchestrator = [
+        RefusalCode::Invalid,
+        RefusalCode::Unroutable,
+        RefusalCode::Overloaded,
+        RefusalCode::Unavailable,
+    ]
+    .map(|code| EventRefused {
+        code,
+        message: String::new(),
+    });
+    let own = [
+        Refusal::NotFound,
+        Refusal::WrongMethod,
+        Refusal::TooLarge { max: 1 },
+        Refusal::TooSlow { timeout_ms: 1 },
+        Refusal::BrokenBody(axum::Error::new(std::io::Error::other("broken"))),
+        Refusal::NotSigned(NotSigned::Missing { header }),
+        Refusal::Busy,
+        Refusal::Stopping,
+    ];
+    let refusals = own
+        .into_iter()
+        .chain(malformed.map(Refusal::Malformed))
+        .chain(by_orchestrator.map(Refusal::ByOrchestrator));
+    for refusal in refusals {
+        let (status, code) = refusal.status();
+        let start = format!("| {} |", status.as_u16());
+        let row = PAGE.lines().find(|line| line.starts_with(&start));
+        let row = row.unwrap_or_else(|| panic!("no row for {status}"));
+        assert!(row.contains(&format!("`{code}`")), "{code} is not in {row}");
     }
 }
 

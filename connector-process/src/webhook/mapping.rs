@@ -356,12 +356,7 @@ mod tests {
         assert_eq!(by_header.id.unwrap().as_str(), "e-1");
 
         let config = json!({"keyField": "who", "idField": "n"});
-        let by_body = map(
-            &config,
-            &headers,
-            br#"{"input":"x","who":"../../x","n":7}"#,
-        )
-        .unwrap();
+        let by_body = map(&config, &headers, br#"{"input":"x","who":"../../x","n":7}"#).unwrap();
         assert_eq!(by_body.instance_key.unwrap().as_str(), "../../x");
         assert_eq!(by_body.id.unwrap().as_str(), "7");
 

@@ -190,3 +190,114 @@ async fn connection(
         Err(_elapsed) => tracing::debug!("a connection outlived its time and was cut"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::future::Future;
+
+    use goondan_protocol::JsonObject;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// How long a test waits for what must happen.
+    const DEADLINE: Duration = Duration::from_secs(30);
+
+    /// Longer than any test: this limit is not the one under test.
+    const FOREVER: Duration = Duration::from_secs(3600);
+
+    const PATIENT: Patience = Patience {
+        header_read: FOREVER,
+        body_read: FOREVER,
+        connection_age: FOREVER,
+        connection_close: FOREVER,
+    };
+
+    /// Serves with that patience while `client` talks to the address, then stops.
+    async fn serve_while<F: Future>(patience: Patience, client: impl FnOnce(SocketAddr) -> F) {
+        let settings = Settings::new(&JsonObject::new(), &BTreeMap::new()).unwrap();
+        let Listening { listener, address } = bind(&settings).await.unwrap();
+        let (gateway, _orders) = Gateway::new();
+        let stop = CancellationToken::new();
+        let serving = serve(listener, settings, gateway, patience, stop.clone());
+        let talking = async {
+            timeout(DEADLINE, client(address)).await.unwrap();
+            stop.cancel();
+        };
+        tokio::join!(serving, talking);
+    }
+
+    /// Sends and reads until the server closes.
+    async fn answer_to(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        String::from_utf8(answer).unwrap()
+    }
+
+    #[tokio::test]
+    async fn who_does_not_finish_a_head_is_cut_off() {
+        let patience = Patience {
+            header_read: Duration::from_millis(20),
+            ..PATIENT
+        };
+        serve_while(patience, |address| async move {
+            assert_eq!(answer_to(address, "POST / HTTP/1.1\r\nhost:").await, "");
+            assert_eq!(answer_to(address, "").await, "");
+            // A finished request counts no more; the silence after it does.
+            let answer = answer_to(address, "GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+            assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn who_does_not_finish_a_body_is_told() {
+        let patience = Patience {
+            body_read: Duration::from_millis(20),
+            ..PATIENT
+        };
+        serve_while(patience, |address| async move {
+            let request = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf";
+            let answer = answer_to(address, request).await;
+            assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+            assert!(answer.contains(r#""code":"too_slow""#), "{answer}");
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_connection_ends_by_its_age_even_if_it_never_pauses() {
+        let patience = Patience {
+            connection_age: Duration::from_millis(20),
+            connection_close: Duration::from_millis(20),
+            ..PATIENT
+        };
+        serve_while(patience, |address| async move {
+            assert_eq!(answer_to(address, "").await, "");
+            assert_eq!(answer_to(address, "POST / HTTP/1.1\r\nhost:").await, "");
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+            // A reset is as good an end as a clean one.
+            while stream.write_all(request).await.is_ok() {
+                let mut some = [0; 1024];
+                if !matches!(stream.read(&mut some).await, Ok(1..)) {
+                    break;
+                }
+            }
+        })
+        .await;
+    }
+
+    #[test]
+    fn pauses_between_binds_double_up_to_the_longest() {
+        let pauses: Vec<_> = bind_pauses()
+            .take(9)
+            .map(|pause| pause.as_millis())
+            .collect();
+        let expected = [250, 500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000];
+        assert_eq!(pauses, expected);
+    }
+}

@@ -204,17 +204,15 @@ impl Default for SignatureScheme {
 impl SignatureScheme {
     fn new(value: &Value) -> Result<Self, SettingsError> {
         let Some(fields) = value.as_object() else {
-            return Err(wrong("signature", "a map", value));
+            return Err(wrong("signature", "a map", kind_of(value)));
         };
         let mut scheme = Self::default();
         for (name, value) in fields {
             match name.as_str() {
                 "header" => scheme.header = header("signature.header", value)?,
                 "prefix" => {
-                    let prefix = value.as_str();
-                    scheme.prefix = prefix
-                        .ok_or_else(|| wrong("signature.prefix", "a text", value))?
-                        .to_owned();
+                    let wrong = || wrong("signature.prefix", "a text", kind_of(value));
+                    scheme.prefix = value.as_str().ok_or_else(wrong)?.to_owned();
                 }
                 "algorithm" => only("signature.algorithm", ALGORITHM, value)?,
                 "encoding" => only("signature.encoding", ENCODING, value)?,
@@ -235,18 +233,48 @@ fn unknown(name: &str, known: &'static [&'static str]) -> SettingsError {
     }
 }
 
-fn wrong(name: &'static str, expected: impl Into<String>, found: &Value) -> SettingsError {
+fn wrong(
+    name: &'static str,
+    expected: impl Into<String>,
+    found: impl Into<String>,
+) -> SettingsError {
     SettingsError::Wrong {
         name,
         expected: expected.into(),
-        found: found.to_string().chars().take(60).collect(),
+        found: found.into(),
+    }
+}
+
+/// The value itself, shortened. For settings that nobody would put a secret in.
+fn shown(value: &Value) -> String {
+    value.to_string().chars().take(60).collect()
+}
+
+/// What a value is, where the value itself might be a secret in the wrong place.
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(text) if text.is_empty() => "empty",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}
+
+/// A whole number, or its digits: a value from the environment is always a text.
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(digits) => digits.parse().ok(),
+        other => other.as_u64(),
     }
 }
 
 fn text<'a>(name: &'static str, value: &'a Value) -> Result<&'a str, SettingsError> {
     match value.as_str() {
         Some(text) if !text.is_empty() => Ok(text),
-        _ => Err(wrong(name, "a text that is not empty", value)),
+        _ => Err(wrong(name, "a text that is not empty", kind_of(value))),
     }
 }
 
@@ -254,22 +282,22 @@ fn only(name: &'static str, choice: &str, value: &Value) -> Result<(), SettingsE
     if value.as_str() == Some(choice) {
         Ok(())
     } else {
-        Err(wrong(name, format!("`{choice}`"), value))
+        Err(wrong(name, format!("`{choice}`"), shown(value)))
     }
 }
 
 fn port(value: &Value) -> Result<u16, SettingsError> {
-    let port = value.as_u64().and_then(|port| u16::try_from(port).ok());
-    port.ok_or_else(|| wrong("port", "a whole number from 0 to 65535", value))
+    let port = number(value).and_then(|port| u16::try_from(port).ok());
+    port.ok_or_else(|| wrong("port", "a whole number from 0 to 65535", shown(value)))
 }
 
 fn body_bytes_max(value: &Value) -> Result<usize, SettingsError> {
-    let bytes = value.as_u64().and_then(|bytes| usize::try_from(bytes).ok());
+    let bytes = number(value).and_then(|bytes| usize::try_from(bytes).ok());
     bytes
         .filter(|bytes| (1..=BODY_BYTES_CEILING).contains(bytes))
         .ok_or_else(|| {
             let expected = format!("a whole number of bytes from 1 to {BODY_BYTES_CEILING}");
-            wrong("maxBodyBytes", expected, value)
+            wrong("maxBodyBytes", expected, shown(value))
         })
 }
 
@@ -281,7 +309,7 @@ fn path(value: &Value) -> Result<String, SettingsError> {
         Ok(path.to_owned())
     } else {
         let expected = "a URL path that begins with `/`, other characters written as `%XX`";
-        Err(wrong("path", expected, value))
+        Err(wrong("path", expected, shown(value)))
     }
 }
 
@@ -292,7 +320,7 @@ fn field(name: &'static str, value: &Value) -> Result<FieldPath, SettingsError> 
 fn header(name: &'static str, value: &Value) -> Result<HeaderName, SettingsError> {
     text(name, value)?
         .parse()
-        .map_err(|_no_header| wrong(name, "the name of an HTTP header", value))
+        .map_err(|_no_header| wrong(name, "the name of an HTTP header", kind_of(value)))
 }
 
 #[cfg(test)]
@@ -361,6 +389,24 @@ mod tests {
     }
 
     #[test]
+    fn numbers_may_come_from_the_environment() {
+        let config = json!({"port": "8080", "maxBodyBytes": "1000"});
+        let settings = settings(&config, &[]).unwrap();
+        assert_eq!((settings.port, settings.body_bytes_max), (8080, 1000));
+    }
+
+    #[test]
+    fn a_secret_in_the_wrong_place_is_not_repeated() {
+        for config in [
+            json!({"signature": "swordfish"}),
+            json!({"signature": {"header": "sword fish"}}),
+        ] {
+            let error = settings(&config, &[("hmac", "s")]).unwrap_err().to_string();
+            assert!(!error.contains("sword"), "{error}");
+        }
+    }
+
+    #[test]
     fn each_wrong_value_is_named() {
         for (config, said) in [
             (
@@ -375,7 +421,7 @@ mod tests {
                 json!({"port": 65536}),
                 "`port` must be a whole number from 0 to 65535, and is 65536",
             ),
-            (json!({"port": "80"}), "and is \"80\""),
+            (json!({"port": "http"}), "and is \"http\""),
             (
                 json!({"host": ""}),
                 "`host` must be a text that is not empty",
@@ -387,7 +433,10 @@ mod tests {
             (json!({"maxBodyBytes": 0}), "from 1 to 1048576"),
             (json!({"maxBodyBytes": 1_048_577}), "from 1 to 1048576"),
             (json!({"inputField": 1}), "`inputField`"),
-            (json!({"signature": "sha256"}), "`signature` must be a map"),
+            (
+                json!({"signature": "sha256"}),
+                "`signature` must be a map, and is a text",
+            ),
             (
                 json!({"signature": {"algorithm": "sha1"}}),
                 "must be `sha256`, and is \"sha1\"",
