@@ -242,7 +242,11 @@ fn explain(error: &Error) -> (String, Option<&'static str>) {
             let message = message
                 .split_once(" at line ")
                 .map_or(message.as_str(), |(message, _)| message);
-            (format!("this is not valid YAML: {message}"), None)
+            // Most often `${name}` within `{…}`, whose brace ends the mapping.
+            let quotes = message.contains("flow").then_some(
+                "within `{…}` and `[…]`, put a text that holds a brace, bracket or comma in quotes",
+            );
+            (format!("this is not valid YAML: {message}"), quotes)
         }
     }
 }

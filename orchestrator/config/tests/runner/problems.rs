@@ -173,6 +173,13 @@ fn invalid_yaml_is_told_with_its_place() {
 }
 
 #[test]
+fn a_capture_without_quotes_in_a_flow_mapping_is_explained() {
+    let project = Project::new(&SMALLEST.replace("say: Hello", "say: a/${b}.md"));
+    assert!(only_problem_of(&project).starts_with("E_CONFIG_SYNTAX 4:"));
+    assert!(suggestion(&project).contains("in quotes"));
+}
+
+#[test]
 fn a_file_that_does_not_parse_does_not_raise_false_alarms_elsewhere() {
     let (model, agent) = SMALLEST.split_once("---\n").unwrap();
     let project = Project::new(agent).file("resources/model.yaml", model.replace('}', ""));
