@@ -348,9 +348,15 @@ fn check_peer(stream: &Stream, state_root: &Path) -> Result<Option<u32>, Connect
         Ok(peer) => peer,
         Err(source) => return Err(ConnectError::Unreachable { socket, source }),
     };
-    let ours = nix::unistd::geteuid().as_raw();
-    match peer.euid() {
-        Some(theirs) if theirs != ours => Err(ConnectError::ForeignPeer {
+    check_user(socket, peer.euid(), nix::unistd::geteuid().as_raw())?;
+    Ok(peer.pid().and_then(|pid| u32::try_from(pid).ok()))
+}
+
+/// Checks that the peer's user is ours. One that the system does not tell is not trusted.
+fn check_user(socket: PathBuf, theirs: Option<u32>, ours: u32) -> Result<(), ConnectError> {
+    match theirs {
+        Some(theirs) if theirs == ours => Ok(()),
+        Some(theirs) => Err(ConnectError::ForeignPeer {
             socket,
             theirs,
             ours,
@@ -359,6 +365,21 @@ fn check_peer(stream: &Stream, state_root: &Path) -> Result<Option<u32>, Connect
             socket,
             source: std::io::Error::other("the system does not tell whose process listens"),
         }),
-        Some(_) => Ok(peer.pid().and_then(|pid| u32::try_from(pid).ok())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_users_daemon_is_trusted() {
+        let check = |theirs| check_user(PathBuf::from("s"), theirs, 1000);
+        assert!(check(Some(1000)).is_ok());
+        assert!(matches!(
+            check(Some(0)),
+            Err(ConnectError::ForeignPeer { theirs: 0, .. })
+        ));
+        assert!(check(None).is_err());
     }
 }

@@ -24,8 +24,10 @@ pub(crate) struct Context {
     pub(crate) state_root: PathBuf,
     project: Option<PathBuf>,
     workspace: Option<WorkspaceId>,
-    /// Options that a hint must repeat to mean the same daemon and project.
-    repeat: String,
+    /// Options that a hint must repeat to mean the same daemon.
+    same_daemon: String,
+    /// Options that a hint must repeat to mean the same workspace.
+    same_workspace: String,
 }
 
 impl Context {
@@ -48,17 +50,16 @@ impl Context {
             state_root,
             project: global.project.clone(),
             workspace: global.workspace.clone(),
-            repeat: repeated(global, named),
+            same_daemon: same_daemon(named),
+            same_workspace: same_workspace(global),
         })
     }
 
     /// The same with another state root and project, for `gdn demo`.
     pub(crate) fn elsewhere(&self, state_root: PathBuf, project: PathBuf) -> Self {
         Self {
-            repeat: match shell_quoted(&state_root.to_string_lossy()) {
-                Some(root) => format!(" --state-root {root}"),
-                None => String::new(),
-            },
+            same_daemon: same_daemon(Some(&state_root)),
+            same_workspace: option("--project", shell_quoted(&project.to_string_lossy())),
             output: self.output,
             state_root,
             project: Some(project),
@@ -66,9 +67,14 @@ impl Context {
         }
     }
 
-    /// The command line `gdn <command>` with the shared options of this one.
+    /// The command line `gdn <command>` for the same daemon and workspace.
     pub(crate) fn command(&self, command: &str) -> String {
-        format!("gdn{} {command}", self.repeat)
+        format!("gdn{}{} {command}", self.same_daemon, self.same_workspace)
+    }
+
+    /// The command line `gdn <command>` for the same daemon, whatever the workspace.
+    pub(crate) fn daemon_command(&self, command: &str) -> String {
+        format!("gdn{} {command}", self.same_daemon)
     }
 
     /// The canonical Project Root.
@@ -81,18 +87,40 @@ impl Context {
         Ok(Client::connect(&self.state_root).await?)
     }
 
+    /// Whether the person named the workspace by its id.
+    pub(crate) fn is_by_id(&self) -> bool {
+        self.workspace.is_some()
+    }
+
     /// Connects, and finds the workspace this command is about.
     pub(crate) async fn open(&self) -> Result<(Client, WorkspaceInfo), Failure> {
-        let wanted = match &self.workspace {
+        let wanted = self.wanted()?;
+        let mut client = self.connect().await?;
+        let info = self.look_up(&mut client, &wanted).await?;
+        Ok((client, info))
+    }
+
+    /// Finds the workspace this command is about.
+    pub(crate) async fn find(&self, client: &mut Client) -> Result<WorkspaceInfo, Failure> {
+        let wanted = self.wanted()?;
+        self.look_up(client, &wanted).await
+    }
+
+    fn wanted(&self) -> Result<Wanted, Failure> {
+        Ok(match &self.workspace {
             Some(id) => Wanted::Id(id.clone()),
             None => Wanted::Project(self.project()?),
-        };
-        let mut client = self.connect().await?;
+        })
+    }
+
+    async fn look_up(
+        &self,
+        client: &mut Client,
+        wanted: &Wanted,
+    ) -> Result<WorkspaceInfo, Failure> {
         let workspaces = client.query(ListWorkspaces {}).await?;
-        match workspaces.into_iter().find(|info| wanted.is(info)) {
-            Some(info) => Ok((client, info)),
-            None => Err(self.not_registered(&wanted)),
-        }
+        let found = workspaces.into_iter().find(|info| wanted.is(info));
+        found.ok_or_else(|| self.not_registered(wanted))
     }
 
     /// Connects, and finds the workspace unless all are meant.
@@ -112,7 +140,10 @@ impl Context {
             Wanted::Id(id) => Failure::new(
                 Exit::NotFound,
                 format!("no workspace {id} is registered"),
-                format!("see what there is: `{}`", self.command("workspace list")),
+                format!(
+                    "see what there is: `{}`",
+                    self.daemon_command("workspace list")
+                ),
             ),
             Wanted::Project(root) => Failure::new(
                 Exit::NotFound,
@@ -145,18 +176,24 @@ fn no_home() -> Failure {
     )
 }
 
-/// The shared options as they must be repeated. What the environment says is in the environment still.
-fn repeated(global: &Global, state_root: Option<&Path>) -> String {
+fn option(name: &str, value: Option<String>) -> String {
+    value.map_or_else(String::new, |value| format!(" {name} {value}"))
+}
+
+/// The option that must be repeated to mean the same daemon: none if the environment says it.
+fn same_daemon(state_root: Option<&Path>) -> String {
     let from_environment = std::env::var_os(STATE_ROOT_VAR).map(PathBuf::from);
-    let state_root = state_root.filter(|root| from_environment.as_deref() != Some(root));
-    let workspace = global.workspace.as_ref().map(|id| id.as_str().to_owned());
-    let path = |path: &Path| shell_quoted(&path.to_string_lossy());
-    [
-        ("--state-root", state_root.and_then(path)),
-        ("--project", global.project.as_deref().and_then(path)),
-        ("--workspace", workspace),
-    ]
-    .into_iter()
-    .filter_map(|(option, value)| Some(format!(" {option} {}", value?)))
-    .collect()
+    let named = state_root.filter(|root| from_environment.as_deref() != Some(root));
+    option(
+        "--state-root",
+        named.and_then(|root| shell_quoted(&root.to_string_lossy())),
+    )
+}
+
+/// The options that must be repeated to mean the same workspace.
+fn same_workspace(global: &Global) -> String {
+    let project = global.project.as_deref();
+    let project = project.and_then(|project| shell_quoted(&project.to_string_lossy()));
+    let workspace = global.workspace.as_ref().map(ToString::to_string);
+    option("--project", project) + &option("--workspace", workspace)
 }

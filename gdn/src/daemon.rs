@@ -157,13 +157,15 @@ fn words_of(stderr: &mut File) -> String {
     }
 }
 
-/// Becomes the daemon, in this terminal. Returns only if it cannot.
-pub(crate) fn become_daemon(state_root: &Path, project: &Path) -> StartError {
+/// Becomes the daemon, in this terminal, and opens `project`. Returns only if it cannot.
+pub(crate) fn become_daemon(state_root: &Path, project: Option<&Path>) -> StartError {
     let program = orchestrator();
-    let source = Command::new(&program)
-        .args([OsString::from("--state-root"), state_root.into()])
-        .args([OsString::from("--open"), project.into()])
-        .exec();
+    let mut command = Command::new(&program);
+    command.args([OsString::from("--state-root"), state_root.into()]);
+    if let Some(project) = project {
+        command.args([OsString::from("--open"), project.into()]);
+    }
+    let source = command.exec();
     StartError::Spawn { program, source }
 }
 

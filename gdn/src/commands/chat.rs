@@ -207,11 +207,13 @@ impl Session<'_> {
         )?;
         let output = self.context.output;
         let sent = tokio::select! {
-            sent = self.answer(&question) => sent?,
+            // Ctrl-C is listened to before anything is sent.
+            biased;
             _ = tokio::signal::ctrl_c() => {
                 let message = "stopped waiting; the agent goes on";
                 return Err(question.left(Exit::Interrupted, message, self.context));
             }
+            sent = self.answer(&question) => sent?,
         };
         output.object(schemas::SEND, &sent)?;
         let reply = reply_of(&sent, self.context)?;

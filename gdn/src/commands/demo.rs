@@ -66,7 +66,7 @@ pub(super) async fn run(args: Demo, context: &Context) -> Result<(), Failure> {
         None
     };
     let played = played.map_err(|failure| match &state_root {
-        Some(_) => failure_with_logs(failure, &logs),
+        Some(_) => failure_with_logs(failure, &logs, &project),
         None => failure,
     })?;
     stopped?;
@@ -177,9 +177,16 @@ fn new_state_root() -> Result<TempDir, Failure> {
         })
 }
 
-fn failure_with_logs(failure: Failure, logs: &Path) -> Failure {
-    let hint = format!("{}; what happened is in {}", failure.hint, logs.display());
-    failure.with_hint(hint)
+/// The demo's daemon is gone, so a hint that asks it for more would lead nowhere.
+fn failure_with_logs(failure: Failure, logs: &Path, project: &Path) -> Failure {
+    let hint = if failure.exit == Exit::InvalidConfiguration {
+        failure.hint.clone()
+    } else {
+        let project = shell_quoted(&project.to_string_lossy());
+        let run = format!("run {}", project.as_deref().unwrap_or("PATH"));
+        format!("try it step by step: `{} {run}`", program())
+    };
+    failure.with_hint(format!("{hint}; what happened is in {}", logs.display()))
 }
 
 fn mark(context: &Context, name: &str) -> String {

@@ -16,15 +16,20 @@ use crate::output::table::{Cell, Table};
 use crate::{project, schemas};
 
 pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
+    // A workspace that is named by its id is registered: it needs the daemon only.
     let root = match &args.path {
-        Some(path) => project::find(Some(path))?,
-        None => context.project()?,
+        Some(path) => Some(project::find(Some(path))?),
+        None if context.is_by_id() => None,
+        None => Some(context.project()?),
     };
     if args.foreground {
-        return Err(daemon::become_daemon(&context.state_root, &root).into());
+        return Err(daemon::become_daemon(&context.state_root, root.as_deref()).into());
     }
     let (mut client, log_dir) = attach_or_start(context).await?;
-    let info = client.change(OpenWorkspace { project_root: root }).await?;
+    let info = match root {
+        Some(project_root) => client.change(OpenWorkspace { project_root }).await?,
+        None => context.find(&mut client).await?,
+    };
     let output = context.output;
     output.object(
         schemas::RUN,

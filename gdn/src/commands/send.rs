@@ -68,15 +68,18 @@ async fn wait(
         }
     };
     tokio::select! {
+        // In this order, so that Ctrl-C is listened to before anything is sent, and the question is
+        // on its way before its time is up.
+        biased;
+        _ = tokio::signal::ctrl_c() => {
+            Err(question.left(Exit::Interrupted, "interrupted while waiting for the answer", context))
+        }
         sent = question.ask(client, &view) => {
             sent.map_err(|error| question.failed(error, context))
         }
         () = time_is_up => {
             let message = format!("no answer within {} s", limit.unwrap_or_default().as_secs());
             Err(question.left(Exit::TimedOut, &message, context))
-        }
-        _ = tokio::signal::ctrl_c() => {
-            Err(question.left(Exit::Interrupted, "interrupted while waiting for the answer", context))
         }
     }
 }

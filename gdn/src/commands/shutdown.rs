@@ -72,7 +72,7 @@ pub(super) async fn stop(
             ),
             format!(
                 "see what it waits for: `{}`; or end it: `kill -9 {pid}`",
-                context.command("ps --all")
+                context.daemon_command("ps --all")
             ),
         )
     };

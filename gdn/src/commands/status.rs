@@ -16,7 +16,7 @@ pub(super) async fn run(context: &Context) -> Result<(), Failure> {
     output.object(schemas::STATUS, &status)?;
     output.data(fields(&status).render(output.out))?;
     if status.workspaces.is_empty() {
-        let hint = context.command("run");
+        let hint = context.daemon_command("run");
         return output.data(format!(
             "\nNo workspaces. Start one in its directory: {hint}"
         ));

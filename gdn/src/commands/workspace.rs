@@ -25,7 +25,7 @@ async fn list(context: &Context) -> Result<(), Failure> {
         &json!({ "workspaces": workspaces }),
     )?;
     if workspaces.is_empty() {
-        let hint = context.command("run");
+        let hint = context.daemon_command("run");
         return output.data(format!("No workspaces. Start one in its directory: {hint}"));
     }
     output.data(status::workspaces(&workspaces).render(output.out))?;

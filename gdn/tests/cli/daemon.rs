@@ -1,0 +1,238 @@
+//! A daemon for tests: it listens on the real socket, checks each request as the real one would read
+//! it, and answers as the test says.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use bytes::BytesMut;
+use goondan_protocol::control::{
+    Call, Connected, ControlError, LOG_LINE, Notification, Request, Response, TURN_PROGRESS,
+};
+use goondan_protocol::frame::FrameCodec;
+use goondan_protocol::version::Version;
+use serde_json::{Value, json};
+use tokio_util::codec::{Decoder as _, Encoder as _};
+
+/// What the daemon does with a request.
+pub(crate) enum Act {
+    /// Sends a `turn.progress` with this event.
+    Progress(Value),
+    /// Sends a `logs.line` with this line.
+    Line(&'static str),
+    /// Answers.
+    Answer(Value),
+    /// Refuses.
+    Refuse(ControlError),
+    /// Says nothing at all, and keeps the connection open.
+    Silence,
+    /// Dies: the connection and the socket go.
+    Die,
+}
+
+/// Answers with a value.
+pub(crate) fn answer(value: Value) -> Vec<Act> {
+    vec![Act::Answer(value)]
+}
+
+type Handler = dyn FnMut(&Call) -> Vec<Act> + Send;
+
+/// A running fake daemon. It ends when it is dropped.
+pub(crate) struct Daemon {
+    calls: Arc<Mutex<Vec<Call>>>,
+    socket: std::path::PathBuf,
+    stopped: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Daemon {
+    /// Listens on the socket of `state_root`. Connecting is answered with our own version; the rest
+    /// by `handler`.
+    pub(crate) fn start(
+        state_root: &Path,
+        handler: impl FnMut(&Call) -> Vec<Act> + Send + 'static,
+    ) -> Self {
+        let run = state_root.join("run");
+        fs::create_dir_all(&run).unwrap();
+        let socket = run.join("orchestrator.sock");
+        drop(fs::remove_file(&socket));
+        let listener = UnixListener::bind(&socket).unwrap();
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let stopped = Arc::new(AtomicBool::new(false));
+        let mut serving = Serving {
+            socket: socket.clone(),
+            state_root: state_root.to_owned(),
+            calls: Arc::clone(&calls),
+            stopped: Arc::clone(&stopped),
+            handler: Box::new(handler),
+        };
+        let thread = std::thread::spawn(move || serving.serve(&listener));
+        Self {
+            calls,
+            socket,
+            stopped,
+            thread: Some(thread),
+        }
+    }
+
+    /// A daemon whose process is a real one, that ends when it is told to stop. Also gives its id.
+    pub(crate) fn mortal(
+        state_root: &Path,
+        mut handler: impl FnMut(&Call) -> Vec<Act> + Send + 'static,
+    ) -> (Self, u32) {
+        let mut process = Command::new("sleep")
+            .arg("600")
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = process.id();
+        let root = state_root.to_owned();
+        let daemon = Self::start(state_root, move |call| match call {
+            Call::Connect(_) => answer(json!({
+                "version": Version::current(),
+                "pid": pid,
+                "stateRoot": root,
+            })),
+            Call::Stop(_) => {
+                process.kill().unwrap();
+                process.wait().unwrap();
+                vec![Act::Answer(json!({})), Act::Die]
+            }
+            _ => handler(call),
+        });
+        (daemon, pid)
+    }
+
+    /// Waits until the daemon has died of [`Act::Die`].
+    pub(crate) fn wait_for_death(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+
+    /// The requests that came, `daemon.connect` and `workspace.list` left out.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        let calls = self.calls.lock().unwrap();
+        calls
+            .iter()
+            .filter(|call| !matches!(call, Call::Connect(_) | Call::ListWorkspaces(_)))
+            .cloned()
+            .collect()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            // Wakes the accept call; if it fails, nobody accepts any more.
+            drop(UnixStream::connect(&self.socket));
+            let served = thread.join();
+            assert!(served.is_ok() || std::thread::panicking());
+        }
+    }
+}
+
+struct Serving {
+    socket: std::path::PathBuf,
+    state_root: std::path::PathBuf,
+    calls: Arc<Mutex<Vec<Call>>>,
+    stopped: Arc<AtomicBool>,
+    handler: Box<Handler>,
+}
+
+impl Serving {
+    fn serve(&mut self, listener: &UnixListener) {
+        for stream in listener.incoming() {
+            if self.stopped.load(Ordering::SeqCst) {
+                return;
+            }
+            self.connection(stream.unwrap());
+            if self.stopped.load(Ordering::SeqCst) {
+                return;
+            }
+        }
+    }
+
+    /// Serves one connection until the client closes it.
+    fn connection(&mut self, mut stream: UnixStream) {
+        let mut codec = FrameCodec::new();
+        let mut buffer = BytesMut::new();
+        let mut chunk = [0; 4096];
+        loop {
+            while let Some(frame) = codec.decode(&mut buffer).unwrap() {
+                let request: Request = serde_json::from_slice(&frame).unwrap();
+                self.calls.lock().unwrap().push(request.call.clone());
+                for act in self.acts(&request.call) {
+                    let message = match act {
+                        Act::Progress(event) => notification(
+                            TURN_PROGRESS,
+                            &json!({ "requestId": request.id, "event": event }),
+                        ),
+                        Act::Line(line) => {
+                            let line: Value = serde_json::from_str(line).unwrap();
+                            notification(
+                                LOG_LINE,
+                                &json!({ "requestId": request.id, "line": line }),
+                            )
+                        }
+                        Act::Answer(value) => response(request.id, Ok(value)),
+                        Act::Refuse(error) => response(request.id, Err(error)),
+                        Act::Silence => continue,
+                        Act::Die => {
+                            fs::remove_file(&self.socket).unwrap();
+                            self.stopped.store(true, Ordering::SeqCst);
+                            return;
+                        }
+                    };
+                    let mut wire = BytesMut::new();
+                    codec.encode(message.as_slice(), &mut wire).unwrap();
+                    // The client may have gone, as one that was interrupted has.
+                    if stream.write_all(&wire).is_err() {
+                        return;
+                    }
+                }
+            }
+            match stream.read(&mut chunk) {
+                Ok(0) | Err(_) => return,
+                Ok(len) => buffer.extend_from_slice(&chunk[..len]),
+            }
+        }
+    }
+
+    fn acts(&mut self, call: &Call) -> Vec<Act> {
+        let acts = (self.handler)(call);
+        if !acts.is_empty() {
+            return acts;
+        }
+        match call {
+            Call::Connect(_) => answer(
+                serde_json::to_value(Connected {
+                    version: Version::current(),
+                    pid: std::process::id(),
+                    state_root: self.state_root.clone(),
+                })
+                .unwrap(),
+            ),
+            other => panic!("the test has no answer to {other:?}"),
+        }
+    }
+}
+
+fn notification(method: &'static str, params: &Value) -> Vec<u8> {
+    serde_json::to_vec(&Notification {
+        jsonrpc: goondan_protocol::control::JsonRpc,
+        method,
+        params,
+    })
+    .unwrap()
+}
+
+fn response(id: u64, outcome: Result<Value, ControlError>) -> Vec<u8> {
+    serde_json::to_vec(&Response::new(Some(id), outcome)).unwrap()
+}

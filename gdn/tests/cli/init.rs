@@ -1,0 +1,88 @@
+//! `gdn init` and `gdn validate`.
+
+use std::fs;
+
+use goondan_config::ProcessEnvironment;
+
+use crate::home::Home;
+
+#[test]
+fn a_new_project_is_valid_and_runs_at_once() {
+    let home = Home::new();
+    let ran = home.gdn(&["init", "My Swarm", "--no-git"]).exits(0);
+    assert!(
+        ran.stdout.starts_with("Made project my-swarm in "),
+        "{ran:?}"
+    );
+    ran.tells(&["  cd 'My Swarm'\n  gdn run\n  gdn chat\n"]);
+    let root = home.project().join("My Swarm");
+    for file in [
+        "goondan.yaml",
+        "prompts/assistant.md",
+        "scripts/assistant.yaml",
+        ".gitignore",
+    ] {
+        assert!(root.join(file).is_file(), "no {file}");
+    }
+    assert!(!root.join(".git").exists());
+
+    let bundle = goondan_config::load(&root, &ProcessEnvironment).unwrap();
+    assert_eq!(bundle.package.unwrap().name, "my-swarm");
+    let agent = &bundle.agents[&bundle.entry_agent];
+    assert!(agent.system_prompt.as_ref().unwrap().contains("assistant"));
+    assert_eq!(agent.tools.len(), 2);
+
+    let ran = home.gdn(&["validate", "My Swarm"]).exits(0);
+    assert!(ran.stdout.contains("valid"), "{ran:?}");
+    let json = home
+        .gdn(&["validate", "My Swarm", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(json["schema"], "gdn.validate/v1");
+    assert_eq!(json["agents"], serde_json::json!(["assistant"]));
+}
+
+#[test]
+fn a_repository_is_made_unless_there_is_one() {
+    let home = Home::new();
+    let json = home.gdn(&["init", "new", "--json"]).exits(0).json();
+    assert_eq!(json["git"], true);
+    let root = home.project().join("new");
+    assert!(root.join(".git").is_dir());
+    let json = home.gdn(&["init", "new/inner", "--json"]).exits(0).json();
+    assert_eq!(json["git"], false);
+    assert!(!root.join("inner/.git").exists());
+}
+
+#[test]
+fn nothing_is_overwritten_without_force() {
+    let home = Home::new();
+    let before = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
+    home.gdn(&["init"])
+        .exits(10)
+        .tells(&["goondan.yaml is there already", "`gdn init --force .`"]);
+    let error = home.gdn(&["init", "--json"]).exits(10).error_json();
+    assert_eq!(error["code"], "conflict");
+    let file = home.project().join("goondan.yaml");
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    home.gdn(&["init", "--force", "--no-git"]).exits(0);
+    assert_ne!(fs::read_to_string(&file).unwrap(), before);
+}
+
+#[test]
+fn an_invalid_configuration_is_shown_with_its_places() {
+    let home = Home::new();
+    fs::write(
+        home.project().join("goondan.yaml"),
+        "apiVersion: goondan.ai/v1\nkind: Agnet\nmetadata: {name: a}\nspec: {}\n",
+    )
+    .unwrap();
+    home.gdn(&["validate"])
+        .exits(6)
+        .tells(&["goondan.yaml:2:", "Agnet", "hint: "]);
+    let ran = home.gdn(&["validate", "--json"]).exits(6);
+    let json = ran.json();
+    assert_eq!(json["valid"], false);
+    assert_eq!(json["problems"][0]["line"], 2);
+    assert_eq!(ran.error_json()["code"], "invalidConfiguration");
+}

@@ -1,0 +1,375 @@
+//! The commands that look and change: `ps`, `status`, `instance`, `workspace`, `logs`, `restart`,
+//! `stop`, `shutdown`.
+
+use goondan_protocol::control::Call;
+use goondan_protocol::version::Version;
+use serde_json::{Value, json};
+
+use crate::daemon::{Act, Daemon, answer};
+use crate::home::{Home, WORKSPACE};
+
+/// A point in time `seconds` ago.
+fn ago(seconds: i64) -> String {
+    let at = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    let ms = i64::try_from(at.as_millis()).unwrap() - seconds * 1000;
+    goondan_protocol::time::Timestamp::from_unix_millis(ms).to_string()
+}
+
+fn process() -> Value {
+    json!({
+        "workspaceId": WORKSPACE,
+        "role": "agent",
+        "name": "clerk",
+        "instanceKey": "가나",
+        "state": "processing",
+        "pid": 4711,
+        "startedAt": ago(7800),
+        "consecutiveCrashes": 2,
+        "pendingEvents": 1,
+    })
+}
+
+fn instance() -> Value {
+    json!({
+        "workspaceId": WORKSPACE,
+        "instanceKey": "main",
+        "agentName": "clerk",
+        "status": "idle",
+        "createdAt": "2026-11-21T21:06:00.000Z",
+        "updatedAt": ago(7800),
+    })
+}
+
+#[test]
+fn ps_shows_a_table_and_the_same_as_json() {
+    let home = Home::new();
+    let daemon = home.daemon(|call| match call {
+        Call::ListProcesses(_) => answer(json!([process()])),
+        _ => vec![],
+    });
+    let ran = home.gdn(&["ps"]).exits(0);
+    assert_eq!(
+        ran.stdout,
+        "KIND   NAME   CONVERSATION  STATE       PID   UP      PENDING  CRASHES  DETAIL\n\
+         agent  clerk  가나          processing  4711  2h 10m  1        2\n"
+    );
+    let json = home.gdn(&["ps", "--json"]).exits(0).json();
+    assert_eq!(json["schema"], "gdn.ps/v1");
+    assert_eq!(json["processes"][0]["instanceKey"], "가나");
+    home.gdn(&["ps", "--all"]).exits(0);
+    let workspaces: Vec<_> = daemon
+        .calls()
+        .into_iter()
+        .map(|call| match call {
+            Call::ListProcesses(list) => list.workspace_id.map(|id| id.to_string()),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let this = Some(WORKSPACE.to_owned());
+    assert_eq!(workspaces, [this.clone(), this, None]);
+}
+
+#[test]
+fn status_tells_of_the_daemon_and_of_problems() {
+    let home = Home::new();
+    let mut workspace = home.workspace();
+    workspace["problem"] = json!({"message": "bad edit", "suggestion": "run gdn validate"});
+    let state_root = home.state_root();
+    let _daemon = home.daemon(move |call| match call {
+        Call::Status(_) => answer(json!({
+            "version": Version::current(),
+            "pid": 4711,
+            "startedAt": ago(7800),
+            "stateRoot": state_root,
+            "droppedLogLines": 3,
+            "stopping": false,
+            "workspaces": [workspace],
+        })),
+        _ => vec![],
+    });
+    let ran = home.gdn(&["status"]).exits(0);
+    let ran = ran.tells(&["warning: w1: bad edit", "hint: run gdn validate"]);
+    for text in [
+        "Daemon   running\nProcess  4711\n",
+        "(2h 10m ago)",
+        "stdout of the daemon",
+        "3 lines dropped",
+        "WORKSPACE  PROJECT",
+        "problem",
+    ] {
+        assert!(ran.stdout.contains(text), "no {text:?} in {ran:#?}");
+    }
+    let json = home.gdn(&["status", "--json"]).exits(0).json();
+    assert_eq!(json["schema"], "gdn.status/v1");
+    assert_eq!(json["workspaces"][0]["problem"]["message"], "bad edit");
+}
+
+#[test]
+fn instances_are_listed_and_shown() {
+    let home = Home::new();
+    let _daemon = home.daemon(|call| match call {
+        Call::ListInstances(_) => answer(json!([instance()])),
+        Call::ShowInstance(show) => {
+            let mut detail = instance();
+            let more = json!({
+                "instanceKey": show.instance_key,
+                "directory": "/state/i",
+                "workDir": "/state/w",
+                "messages": 12,
+                "baseBytes": 2048,
+                "pendingEvents": 1,
+                "process": process(),
+                "extensions": {"notes": {"n": 1}},
+            });
+            let more = more.as_object().unwrap().clone();
+            detail.as_object_mut().unwrap().extend(more);
+            answer(detail)
+        }
+        _ => vec![],
+    });
+    let ran = home.gdn(&["instance", "list"]).exits(0);
+    assert_eq!(
+        ran.stdout,
+        "CONVERSATION  AGENT  STATUS  CREATED              UPDATED\n\
+         main          clerk  idle    2026-11-21 21:06:00  2h 10m ago\n"
+    );
+    let json = home.gdn(&["instance", "list", "--json"]).exits(0).json();
+    assert_eq!(json["schema"], "gdn.instance.list/v1");
+    assert_eq!(json["instances"][0]["agentName"], "clerk");
+
+    let ran = home.gdn(&["instance", "show", "../../x"]).exits(0);
+    for text in [
+        "Conversation  ../../x\n",
+        "Messages      12 (2.0 KiB)\n",
+        "Pending       1 event\n",
+        "Process       processing, pid 4711\n",
+        "Extension     notes {\"n\":1}\n",
+        "Files         /state/i\n",
+    ] {
+        assert!(ran.stdout.contains(text), "no {text:?} in {ran:#?}");
+    }
+    let json = home.gdn(&["instance", "show", "--json"]).exits(0).json();
+    assert_eq!(json["schema"], "gdn.instance.show/v1");
+    assert_eq!(json["instanceKey"], "main");
+}
+
+fn message(id: usize) -> Value {
+    json!({
+        "id": format!("m{id}"),
+        "data": {"role": "user", "content": format!("question {id}")},
+        "metadata": {},
+        "createdAt": "2026-11-21T21:06:00.000Z",
+        "source": {"type": "user"},
+    })
+}
+
+/// Three pages of two, two and one message, and one pending tool call.
+fn page(offset: u64) -> Value {
+    let pending = json!([{
+        "id": "p",
+        "data": {"role": "assistant", "content": [
+            {"type": "text", "text": "Looking."},
+            {"type": "tool-call", "toolCallId": "c", "toolName": "bash__exec",
+             "input": {"command": "ls"}},
+        ]},
+        "metadata": {},
+        "createdAt": "2026-11-21T21:06:01.000Z",
+        "source": {"type": "assistant", "stepId": "t.1"},
+    }]);
+    match offset {
+        0 => json!({"messages": [message(1), message(2)], "pending": [], "next": 70}),
+        70 => json!({"messages": [message(3), message(4)], "pending": [], "next": 140}),
+        140 => json!({"messages": [message(5)], "pending": pending}),
+        other => panic!("no page begins at {other}"),
+    }
+}
+
+#[test]
+fn history_reads_every_page() {
+    let home = Home::new();
+    let _daemon = home.daemon(|call| match call {
+        Call::InstanceHistory(history) => answer(page(history.offset)),
+        _ => vec![],
+    });
+    let json = home.gdn(&["instance", "history", "--json"]).exits(0).json();
+    assert_eq!(json["schema"], "gdn.instance.history/v1");
+    let ids: Vec<_> = json["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| &m["id"])
+        .collect();
+    assert_eq!(ids, ["m1", "m2", "m3", "m4", "m5"]);
+    assert_eq!(json["pending"][0]["id"], "p");
+    assert_eq!(json["total"], 5);
+
+    let ran = home.gdn(&["instance", "history", "--limit", "1"]).exits(0);
+    assert_eq!(
+        ran.stdout,
+        "(4 earlier messages left out)\n\n\
+         user  2026-11-21 21:06:00\n  question 5\n\n\
+         assistant  2026-11-21 21:06:01  (turn in progress)\n  Looking.\n  \
+         → bash__exec {\"command\":\"ls\"}\n"
+    );
+}
+
+#[test]
+fn delete_asks_on_a_terminal_and_refuses_without() {
+    let home = Home::new();
+    let daemon = home.daemon(|call| match call {
+        Call::DeleteInstance(delete) => {
+            answer(json!({"existed": delete.instance_key.as_str() == "main"}))
+        }
+        _ => vec![],
+    });
+    home.gdn(&["instance", "delete", "it's"]).exits(2).tells(&[
+        "error: Delete the conversation it's",
+        r"hint: say yes beforehand: `gdn instance delete 'it'\''s' --yes`",
+    ]);
+    assert_eq!(daemon.calls(), []);
+    let ran = home.gdn(&["instance", "delete", "main", "--yes"]).exits(0);
+    assert_eq!(ran.stdout, "Deleted conversation main\n");
+    let ran = home
+        .gdn(&["instance", "delete", "none", "--yes", "--json"])
+        .exits(0);
+    assert_eq!(ran.json()["existed"], false);
+    assert_eq!(daemon.calls().len(), 2);
+}
+
+#[test]
+fn restart_passes_on_what_is_meant_and_asks_before_it_deletes() {
+    let home = Home::new();
+    let daemon = home.daemon(|call| match call {
+        Call::Restart(restart) => {
+            let removed = if restart.fresh { vec!["main"] } else { vec![] };
+            answer(json!({"processes": 2, "removed": removed}))
+        }
+        _ => vec![],
+    });
+    home.gdn(&["restart", "--agent", "clerk", "--fresh"])
+        .exits(2)
+        .tells(&["`gdn restart --agent clerk --fresh --yes`"]);
+    assert_eq!(daemon.calls(), []);
+    let ran = home.gdn(&["restart"]).exits(0);
+    assert_eq!(
+        ran.stdout,
+        "Restarting 2 processes, each after its turn in progress.\n"
+    );
+    let args = [
+        "restart",
+        "--agent",
+        "clerk",
+        "--instance",
+        "k",
+        "--fresh",
+        "--yes",
+        "--json",
+    ];
+    let json = home.gdn(&args).exits(0).json();
+    assert_eq!(json["schema"], "gdn.restart/v1");
+    assert_eq!(json["removed"], json!(["main"]));
+    let calls = daemon.calls();
+    let Some(Call::Restart(last)) = calls.last() else {
+        panic!("{calls:?}")
+    };
+    assert_eq!(last.agent.as_ref().unwrap().as_str(), "clerk");
+    assert_eq!(last.instance_key.as_ref().unwrap().as_str(), "k");
+}
+
+#[test]
+fn stop_closes_this_projects_workspace_and_workspace_closes_any() {
+    let home = Home::new();
+    let daemon = home.daemon(|call| match call {
+        Call::CloseWorkspace(_) => answer(json!({})),
+        _ => vec![],
+    });
+    let ran = home.gdn(&["stop"]).exits(0).tells(&["gdn run"]);
+    assert_eq!(ran.stdout, "Stopped workspace w1\n");
+    let json = home
+        .gdn(&["workspace", "close", "--workspace", "w1", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(json["schema"], "gdn.workspace.close/v1");
+    assert_eq!(daemon.calls().len(), 2);
+    home.gdn(&["stop", "--workspace", "w2"])
+        .exits(5)
+        .tells(&["gdn workspace list"]);
+    let ran = home.gdn(&["workspace", "list"]).exits(0);
+    assert!(ran.stdout.starts_with("WORKSPACE  PROJECT"), "{ran:?}");
+}
+
+const LINES: [&str; 2] = [
+    r#"{"timestamp":"2026-11-21T21:06:00.123Z","level":"info","message":"turn completed","process":"agent","pid":7,"workspaceId":"w1","agentName":"clerk","instanceKey":"main","traceId":"t1"}"#,
+    r#"{"timestamp":"2026-11-21T21:06:01.000Z","level":"error","message":"gone","process":"orchestrator","pid":1}"#,
+];
+
+#[test]
+fn logs_are_shown_for_people_and_passed_on_for_scripts() {
+    let home = Home::new();
+    let daemon = home.daemon(|call| match call {
+        Call::FollowLogs(_) => vec![
+            Act::Line(LINES[0]),
+            Act::Line(LINES[1]),
+            Act::Answer(json!({})),
+        ],
+        _ => vec![],
+    });
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let ran = home
+        .gdn(&["logs", "-n", "7", "--agent", "clerk", "--trace", trace])
+        .exits(0);
+    assert_eq!(
+        ran.stdout,
+        "2026-11-21 21:06:00.123  INFO   agent clerk/main  turn completed  traceId=t1\n\
+         2026-11-21 21:06:01.000  ERROR  orchestrator  gone\n"
+    );
+    let ran = home.gdn(&["logs", "--all", "--json"]).exits(0);
+    let lines: Vec<Value> = ran
+        .stdout
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    let expected = LINES.map(|line| serde_json::from_str::<Value>(line).unwrap());
+    assert_eq!(lines, expected);
+    let calls = daemon.calls();
+    let [Call::FollowLogs(first), Call::FollowLogs(second)] = calls.as_slice() else {
+        panic!("{calls:?}")
+    };
+    assert_eq!((first.tail, first.follow), (7, false));
+    assert_eq!(first.trace_id.unwrap().to_string(), trace);
+    assert_eq!(first.workspace_id.as_ref().unwrap().as_str(), WORKSPACE);
+    assert_eq!(second.workspace_id, None);
+}
+
+#[test]
+fn a_log_reader_that_goes_ends_the_command_quietly() {
+    let home = Home::new();
+    // Endless: the daemon sends far more than a pipe holds and never answers.
+    let _daemon = home.daemon(|call| match call {
+        Call::FollowLogs(_) => (0..5_000).map(|_| Act::Line(LINES[0])).collect(),
+        _ => vec![],
+    });
+    let mut gdn = home.command(&["logs", "-f"]).spawn().unwrap();
+    drop(gdn.stdout.take());
+    let output = gdn.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn shutdown_waits_until_the_daemon_is_gone() {
+    let home = Home::new();
+    let (daemon, pid) = Daemon::mortal(&home.state_root(), |_| vec![]);
+    let ran = home.gdn(&["shutdown", "--grace", "7"]).exits(0);
+    assert_eq!(ran.stdout, format!("Stopped the daemon, pid {pid}\n"));
+    let calls = daemon.calls();
+    let [Call::Stop(stop)] = calls.as_slice() else {
+        panic!("{calls:?}")
+    };
+    assert_eq!(stop.grace_period_ms, Some(7_000));
+    // And once more: what is to be achieved is so already.
+    let ran = home.gdn(&["shutdown"]).exits(0);
+    assert_eq!(ran.stdout, "No daemon runs.\n");
+    let json = home.gdn(&["shutdown", "--json"]).exits(0).json();
+    assert_eq!(json["pid"], Value::Null);
+}

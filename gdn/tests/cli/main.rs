@@ -1,0 +1,28 @@
+//! `gdn` as people and scripts run it: the real binary against a daemon that the test plays.
+//!
+//! The test's daemon listens on the real socket and reads requests with the protocol's own types, so
+//! what is proved here is the client's half of the control API, its output, and its exit codes.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests prepare their own temporary directories"
+)]
+
+#[cfg(test)]
+mod chat;
+#[cfg(test)]
+mod daemon;
+#[cfg(test)]
+mod failures;
+#[cfg(test)]
+mod home;
+#[cfg(test)]
+mod init;
+#[cfg(test)]
+mod look;
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod send;
+#[cfg(test)]
+mod start;
