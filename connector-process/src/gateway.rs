@@ -88,7 +88,7 @@ impl Gateway {
 }
 
 /// A refusal that says: not now.
-pub(crate) fn unavailable(message: &str) -> EventRefused {
+fn unavailable(message: &str) -> EventRefused {
     EventRefused {
         code: RefusalCode::Unavailable,
         message: message.to_owned(),

@@ -80,9 +80,13 @@ pub const NOTE_BYTES_MAX: usize = 256;
 /// Orders of connector tasks that wait for the session. A task whose order finds no place waits.
 pub const ORDERS_WAITING_MAX: usize = 16;
 
-/// Frames that wait to be written to the orchestrator. An event that finds no place is answered 503;
-/// if it is the answer to a `ping`, the orchestrator does not read, and the process gives up.
-pub const FRAMES_WAITING_MAX: usize = 2 * REQUESTS_IN_FLIGHT_MAX;
+/// Frames with events that wait to be written to the orchestrator. Further events wait in their
+/// requests, which take less memory than frames do.
+pub const EVENT_FRAMES_WAITING_MAX: usize = 4;
+
+/// All other frames that wait to be written; they go before events. With one more, the orchestrator
+/// pings and does not read, and the process gives up.
+pub const CONTROL_FRAMES_WAITING_MAX: usize = 16;
 
 /// JSON writes a control character in six bytes (`\u0000`); nothing takes more.
 const JSON_GROWTH_MAX: usize = 6;

@@ -1,8 +1,9 @@
 //! What is said with the orchestrator after the handshake.
 //!
 //! [`Session`] is the pure part: a frame or an order goes in, what to do comes out. [`run`] is the
-//! shell around it: one task that reads, decides, and feeds a bounded queue of frames to be written.
-//! Reading never waits for writing, so that a `ping` is answered however much is under way.
+//! shell around it: one task that reads, decides, and feeds two bounded queues of frames to be
+//! written. Reading never waits for writing, and what is no event goes before events, so that a
+//! `ping` is answered however much is under way.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -15,8 +16,8 @@ use goondan_protocol::ipc::{Head, Pong, ShutdownAck, ToChild, ToOrchestrator};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::gateway::{Gateway, Order, Submission, Verdict, unavailable};
-use crate::limits::FRAMES_WAITING_MAX;
+use crate::gateway::{Gateway, Order, Submission, Verdict};
+use crate::limits::{CONTROL_FRAMES_WAITING_MAX, EVENT_FRAMES_WAITING_MAX};
 use crate::link::{Incoming, LinkError, Outgoing, next_frame};
 use crate::webhook;
 
@@ -105,7 +106,7 @@ impl Session {
     ///
     /// Those who no longer wait are forgotten here, so that an orchestrator that never replies
     /// cannot make the table grow.
-    fn submit(&mut self, submission: Submission) -> Result<(u64, Vec<u8>), LinkError> {
+    fn submit(&mut self, submission: Submission) -> Result<Vec<u8>, LinkError> {
         self.waiting.retain(|_, waiter| !waiter.is_closed());
         let request = self.next_request;
         self.next_request += 1;
@@ -114,7 +115,7 @@ impl Session {
             .to_frame(&head)
             .map_err(LinkError::CannotEncode)?;
         self.waiting.insert(request, submission.verdict);
-        Ok((request, frame))
+        Ok(frame)
     }
 }
 
@@ -134,63 +135,77 @@ pub(crate) async fn run(
     });
     let stop = CancellationToken::new();
     let (gateway, mut orders) = Gateway::new();
-    let (outbox, frames) = mpsc::channel(FRAMES_WAITING_MAX);
+    let (control, control_frames) = mpsc::channel(CONTROL_FRAMES_WAITING_MAX);
+    let (events, event_frames) = mpsc::channel(EVENT_FRAMES_WAITING_MAX);
 
-    let mut writing = pin!(write(frames, outgoing));
+    let mut writing = pin!(write(control_frames, event_frames, outgoing));
     let mut connector = pin!(connector(assignment, gateway, stop.clone()));
     loop {
         tokio::select! {
             frame = next_frame(&mut incoming) => match session.hear(&frame?)? {
                 Heard::Done => {}
-                Heard::Answer(frame) => enqueue(&outbox, frame)?,
+                Heard::Answer(frame) => enqueue(&control, frame)?,
                 Heard::Stop(reason) => {
                     tracing::info!(reason, "asked to stop");
                     stop.cancel();
                 }
             },
-            Some(order) = orders.recv() => match order {
+            Some((place, order)) = next_order(&events, &mut orders) => match order {
                 Order::Report(status) => {
-                    enqueue(&outbox, session.frame(&ToOrchestrator::Status(status))?)?;
+                    enqueue(&control, session.frame(&ToOrchestrator::Status(status))?)?;
                 }
-                Order::Submit(submission) => {
-                    let (request, frame) = session.submit(submission)?;
-                    if enqueue(&outbox, frame).is_err() {
-                        let refusal = unavailable("the orchestrator is too far behind");
-                        session.settle(Some(request), Err(refusal));
-                    }
-                }
+                Order::Submit(submission) => place.send(session.submit(submission)?),
             },
             result = &mut writing => return result,
             () = &mut connector => break,
         }
     }
     enqueue(
-        &outbox,
+        &control,
         session.frame(&ToOrchestrator::ShutdownAck(ShutdownAck {}))?,
     )?;
-    drop(outbox);
+    drop(control);
     writing.await
 }
 
-/// Puts a frame in the queue to be written.
-fn enqueue(outbox: &mpsc::Sender<Vec<u8>>, frame: Vec<u8>) -> Result<(), LinkError> {
-    outbox.try_send(frame).map_err(|_full| LinkError::NotRead {
-        waiting: FRAMES_WAITING_MAX,
+/// Waits for a place among the events to be written, then for an order that may need it: while the
+/// orchestrator is behind, orders stay where they are. Cancel-safe.
+async fn next_order<'a>(
+    events: &'a mpsc::Sender<Vec<u8>>,
+    orders: &mut mpsc::Receiver<Order>,
+) -> Option<(mpsc::Permit<'a, Vec<u8>>, Order)> {
+    let place = events.reserve().await.ok()?;
+    Some((place, orders.recv().await?))
+}
+
+/// Puts a frame that is no event in the queue to be written.
+fn enqueue(control: &mpsc::Sender<Vec<u8>>, frame: Vec<u8>) -> Result<(), LinkError> {
+    control.try_send(frame).map_err(|_full| LinkError::NotRead {
+        waiting: CONTROL_FRAMES_WAITING_MAX,
     })
 }
 
-/// Writes queued frames until the queue ends.
+/// Writes queued frames, events last, until the control queue ends. No event is left then but those
+/// that nobody waits for any more.
 async fn write(
-    mut frames: mpsc::Receiver<Vec<u8>>,
+    mut control: mpsc::Receiver<Vec<u8>>,
+    mut events: mpsc::Receiver<Vec<u8>>,
     mut outgoing: Outgoing,
 ) -> Result<(), LinkError> {
-    while let Some(frame) = frames.recv().await {
+    loop {
+        let frame = tokio::select! {
+            biased;
+            frame = control.recv() => match frame {
+                Some(frame) => frame,
+                None => return Ok(()),
+            },
+            Some(frame) = events.recv() => frame,
+        };
         outgoing
             .send(Bytes::from(frame))
             .await
             .map_err(LinkError::Write)?;
     }
-    Ok(())
 }
 
 /// Is the assigned connector until `stop`. What cannot work says why and waits: the reason stays
@@ -260,14 +275,15 @@ mod tests {
         let mut session = session();
         let (first, mut first_answer) = submission();
         let (second, mut second_answer) = submission();
-        let (first_id, frame) = session.submit(first).unwrap();
-        let (second_id, _) = session.submit(second).unwrap();
-        assert_ne!(first_id, second_id);
-        let envelope = Envelope::from_frame(&frame).unwrap();
-        assert_eq!(envelope.id, Some(first_id));
-        assert!(envelope.trace.is_some());
+        let sent = [first, second].map(|submission| {
+            let frame = session.submit(submission).unwrap();
+            let envelope = Envelope::from_frame(&frame).unwrap();
+            assert!(envelope.trace.is_some());
+            envelope.id.unwrap()
+        });
+        assert_ne!(sent[0], sent[1]);
 
-        let frame = accepted(second_id, "two");
+        let frame = accepted(sent[1], "two");
         assert_eq!(session.hear(frame.as_bytes()).unwrap(), Heard::Done);
         let verdict = second_answer.try_recv().unwrap().unwrap();
         assert_eq!(verdict.event_id.as_str(), "two");

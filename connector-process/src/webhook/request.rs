@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use axum::Extension;
 use axum::body::{Body, BodyDataStream, HttpBody as _};
 use axum::extract::{Request, State};
-use axum::http::header::EXPECT;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Response, StatusCode};
 use futures_util::StreamExt as _;
@@ -71,11 +70,11 @@ impl Webhook {
         let _slot = match self.admit(&head, &body) {
             Ok(slot) => slot,
             Err(refusal) => {
-                self.discard(&head.headers, body.into_data_stream());
+                self.discard(body.into_data_stream());
                 return Err(refusal);
             }
         };
-        let body = self.read(&head.headers, body, record).await?;
+        let body = self.read(body, record).await?;
         if let Some(check) = &self.settings.signature {
             check.check(&head.headers, &body)?;
         }
@@ -116,12 +115,7 @@ impl Webhook {
     }
 
     /// Reads the body, never holding more of it than the limit and one read buffer.
-    async fn read(
-        &self,
-        headers: &HeaderMap,
-        body: Body,
-        record: &mut Record,
-    ) -> Result<Vec<u8>, Refusal> {
+    async fn read(&self, body: Body, record: &mut Record) -> Result<Vec<u8>, Refusal> {
         let max = self.settings.body_bytes_max;
         let mut stream = body.into_data_stream();
         let mut whole = Vec::new();
@@ -139,7 +133,7 @@ impl Webhook {
         match timeout(self.body_read_timeout, reading).await {
             Ok(Ok(())) => Ok(whole),
             Ok(Err(refusal)) => {
-                self.discard(headers, stream);
+                self.discard(stream);
                 Err(refusal)
             }
             Err(_elapsed) => Err(Refusal::TooSlow {
@@ -152,11 +146,8 @@ impl Webhook {
     ///
     /// Closing a socket with unread bytes in it resets the connection, and the reset overtakes the
     /// answer: most clients would report a broken connection and not the 413. A client that asked
-    /// whether to send its body (`Expect`) has not sent it and needs none of this.
-    fn discard(&self, headers: &HeaderMap, mut stream: BodyDataStream) {
-        if headers.contains_key(EXPECT) {
-            return;
-        }
+    /// whether to send its body (`Expect`) is not told to go on: the answer comes first.
+    fn discard(&self, mut stream: BodyDataStream) {
         let reading = async move {
             let mut discarded_bytes = 0;
             while let Some(Ok(chunk)) = stream.next().await {

@@ -163,6 +163,51 @@ fn a_stop_is_heard_while_the_port_is_taken() {
 }
 
 #[test]
+fn events_beyond_what_the_socket_holds_wait_and_all_arrive() {
+    let config = json!({"maxBodyBytes": 1_000_000});
+    let (mut orchestrator, address) = Orchestrator::with_webhook(&config, &json!({}));
+    // Control characters grow sixfold in JSON: these are frames of six megabytes.
+    let body = [&[b'x'][..], &[1; 999_999]].concat();
+    let mut clients: Vec<_> = (0..12)
+        .map(|_| Client::sending(address, &post(&[], &body)))
+        .collect();
+    let first = orchestrator.event();
+    // The pong overtakes whatever waits, but for what is in the socket already.
+    orchestrator.send_ping();
+    let mut all = vec![first];
+    while let Some(pending) = orchestrator.event_or_pong() {
+        all.push(pending);
+    }
+    assert!(all.len() <= 3, "{} events came before the pong", all.len());
+    while all.len() < clients.len() {
+        all.push(orchestrator.event());
+    }
+    for pending in &all {
+        assert_eq!(pending.event.input.len(), body.len());
+        orchestrator.accept(pending, &pending.request.to_string(), false);
+    }
+    for client in &mut clients {
+        assert_eq!(client.response().status, 202);
+    }
+}
+
+#[test]
+fn an_orchestrator_that_pings_and_never_reads_is_given_up() {
+    let config = json!({"maxBodyBytes": 1_000_000});
+    let (mut orchestrator, address) = Orchestrator::with_webhook(&config, &json!({}));
+    // One event fills the socket; the answers to the pings then pile up behind it.
+    let _client = Client::sending(address, &post(&[], &[b'x'; 1_000_000]));
+    orchestrator.expect_bytes();
+    while orchestrator.try_send_ping().is_ok() {}
+    assert_eq!(orchestrator.exit().code(), Some(1));
+    let line = orchestrator.log_line("the connector process ends");
+    assert!(
+        line["error"].as_str().unwrap().contains("does not read"),
+        "{line}"
+    );
+}
+
+#[test]
 fn by_hand_it_explains_itself() {
     let by_hand = Command::new(BINARY)
         .env_remove(IPC_FD_VAR)

@@ -90,10 +90,15 @@ impl Orchestrator {
     }
 
     fn send(&mut self, message: &ToChild, in_reply_to: Option<u64>) {
+        self.try_send(message, in_reply_to).unwrap();
+    }
+
+    fn try_send(&mut self, message: &ToChild, in_reply_to: Option<u64>) -> std::io::Result<()> {
         let head = Head::new(Address::Orchestrator, Address::Child).answering(in_reply_to);
         let body = message.to_frame(&head).unwrap();
         let len = u32::try_from(body.len()).unwrap();
-        self.send_raw(&[&len.to_be_bytes()[..], &body].concat());
+        let frame = [&len.to_be_bytes()[..], &body].concat();
+        self.socket.write_all(&frame)
     }
 
     /// The next message from the child.
@@ -137,15 +142,7 @@ impl Orchestrator {
 
     /// The next message, which must be an event.
     pub(crate) fn event(&mut self) -> Pending {
-        let (envelope, message) = self.receive();
-        match message {
-            ToOrchestrator::Event(event) => Pending {
-                request: envelope.id.expect("an event is a request"),
-                envelope,
-                event: *event,
-            },
-            other => panic!("expected an event, got {other:?}"),
-        }
+        self.event_or_pong().expect("an event and no pong")
     }
 
     /// Says that an event is durable.
@@ -165,13 +162,42 @@ impl Orchestrator {
         self.send(&ToChild::EventRefused(refused), Some(pending.request));
     }
 
+    pub(crate) fn send_ping(&mut self) {
+        self.try_send_ping().unwrap();
+    }
+
+    pub(crate) fn try_send_ping(&mut self) -> std::io::Result<()> {
+        self.try_send(&ToChild::Ping(Ping { nonce: 4711 }), None)
+    }
+
     /// A round trip over the socket. Its answer is the next message: the child sent nothing else.
     pub(crate) fn ping(&mut self) {
-        self.send(&ToChild::Ping(Ping { nonce: 4711 }), None);
-        match self.receive().1 {
-            ToOrchestrator::Pong(pong) => assert_eq!(pong.nonce, 4711),
-            other => panic!("expected pong, got {other:?}"),
+        self.send_ping();
+        let other = self.event_or_pong().map(|pending| pending.event);
+        assert_eq!(other, None, "this came before the pong");
+    }
+
+    /// The next message: an event, or nothing if it is a pong.
+    pub(crate) fn event_or_pong(&mut self) -> Option<Pending> {
+        let (envelope, message) = self.receive();
+        match message {
+            ToOrchestrator::Event(event) => Some(Pending {
+                request: envelope.id.expect("an event is a request"),
+                envelope,
+                event: *event,
+            }),
+            ToOrchestrator::Pong(pong) => {
+                assert_eq!(pong.nonce, 4711);
+                None
+            }
+            other => panic!("expected an event or a pong, got {other:?}"),
         }
+    }
+
+    /// Waits until the child has begun to write something, and leaves it unread.
+    pub(crate) fn expect_bytes(&mut self) {
+        self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.socket.read_exact(&mut [0; 1]).unwrap();
     }
 
     pub(crate) fn shutdown(&mut self) {
