@@ -42,7 +42,13 @@ pub(crate) struct Cli {
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
     /// Directory of all run state and of the daemon's socket [default: ~/.goondan]
-    #[arg(long, global = true, value_name = "DIR", env = "GOONDAN_STATE_ROOT")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "GOONDAN_STATE_ROOT",
+        hide_env_values = true
+    )]
     pub(crate) state_root: Option<PathBuf>,
     /// Project directory [default: the nearest one, from here upwards, that holds goondan.yaml]
     #[arg(long, global = true, value_name = "DIR")]
@@ -53,8 +59,14 @@ pub(crate) struct Global {
     /// Print JSON on stdout, and errors as JSON on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// When to use colours; `NO_COLOR` is respected
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    /// When to use colours: auto, always or never; `NO_COLOR` is respected
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
     pub(crate) color: Color,
 }
 

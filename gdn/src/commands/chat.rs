@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use goondan_protocol::control::{Sent, WorkspaceInfo};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::ask::{Question, reply_of};
@@ -47,18 +48,23 @@ pub(super) async fn run(args: Chat, context: &Context) -> Result<(), Failure> {
     };
     session.greet();
     let mut lines = stdin_lines();
+    // From here on Ctrl-C ends the waiting or the chat, not this process.
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let mut failed = None;
     loop {
         session.prompt();
         let line = tokio::select! {
             line = lines.recv() => line,
-            _ = tokio::signal::ctrl_c() => {
+            _ = interrupt.recv() => {
                 context.output.note("");
                 return Err(Failure { silent: true, ..interrupted() });
             }
         };
-        let Some(line) = line else { break };
-        match session.take(&line?).await {
+        let Some(line) = line else {
+            session.end_line();
+            break;
+        };
+        match session.take(&line?, &mut interrupt).await {
             Ok(Next::Continue) => {}
             Ok(Next::End) => break,
             // A question that fails does not end the conversation; a lost daemon does.
@@ -166,7 +172,14 @@ impl Session<'_> {
         }
     }
 
-    async fn take(&mut self, line: &str) -> Result<Next, Failure> {
+    /// Leaves the line of the prompt that Ctrl-D answered.
+    fn end_line(&self) {
+        if self.is_terminal {
+            self.context.output.note("");
+        }
+    }
+
+    async fn take(&mut self, line: &str, interrupt: &mut Signal) -> Result<Next, Failure> {
         let output = self.context.output;
         match parse(line) {
             Line::Empty => {}
@@ -174,7 +187,7 @@ impl Session<'_> {
             Line::Help => output.note(HELP),
             Line::Unknown(line) => output.note(format!("Unknown: {line}\n{HELP}")),
             Line::History(limit) => self.history(limit).await?,
-            Line::Say(text) => self.say(text).await?,
+            Line::Say(text) => self.say(text, interrupt).await?,
         }
         Ok(Next::Continue)
     }
@@ -197,7 +210,7 @@ impl Session<'_> {
         output.data(transcript.render(output.out))
     }
 
-    async fn say(&mut self, text: &str) -> Result<(), Failure> {
+    async fn say(&mut self, text: &str, interrupt: &mut Signal) -> Result<(), Failure> {
         let question = Question::new(
             self.workspace.workspace_id.clone(),
             self.to.agent.clone(),
@@ -207,9 +220,7 @@ impl Session<'_> {
         )?;
         let output = self.context.output;
         let sent = tokio::select! {
-            // Ctrl-C is listened to before anything is sent.
-            biased;
-            _ = tokio::signal::ctrl_c() => {
+            _ = interrupt.recv() => {
                 let message = "stopped waiting; the agent goes on";
                 return Err(question.left(Exit::Interrupted, message, self.context));
             }

@@ -13,7 +13,7 @@ pub(super) fn confirm(context: &Context, question: &str, command: &str) -> Resul
     if !output.is_interactive() || !std::io::stdin().is_terminal() {
         return Err(Failure::new(
             Exit::Usage,
-            format!("{question} No terminal is there to ask"),
+            format!("no terminal is there to ask: {question}"),
             format!("say yes beforehand: `{command}`"),
         ));
     }

@@ -223,7 +223,7 @@ fn delete_asks_on_a_terminal_and_refuses_without() {
         _ => vec![],
     });
     home.gdn(&["instance", "delete", "it's"]).exits(2).tells(&[
-        "error: Delete the conversation it's",
+        "error: no terminal is there to ask: Delete the conversation it's",
         r"hint: say yes beforehand: `gdn instance delete 'it'\''s' --yes`",
     ]);
     assert_eq!(daemon.calls(), []);
