@@ -1,0 +1,144 @@
+//! The tool `bash`, with the real enclosure around real commands.
+
+use std::sync::Arc;
+
+use goondan_agent_process::tools::Toolbox;
+use goondan_agent_process::turn::{ToolOutcome, ToolRules as _};
+use goondan_protocol::message::ToolCall;
+use goondan_protocol::script::Script;
+use serde_json::{Value, json};
+
+use crate::support::{BINARY, Site, eventually, is_alive};
+
+pub(crate) fn toolbox(site: &Site) -> Toolbox {
+    Toolbox::new(&site.assignment(Script::default()), BINARY.into()).unwrap()
+}
+
+pub(crate) fn call(tool_name: &str, input: Value) -> ToolCall {
+    ToolCall {
+        id: "t.1:c0".parse().unwrap(),
+        tool_name: tool_name.to_owned(),
+        input,
+    }
+}
+
+fn exec(command: &str) -> ToolCall {
+    call("bash__exec", json!({"command": command}))
+}
+
+async fn run(site: &Site, command: &str) -> ToolOutcome {
+    toolbox(site).run(&exec(command)).await
+}
+
+#[tokio::test]
+async fn a_command_gives_its_exit_code_and_both_streams() {
+    let site = Site::new();
+    let outcome = run(&site, "pwd; echo oops >&2; exit 3").await;
+    let work = site.work.canonicalize().unwrap();
+    let expected = format!("exit code: 3\nstdout:\n{}\nstderr:\noops\n", work.display());
+    assert_eq!(outcome, ToolOutcome::ok(expected));
+    let outcome = run(&site, "kill -TERM $$").await;
+    assert_eq!(outcome, ToolOutcome::ok("exit code: 143\n"));
+    let outcome = run(&site, "cat").await;
+    assert_eq!(outcome, ToolOutcome::ok("exit code: 0\n"));
+}
+
+#[tokio::test]
+async fn what_a_command_leaves_running_ends_with_it_and_does_not_hold_up_the_call() {
+    let site = Site::new();
+    let command = "
+        sleep 1000 & echo $! > child
+        setsid bash -c '(echo $BASHPID > daemon; exec sleep 1000) & exit' &
+        setsid nohup bash -c 'trap \"\" TERM HUP INT; echo $$ > deaf; sleep 1000' > /dev/null &
+        until [ -s daemon ] && [ -s deaf ]; do sleep 0.01; done
+        echo done";
+    let outcome = run(&site, command).await;
+    assert_eq!(outcome, ToolOutcome::ok("exit code: 0\nstdout:\ndone\n"));
+    for name in ["child", "daemon", "deaf"] {
+        assert!(!is_alive(site.pid_in(name)), "{name} is left");
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_runs_too_long_is_ended_with_all_it_started() {
+    let site = Site::new();
+    let input = json!({
+        "command": "echo begun; setsid sleep 1000 & echo $! > stray; trap '' TERM; sleep 1000; sleep 1000",
+        "timeoutMs": 2000,
+    });
+    let outcome = toolbox(&site).run(&call("bash__exec", input)).await;
+    assert!(outcome.is_error);
+    assert!(
+        outcome.text.starts_with("E_TOOL_TIMEOUT: "),
+        "{}",
+        outcome.text
+    );
+    assert!(
+        outcome.text.ends_with("stdout:\nbegun\n"),
+        "{}",
+        outcome.text
+    );
+    assert!(!is_alive(site.pid_in("stray")));
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_ends_its_processes() {
+    let site = Arc::new(Site::new());
+    let command = "echo $$ > main; setsid sleep 1000 & echo $! > stray; wait";
+    let looking = Arc::clone(&site);
+    let begun =
+        tokio::task::spawn_blocking(move || ["main", "stray"].map(|name| looking.pid_in(name)));
+    let pids = tokio::select! {
+        pids = begun => pids.unwrap(),
+        outcome = toolbox(&site).run(&exec(command)) => panic!("it ended: {outcome:?}"),
+    };
+    eventually("the processes are gone", || {
+        (!pids.into_iter().any(is_alive)).then_some(())
+    });
+}
+
+#[tokio::test]
+async fn a_flood_of_output_is_shown_at_its_ends_and_kept_in_a_file() {
+    let site = Site::new();
+    let outcome = run(&site, "seq 1 400000; echo last >&2").await;
+    assert!(outcome.text.starts_with("exit code: 0\nstdout:\n1\n2\n"));
+    assert!(outcome.text.ends_with("399999\n400000\nstderr:\nlast\n"));
+    assert!(outcome.text.len() < 40_000, "{} bytes", outcome.text.len());
+    let kept = std::fs::read_to_string(site.work.join(".goondan/outputs/t.1_c0.txt")).unwrap();
+    let numbers: Vec<_> = kept.lines().filter(|line| *line != "last").collect();
+    assert_eq!(numbers.len(), 400_000);
+}
+
+#[test]
+fn arguments_that_do_not_fit_are_refused_with_their_place() {
+    let site = Site::new();
+    let toolbox = toolbox(&site);
+    let check = |tool: &str, input: Value| toolbox.check(&call(tool, input)).unwrap_err();
+    assert_eq!(
+        check("bash__exec", json!({"command": "ls", "timeoutMs": 600_001})),
+        "E_TOOL_INVALID_ARGS: bash__exec: at `/timeoutMs`: the value is greater than the maximum \
+         of 600000"
+    );
+    assert_eq!(
+        check("file-system__read", json!({"pfad": "x"})),
+        "E_TOOL_INVALID_ARGS: file-system__read: at `/pfad`: is not known; at `/path`: is missing"
+    );
+    let unknown = check("bash__run", json!({}));
+    assert!(
+        unknown.starts_with("E_TOOL_NOT_IN_CATALOG: `bash__run`"),
+        "{unknown}"
+    );
+    assert!(
+        unknown.contains("`bash__exec`, `file-system__edit`"),
+        "{unknown}"
+    );
+    assert_eq!(toolbox.check(&exec("ls")), Ok(()));
+}
+
+#[test]
+fn only_looking_is_idempotent() {
+    let toolbox = toolbox(&Site::new());
+    let names = toolbox.catalog().iter().map(|entry| entry.name.as_str());
+    let idempotent: Vec<_> = names.filter(|name| toolbox.is_idempotent(name)).collect();
+    assert_eq!(idempotent, ["file-system__read", "file-system__list"]);
+}

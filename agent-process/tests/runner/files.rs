@@ -1,0 +1,237 @@
+//! The tool `file-system` on real files, and what it refuses.
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use goondan_agent_process::turn::ToolOutcome;
+use serde_json::{Value, json};
+
+use crate::bash::{call, toolbox};
+use crate::support::{Site, put};
+
+fn run(site: &Site, export: &str, input: Value) -> ToolOutcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(toolbox(site).run(&call(&format!("file-system__{export}"), input)))
+}
+
+fn ok(site: &Site, export: &str, input: Value) -> String {
+    let outcome = run(site, export, input);
+    assert!(!outcome.is_error, "{}", outcome.text);
+    outcome.text
+}
+
+fn code(site: &Site, export: &str, input: Value) -> String {
+    let outcome = run(site, export, input);
+    assert!(outcome.is_error, "it worked: {}", outcome.text);
+    outcome.text.split_once(':').unwrap().0.to_owned()
+}
+
+#[test]
+fn a_file_is_written_read_edited_and_listed() {
+    let site = Site::new();
+    let path = "notes/ä/a.txt";
+    ok(
+        &site,
+        "write",
+        json!({"path": path, "content": "one\ntwo\n"}),
+    );
+    assert_eq!(ok(&site, "read", json!({"path": path})), "one\ntwo\n");
+    let full = site.work.join(path);
+    std::fs::set_permissions(&full, std::fs::Permissions::from_mode(0o640)).unwrap();
+    ok(
+        &site,
+        "edit",
+        json!({"path": full, "oldText": "two", "newText": "$1\\"}),
+    );
+    assert_eq!(std::fs::read_to_string(&full).unwrap(), "one\n$1\\\n");
+    assert_eq!(full.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    std::fs::create_dir(full.with_file_name("b")).unwrap();
+    symlink("a.txt", full.with_file_name("c")).unwrap();
+    let listed = ok(&site, "list", json!({"path": "notes/ä"}));
+    assert_eq!(listed, "a.txt (8 bytes)\nb/\nc (symbolic link)\n");
+    assert_eq!(
+        ok(&site, "read", json!({"path": "./notes/ä/c"})),
+        "one\n$1\\\n"
+    );
+    assert_eq!(ok(&site, "list", json!({})), "notes/\n");
+}
+
+#[test]
+fn an_edit_must_match_exactly_once() {
+    let site = Site::new();
+    put(site.work.join("a"), "x y x");
+    let edit = |old: &str| json!({"path": "a", "oldText": old, "newText": "z"});
+    assert_eq!(code(&site, "edit", edit("x")), "E_MANY_MATCHES");
+    assert_eq!(code(&site, "edit", edit("q")), "E_NO_MATCH");
+    assert_eq!(
+        std::fs::read_to_string(site.work.join("a")).unwrap(),
+        "x y x"
+    );
+}
+
+#[test]
+fn the_project_is_read_and_never_written() {
+    let site = Site::new();
+    put(site.project.join("a"), "hi");
+    for path in [
+        "$GOONDAN_PROJECT_ROOT/a",
+        site.project.join("a").to_str().unwrap(),
+    ] {
+        assert_eq!(ok(&site, "read", json!({"path": path})), "hi");
+        let edit = json!({"path": path, "oldText": "hi", "newText": "no"});
+        assert_eq!(code(&site, "edit", edit), "E_PATH_READ_ONLY");
+        let write = json!({"path": path, "content": "no"});
+        assert_eq!(code(&site, "write", write), "E_PATH_READ_ONLY");
+    }
+    assert_eq!(
+        ok(&site, "list", json!({"path": "$GOONDAN_PROJECT_ROOT"})),
+        "a (2 bytes)\n"
+    );
+    ok(
+        &site,
+        "write",
+        json!({"path": "$GOONDAN_WORK_DIR/b", "content": ""}),
+    );
+    assert!(site.work.join("b").exists());
+    assert_eq!(site.project.read_dir().unwrap().count(), 1);
+}
+
+#[test]
+fn nothing_outside_is_reached() {
+    let site = Site::new();
+    let outside = site.outside();
+    std::fs::create_dir(&outside).unwrap();
+    put(outside.join("secret"), "s");
+    symlink("../outside", site.work.join("relative")).unwrap();
+    symlink(&outside, site.work.join("absolute")).unwrap();
+    symlink(outside.join("secret"), site.work.join("file")).unwrap();
+    symlink("/proc/self/root", site.work.join("magic")).unwrap();
+    symlink("../outside", site.project.join("out")).unwrap();
+    let secret = outside.join("secret");
+    for path in [
+        "../outside/secret",
+        "a/../../outside/secret",
+        secret.to_str().unwrap(),
+        "relative/secret",
+        "absolute/secret",
+        "file",
+        "magic/etc/passwd",
+        "/etc/passwd",
+        "$GOONDAN_PROJECT_ROOT/out/secret",
+        "$GOONDAN_PROJECT_ROOT/../outside/secret",
+    ] {
+        assert_eq!(
+            code(&site, "read", json!({"path": path})),
+            "E_PATH_OUTSIDE",
+            "{path}"
+        );
+        let edit = json!({"path": path, "oldText": "s", "newText": "t"});
+        assert!(code(&site, "edit", edit).starts_with("E_PATH_"), "{path}");
+    }
+    for path in [
+        "../outside/new",
+        "relative/new",
+        "absolute/new",
+        "relative/new/deeper",
+    ] {
+        let write = json!({"path": path, "content": "x"});
+        assert_eq!(code(&site, "write", write), "E_PATH_OUTSIDE", "{path}");
+    }
+    assert_eq!(
+        code(&site, "list", json!({"path": "relative"})),
+        "E_PATH_OUTSIDE"
+    );
+    // A link in the place of a file is replaced; what it pointed to stays.
+    ok(&site, "write", json!({"path": "file", "content": "mine"}));
+    assert_eq!(std::fs::read_to_string(&secret).unwrap(), "s");
+    assert_eq!(outside.read_dir().unwrap().count(), 1);
+    let left = site
+        .work
+        .read_dir()
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name());
+    let drafts = left.filter(|name| name.to_str().unwrap().starts_with(".goondan-draft"));
+    assert_eq!(drafts.count(), 0);
+}
+
+#[test]
+fn what_is_no_text_file_is_said_and_never_waited_for() {
+    let site = Site::new();
+    put(site.work.join("binary"), [0xff, 0xfe]);
+    nix::unistd::mkfifo(&site.work.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let read = |path: &str| code(&site, "read", json!({"path": path}));
+    assert_eq!(read("binary"), "E_NOT_TEXT");
+    assert_eq!(read("pipe"), "E_NOT_A_FILE");
+    assert_eq!(read("."), "E_NOT_A_FILE");
+    assert_eq!(read("none"), "E_FILE_NOT_FOUND");
+    assert_eq!(read("binary/x"), "E_NOT_A_DIRECTORY");
+    assert_eq!(read("a\0b"), "E_IO");
+    let write = |path: &str| code(&site, "write", json!({"path": path, "content": ""}));
+    assert_eq!(write("."), "E_NOT_A_FILE");
+    std::fs::create_dir(site.work.join("directory")).unwrap();
+    assert_eq!(write("directory"), "E_NOT_A_FILE");
+}
+
+#[test]
+fn a_long_file_comes_in_parts() {
+    let site = Site::new();
+    let lines: Vec<_> = (1..=40_000)
+        .map(|number| format!("line {number}\n"))
+        .collect();
+    put(site.work.join("long"), lines.concat());
+    let (mut offset, mut whole, mut parts) = (1, String::new(), 0);
+    loop {
+        parts += 1;
+        let text = ok(&site, "read", json!({"path": "long", "offset": offset}));
+        assert!(text.len() < 140_000);
+        let Some((part, note)) = text.split_once("[the file goes on; read it with offset ") else {
+            whole.push_str(&text);
+            break;
+        };
+        whole.push_str(part);
+        offset = note.trim_end_matches("]\n").parse().unwrap();
+    }
+    assert_eq!(whole, lines.concat());
+    assert!(parts > 2, "{parts} parts");
+    let two = ok(
+        &site,
+        "read",
+        json!({"path": "long", "offset": 7, "limit": 2}),
+    );
+    assert!(
+        two.starts_with("line 7\nline 8\n[the file goes on; read it with offset 9]"),
+        "{two}"
+    );
+    assert_eq!(
+        code(&site, "read", json!({"path": "long", "offset": 40_001})),
+        "E_PAST_END"
+    );
+
+    put(site.work.join("wide"), "ä".repeat(100_000));
+    let wide = ok(&site, "read", json!({"path": "wide"}));
+    assert!(wide.ends_with("ä\n[line 1 is cut here]\n"));
+}
+
+#[test]
+fn limits_are_kept() {
+    let site = Site::new();
+    let content = "ä".repeat(600_000);
+    assert_eq!(
+        code(&site, "write", json!({"path": "a", "content": content})),
+        "E_TOO_LARGE"
+    );
+    let large = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(site.work.join("large"));
+    large.unwrap().set_len(17 * 1024 * 1024).unwrap();
+    assert_eq!(code(&site, "read", json!({"path": "large"})), "E_TOO_LARGE");
+    for number in 0..1_005 {
+        put(site.work.join(format!("f{number:04}")), "");
+    }
+    let listed = ok(&site, "list", json!({}));
+    assert!(listed.starts_with("f0000 (0 bytes)\n"));
+    assert!(listed.ends_with("f0999 (0 bytes)\n[6 more entries are left out]\n"));
+}

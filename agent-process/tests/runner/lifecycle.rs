@@ -1,0 +1,231 @@
+//! How the process begins and how it ends, in good order and in bad.
+
+use std::process::Command;
+
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ipc::{Pong, ToOrchestrator};
+use goondan_protocol::version::Version;
+
+use crate::support::{
+    BINARY, Orchestrator, Site, Stored, ended, eventually, is_alive, kill, put, read_log, script,
+};
+
+/// A tool that never ends, with a stray that left its process group.
+const ENDLESS: &str = r#"
+rules:
+  - when: {tool: bash__exec, error: true}
+    say: "cut short: ${result}"
+  - when: {user: endless|until told, tool: bash__exec}
+    say: done
+  - when: {user: endless}
+    call:
+      - tool: bash__exec
+        args:
+          command: |
+            setsid bash -c 'echo $$ > stray; exec sleep 1000' &
+            echo $$ > main
+            sleep 1000
+  - when: {user: until told}
+    call:
+      - {tool: bash__exec, args: {command: "echo $$ > main; until [ -e told ]; do sleep 0.02; done"}}
+  - when: {tool: bash__exec}
+    say: "${result}"
+  - when: {user: environment}
+    call:
+      - {tool: bash__exec, args: {command: "env | grep ^GOONDAN_ | sort; readlink /proc/self/fd/* >&2; exit 0"}}
+  - say: hello
+"#;
+
+/// A process with the endless tool running, and the tool's processes.
+fn busy(site: &Site) -> (Orchestrator, [i32; 2]) {
+    let mut agent = Orchestrator::start(&site.assignment(script(ENDLESS)), Stored::default());
+    agent.give("t1", 1, "endless");
+    agent.serve_until_tool_called();
+    let pids = ["main", "stray"].map(|name| site.pid_in(name));
+    assert!(pids.into_iter().all(is_alive));
+    (agent, pids)
+}
+
+fn all_gone(pids: [i32; 2]) {
+    eventually("every process of the tool is gone", || {
+        (!pids.into_iter().any(is_alive)).then_some(())
+    });
+}
+
+#[test]
+fn when_the_orchestrator_vanishes_the_process_takes_its_tools_with_it() {
+    let site = Site::new();
+    let (agent, pids) = busy(&site);
+    let mut child = agent.vanish();
+    assert_eq!(ended(&mut child).code(), Some(3));
+    assert!(!pids.into_iter().any(is_alive), "it ended before its tools");
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_no_tool_behind_and_its_turn_is_resumed() {
+    let site = Site::new();
+    let (mut agent, pids) = busy(&site);
+    agent.child.kill().unwrap();
+    agent.child.wait().unwrap();
+    all_gone(pids);
+
+    let assignment = site.assignment(script(ENDLESS));
+    let mut next = Orchestrator::start(&assignment, agent.stored.clone());
+    next.give("t1", 2, "endless");
+    let TurnOutcome::Completed { reply } = next.finish_turn() else {
+        panic!("the turn failed");
+    };
+    assert!(reply.contains("E_TOOL_INTERRUPTED"), "{reply}");
+    assert_eq!(next.stored.base.len(), 4);
+}
+
+#[test]
+fn an_enclosure_that_is_killed_leaves_its_command_to_the_agent() {
+    let site = Site::new();
+    let (mut agent, pids) = busy(&site);
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pids[0])).unwrap();
+    let (_, rest) = stat.rsplit_once(')').unwrap();
+    kill(rest.split_whitespace().nth(1).unwrap().parse().unwrap());
+    assert_eq!(agent.finish_turn(), completed("done"));
+    assert!(!pids.into_iter().any(is_alive), "a stray is left");
+}
+
+#[test]
+fn a_frame_that_is_none_ends_the_process_and_its_tools() {
+    for garbage in [&b"\xff\xff\xff\xff"[..], b"\0\0\0\x02{}", b"\0\0\0\x04oops"] {
+        let site = Site::new();
+        let (mut agent, pids) = busy(&site);
+        agent.send_bytes(garbage);
+        assert_eq!(ended(&mut agent.child).code(), Some(1));
+        assert!(!pids.into_iter().any(is_alive));
+        let log = agent.log();
+        assert_eq!(log.last().unwrap()["level"], "error", "{log:?}");
+    }
+}
+
+#[test]
+fn a_ping_is_answered_while_a_tool_runs() {
+    let site = Site::new();
+    let (mut agent, _) = busy(&site);
+    for nonce in [3, 4] {
+        agent.ping(nonce);
+        agent.serve_until(
+            |message| matches!(message, ToOrchestrator::Pong(Pong { nonce: n }) if *n == nonce),
+        );
+    }
+}
+
+#[test]
+fn a_shutdown_lets_the_turn_end_and_begins_no_other() {
+    let site = Site::new();
+    let mut agent = Orchestrator::start(&site.assignment(script(ENDLESS)), Stored::default());
+    agent.give("t1", 1, "until told");
+    agent.serve_until_tool_called();
+    site.pid_in("main");
+    agent.shut_down();
+    agent.give("t2", 1, "hi");
+    agent.ping(1);
+    agent.serve_until(|message| matches!(message, ToOrchestrator::Pong(_)));
+    put(site.work.join("told"), "");
+    assert_eq!(agent.finish_turn(), completed("done"));
+    assert!(matches!(agent.next(), Some(ToOrchestrator::ShutdownAck(_))));
+    assert!(
+        agent.next().is_none(),
+        "something was sent after the acknowledgement"
+    );
+    assert_eq!(ended(&mut agent.child).code(), Some(0));
+}
+
+#[test]
+fn a_shutdown_before_the_conversation_is_loaded_is_heard() {
+    let site = Site::new();
+    let mut agent = Orchestrator::start(&site.assignment(script(ENDLESS)), Stored::default());
+    agent.shut_down();
+    agent.serve_until(|message| matches!(message, ToOrchestrator::ShutdownAck(_)));
+    assert_eq!(ended(&mut agent.child).code(), Some(0));
+}
+
+/// The binary itself is started with `GOONDAN_IPC_FD` and `GOONDAN_SECRET`, and with a socket.
+#[test]
+fn a_command_inherits_neither_variables_nor_descriptors() {
+    let site = Site::new();
+    let mut agent = Orchestrator::start(&site.assignment(script(ENDLESS)), Stored::default());
+    let expected = format!(
+        "exit code: 0\nstdout:\nGOONDAN_INSTANCE_KEY=key: 1\nGOONDAN_PROJECT_ROOT={}\n\
+         GOONDAN_WORK_DIR={}\nstderr:\n",
+        site.project.display(),
+        site.work.display()
+    );
+    let answer = agent.ask("t1", "environment");
+    let Some(descriptors) = answer.strip_prefix(&expected) else {
+        panic!("{answer:?} does not begin with {expected:?}");
+    };
+    assert!(descriptors.contains("/dev/null"), "{descriptors}");
+    let link = format!("socket:[{}]", agent.child_socket_inode);
+    assert!(!descriptors.contains(&link), "{descriptors}");
+}
+
+#[test]
+fn a_terminals_signals_do_not_reach_it() {
+    let site = Site::new();
+    let (mut agent, pids) = busy(&site);
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(agent.child.id()).unwrap());
+    for signal in [nix::sys::signal::SIGINT, nix::sys::signal::SIGTERM] {
+        nix::sys::signal::kill(pid, signal).unwrap();
+    }
+    agent.ping(1);
+    agent.serve_until(|message| matches!(message, ToOrchestrator::Pong(_)));
+    assert!(pids.into_iter().all(is_alive));
+}
+
+#[test]
+fn another_version_is_refused_loudly() {
+    let site = Site::new();
+    let assignment = site.assignment(script(ENDLESS));
+    let mut agent = Orchestrator::spawn(&assignment, Stored::default());
+    let theirs = Version {
+        goondan: "0.0.0-other".to_owned(),
+        ..Version::current()
+    };
+    agent.welcome(&assignment, theirs);
+    assert_eq!(ended(&mut agent.child).code(), Some(1));
+    let error = agent.log().pop().unwrap()["error"].to_string();
+    assert!(error.contains("0.0.0-other"), "{error}");
+    assert!(error.contains(&Version::current().to_string()), "{error}");
+}
+
+#[test]
+fn a_missing_work_directory_is_said() {
+    let site = Site::new();
+    let assignment = site.assignment(script(ENDLESS));
+    let mut agent = Orchestrator::spawn(&assignment, Stored::default());
+    std::fs::remove_dir(&site.work).unwrap();
+    agent.welcome(&assignment, Version::current());
+    assert_eq!(ended(&mut agent.child).code(), Some(1));
+    let log = read_log(&site.work.with_file_name("log.jsonl"));
+    let error = log.last().unwrap()["error"].to_string();
+    assert!(error.contains("cannot open the work directory"), "{error}");
+}
+
+#[test]
+fn a_person_who_starts_it_is_told_what_to_do() {
+    let run = |args: &[&str]| {
+        let output = Command::new(BINARY).args(args).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    let (code, text) = run(&[]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("started by goondan-orchestrator"), "{text}");
+    let (code, text) = run(&["--version"]);
+    assert_eq!(code, Some(0));
+    assert!(text.contains(env!("CARGO_PKG_VERSION")), "{text}");
+    assert_eq!(run(&["--help"]).0, Some(0));
+    assert_eq!(run(&["--nonsense"]).0, Some(2));
+}
+
+fn completed(reply: &str) -> TurnOutcome {
+    TurnOutcome::Completed {
+        reply: reply.to_owned(),
+    }
+}

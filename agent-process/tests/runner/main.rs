@@ -1,0 +1,15 @@
+//! The scripted model as its documentation shows it, the tools on real files and processes, and the
+//! real binary opposite a small orchestrator.
+
+#[cfg(test)]
+mod bash;
+#[cfg(test)]
+mod bookshop;
+#[cfg(test)]
+mod documentation;
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod lifecycle;
+#[cfg(test)]
+mod support;

@@ -1,0 +1,409 @@
+//! A small orchestrator for one child, and what tests need to look at files and processes.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use goondan_protocol::JsonObject;
+use goondan_protocol::definition::{
+    AgentAssignment, AgentDefinition, ModelDefinition, ModelProvider, ToolDefinition,
+};
+use goondan_protocol::envelope::{Address, Envelope};
+use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
+use goondan_protocol::frame::FrameCodec;
+use goondan_protocol::ids::TurnId;
+use goondan_protocol::ipc::{
+    Assignment, ConversationPage, Head, IPC_FD_VAR, Ping, Shutdown, ToChild, ToOrchestrator,
+    TurnAppended, TurnCommitted, TurnStart, Welcome,
+};
+use goondan_protocol::message::{Message, MessageEvent};
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
+use goondan_protocol::script::Script;
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use goondan_protocol::version::Version;
+use serde_json::Value;
+use tokio_util::codec::{Decoder as _, Encoder as _};
+
+/// The binary under test.
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_goondan-agent-process");
+
+/// Longest wait for anything, on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A project and a work directory, gone at the end of the test.
+pub(crate) struct Site {
+    pub(crate) project: PathBuf,
+    pub(crate) work: PathBuf,
+    directory: tempfile::TempDir,
+}
+
+impl Site {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let project = directory.path().join("project");
+        let work = directory.path().join("work");
+        std::fs::create_dir(&project).unwrap();
+        std::fs::create_dir(&work).unwrap();
+        Self {
+            project,
+            work,
+            directory,
+        }
+    }
+
+    pub(crate) fn outside(&self) -> PathBuf {
+        self.directory.path().join("outside")
+    }
+
+    pub(crate) fn assignment(&self, script: Script) -> AgentAssignment {
+        let tool = |name: &str| ToolDefinition {
+            name: name.parse().unwrap(),
+            package: "@goondan/base".to_owned(),
+            builtin: name.parse().unwrap(),
+            config: JsonObject::new(),
+            error_message_limit: 1_000,
+        };
+        AgentAssignment {
+            workspace_id: "w".parse().unwrap(),
+            instance_key: "key: 1".parse().unwrap(),
+            agent: AgentDefinition {
+                name: "clerk".parse().unwrap(),
+                system_prompt: Some("Be brief.".to_owned()),
+                model: ModelDefinition {
+                    name: "clerk-model".parse().unwrap(),
+                    model: "scripted".to_owned(),
+                    provider: ModelProvider::Scripted { script },
+                },
+                tools: vec![tool("bash"), tool("file-system")],
+                max_steps_per_turn: 16,
+            },
+            work_dir: self.work.clone(),
+            project_root: self.project.clone(),
+        }
+    }
+
+    /// Waits until a command has written its process id to a file of the work directory.
+    pub(crate) fn pid_in(&self, name: &str) -> i32 {
+        let path = self.work.join(name);
+        eventually("a pid is written", || {
+            let text = std::fs::read_to_string(&path).ok()?;
+            text.strip_suffix('\n')?.parse().ok()
+        })
+    }
+}
+
+pub(crate) fn script(yaml: &str) -> Script {
+    serde_saphyr::from_str(yaml).unwrap()
+}
+
+/// Writes a file that a test needs.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file of a test is no state of goondan"
+)]
+pub(crate) fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
+    std::fs::write(path, content).unwrap();
+}
+
+/// Waits for a condition.
+pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process is there and not merely waiting to be taken note of.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| {
+        let (_, rest) = stat.rsplit_once(')').unwrap();
+        !rest.trim_start().starts_with('Z')
+    })
+}
+
+pub(crate) fn kill(pid: i32) {
+    let pid = nix::unistd::Pid::from_raw(pid);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+}
+
+/// What is stored of one conversation.
+#[derive(Clone, Default)]
+pub(crate) struct Stored {
+    pub(crate) base: Vec<Message>,
+    /// The open turn's events.
+    pub(crate) events: Vec<MessageEvent>,
+}
+
+/// The orchestrator's end of one agent process.
+pub(crate) struct Orchestrator {
+    pub(crate) child: Child,
+    pub(crate) stored: Stored,
+    pub(crate) observed: Vec<RuntimeEvent>,
+    /// Tells the child's end of the socket pair apart from any other descriptor.
+    pub(crate) child_socket_inode: u64,
+    socket: UnixStream,
+    received: BytesMut,
+    log_path: PathBuf,
+    messages_per_page: usize,
+}
+
+impl Orchestrator {
+    /// Starts a process and answers its hello.
+    pub(crate) fn start(assignment: &AgentAssignment, stored: Stored) -> Self {
+        let mut orchestrator = Self::spawn(assignment, stored);
+        let hello = orchestrator.next();
+        assert!(
+            matches!(hello, Some(ToOrchestrator::Hello(hello)) if hello.version == Version::current())
+        );
+        orchestrator.welcome(assignment, Version::current());
+        orchestrator
+    }
+
+    pub(crate) fn spawn(assignment: &AgentAssignment, stored: Stored) -> Self {
+        let (own, theirs) = UnixStream::pair().unwrap();
+        own.set_read_timeout(Some(PATIENCE)).unwrap();
+        let child_socket_inode = nix::sys::stat::fstat(&theirs).unwrap().st_ino;
+        let log_path = assignment.work_dir.with_file_name("log.jsonl");
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(&log_path)
+            .unwrap();
+        let child = Command::new(BINARY)
+            .env(IPC_FD_VAR, "0")
+            .env("GOONDAN_SECRET", "do not pass on")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(log)
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            stored,
+            observed: Vec::new(),
+            child_socket_inode,
+            socket: own,
+            received: BytesMut::new(),
+            log_path,
+            messages_per_page: 2,
+        }
+    }
+
+    pub(crate) fn welcome(&mut self, assignment: &AgentAssignment, version: Version) {
+        self.send(&ToChild::Welcome(Box::new(Welcome {
+            version,
+            assignment: Assignment::Agent(Box::new(assignment.clone())),
+        })));
+    }
+
+    pub(crate) fn send(&mut self, message: &ToChild) {
+        let child = Address::Child;
+        let head = Head::new(Address::Orchestrator, child).in_trace(trace());
+        let mut wire = BytesMut::new();
+        let body = message.to_frame(&head).unwrap();
+        FrameCodec::new()
+            .encode(body.as_slice(), &mut wire)
+            .unwrap();
+        self.send_bytes(&wire);
+    }
+
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).unwrap();
+    }
+
+    pub(crate) fn ping(&mut self, nonce: u64) {
+        self.send(&ToChild::Ping(Ping { nonce }));
+    }
+
+    pub(crate) fn shut_down(&mut self) {
+        self.send(&ToChild::Shutdown(Shutdown {
+            grace_period_ms: 1_000,
+            reason: "test".to_owned(),
+        }));
+    }
+
+    /// Gives a turn. The event's id follows from its input.
+    pub(crate) fn give(&mut self, turn_id: &str, attempt: u32, input: &str) {
+        self.send(&ToChild::Event(Box::new(TurnStart {
+            turn_id: turn_id.parse().unwrap(),
+            attempt,
+            event: AgentEvent {
+                id: format!("event of {turn_id}").parse().unwrap(),
+                kind: "message".to_owned(),
+                created_at: Timestamp::from_unix_millis(0),
+                trace_id: None,
+                parent_span_id: None,
+                input: Some(input.to_owned()),
+                instance_key: None,
+                source: EventSource::Connector {
+                    name: "cli".parse().unwrap(),
+                },
+                auth: None,
+                reply_to: None,
+                metadata: JsonObject::new(),
+            },
+        })));
+    }
+
+    /// The next message as it came; none at the end.
+    pub(crate) fn next(&mut self) -> Option<ToOrchestrator> {
+        loop {
+            if let Some(frame) = FrameCodec::new().decode(&mut self.received).unwrap() {
+                let envelope = Envelope::from_frame(&frame).unwrap();
+                let message = ToOrchestrator::from_envelope(&envelope).unwrap();
+                let of_turn = matches!(
+                    message,
+                    ToOrchestrator::TurnAppend(_)
+                        | ToOrchestrator::TurnComplete(_)
+                        | ToOrchestrator::Observe(_)
+                );
+                if of_turn {
+                    assert_eq!(envelope.trace, Some(trace()));
+                }
+                return Some(message);
+            }
+            let mut chunk = [0; 4096];
+            match self.socket.read(&mut chunk) {
+                Ok(0) => return None,
+                Ok(count) => self.received.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => panic!("nothing came from the agent process: {error}"),
+            }
+        }
+    }
+
+    /// Answers what comes until a message is the wanted one, which is returned and not answered.
+    pub(crate) fn serve_until(
+        &mut self,
+        wanted: impl Fn(&ToOrchestrator) -> bool,
+    ) -> ToOrchestrator {
+        loop {
+            let message = self.next().expect("the agent process is gone");
+            if let ToOrchestrator::Observe(event) = &message {
+                self.observed.push((**event).clone());
+            }
+            if wanted(&message) {
+                return message;
+            }
+            self.answer(message);
+        }
+    }
+
+    fn answer(&mut self, message: ToOrchestrator) {
+        match message {
+            ToOrchestrator::ConversationLoad(load) => {
+                let from = usize::try_from(load.offset).unwrap();
+                let to = (from + self.messages_per_page).min(self.stored.base.len());
+                let is_last = to == self.stored.base.len();
+                let events: &[MessageEvent] = if is_last { &self.stored.events } else { &[] };
+                let page = ConversationPage {
+                    messages: raw(&self.stored.base[from..to]),
+                    events: raw(events),
+                    next: (!is_last).then(|| u64::try_from(to).unwrap()),
+                };
+                self.send(&ToChild::ConversationPage(page));
+            }
+            ToOrchestrator::TurnAppend(append) => {
+                let expected = u64::try_from(self.stored.events.len()).unwrap() + 1;
+                assert_eq!(append.seq, expected, "a gap in the numbers");
+                let event = serde_json::from_str(append.event.get()).unwrap();
+                self.stored.events.push(event);
+                self.send(&ToChild::TurnAppended(TurnAppended {
+                    turn_id: append.turn_id,
+                    seq: append.seq,
+                }));
+            }
+            ToOrchestrator::Observe(_) | ToOrchestrator::Pong(_) => {}
+            other => panic!("unexpected: {other:?}"),
+        }
+    }
+
+    /// Serves the running turn to its end and commits it.
+    pub(crate) fn finish_turn(&mut self) -> TurnOutcome {
+        let complete = self.serve_until(|m| matches!(m, ToOrchestrator::TurnComplete(_)));
+        let ToOrchestrator::TurnComplete(complete) = complete else {
+            unreachable!("it was just checked");
+        };
+        let recorded = u64::try_from(self.stored.events.len()).unwrap();
+        assert_eq!(complete.last_seq, recorded);
+        for event in self.stored.events.drain(..) {
+            match event {
+                MessageEvent::Append { message } => self.stored.base.push(message),
+                other => panic!("unexpected: {other:?}"),
+            }
+        }
+        self.commit(complete.turn_id);
+        complete.outcome
+    }
+
+    fn commit(&mut self, turn_id: TurnId) {
+        self.send(&ToChild::TurnCommitted(TurnCommitted { turn_id }));
+    }
+
+    /// A whole turn that must end with an answer.
+    pub(crate) fn ask(&mut self, turn_id: &str, input: &str) -> String {
+        self.give(turn_id, 1, input);
+        match self.finish_turn() {
+            TurnOutcome::Completed { reply } => reply,
+            TurnOutcome::Failed { code, message } => panic!("{code}: {message}"),
+        }
+    }
+
+    /// Serves until a tool has been called.
+    pub(crate) fn serve_until_tool_called(&mut self) {
+        self.serve_until(|message| {
+            matches!(message, ToOrchestrator::Observe(event)
+                if event.kind == RuntimeEventKind::ToolCalled)
+        });
+    }
+
+    /// Closes the link, as the end of the orchestrator would.
+    pub(crate) fn vanish(self) -> Child {
+        self.child
+    }
+
+    pub(crate) fn kinds_observed(&self) -> Vec<&'static str> {
+        self.observed
+            .iter()
+            .map(|event| event.kind.as_str())
+            .collect()
+    }
+
+    /// The lines logged so far. Every one must be JSON.
+    pub(crate) fn log(&self) -> Vec<Value> {
+        read_log(&self.log_path)
+    }
+}
+
+pub(crate) fn read_log(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+pub(crate) fn ended(child: &mut Child) -> ExitStatus {
+    eventually("the process ends", || child.try_wait().unwrap())
+}
+
+fn raw<T: serde::Serialize>(records: &[T]) -> Vec<Box<serde_json::value::RawValue>> {
+    let to_raw = |record| serde_json::value::to_raw_value(record).unwrap();
+    records.iter().map(to_raw).collect()
+}
+
+/// The trace of every turn.
+pub(crate) fn trace() -> TraceContext {
+    TraceContext::root(TraceId::from_random([7; 16]), SpanId::from_random([8; 8]))
+}
