@@ -228,8 +228,7 @@ fn package_name(root: &Path) -> String {
         }
     }
     let package = package.trim_end_matches('-');
-    // A name of digits only would be a number in YAML.
-    if package.is_empty() || package.bytes().all(|byte| byte.is_ascii_digit()) {
+    if package.is_empty() {
         DEFAULT_PACKAGE.to_owned()
     } else {
         package.to_owned()
@@ -278,7 +277,7 @@ mod tests {
             ("/a/My Swarm (2)", "my-swarm-2"),
             ("/a/-x-", "x"),
             ("/a/가나다", DEFAULT_PACKAGE),
-            ("/a/2026", DEFAULT_PACKAGE),
+            ("/a/2026", "2026"),
             ("/", DEFAULT_PACKAGE),
         ];
         for (path, package) in cases {

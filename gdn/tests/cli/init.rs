@@ -43,6 +43,16 @@ fn a_new_project_is_valid_and_runs_at_once() {
 }
 
 #[test]
+fn a_directory_named_like_a_yaml_value_is_a_name() {
+    let home = Home::new();
+    for name in ["null", "true", "2026", "1e3"] {
+        home.gdn(&["init", name, "--no-git"]).exits(0);
+        let package = goondan_config::package_name(&home.project().join(name));
+        assert_eq!(package.unwrap().as_deref(), Some(name));
+    }
+}
+
+#[test]
 fn a_repository_is_made_unless_there_is_one() {
     let home = Home::new();
     let json = home.gdn(&["init", "new", "--json"]).exits(0).json();
