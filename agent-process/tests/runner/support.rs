@@ -218,7 +218,11 @@ impl Orchestrator {
     }
 
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
-        self.socket.write_all(bytes).unwrap();
+        match self.socket.write_all(bytes) {
+            // A process may end while it is being answered; the next read says so.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            written => written.unwrap(),
+        }
     }
 
     pub(crate) fn ping(&mut self, nonce: u64) {
