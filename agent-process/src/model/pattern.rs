@@ -8,8 +8,8 @@ use regex_lite::Regex;
 use super::ModelError;
 use super::template::{BUILTIN_CAPTURES, Captures};
 
-/// Longest delay of a rule, in milliseconds: one hour. The configuration knows the same limit.
-pub(crate) const MAX_DELAY_MS: u64 = 3_600_000;
+/// Longest delay of a rule, in milliseconds: ten minutes. The configuration knows the same limit.
+pub(crate) const MAX_DELAY_MS: u64 = 600_000;
 
 /// A rule that can be played.
 #[derive(Debug)]

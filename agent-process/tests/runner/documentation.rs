@@ -184,8 +184,8 @@ fn a_script_that_cannot_be_played_says_why_at_every_step() {
             "rule 1 of the script: `fail` stands alone",
         ),
         (
-            "rules: [{say: a, delayMs: 3600001}]",
-            "rule 1 of the script: `delayMs` is 3600001",
+            "rules: [{say: a, delayMs: 600001}]",
+            "rule 1 of the script: `delayMs` is 600001",
         ),
         (
             "rules: [{when: {user: '(?P<a>.)', result: '(?P<a>.)'}, say: b}]",
