@@ -91,6 +91,19 @@ pub struct LogConfig {
     pub max_file_bytes: u64,
     /// How many files are kept, the one being written included.
     pub max_files: u32,
+    /// What happens when lines come faster than they can be written, to files or to stdout.
+    pub overflow: LogOverflow,
+}
+
+/// What happens to log lines that cannot be written as fast as they come (`LOG-3`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogOverflow {
+    /// They are dropped, counted, and the count is announced: nobody waits for a slow reader.
+    #[default]
+    Drop,
+    /// Whoever logs waits: no line is lost, and a slow reader slows everything.
+    Block,
 }
 
 impl Default for LogConfig {
@@ -98,6 +111,7 @@ impl Default for LogConfig {
         Self {
             max_file_bytes: 16 * 1024 * 1024,
             max_files: 8,
+            overflow: LogOverflow::Drop,
         }
     }
 }

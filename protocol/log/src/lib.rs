@@ -12,6 +12,7 @@
 //! * The layer does no I/O: a [`LineSink`] takes the finished line.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use goondan_protocol::JsonObject;
@@ -33,6 +34,12 @@ pub const LEVEL_VAR: &str = "GOONDAN_LOG";
 pub trait LineSink: Send + Sync + 'static {
     /// Takes one line.
     fn line(&self, line: Vec<u8>);
+}
+
+impl<S: LineSink> LineSink for Arc<S> {
+    fn line(&self, line: Vec<u8>) {
+        S::line(self, line);
+    }
 }
 
 /// Writes each line to stdout with one system call, so that lines of several threads never mix.
@@ -244,7 +251,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use tracing_subscriber::layer::SubscriberExt as _;
 

@@ -1,0 +1,274 @@
+//! The decisions of the orchestrator: a state machine without I/O.
+//!
+//! [`Core::handle`] takes one thing that happened ([`Input`]) and the time, and returns what is to be
+//! done about it ([`Effect`]s, in order). It reads no clock, no file and no randomness: ids come from a
+//! source it is given. So every run can be repeated, and thousands of them simulated.
+//!
+//! # Who decides what
+//!
+//! * [`router`]: which instance an event belongs to.
+//! * [`slot`] and [`back_off`]: when a process may start, and when it is to be killed.
+//! * [`agents`]: mailboxes and turns. [`connectors`]: connector processes.
+//! * [`processes`]: what all children have in common.
+//! * [`requests`]: what clients ask for. [`workspaces`]: opening, changing and closing workspaces.
+//!
+//! # Invariants
+//!
+//! * At most one process works for an instance, and at most one turn is in progress in it.
+//! * An event is answered "accepted" only after the store has reported it durable.
+//! * An agent is sent a turn only after it has the whole conversation and the store has begun the turn.
+//! * Every client that waits is answered: with the outcome, or with the reason there is none.
+
+use std::collections::{BTreeMap, HashMap};
+
+use goondan_config::Bundle;
+use goondan_protocol::control::{ControlError, ErrorCode, WorkspaceProblem};
+use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::version::Version;
+use goondan_store::root::Layout;
+use goondan_store::workspace::WorkspaceRecord;
+use uuid::Uuid;
+
+mod agents;
+mod back_off;
+mod connectors;
+mod effect;
+mod input;
+mod jobs;
+mod processes;
+mod requests;
+mod router;
+mod slot;
+#[cfg(test)]
+mod tests;
+mod views;
+mod workspaces;
+
+pub(crate) use effect::{Effect, LogEvent, Severity, Spawn};
+pub(crate) use input::{Input, LoadPurpose, Loaded, LoadedWorkspace, Now, ProcessId, RequestToken};
+pub(crate) use requests::control_error;
+
+use agents::Instance;
+use connectors::Connector;
+use jobs::Jobs;
+
+/// Whose process a process is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Owner {
+    Agent(InstanceRef),
+    Connector(WorkspaceId, ConnectionName),
+}
+
+impl Owner {
+    fn workspace_id(&self) -> &WorkspaceId {
+        match self {
+            Self::Agent(instance) => &instance.workspace_id,
+            Self::Connector(workspace_id, _) => workspace_id,
+        }
+    }
+}
+
+/// One registered workspace.
+#[derive(Debug)]
+struct Workspace {
+    record: WorkspaceRecord,
+    /// What runs; none while its configuration has never been valid.
+    bundle: Option<Bundle>,
+    problem: Option<WorkspaceProblem>,
+    instances: HashMap<InstanceKey, Instance>,
+    connectors: BTreeMap<ConnectionName, Connector>,
+    /// Who waits for it to be closed; none while it is open.
+    closing: Option<Vec<RequestToken>>,
+}
+
+/// What the orchestrator is told about itself at its start.
+#[derive(Debug, Clone)]
+pub(crate) struct Facts {
+    pub(crate) layout: Layout,
+    pub(crate) pid: u32,
+    pub(crate) started_at: Timestamp,
+    pub(crate) log_dir: Option<std::path::PathBuf>,
+}
+
+/// How the daemon is ending.
+#[derive(Debug, Clone, Copy)]
+struct Stopping {
+    grace_period_ms: Option<u64>,
+    is_announced: bool,
+}
+
+/// The state of the orchestrator.
+pub(crate) struct Core {
+    facts: Facts,
+    workspaces: BTreeMap<WorkspaceId, Workspace>,
+    owners: HashMap<ProcessId, Owner>,
+    jobs: Jobs,
+    stopping: Option<Stopping>,
+    stop_requests: Vec<RequestToken>,
+    next_process: u64,
+    next_uuid: Box<dyn FnMut() -> Uuid + Send>,
+    now: Now,
+    effects: Vec<Effect>,
+}
+
+impl Core {
+    /// A core without workspaces. `next_uuid` makes fresh ids, in the order they are asked for.
+    pub(crate) fn new(facts: Facts, next_uuid: impl FnMut() -> Uuid + Send + 'static) -> Self {
+        let wall = facts.started_at;
+        Self {
+            facts,
+            workspaces: BTreeMap::new(),
+            owners: HashMap::new(),
+            jobs: Jobs::default(),
+            stopping: None,
+            stop_requests: Vec::new(),
+            next_process: 0,
+            next_uuid: Box::new(next_uuid),
+            now: Now { mono_ms: 0, wall },
+            effects: Vec::new(),
+        }
+    }
+
+    /// Takes one thing that happened and returns what is to be done, in order.
+    pub(crate) fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
+        self.now = now;
+        match input {
+            Input::Request { token, call } => self.on_request(token, *call),
+            Input::ClientGone { tokens } => self.on_client_gone(&tokens),
+            Input::Loaded(loaded) => self.on_loaded(*loaded),
+            Input::Spawned { process, pid } => self.on_spawned(process, pid),
+            Input::Message {
+                process,
+                message,
+                request_id,
+                trace,
+            } => {
+                self.on_message(process, *message, request_id, trace);
+            }
+            Input::Broken { process, problem } => self.on_broken(process, &problem),
+            Input::Exited { process, how } => self.on_exited(process, how),
+            Input::Stored(completion) => self.on_stored(completion),
+            Input::Tick => self.on_tick(),
+            Input::Reload => self.reload(),
+            Input::Stop { grace_period_ms } => self.stop(grace_period_ms, None),
+            Input::ForceStop => self.force_stop(),
+        }
+        self.finish_what_is_ending();
+        std::mem::take(&mut self.effects)
+    }
+
+    fn push(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    fn log(&mut self, event: LogEvent) {
+        self.push(Effect::Log(event));
+    }
+
+    fn uuid(&mut self) -> Uuid {
+        (self.next_uuid)()
+    }
+
+    fn workspace(&self, id: &WorkspaceId) -> Result<&Workspace, ControlError> {
+        self.workspaces.get(id).ok_or_else(|| no_workspace(id))
+    }
+
+    fn instance_mut(&mut self, at: &InstanceRef) -> Option<&mut Instance> {
+        self.workspaces
+            .get_mut(&at.workspace_id)?
+            .instances
+            .get_mut(&at.instance_key)
+    }
+
+    fn connector_mut(&mut self, id: &WorkspaceId, name: &ConnectionName) -> Option<&mut Connector> {
+        self.workspaces.get_mut(id)?.connectors.get_mut(name)
+    }
+
+    /// Compares desired with actual everywhere (`SUP-5`).
+    fn on_tick(&mut self) {
+        let mut owners: Vec<Owner> = Vec::new();
+        for (id, workspace) in &self.workspaces {
+            for key in workspace.instances.keys() {
+                let (workspace_id, instance_key) = (id.clone(), key.clone());
+                owners.push(Owner::Agent(InstanceRef {
+                    workspace_id,
+                    instance_key,
+                }));
+            }
+            for name in workspace.connectors.keys() {
+                owners.push(Owner::Connector(id.clone(), name.clone()));
+            }
+        }
+        for owner in owners {
+            self.on_time(&owner);
+        }
+    }
+
+    /// Ends the workspaces and the daemon that are ending and have nothing left to wait for.
+    fn finish_what_is_ending(&mut self) {
+        if self.stopping.is_none() && self.workspaces.values().all(|w| w.closing.is_none()) {
+            return;
+        }
+        self.finish_closed_workspaces();
+        if let Some(stopping) = &mut self.stopping
+            && !stopping.is_announced
+            && self.owners.is_empty()
+            && self.jobs.is_empty()
+        {
+            stopping.is_announced = true;
+            for token in std::mem::take(&mut self.stop_requests) {
+                self.respond(token, &goondan_protocol::control::Done {});
+            }
+            self.push(Effect::Exit);
+        }
+    }
+
+    /// Stops everything: no new work, turns in progress finish, then the daemon ends.
+    fn stop(&mut self, grace_period_ms: Option<u64>, token: Option<RequestToken>) {
+        self.stop_requests.extend(token);
+        if self.stopping.is_none() {
+            self.log(LogEvent::info("the daemon is stopping"));
+        }
+        self.stopping = Some(Stopping {
+            grace_period_ms,
+            is_announced: false,
+        });
+        self.cancel_all_waiting(&stopping_error());
+        let ids: Vec<WorkspaceId> = self.workspaces.keys().cloned().collect();
+        for id in ids {
+            self.drain_workspace(&id, grace_period_ms, "the daemon is stopping");
+        }
+    }
+
+    /// A second request to stop does not wait.
+    fn force_stop(&mut self) {
+        self.log(LogEvent::warn("the daemon is stopping at once"));
+        self.stop(Some(0), None);
+        let processes: Vec<ProcessId> = self.owners.keys().copied().collect();
+        for process in processes {
+            self.kill(process, true);
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.is_some()
+    }
+
+    fn version(&self) -> Version {
+        Version::current()
+    }
+}
+
+fn no_workspace(id: &WorkspaceId) -> ControlError {
+    ControlError::new(
+        ErrorCode::WorkspaceNotFound,
+        format!("no workspace `{id}` is running"),
+    )
+    .suggest("start it with `gdn run`; `gdn workspace list` shows those that run")
+}
+
+fn stopping_error() -> ControlError {
+    ControlError::new(ErrorCode::Stopping, "the daemon is stopping")
+        .suggest("an accepted event is safe and is answered after `gdn run`; ask for the answer with the same `--event-id`")
+}

@@ -1,0 +1,275 @@
+//! Connector processes: one for each connection, always running (`SUP-3`).
+
+use goondan_config::ConnectionDefinition;
+use goondan_protocol::JsonObject;
+use goondan_protocol::definition::ConnectorAssignment;
+use goondan_protocol::envelope::Address;
+use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource};
+use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
+use goondan_protocol::ipc::{
+    Assignment, ChildRole, EventRefused, Head, RefusalCode, Shutdown, Status, ToChild,
+};
+use goondan_protocol::limits::MAX_INPUT_BYTES;
+use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use serde_json::json;
+
+use super::jobs::AcceptReply;
+use super::router;
+use super::slot::Slot;
+use super::{Core, Effect, LogEvent, Owner, ProcessId, Spawn};
+use crate::limits::BACK_OFF_MAX_MS;
+
+/// One connection and its process.
+#[derive(Debug)]
+pub(super) struct Connector {
+    pub(super) slot: Slot,
+    /// What is to run; none when the connection left the configuration.
+    pub(super) wanted: Option<ConnectionDefinition>,
+    /// What the running process was given.
+    pub(super) running: Option<ConnectionDefinition>,
+    /// Whether it says that it does its work.
+    pub(super) is_ready: bool,
+}
+
+impl Connector {
+    pub(super) fn new(wanted: ConnectionDefinition) -> Self {
+        Self {
+            slot: Slot::default(),
+            wanted: Some(wanted),
+            running: None,
+            is_ready: false,
+        }
+    }
+}
+
+impl Core {
+    /// Starts a connection's process if one is wanted and may start.
+    pub(super) fn pump_connector(&mut self, id: &WorkspaceId, name: &ConnectionName) {
+        let now = self.now;
+        let is_ending = self.is_stopping()
+            || self
+                .workspaces
+                .get(id)
+                .is_none_or(|workspace| workspace.closing.is_some());
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        if is_ending || !connector.slot.may_start(now) {
+            return;
+        }
+        let Some(definition) = connector.wanted.clone() else {
+            if let Some(workspace) = self.workspaces.get_mut(id) {
+                workspace.connectors.remove(name);
+            }
+            return;
+        };
+        self.next_process += 1;
+        let process = ProcessId(self.next_process);
+        let trace_id = TraceId::from_uuid(self.uuid());
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        connector.slot.start(process, now);
+        connector.running = Some(definition);
+        connector.is_ready = false;
+        self.owners
+            .insert(process, Owner::Connector(id.clone(), name.clone()));
+        let identity = JsonObject::from_iter([
+            ("workspaceId".to_owned(), json!(id)),
+            ("connection".to_owned(), json!(name)),
+        ]);
+        let role = ChildRole::Connector;
+        self.push(Effect::Spawn(Spawn {
+            process,
+            role,
+            identity,
+            trace_id,
+        }));
+    }
+
+    pub(super) fn connector_assignment(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+    ) -> Option<Assignment> {
+        let definition = self.connector_mut(id, name)?.running.clone()?;
+        Some(Assignment::Connector(Box::new(ConnectorAssignment {
+            workspace_id: id.clone(),
+            connection: name.clone(),
+            connector: definition.connector,
+            config: definition.config,
+            secrets: definition.secrets,
+        })))
+    }
+
+    pub(super) fn on_connector_status(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        status: Status,
+    ) {
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        connector.is_ready = status.ready;
+        connector.slot.detail = Some(status.detail.clone());
+        let event = if status.ready {
+            LogEvent::info("connector ready")
+        } else {
+            LogEvent::warn("connector not ready")
+        };
+        let event = event
+            .with("workspaceId", id.as_str())
+            .with("connection", name.as_str());
+        self.log(event.with("detail", status.detail));
+    }
+
+    /// A connector hands in an event.
+    pub(super) fn on_connector_event(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        process: ProcessId,
+        request_id: Option<u64>,
+        trace: Option<TraceContext>,
+        event: ConnectorEvent,
+    ) {
+        if event.input.len() > MAX_INPUT_BYTES {
+            let message = format!("the input has more than {MAX_INPUT_BYTES} bytes");
+            return self.refuse_connector(process, request_id, RefusalCode::Invalid, message);
+        }
+        let route = {
+            let workspace = self.workspaces.get(id);
+            let bundle = workspace.and_then(|workspace| workspace.bundle.as_ref());
+            let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
+            match (
+                bundle,
+                connector.and_then(|connector| connector.running.as_ref()),
+            ) {
+                (Some(bundle), Some(definition)) => {
+                    router::route_ingress(bundle, definition, &event)
+                }
+                _ => return,
+            }
+        };
+        let route = match route {
+            Ok(route) => route,
+            Err(problem) => {
+                let message = problem.to_string();
+                return self.refuse_connector(
+                    process,
+                    request_id,
+                    RefusalCode::Unroutable,
+                    message,
+                );
+            }
+        };
+        let event_id = event
+            .id
+            .clone()
+            .unwrap_or_else(|| EventId::from(self.uuid()));
+        let new_trace = TraceContext::root(
+            TraceId::from_uuid(self.uuid()),
+            SpanId::from_uuid(self.uuid()),
+        );
+        let trace = trace.unwrap_or(new_trace);
+        let instance = InstanceRef {
+            workspace_id: id.clone(),
+            instance_key: route.instance_key.clone(),
+        };
+        let agent_event = AgentEvent {
+            id: event_id,
+            kind: event.name,
+            created_at: self.now.wall,
+            trace_id: Some(trace.trace_id),
+            parent_span_id: Some(trace.span_id),
+            input: Some(event.input),
+            instance_key: Some(route.instance_key),
+            source: EventSource::Connector { name: name.clone() },
+            auth: event.auth,
+            reply_to: None,
+            metadata: event.metadata,
+        };
+        let reply = AcceptReply::Connector {
+            process,
+            request_id,
+        };
+        self.accept(instance, &route.agent, agent_event, reply);
+    }
+
+    pub(super) fn refuse_connector(
+        &mut self,
+        process: ProcessId,
+        request_id: Option<u64>,
+        code: RefusalCode,
+        message: String,
+    ) {
+        let refused = EventRefused { code, message };
+        self.answer_connector(process, request_id, ToChild::EventRefused(refused));
+    }
+
+    pub(super) fn answer_connector(
+        &mut self,
+        process: ProcessId,
+        request_id: Option<u64>,
+        message: ToChild,
+    ) {
+        let Some(Owner::Connector(_, name)) = self.owners.get(&process) else {
+            return;
+        };
+        let to = Address::Connector { name: name.clone() };
+        let head = Head::new(Address::Orchestrator, to).answering(request_id);
+        self.push(Effect::Send {
+            process,
+            head,
+            message: Box::new(message),
+        });
+    }
+
+    /// An event of it was accepted: whatever made it crash before is over.
+    pub(super) fn connector_worked(&mut self, process: ProcessId) {
+        if let Some(Owner::Connector(id, name)) = self.owners.get(&process).cloned()
+            && let Some(connector) = self.connector_mut(&id, &name)
+        {
+            connector.slot.crashes = 0;
+        }
+    }
+
+    /// A connector has no turns; one that ran for longer than the longest back-off was well, too.
+    pub(super) fn forgive_if_long_up(&mut self, id: &WorkspaceId, name: &ConnectionName) {
+        let now = self.now;
+        if let Some(connector) = self.connector_mut(id, name)
+            && connector.slot.uptime_ms(now) >= BACK_OFF_MAX_MS
+        {
+            connector.slot.crashes = 0;
+        }
+    }
+
+    /// Asks a connector's process to finish and end.
+    pub(super) fn drain_connector(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        grace: Option<u64>,
+        reason: &str,
+    ) {
+        let grace_period_ms = grace.unwrap_or_else(|| self.grace_period_ms(id));
+        let now = self.now;
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        let Some(up) = connector.slot.up() else {
+            return;
+        };
+        let running = up.process;
+        if let Some(process) = connector.slot.drain(now, grace_period_ms) {
+            let shutdown = Shutdown {
+                grace_period_ms,
+                reason: reason.to_owned(),
+            };
+            self.answer_connector(process, None, ToChild::Shutdown(shutdown));
+        } else if connector.slot.shown(false) == goondan_protocol::control::ProcessState::Spawning {
+            self.kill(running, true);
+        }
+    }
+}

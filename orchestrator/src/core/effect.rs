@@ -1,0 +1,141 @@
+//! What the core wants done.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::control::ControlError;
+use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::ipc::{ChildRole, Head, ToChild};
+use goondan_protocol::observe::RuntimeEvent;
+use goondan_protocol::trace::{TraceContext, TraceId};
+use goondan_store::workspace::WorkspaceRecord;
+use goondan_store::writer::Job;
+use serde_json::Value;
+
+use super::{LoadPurpose, ProcessId, RequestToken};
+
+/// Something to be done. The shell does it and decides nothing.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// Start a process.
+    Spawn(Spawn),
+    /// Send a message to a process.
+    Send {
+        process: ProcessId,
+        head: Head,
+        message: Box<ToChild>,
+    },
+    /// Kill a process and its whole group.
+    Kill { process: ProcessId },
+    /// What a process logs now belongs to this trace; to its own, if to none.
+    SetTrace {
+        process: ProcessId,
+        trace: Option<TraceContext>,
+    },
+    /// Hand a job to the store.
+    Store(Job),
+    /// Read a workspace from disk.
+    LoadWorkspace {
+        purpose: LoadPurpose,
+        workspace_id: Option<WorkspaceId>,
+        project_root: PathBuf,
+    },
+    /// Write a workspace's record.
+    WriteWorkspace(Box<WorkspaceRecord>),
+    /// List the instances of workspaces and answer with them.
+    ListInstances {
+        token: RequestToken,
+        workspaces: Vec<WorkspaceId>,
+        /// Instances in a turn, whose files may not say so yet.
+        processing: HashSet<InstanceRef>,
+    },
+    /// Answer a request.
+    Respond {
+        token: RequestToken,
+        result: Result<Value, ControlError>,
+    },
+    /// Tell a client of a turn it waits for.
+    Progress {
+        token: RequestToken,
+        event: Box<RuntimeEvent>,
+    },
+    /// Write a line to the log.
+    Log(LogEvent),
+    /// Everything has ended; so may the daemon.
+    Exit,
+}
+
+/// A process to be started.
+#[derive(Debug, Clone)]
+pub(crate) struct Spawn {
+    pub(crate) process: ProcessId,
+    pub(crate) role: ChildRole,
+    /// What is added to each of its log lines: `workspaceId`, and `agentName` with `instanceKey` or
+    /// `connection`.
+    pub(crate) identity: JsonObject,
+    /// The trace of what it logs outside any turn.
+    pub(crate) trace_id: TraceId,
+}
+
+/// How serious a log line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Severity {
+    Info,
+    Warn,
+    Error,
+}
+
+/// A line for the log.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LogEvent {
+    pub(crate) severity: Severity,
+    pub(crate) message: &'static str,
+    pub(crate) fields: JsonObject,
+}
+
+impl LogEvent {
+    fn new(severity: Severity, message: &'static str) -> Self {
+        Self {
+            severity,
+            message,
+            fields: JsonObject::new(),
+        }
+    }
+
+    pub(crate) fn info(message: &'static str) -> Self {
+        Self::new(Severity::Info, message)
+    }
+
+    pub(crate) fn warn(message: &'static str) -> Self {
+        Self::new(Severity::Warn, message)
+    }
+
+    pub(crate) fn error(message: &'static str) -> Self {
+        Self::new(Severity::Error, message)
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.fields.insert(name.to_owned(), value.into());
+        self
+    }
+
+    pub(crate) fn all(mut self, fields: JsonObject) -> Self {
+        self.fields.extend(fields);
+        self
+    }
+
+    pub(crate) fn of(self, instance: &InstanceRef) -> Self {
+        self.with("workspaceId", instance.workspace_id.as_str())
+            .with("instanceKey", instance.instance_key.as_str())
+    }
+
+    pub(crate) fn in_trace(self, trace: Option<TraceContext>) -> Self {
+        match trace {
+            Some(trace) => self
+                .with("traceId", trace.trace_id.to_string())
+                .with("spanId", trace.span_id.to_string()),
+            None => self,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What can happen to the orchestrator.
+
+use goondan_config::Bundle;
+use goondan_protocol::control::{Call, ControlError};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::ipc::ToOrchestrator;
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::trace::TraceContext;
+use goondan_store::instance::Metadata;
+use goondan_store::workspace::WorkspaceRecord;
+use goondan_store::writer::Completion;
+
+/// The time at which something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Now {
+    /// Milliseconds on a clock that only moves forwards: for delays.
+    pub(crate) mono_ms: u64,
+    /// The calendar's time: for records.
+    pub(crate) wall: Timestamp,
+}
+
+/// Names one child process of this run of the daemon; never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ProcessId(pub(crate) u64);
+
+/// Names one request of one client connection; never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RequestToken(pub(crate) u64);
+
+/// Something that happened.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// A client asks for something.
+    Request {
+        token: RequestToken,
+        call: Box<Call>,
+    },
+    /// A client is gone; nobody waits for these any more.
+    ClientGone { tokens: Vec<RequestToken> },
+    /// A workspace was read from disk, or could not be.
+    Loaded(Box<Loaded>),
+    /// A process was started.
+    Spawned { process: ProcessId, pid: u32 },
+    /// A process said something.
+    Message {
+        process: ProcessId,
+        message: Box<ToOrchestrator>,
+        request_id: Option<u64>,
+        trace: Option<TraceContext>,
+    },
+    /// A process sent what is no message, or does not read what it is sent.
+    Broken { process: ProcessId, problem: String },
+    /// A process is gone, or could not be started.
+    Exited { process: ProcessId, how: String },
+    /// The store reports.
+    Stored(Completion),
+    /// Time passed.
+    Tick,
+    /// The configuration of every workspace is to be read again.
+    Reload,
+    /// The daemon is asked to stop, by a signal.
+    Stop { grace_period_ms: Option<u64> },
+    /// The daemon is asked to stop, for the second time.
+    ForceStop,
+}
+
+/// Why a workspace is read from disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LoadPurpose {
+    /// It was registered when the daemon started.
+    Start,
+    /// A client opens it.
+    Open(RequestToken),
+    /// A client restarts processes of it, with the configuration as it is now.
+    Restart {
+        token: RequestToken,
+        request: goondan_protocol::control::Restart,
+    },
+}
+
+/// A workspace, read from disk.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) purpose: LoadPurpose,
+    /// The workspace it was read for, if that is known.
+    pub(crate) workspace_id: Option<WorkspaceId>,
+    /// What was found.
+    pub(crate) result: Result<LoadedWorkspace, ControlError>,
+}
+
+/// What was found on disk of a workspace.
+#[derive(Debug)]
+pub(crate) struct LoadedWorkspace {
+    pub(crate) record: WorkspaceRecord,
+    /// The configuration, or what is wrong with it.
+    pub(crate) bundle: Result<Bundle, ControlError>,
+    /// Instances with something to do.
+    pub(crate) with_work: Vec<Metadata>,
+}

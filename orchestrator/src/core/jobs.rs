@@ -1,0 +1,199 @@
+//! Jobs handed to the store, and what each of them is for.
+
+use std::collections::HashMap;
+
+use goondan_protocol::control::Sent;
+use goondan_protocol::event::{AgentEvent, TurnOutcome};
+use goondan_protocol::ids::{EventId, InstanceRef, TurnId};
+use goondan_store::writer::{Completion, Job, Op};
+
+use super::agents::TurnContext;
+use super::{Core, Effect, LogEvent, ProcessId, RequestToken};
+
+/// Who is told that an event is durable.
+#[derive(Debug)]
+pub(super) enum AcceptReply {
+    /// A connector.
+    Connector {
+        process: ProcessId,
+        request_id: Option<u64>,
+    },
+    /// A client; with `wait`, only when the turn is over.
+    Client {
+        token: RequestToken,
+        sent: Sent,
+        wait: bool,
+    },
+}
+
+/// What a job is for.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    Accept {
+        instance: InstanceRef,
+        event: Box<AgentEvent>,
+        reply: AcceptReply,
+    },
+    Open {
+        instance: InstanceRef,
+    },
+    Begin {
+        instance: InstanceRef,
+        process: ProcessId,
+        context: TurnContext,
+    },
+    Append {
+        instance: InstanceRef,
+        process: ProcessId,
+    },
+    Complete {
+        instance: InstanceRef,
+        process: ProcessId,
+        turn_id: TurnId,
+        event_id: EventId,
+        outcome: TurnOutcome,
+    },
+    Observe {
+        instance: InstanceRef,
+    },
+    PageForAgent {
+        instance: InstanceRef,
+        process: ProcessId,
+        request_id: Option<u64>,
+    },
+    PageForClient {
+        instance: InstanceRef,
+        token: RequestToken,
+    },
+    LookUp {
+        instance: InstanceRef,
+        event_id: EventId,
+    },
+    Inspect {
+        instance: InstanceRef,
+        token: RequestToken,
+    },
+    Close {
+        instance: InstanceRef,
+    },
+    Delete {
+        instance: InstanceRef,
+    },
+    Audit,
+}
+
+impl Purpose {
+    /// The instance the job is about.
+    pub(super) fn instance(&self) -> Option<&InstanceRef> {
+        match self {
+            Self::Accept { instance, .. }
+            | Self::Open { instance }
+            | Self::Begin { instance, .. }
+            | Self::Append { instance, .. }
+            | Self::Complete { instance, .. }
+            | Self::Observe { instance }
+            | Self::PageForAgent { instance, .. }
+            | Self::PageForClient { instance, .. }
+            | Self::LookUp { instance, .. }
+            | Self::Inspect { instance, .. }
+            | Self::Close { instance }
+            | Self::Delete { instance } => Some(instance),
+            Self::Audit => None,
+        }
+    }
+}
+
+/// The jobs that are not reported yet.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    next_token: u64,
+    open: HashMap<u64, Purpose>,
+}
+
+impl Jobs {
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub(super) fn any(&self, mut test: impl FnMut(&InstanceRef) -> bool) -> bool {
+        self.open
+            .values()
+            .filter_map(Purpose::instance)
+            .any(&mut test)
+    }
+
+    fn add(&mut self, purpose: Purpose) -> u64 {
+        self.next_token += 1;
+        self.open.insert(self.next_token, purpose);
+        self.next_token
+    }
+}
+
+impl Core {
+    pub(super) fn store(&mut self, op: Op, purpose: Purpose) {
+        let token = self.jobs.add(purpose);
+        self.push(Effect::Store(Job { token, op }));
+    }
+
+    pub(super) fn on_stored(&mut self, completion: Completion) {
+        let Some(purpose) = self.jobs.open.remove(&completion.token) else {
+            self.log(LogEvent::error("the store reported a job twice"));
+            return;
+        };
+        let result = completion.result;
+        match purpose {
+            Purpose::Accept {
+                instance,
+                event,
+                reply,
+            } => {
+                self.on_accepted(&instance, *event, reply, result);
+            }
+            Purpose::Open { instance } => self.on_opened(&instance, result),
+            Purpose::Begin {
+                instance,
+                process,
+                context,
+            } => {
+                self.on_began(&instance, process, context, result);
+            }
+            Purpose::Append { instance, process } => self.on_appended(&instance, process, result),
+            Purpose::Complete {
+                instance,
+                process,
+                turn_id,
+                event_id,
+                outcome,
+            } => {
+                self.on_committed(&instance, process, &turn_id, &event_id, &outcome, result);
+            }
+            Purpose::PageForAgent {
+                instance,
+                process,
+                request_id,
+            } => {
+                self.on_page_for_agent(&instance, process, request_id, result);
+            }
+            Purpose::PageForClient { instance, token } => {
+                self.on_page_for_client(&instance, token, result);
+            }
+            Purpose::LookUp { instance, event_id } => {
+                self.on_looked_up(&instance, &event_id, result);
+            }
+            Purpose::Inspect { instance, token } => self.on_inspected(&instance, token, result),
+            Purpose::Delete { instance } => self.on_deleted(&instance, result),
+            Purpose::Observe { instance } | Purpose::Close { instance } => {
+                if let Err(error) = result {
+                    let event = LogEvent::warn("the store could not write").of(&instance);
+                    self.log(event.with("error", goondan_log::error_chain(&error)));
+                }
+            }
+            Purpose::Audit => {
+                if let Err(error) = result {
+                    let event = LogEvent::error("the audit log could not be written");
+                    self.log(event.with("error", goondan_log::error_chain(&error)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What all child processes have in common: their start, their messages, their end.
+
+use goondan_protocol::envelope::Address;
+use goondan_protocol::ipc::{ChildRole, Head, Hello, Ping, ToChild, ToOrchestrator, Welcome};
+use goondan_protocol::trace::TraceContext;
+
+use super::slot::{Due, Ending, Slot};
+use super::{Core, Effect, LogEvent, Owner, ProcessId};
+
+impl Core {
+    fn slot_mut(&mut self, owner: &Owner) -> Option<&mut Slot> {
+        match owner {
+            Owner::Agent(at) => self.instance_mut(at).map(|instance| &mut instance.slot),
+            Owner::Connector(id, name) => self.connector_mut(id, name).map(|c| &mut c.slot),
+        }
+    }
+
+    fn log_of(owner: &Owner, event: LogEvent) -> LogEvent {
+        match owner {
+            Owner::Agent(at) => event.with("role", "agent").of(at),
+            Owner::Connector(id, name) => event
+                .with("role", "connector")
+                .with("workspaceId", id.as_str())
+                .with("connection", name.as_str()),
+        }
+    }
+
+    pub(super) fn on_spawned(&mut self, process: ProcessId, pid: u32) {
+        let Some(owner) = self.owners.get(&process).cloned() else {
+            return;
+        };
+        if let Some(slot) = self.slot_mut(&owner) {
+            slot.spawned(pid);
+        }
+        self.log(Self::log_of(
+            &owner,
+            LogEvent::info("process started").with("childPid", pid),
+        ));
+    }
+
+    pub(super) fn on_message(
+        &mut self,
+        process: ProcessId,
+        message: ToOrchestrator,
+        request_id: Option<u64>,
+        trace: Option<TraceContext>,
+    ) {
+        let now = self.now;
+        // A process that is gone, or was given up, may have had more to say.
+        let Some(owner) = self.owners.get(&process).cloned() else {
+            return;
+        };
+        if let Some(slot) = self.slot_mut(&owner) {
+            slot.heard(now);
+        }
+        match (message, &owner) {
+            (ToOrchestrator::Hello(hello), _) => self.on_hello(process, &owner, &hello),
+            (ToOrchestrator::Pong(_) | ToOrchestrator::ShutdownAck(_), _) => {}
+            (ToOrchestrator::Status(status), Owner::Connector(id, name)) => {
+                self.on_connector_status(id, name, status);
+            }
+            (ToOrchestrator::Event(event), Owner::Connector(id, name)) => {
+                self.on_connector_event(id, name, process, request_id, trace, *event);
+            }
+            (ToOrchestrator::ConversationLoad(load), Owner::Agent(at)) => {
+                self.on_conversation_load(at, process, request_id, load.offset);
+            }
+            (ToOrchestrator::TurnAppend(append), Owner::Agent(at)) => {
+                self.on_turn_append(at, process, append);
+            }
+            (ToOrchestrator::TurnComplete(complete), Owner::Agent(at)) => {
+                self.on_turn_complete(at, process, complete);
+            }
+            (ToOrchestrator::Observe(event), Owner::Agent(at)) => self.on_observe(at, *event),
+            (other, _) => {
+                let problem = format!("it sent `{}`, which its kind does not send", other.kind());
+                self.on_broken(process, &problem);
+            }
+        }
+    }
+
+    fn on_hello(&mut self, process: ProcessId, owner: &Owner, hello: &Hello) {
+        if let Err(mismatch) = hello.version.check() {
+            return self.on_broken(process, &mismatch.to_string());
+        }
+        let expected = match owner {
+            Owner::Agent(_) => ChildRole::Agent,
+            Owner::Connector(..) => ChildRole::Connector,
+        };
+        if hello.role != expected {
+            return self.on_broken(process, "it is of the wrong kind");
+        }
+        let (assignment, head) = match owner {
+            Owner::Agent(at) => (self.agent_assignment(at), self.agent_head(at)),
+            Owner::Connector(id, name) => {
+                let to = Address::Connector { name: name.clone() };
+                let head = Head::new(Address::Orchestrator, to);
+                (self.connector_assignment(id, name), Some(head))
+            }
+        };
+        let (Some(assignment), Some(head)) = (assignment, head) else {
+            return self.on_broken(process, "there is nothing for it to do");
+        };
+        if let Some(slot) = self.slot_mut(owner) {
+            slot.greeted();
+            slot.detail = None;
+        }
+        let welcome = Welcome {
+            version: self.version(),
+            assignment,
+        };
+        let message = Box::new(ToChild::Welcome(Box::new(welcome)));
+        self.push(Effect::Send {
+            process,
+            head,
+            message,
+        });
+    }
+
+    /// A process does not keep to the protocol: it ends, and nothing else notices (`IPC-4`).
+    pub(super) fn on_broken(&mut self, process: ProcessId, problem: &str) {
+        let Some(owner) = self.owners.get(&process).cloned() else {
+            return;
+        };
+        let event = LogEvent::error("a process broke the protocol and is killed");
+        self.log(Self::log_of(&owner, event).with("problem", problem));
+        self.kill(process, false);
+    }
+
+    /// Kills a process and its group. `is_wanted`: its end is no crash.
+    pub(super) fn kill(&mut self, process: ProcessId, is_wanted: bool) {
+        let Some(owner) = self.owners.get(&process).cloned() else {
+            return;
+        };
+        if let Some(process) = self.slot_mut(&owner).and_then(|slot| slot.kill(is_wanted)) {
+            self.push(Effect::Kill { process });
+        }
+    }
+
+    pub(super) fn on_exited(&mut self, process: ProcessId, how: String) {
+        let now = self.now;
+        if let Some(Owner::Connector(id, name)) = self.owners.get(&process).cloned() {
+            self.forgive_if_long_up(&id, &name);
+        }
+        let Some(owner) = self.owners.remove(&process) else {
+            return;
+        };
+        let ending = self
+            .slot_mut(&owner)
+            .map(|slot| slot.exited(now, how.clone()));
+        let event = match ending {
+            Some(Ending::Stopped) | None => LogEvent::info("process ended"),
+            Some(Ending::Crashed { delay_ms }) => {
+                let crashes = self.slot_mut(&owner).map_or(0, |slot| slot.crashes);
+                LogEvent::warn("process crashed")
+                    .with("consecutiveCrashes", crashes)
+                    .with("nextStartInMs", delay_ms)
+            }
+        };
+        self.log(Self::log_of(&owner, event).with("how", how));
+        match &owner {
+            Owner::Agent(at) => self.on_agent_exited(at),
+            Owner::Connector(id, name) => {
+                if let Some(connector) = self.connector_mut(id, name) {
+                    connector.is_ready = false;
+                }
+                self.pump_connector(id, name);
+            }
+        }
+    }
+
+    /// What the passing of time asks for, for one process.
+    pub(super) fn on_time(&mut self, owner: &Owner) {
+        let now = self.now;
+        match self.slot_mut(owner).map(|slot| slot.due(now)) {
+            Some(Due::Ping(process)) => {
+                let to = match owner {
+                    Owner::Agent(at) => self.agent_head(at).map(|head| head.to),
+                    Owner::Connector(_, name) => Some(Address::Connector { name: name.clone() }),
+                };
+                if let Some(to) = to {
+                    let head = Head::new(Address::Orchestrator, to);
+                    let message = Box::new(ToChild::Ping(Ping { nonce: now.mono_ms }));
+                    self.push(Effect::Send {
+                        process,
+                        head,
+                        message,
+                    });
+                }
+            }
+            Some(Due::Kill(process, reason)) => {
+                let event = LogEvent::warn("process is killed").with("reason", reason);
+                self.log(Self::log_of(owner, event));
+                self.kill(process, false);
+            }
+            Some(Due::Start | Due::Nothing) | None => {}
+        }
+        match owner {
+            Owner::Agent(at) => self.on_agent_time(at),
+            Owner::Connector(id, name) => self.pump_connector(id, name),
+        }
+    }
+}

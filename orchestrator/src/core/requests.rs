@@ -1,0 +1,412 @@
+//! What clients ask for. One arm for each method of the control API.
+
+use std::collections::HashSet;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::control::{
+    Call, ControlError, Deleted, Done, ErrorCode, History, InstanceDetail, InstanceSummary,
+    SendEvent, Sent,
+};
+use goondan_protocol::event::{AgentEvent, EventSource};
+use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
+use goondan_protocol::limits::MAX_INPUT_BYTES;
+use goondan_protocol::message::{Message, MessageEvent};
+use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use goondan_store::StoreError;
+use goondan_store::instance::work_dir;
+use goondan_store::writer::{Op, Report};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::jobs::{AcceptReply, Purpose};
+use super::{Core, Effect, LoadPurpose, RequestToken, no_workspace, router, stopping_error};
+
+/// The connector that the local client is.
+const CLIENT_CONNECTION: &str = "cli";
+
+impl Core {
+    pub(super) fn respond<T: Serialize>(&mut self, token: RequestToken, value: &T) {
+        let result = serde_json::to_value(value)
+            .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()));
+        self.push(Effect::Respond { token, result });
+    }
+
+    pub(super) fn respond_error(&mut self, token: RequestToken, error: ControlError) {
+        self.push(Effect::Respond {
+            token,
+            result: Err(error),
+        });
+    }
+
+    pub(super) fn on_request(&mut self, token: RequestToken, call: Call) {
+        let is_look = matches!(
+            call,
+            Call::Connect(_)
+                | Call::Status(_)
+                | Call::ListProcesses(_)
+                | Call::ListWorkspaces(_)
+                | Call::ListInstances(_)
+                | Call::Stop(_)
+        );
+        if self.is_stopping() && !is_look {
+            return self.respond_error(token, stopping_error());
+        }
+        match call {
+            Call::Connect(_) => self.respond(token, &self.connected()),
+            Call::Status(_) => self.respond(token, &self.daemon_status()),
+            Call::Stop(stop) => self.stop(stop.grace_period_ms, Some(token)),
+            Call::ListProcesses(list) => {
+                self.respond(token, &self.processes(list.workspace_id.as_ref()));
+            }
+            Call::ListWorkspaces(_) => self.respond(token, &self.workspace_infos()),
+            Call::OpenWorkspace(open) => self.push(Effect::LoadWorkspace {
+                purpose: LoadPurpose::Open(token),
+                workspace_id: None,
+                project_root: open.project_root,
+            }),
+            Call::CloseWorkspace(close) => self.close_workspace(token, &close.workspace_id),
+            Call::Restart(request) => match self.workspace(&request.workspace_id) {
+                Ok(workspace) => {
+                    let project_root = workspace.record.project_root.clone();
+                    let workspace_id = Some(request.workspace_id.clone());
+                    let purpose = LoadPurpose::Restart { token, request };
+                    self.push(Effect::LoadWorkspace {
+                        purpose,
+                        workspace_id,
+                        project_root,
+                    });
+                }
+                Err(error) => self.respond_error(token, error),
+            },
+            Call::SendEvent(send) => self.send_event(token, send),
+            Call::ListInstances(list) => self.list_instances(token, list.workspace_id),
+            Call::ShowInstance(show) => {
+                self.with_instance(token, show.workspace_id, show.instance_key, |instance| {
+                    let purpose = Purpose::Inspect {
+                        instance: instance.clone(),
+                        token,
+                    };
+                    (Op::Inspect(instance), purpose)
+                });
+            }
+            Call::InstanceHistory(history) => {
+                let offset = history.offset;
+                self.with_instance(
+                    token,
+                    history.workspace_id,
+                    history.instance_key,
+                    |instance| {
+                        let purpose = Purpose::PageForClient {
+                            instance: instance.clone(),
+                            token,
+                        };
+                        (Op::ReadPage { instance, offset }, purpose)
+                    },
+                );
+            }
+            Call::DeleteInstance(delete) => {
+                let instance = InstanceRef {
+                    workspace_id: delete.workspace_id,
+                    instance_key: delete.instance_key,
+                };
+                self.delete_instance(token, instance);
+            }
+            // Logs are the shell's own; they never come here.
+            Call::FollowLogs(_) => self.respond(token, &Done {}),
+        }
+    }
+
+    fn with_instance(
+        &mut self,
+        token: RequestToken,
+        workspace_id: WorkspaceId,
+        instance_key: goondan_protocol::ids::InstanceKey,
+        job: impl FnOnce(InstanceRef) -> (Op, Purpose),
+    ) {
+        match self.workspace(&workspace_id) {
+            Ok(_) => {
+                let (op, purpose) = job(InstanceRef {
+                    workspace_id,
+                    instance_key,
+                });
+                self.store(op, purpose);
+            }
+            Err(error) => self.respond_error(token, error),
+        }
+    }
+
+    pub(super) fn on_client_gone(&mut self, tokens: &[RequestToken]) {
+        let gone: HashSet<RequestToken> = tokens.iter().copied().collect();
+        if gone.is_empty() {
+            return;
+        }
+        for workspace in self.workspaces.values_mut() {
+            for instance in workspace.instances.values_mut() {
+                instance.waiters.retain(|_, waiters| {
+                    waiters.retain(|waiter| !gone.contains(&waiter.token));
+                    !waiters.is_empty()
+                });
+            }
+        }
+    }
+
+    fn send_event(&mut self, token: RequestToken, send: SendEvent) {
+        let bundle = match self.workspace(&send.workspace_id) {
+            Ok(workspace) if workspace.closing.is_some() => Err(no_workspace(&send.workspace_id)),
+            Ok(workspace) => workspace.bundle.as_ref().ok_or_else(|| {
+                let problem = workspace.problem.as_ref();
+                let why = problem.map_or("its configuration was never valid", |p| &p.message);
+                ControlError::new(ErrorCode::InvalidConfiguration, why)
+                    .suggest("mend `goondan.yaml`, then `gdn run`")
+            }),
+            Err(error) => Err(error),
+        };
+        let route = bundle.and_then(|bundle| {
+            router::route_direct(bundle, send.agent.as_ref(), &send.conversation_key).map_err(
+                |problem| {
+                    let known: Vec<&str> = bundle.agents.keys().map(|name| name.as_str()).collect();
+                    ControlError::new(ErrorCode::AgentNotFound, problem.to_string())
+                        .suggest(format!("the agents are: {}", known.join(", ")))
+                },
+            )
+        });
+        let route = match route {
+            Ok(route) => route,
+            Err(error) => return self.respond_error(token, error),
+        };
+        if send.input.is_empty() || send.input.len() > MAX_INPUT_BYTES {
+            let message = format!("the input must have 1 to {MAX_INPUT_BYTES} bytes");
+            let error = ControlError::new(ErrorCode::InvalidRequest, message);
+            return self.respond_error(token, error);
+        }
+        let span_id = SpanId::from_uuid(self.uuid());
+        let trace = match send
+            .traceparent
+            .as_deref()
+            .map(TraceContext::from_traceparent)
+        {
+            Some(Ok(theirs)) => theirs.child(span_id),
+            Some(Err(problem)) => {
+                let message = format!("`traceparent` is not valid: {problem}");
+                let error = ControlError::new(ErrorCode::InvalidRequest, message);
+                return self.respond_error(token, error);
+            }
+            None => TraceContext::root(TraceId::from_uuid(self.uuid()), span_id),
+        };
+        let Ok(name) = ConnectionName::new(CLIENT_CONNECTION) else {
+            return;
+        };
+        let event_id = send.event_id.unwrap_or_else(|| EventId::from(self.uuid()));
+        let sent = Sent {
+            event_id: event_id.clone(),
+            instance_key: route.instance_key.clone(),
+            agent: route.agent.clone(),
+            trace_id: trace.trace_id,
+            duplicate: false,
+            outcome: None,
+        };
+        let event = AgentEvent {
+            id: event_id,
+            kind: "message".to_owned(),
+            created_at: self.now.wall,
+            trace_id: Some(trace.trace_id),
+            parent_span_id: Some(trace.span_id),
+            input: Some(send.input),
+            instance_key: Some(route.instance_key.clone()),
+            source: EventSource::Connector { name },
+            auth: None,
+            reply_to: None,
+            metadata: JsonObject::new(),
+        };
+        let instance = InstanceRef {
+            workspace_id: send.workspace_id,
+            instance_key: route.instance_key,
+        };
+        let reply = AcceptReply::Client {
+            token,
+            sent,
+            wait: send.wait,
+        };
+        self.accept(instance, &route.agent, event, reply);
+    }
+
+    fn list_instances(&mut self, token: RequestToken, only: Option<WorkspaceId>) {
+        let workspaces = match only {
+            Some(id) => match self.workspace(&id) {
+                Ok(_) => vec![id],
+                Err(error) => return self.respond_error(token, error),
+            },
+            None => self.workspaces.keys().cloned().collect(),
+        };
+        let mut processing = HashSet::new();
+        for (workspace_id, workspace) in &self.workspaces {
+            for (key, instance) in &workspace.instances {
+                if instance.turn.is_some() {
+                    let (workspace_id, instance_key) = (workspace_id.clone(), key.clone());
+                    processing.insert(InstanceRef {
+                        workspace_id,
+                        instance_key,
+                    });
+                }
+            }
+        }
+        self.push(Effect::ListInstances {
+            token,
+            workspaces,
+            processing,
+        });
+    }
+
+    pub(super) fn on_page_for_client(
+        &mut self,
+        at: &InstanceRef,
+        token: RequestToken,
+        result: Result<Report, StoreError>,
+    ) {
+        let page = match result {
+            Ok(Report::Page(page)) => page,
+            Ok(other) => {
+                self.log_confusion(at, &other);
+                let error = ControlError::new(ErrorCode::Internal, "the history was not read");
+                return self.respond_error(token, error);
+            }
+            Err(error) => return self.respond_error(token, control_error(&error)),
+        };
+        let pending = read_all::<MessageEvent>(&page.events)
+            .into_iter()
+            .filter_map(|event| match event {
+                MessageEvent::Append { message } | MessageEvent::Replace { message, .. } => {
+                    Some(message)
+                }
+                MessageEvent::Remove { .. } | MessageEvent::Truncate => None,
+            });
+        let history = History {
+            messages: read_all::<Message>(&page.messages),
+            pending: pending.collect(),
+            next: page.next,
+        };
+        self.respond(token, &history);
+    }
+
+    pub(super) fn on_inspected(
+        &mut self,
+        at: &InstanceRef,
+        token: RequestToken,
+        result: Result<Report, StoreError>,
+    ) {
+        let found = match result {
+            Ok(Report::Inspected(found)) => found,
+            Ok(other) => {
+                self.log_confusion(at, &other);
+                let error = ControlError::new(ErrorCode::Internal, "the instance was not read");
+                return self.respond_error(token, error);
+            }
+            Err(error) => return self.respond_error(token, control_error(&error)),
+        };
+        let metadata = found.metadata;
+        let detail = InstanceDetail {
+            summary: InstanceSummary {
+                workspace_id: at.workspace_id.clone(),
+                instance_key: metadata.instance_key,
+                agent_name: metadata.agent_name,
+                status: metadata.status.as_str().to_owned(),
+                created_at: metadata.created_at,
+                updated_at: metadata.updated_at,
+            },
+            work_dir: work_dir(&found.dir),
+            directory: found.dir,
+            messages: found.messages,
+            base_bytes: found.base_bytes,
+            pending_events: found.waiting,
+            process: self.process_of(at),
+            extensions: found.extensions,
+        };
+        self.respond(token, &detail);
+    }
+
+    /// Stops an instance's process and removes the instance (`INST-5`).
+    fn delete_instance(&mut self, token: RequestToken, at: InstanceRef) {
+        if let Err(error) = self.workspace(&at.workspace_id) {
+            return self.respond_error(token, error);
+        }
+        let deleted = ControlError::new(
+            ErrorCode::Cancelled,
+            format!("instance `{}` was deleted", at.instance_key),
+        );
+        self.cancel_waiters(&at, &deleted);
+        let Some(entry) = self.instance_mut(&at) else {
+            // Nothing of it runs; its entry only keeps others away until it is gone.
+            let Ok(nobody) = "nobody".parse() else { return };
+            if let Some(entry) = self.instance_entry(&at, &nobody) {
+                entry.deleting = Some(vec![token]);
+            }
+            return self.store(Op::Delete(at.clone()), Purpose::Delete { instance: at });
+        };
+        match &mut entry.deleting {
+            Some(tokens) => tokens.push(token),
+            None => {
+                entry.deleting = Some(vec![token]);
+                entry.waiting.clear();
+                match entry.slot.up().map(|up| up.process) {
+                    Some(process) => self.kill(process, true),
+                    None => self.store(Op::Delete(at.clone()), Purpose::Delete { instance: at }),
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_deleted(&mut self, at: &InstanceRef, result: Result<Report, StoreError>) {
+        let workspace = self.workspaces.get_mut(&at.workspace_id);
+        let entry = workspace.and_then(|workspace| workspace.instances.remove(&at.instance_key));
+        let tokens = entry.and_then(|entry| entry.deleting).unwrap_or_default();
+        let outcome = match result {
+            Ok(Report::Deleted { existed }) => {
+                if existed {
+                    self.audit(at, "deleted", json!({}));
+                }
+                Ok(Deleted { existed })
+            }
+            Ok(other) => {
+                self.log_confusion(at, &other);
+                Err(ControlError::new(
+                    ErrorCode::Internal,
+                    "the instance was not deleted",
+                ))
+            }
+            Err(error) => Err(control_error(&error)),
+        };
+        for token in tokens {
+            match &outcome {
+                Ok(deleted) => self.respond(token, deleted),
+                Err(error) => self.respond_error(token, error.clone()),
+            }
+        }
+    }
+}
+
+fn read_all<T: DeserializeOwned>(records: &[Box<RawValue>]) -> Vec<T> {
+    // What is no record of this kind stays in the file; `gdn instance show` counts it.
+    records
+        .iter()
+        .filter_map(|raw| serde_json::from_str(raw.get()).ok())
+        .collect()
+}
+
+/// A store's error as a client is told it.
+pub(crate) fn control_error(error: &StoreError) -> ControlError {
+    let text = goondan_log::error_chain(error);
+    match error {
+        StoreError::NoInstance { .. } => ControlError::new(ErrorCode::InstanceNotFound, text)
+            .suggest("`gdn instance list` shows the instances there are"),
+        StoreError::KeyTaken { .. } => ControlError::new(ErrorCode::InstanceKeyTaken, text),
+        StoreError::RootsOverlap { .. } => ControlError::new(ErrorCode::WorkspaceConflict, text)
+            .suggest("move the project, or choose another state directory with `--state-root`"),
+        StoreError::WorkspaceTaken { .. } => ControlError::new(ErrorCode::WorkspaceConflict, text),
+        StoreError::HistoryChanged => ControlError::new(ErrorCode::InvalidRequest, text),
+        StoreError::Io { .. } => ControlError::new(ErrorCode::Storage, text)
+            .suggest("mend the cause; nothing that was accepted is lost"),
+        _ => ControlError::new(ErrorCode::Storage, text),
+    }
+}

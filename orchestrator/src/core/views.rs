@@ -1,0 +1,129 @@
+//! What the core tells of itself: the answers to `status`, `ps` and `workspace list`.
+
+use goondan_protocol::control::{Connected, DaemonStatus, ProcessInfo, WorkspaceInfo};
+use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::ipc::ChildRole;
+
+use super::agents::Instance;
+use super::connectors::Connector;
+use super::{Core, Workspace};
+
+impl Core {
+    pub(super) fn connected(&self) -> Connected {
+        Connected {
+            version: self.version(),
+            pid: self.facts.pid,
+            state_root: self.facts.layout.root().to_owned(),
+        }
+    }
+
+    pub(super) fn daemon_status(&self) -> DaemonStatus {
+        DaemonStatus {
+            version: self.version(),
+            pid: self.facts.pid,
+            started_at: self.facts.started_at,
+            state_root: self.facts.layout.root().to_owned(),
+            log_dir: self.facts.log_dir.clone(),
+            // The shell knows, and fills it in.
+            dropped_log_lines: 0,
+            stopping: self.is_stopping(),
+            workspaces: self.workspace_infos(),
+        }
+    }
+
+    pub(super) fn workspace_infos(&self) -> Vec<WorkspaceInfo> {
+        self.workspaces
+            .iter()
+            .map(|(id, workspace)| info(id, workspace))
+            .collect()
+    }
+
+    pub(super) fn workspace_info(&self, id: &WorkspaceId) -> Option<WorkspaceInfo> {
+        self.workspaces.get(id).map(|workspace| info(id, workspace))
+    }
+
+    pub(super) fn processes(&self, only: Option<&WorkspaceId>) -> Vec<ProcessInfo> {
+        let mut processes = Vec::new();
+        for (id, workspace) in &self.workspaces {
+            if only.is_some_and(|only| only != id) {
+                continue;
+            }
+            for (name, connector) in &workspace.connectors {
+                processes.push(connector_info(id, name.as_str(), connector));
+            }
+            let mut instances: Vec<_> = workspace.instances.iter().collect();
+            instances.sort_by_key(|(key, _)| *key);
+            processes.extend(instances.into_iter().map(|(key, i)| agent_info(id, key, i)));
+        }
+        processes
+    }
+
+    pub(super) fn process_of(&self, at: &InstanceRef) -> Option<ProcessInfo> {
+        let workspace = self.workspaces.get(&at.workspace_id)?;
+        let instance = workspace.instances.get(&at.instance_key)?;
+        Some(agent_info(&at.workspace_id, &at.instance_key, instance))
+    }
+}
+
+fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
+    let bundle = workspace.bundle.as_ref();
+    let instances = workspace.instances.values();
+    WorkspaceInfo {
+        workspace_id: id.clone(),
+        project_root: workspace.record.project_root.clone(),
+        package: workspace.record.package.clone(),
+        entry_agent: bundle.map(|bundle| bundle.entry_agent.clone()),
+        agents: bundle
+            .map(|bundle| bundle.agents.keys().cloned().collect())
+            .unwrap_or_default(),
+        connections: workspace
+            .connectors
+            .keys()
+            .map(ToString::to_string)
+            .collect(),
+        running_agents: instances.clone().filter(|i| i.slot.up().is_some()).count(),
+        pending_events: instances.map(Instance::pending).sum(),
+        problem: workspace.problem.clone(),
+    }
+}
+
+fn agent_info(id: &WorkspaceId, key: &InstanceKey, instance: &Instance) -> ProcessInfo {
+    let up = instance.slot.up();
+    ProcessInfo {
+        workspace_id: id.clone(),
+        role: ChildRole::Agent,
+        name: instance.agent.to_string(),
+        instance_key: Some(key.clone()),
+        state: instance.slot.shown(instance.turn.is_some()),
+        pid: up.and_then(|up| up.pid),
+        started_at: up.map(|up| up.started_at),
+        consecutive_crashes: instance.slot.crashes,
+        next_start_at: instance.slot.next_start_at(),
+        pending_events: instance.pending(),
+        turn_id: instance.turn.as_ref().map(|turn| turn.turn_id.clone()),
+        trace_id: instance
+            .turn
+            .as_ref()
+            .map(|turn| turn.context.trace.trace_id),
+        detail: instance.slot.detail.clone(),
+    }
+}
+
+fn connector_info(id: &WorkspaceId, name: &str, connector: &Connector) -> ProcessInfo {
+    let up = connector.slot.up();
+    ProcessInfo {
+        workspace_id: id.clone(),
+        role: ChildRole::Connector,
+        name: name.to_owned(),
+        instance_key: None,
+        state: connector.slot.shown(connector.is_ready),
+        pid: up.and_then(|up| up.pid),
+        started_at: up.map(|up| up.started_at),
+        consecutive_crashes: connector.slot.crashes,
+        next_start_at: connector.slot.next_start_at(),
+        pending_events: 0,
+        turn_id: None,
+        trace_id: None,
+        detail: connector.slot.detail.clone(),
+    }
+}

@@ -1,0 +1,47 @@
+//! The orchestrator's own limits and intervals.
+
+/// How often the core compares desired with actual (`SUP-5`), in milliseconds.
+pub(crate) const TICK_MS: u64 = 250;
+
+/// Crashes in a row after which a process is still started again at once (`SUP-4`).
+pub(crate) const IMMEDIATE_RESTARTS: u32 = 5;
+/// The first delay after those, in milliseconds; each further crash doubles it (`SUP-4`).
+pub(crate) const BACK_OFF_FIRST_MS: u64 = 1_000;
+/// The longest delay, in milliseconds (`SUP-4`).
+pub(crate) const BACK_OFF_MAX_MS: u64 = 300_000;
+
+/// How often a child is asked whether it is there, in milliseconds.
+pub(crate) const HEARTBEAT_INTERVAL_MS: u64 = 10_000;
+/// Silence after which a child counts as hung and is killed, in milliseconds.
+pub(crate) const HEARTBEAT_TIMEOUT_MS: u64 = 30_000;
+
+/// How long an agent process without work is kept, in milliseconds.
+pub(crate) const IDLE_STOP_MS: u64 = 600_000;
+
+/// Frames that may wait for one child. A child that does not read them is not working: it is killed.
+pub(crate) const CHILD_QUEUE_FRAMES: usize = 1_024;
+
+/// What happened and waits for the core. Whoever reports more waits.
+pub(crate) const CORE_QUEUE_INPUTS: usize = 1_024;
+
+/// Control connections at a time; one more waits until another ends.
+pub(crate) const CONTROL_CONNECTIONS: usize = 64;
+/// Frames that may wait for one client. A client that does not read them is cut off.
+pub(crate) const CLIENT_QUEUE_FRAMES: usize = 1_024;
+
+/// Log lines that may wait for stdout or the log files. One more is dropped and counted (`LOG-3`).
+pub(crate) const LOG_QUEUE_LINES: usize = 16_384;
+/// Log lines kept in memory for `gdn logs`.
+pub(crate) const LOG_TAIL_LINES: usize = 2_000;
+/// Bytes of log lines kept in memory for `gdn logs`.
+pub(crate) const LOG_TAIL_BYTES: usize = 4 * 1024 * 1024;
+/// Log lines a following client may be behind. Older ones are dropped for it and counted.
+pub(crate) const LOG_FOLLOW_LINES: usize = 4_096;
+
+/// Writer threads of the store.
+pub(crate) const WRITER_THREADS: usize = 4;
+
+
+const _: () = assert!(BACK_OFF_FIRST_MS <= BACK_OFF_MAX_MS);
+const _: () = assert!(HEARTBEAT_INTERVAL_MS * 2 < HEARTBEAT_TIMEOUT_MS);
+const _: () = assert!(TICK_MS <= BACK_OFF_FIRST_MS);

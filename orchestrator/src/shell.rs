@@ -1,0 +1,11 @@
+//! The shell: carries out what the core decides, and tells it what happened.
+
+mod child;
+mod control;
+mod daemon;
+mod loading;
+mod logs;
+mod strays;
+mod supervisor;
+
+pub use daemon::main;

@@ -1,0 +1,310 @@
+//! One child process: its start, its sockets and pipes, its end.
+//!
+//! The child's end of the socket pair is its stdin (`IPC-1`): so it is inherited without leaving any
+//! other descriptor open, and without unsafe code. The other end is read and written by tasks that end
+//! with the process.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt as _};
+use goondan_protocol::JsonObject;
+use goondan_protocol::envelope::Envelope;
+use goondan_protocol::frame::FrameCodec;
+use goondan_protocol::ipc::{ChildRole, IPC_FD_VAR, ToOrchestrator};
+use goondan_protocol::trace::TraceContext;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use serde_json::json;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::{Child, Command};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::codec::{FramedRead, FramedWrite};
+
+use super::logs::{Collector, LogHub, collect};
+use super::supervisor::Event;
+use crate::core::{Input, ProcessId, Spawn};
+use crate::limits::CHILD_QUEUE_FRAMES;
+
+/// Environment variables a child gets from the daemon. Everything else stays here: the daemon's
+/// environment may hold secrets that only some connection is to have.
+const PASSED_ON: [&str; 11] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "TERM",
+    goondan_log::LEVEL_VAR,
+];
+
+/// How long what a process wrote before its end may take to be read, in milliseconds. Only a stray
+/// that holds its socket makes this matter.
+const DRAIN_MS: u64 = 1_000;
+
+/// Where the binaries of children are.
+#[derive(Debug, Clone)]
+pub(super) struct Programs {
+    agent: PathBuf,
+    connector: PathBuf,
+}
+
+/// A child's binary is neither beside the daemon's own nor in `PATH`.
+#[derive(Debug, thiserror::Error)]
+#[error("`{name}` is neither beside `{}` nor in PATH; install all of goondan's binaries together", beside.display())]
+pub(super) struct ProgramMissing {
+    name: &'static str,
+    beside: PathBuf,
+}
+
+impl Programs {
+    /// Finds the children's binaries beside this executable, else in `PATH`.
+    pub(super) fn find() -> Result<Self, ProgramMissing> {
+        Ok(Self {
+            agent: find_program("goondan-agent-process")?,
+            connector: find_program("goondan-connector-process")?,
+        })
+    }
+
+    fn of(&self, role: ChildRole) -> &Path {
+        match role {
+            ChildRole::Agent => &self.agent,
+            ChildRole::Connector => &self.connector,
+        }
+    }
+}
+
+fn find_program(name: &'static str) -> Result<PathBuf, ProgramMissing> {
+    let own = std::env::current_exe().unwrap_or_default();
+    let beside = own.parent().map(Path::to_owned).unwrap_or_default();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::iter::once(beside.clone())
+        .chain(std::env::split_paths(&path))
+        .map(|dir| dir.join(name))
+        .find(|candidate| candidate.is_file())
+        .ok_or(ProgramMissing { name, beside })
+}
+
+/// A child that runs.
+#[derive(Debug)]
+pub(super) struct RunningChild {
+    pub(super) pid: u32,
+    outgoing: mpsc::Sender<Bytes>,
+    trace: watch::Sender<Option<TraceContext>>,
+}
+
+impl RunningChild {
+    /// Hands it a frame; false if it does not read what it is sent.
+    pub(super) fn send(&self, frame: Vec<u8>) -> bool {
+        use mpsc::error::TrySendError;
+        match self.outgoing.try_send(Bytes::from(frame)) {
+            // One that has closed its end is about to be reported as gone.
+            Ok(()) | Err(TrySendError::Closed(_)) => true,
+            Err(TrySendError::Full(_)) => false,
+        }
+    }
+
+    /// What it logs from now on belongs to this trace.
+    pub(super) fn set_trace(&self, trace: Option<TraceContext>) {
+        self.trace.send_replace(trace);
+    }
+
+    /// Kills it and its process group.
+    pub(super) fn kill(&self) {
+        let Ok(pid) = i32::try_from(self.pid) else {
+            return;
+        };
+        // Either fails only when there is nothing left to kill.
+        drop(killpg(Pid::from_raw(pid), Signal::SIGKILL));
+        drop(kill(Pid::from_raw(pid), Signal::SIGKILL));
+    }
+}
+
+/// What a child's tasks report to.
+#[derive(Debug, Clone)]
+pub(super) struct Reports {
+    pub(super) events: mpsc::Sender<Event>,
+    pub(super) hub: Arc<LogHub>,
+}
+
+impl Reports {
+    async fn input(&self, input: Input) {
+        // Nobody listens any more only when the daemon is ending.
+        drop(self.events.send(Event::Input(input)).await);
+    }
+}
+
+/// Starts a child. Its tasks run in `tasks` and end with it.
+///
+/// # Errors
+///
+/// As the operating system says when it cannot start the process.
+pub(super) fn start(
+    spawn: &Spawn,
+    programs: &Programs,
+    reports: &Reports,
+    tasks: &mut JoinSet<()>,
+) -> io::Result<RunningChild> {
+    let (ours, theirs) = StdUnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let ours = UnixStream::from_std(ours)?;
+    let mut child = Command::new(programs.of(spawn.role))
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .env_clear()
+        .envs(environment())
+        .current_dir("/")
+        .kill_on_drop(true)
+        .spawn()?;
+    let pid = child
+        .id()
+        .ok_or_else(|| io::Error::other("the process ended at once"))?;
+
+    let (read, write) = ours.into_split();
+    let (outgoing, frames) = mpsc::channel(CHILD_QUEUE_FRAMES);
+    let (trace, _) = watch::channel(None);
+    let mut identity = JsonObject::from_iter([
+        ("process".to_owned(), json!(spawn.role.as_str())),
+        ("pid".to_owned(), json!(pid)),
+    ]);
+    identity.extend(spawn.identity.clone());
+    let collector = |stream| Collector {
+        hub: reports.hub.clone(),
+        identity: identity.clone(),
+        stream,
+        own_trace: spawn.trace_id,
+        trace: trace.subscribe(),
+    };
+    if let Some(stdout) = child.stdout.take() {
+        tasks.spawn(log_end(collect(stdout, collector("stdout"))));
+    }
+    if let Some(stderr) = child.stderr.take() {
+        tasks.spawn(log_end(collect(stderr, collector("stderr"))));
+    }
+    tasks.spawn(write_frames(write, frames));
+    tasks.spawn(live(spawn.process, child, read, reports.clone()));
+    Ok(RunningChild {
+        pid,
+        outgoing,
+        trace,
+    })
+}
+
+fn environment() -> BTreeMap<&'static str, OsString> {
+    PASSED_ON
+        .into_iter()
+        .filter_map(|name| Some((name, std::env::var_os(name)?)))
+        .chain([(IPC_FD_VAR, OsString::from("0"))])
+        .collect()
+}
+
+async fn log_end(collected: impl Future<Output = io::Result<()>>) {
+    if let Err(error) = collected.await {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "a child's output was cut off"
+        );
+    }
+}
+
+async fn write_frames(write: OwnedWriteHalf, mut frames: mpsc::Receiver<Bytes>) {
+    let mut sink = FramedWrite::new(write, FrameCodec::new());
+    while let Some(frame) = frames.recv().await {
+        if sink.feed(frame).await.is_err() {
+            return;
+        }
+        // What waits is written with one call.
+        while let Ok(frame) = frames.try_recv() {
+            if sink.feed(frame).await.is_err() {
+                return;
+            }
+        }
+        // A child that closed its end is about to be reported as gone.
+        if SinkExt::<Bytes>::flush(&mut sink).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads what a child says until it is gone, and reports its end last.
+async fn live(process: ProcessId, mut child: Child, read: OwnedReadHalf, reports: Reports) {
+    let mut frames = FramedRead::new(read, FrameCodec::new());
+    let said = read_frames(process, &mut frames, &reports);
+    tokio::pin!(said);
+    let status = tokio::select! {
+        status = child.wait() => {
+            let rest = Duration::from_millis(DRAIN_MS);
+            drop(tokio::time::timeout(rest, said).await);
+            status
+        }
+        () = &mut said => child.wait().await,
+    };
+    let how = match status {
+        Ok(status) => describe(status),
+        Err(error) => format!("its end could not be awaited: {error}"),
+    };
+    reports.input(Input::Exited { process, how }).await;
+}
+
+async fn read_frames(
+    process: ProcessId,
+    frames: &mut FramedRead<OwnedReadHalf, FrameCodec>,
+    reports: &Reports,
+) {
+    while let Some(frame) = frames.next().await {
+        let input = match frame.map_err(|error| goondan_log::error_chain(&error)) {
+            Ok(body) => read_message(process, &body),
+            Err(problem) => Input::Broken { process, problem },
+        };
+        let is_broken = matches!(input, Input::Broken { .. });
+        reports.input(input).await;
+        if is_broken {
+            return;
+        }
+    }
+}
+
+fn read_message(process: ProcessId, body: &[u8]) -> Input {
+    let read = Envelope::from_frame(body).and_then(|envelope| {
+        let message = Box::new(ToOrchestrator::from_envelope(&envelope)?);
+        let (request_id, trace) = (envelope.id, envelope.trace);
+        Ok(Input::Message {
+            process,
+            message,
+            request_id,
+            trace,
+        })
+    });
+    read.unwrap_or_else(|error| {
+        let problem = goondan_log::error_chain(&error);
+        Input::Broken { process, problem }
+    })
+}
+
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => match Signal::try_from(signal) {
+            Ok(signal) => format!("killed by {signal}"),
+            Err(_) => format!("killed by signal {signal}"),
+        },
+        (None, None) => "ended".to_owned(),
+    }
+}

@@ -1,0 +1,399 @@
+//! The control socket: who may connect, and what goes in and out (`CTL-1`, `SEC-4`).
+//!
+//! Each connection is one task that reads requests and one that writes answers. A client that sends
+//! what is no request, or does not read its answers, loses its connection; nothing else notices.
+
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt as _};
+use goondan_protocol::control::{
+    Call, ControlError, Done, ErrorCode, FollowLogs, JsonRpc, LOG_LINE, LogLine, Notification,
+    Request, Response,
+};
+use goondan_protocol::frame::FrameCodec;
+use interprocess::local_socket::tokio::{Listener, Stream};
+use interprocess::local_socket::traits::StreamCommon as _;
+use interprocess::local_socket::traits::tokio::Listener as _;
+use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName as _};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio_util::codec::{FramedRead, FramedWrite};
+use tokio_util::sync::CancellationToken;
+
+use super::logs::LogHub;
+use super::supervisor::Event;
+use crate::core::{Input, RequestToken};
+use crate::limits::{CLIENT_QUEUE_FRAMES, CONTROL_CONNECTIONS};
+
+/// A client's connection, as far as answers need it.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    outgoing: mpsc::Sender<Bytes>,
+    connection: CancellationToken,
+}
+
+impl Client {
+    /// Sends a message; a client that does not read what it is sent is cut off.
+    pub(super) fn send(&self, message: &impl Serialize) {
+        match serde_json::to_vec(message) {
+            Ok(body) => {
+                if self.outgoing.try_send(Bytes::from(body)).is_err() {
+                    self.connection.cancel();
+                }
+            }
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "unwritable answer"
+                );
+            }
+        }
+    }
+
+    /// Answers a request.
+    pub(super) fn respond(&self, id: u64, result: Result<serde_json::Value, ControlError>) {
+        self.send(&Response::new(Some(id), result));
+    }
+}
+
+/// What every connection needs.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    pub(super) events: mpsc::Sender<Event>,
+    pub(super) hub: Arc<LogHub>,
+    pub(super) ending: CancellationToken,
+}
+
+/// Binds the control socket. The caller owns the System Root, so a socket that is there is a dead
+/// daemon's.
+///
+/// # Errors
+///
+/// As the operating system says; a path too long for a socket above all.
+pub(super) fn bind(path: &Path) -> io::Result<Listener> {
+    use interprocess::os::unix::local_socket::ListenerOptionsExt as _;
+    if let Err(error) = std::fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let name = path.to_fs_name::<GenericFilePath>()?;
+    let options = ListenerOptions::new().name(name).reclaim_name(false);
+    // Where the socket's own mode cannot be set, its folder's (0700) keeps others out.
+    if cfg!(target_os = "linux") {
+        options.mode(0o600).create_tokio()
+    } else {
+        options.create_tokio()
+    }
+}
+
+impl Server {
+    /// Accepts connections until the daemon ends.
+    pub(super) async fn serve(self, listener: Listener) {
+        let places = Arc::new(Semaphore::new(CONTROL_CONNECTIONS));
+        let mut connections = JoinSet::new();
+        loop {
+            let place = tokio::select! {
+                place = places.clone().acquire_owned() => place,
+                () = self.ending.cancelled() => break,
+            };
+            let stream = tokio::select! {
+                stream = listener.accept() => stream,
+                () = self.ending.cancelled() => break,
+            };
+            match (stream, place) {
+                (Ok(stream), Ok(place)) => {
+                    let server = self.clone();
+                    connections.spawn(async move {
+                        server.connection(stream).await;
+                        drop(place);
+                    });
+                }
+                (Err(error), _) => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "a control connection could not be accepted"
+                    );
+                }
+                (_, Err(_)) => break,
+            }
+            while connections.try_join_next().is_some() {}
+        }
+        // Each connection sees the end of the daemon itself and writes what it still has.
+        while connections.join_next().await.is_some() {}
+    }
+
+    async fn connection(&self, stream: Stream) {
+        if let Err(problem) = check_peer(&stream) {
+            tracing::warn!(problem, "a control connection was refused");
+            return;
+        }
+        // Both directions share the stream; it closes when both tasks have let go of it.
+        let stream = Arc::new(stream);
+        let (read, write) = (SharedStream(stream.clone()), SharedStream(stream));
+        let (outgoing, frames) = mpsc::channel(CLIENT_QUEUE_FRAMES);
+        let connection = self.ending.child_token();
+        let client = Client {
+            outgoing,
+            connection: connection.clone(),
+        };
+        let mut tasks = JoinSet::new();
+        tasks.spawn(write_frames(write, frames));
+        let mut tokens = Vec::new();
+        let mut requests = FramedRead::new(read, FrameCodec::new());
+        let mut followers = JoinSet::new();
+        let mut is_greeted = false;
+        loop {
+            let frame = tokio::select! {
+                frame = requests.next() => frame,
+                () = connection.cancelled() => None,
+            };
+            let request = match frame {
+                None => break,
+                Some(Ok(body)) => read_request(&body),
+                Some(Err(error)) => Err((None, invalid(&goondan_log::error_chain(&error)))),
+            };
+            let Request { id, call, .. } = match request {
+                Ok(request) => request,
+                Err((id, error)) => {
+                    client.send(&Response::new(id, Err(error)));
+                    break;
+                }
+            };
+            match call {
+                Call::Connect(connect) => {
+                    if let Err(mismatch) = connect.version.check() {
+                        client.respond(id, Err(mismatch_error(&mismatch)));
+                        break;
+                    }
+                    is_greeted = true;
+                    let call = Call::Connect(connect);
+                    tokens.push(self.forward(&client, id, call).await);
+                }
+                _ if !is_greeted => {
+                    client.respond(
+                        id,
+                        Err(invalid("the first request must be `daemon.connect`")),
+                    );
+                    break;
+                }
+                Call::FollowLogs(follow) => {
+                    let (hub, client) = (self.hub.clone(), client.clone());
+                    followers.spawn(async move { follow_logs(&hub, &client, id, &follow).await });
+                }
+                call => tokens.push(self.forward(&client, id, call).await),
+            }
+        }
+        followers.shutdown().await;
+        drop(
+            self.events
+                .send(Event::Input(Input::ClientGone { tokens }))
+                .await,
+        );
+        drop(client);
+        // The supervisor lets go of its own handles when it hears of the client's end.
+        while tasks.join_next().await.is_some() {}
+    }
+
+    async fn forward(&self, client: &Client, id: u64, call: Call) -> RequestToken {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let token = RequestToken(NEXT.fetch_add(1, Ordering::Relaxed));
+        let event = Event::Request {
+            token,
+            client: client.clone(),
+            id,
+            call: Box::new(call),
+        };
+        drop(self.events.send(event).await);
+        token
+    }
+}
+
+/// One direction of a stream that two tasks use.
+struct SharedStream(Arc<Stream>);
+
+impl AsyncRead for SharedStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut &*self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for SharedStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut &*self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut &*self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut &*self.0).poll_shutdown(cx)
+    }
+}
+
+fn check_peer(stream: &Stream) -> Result<(), String> {
+    let ours = nix::unistd::geteuid().as_raw();
+    let peer = stream
+        .peer_creds()
+        .map_err(|error| format!("unknown peer: {error}"))?;
+    match peer.euid() {
+        Some(theirs) if theirs == ours => Ok(()),
+        Some(theirs) => Err(format!("the peer is user {theirs}, not {ours}")),
+        None => Err("the peer's user is not known".to_owned()),
+    }
+}
+
+fn invalid(problem: &str) -> ControlError {
+    ControlError::new(ErrorCode::InvalidRequest, problem)
+}
+
+fn mismatch_error(mismatch: &goondan_protocol::version::VersionMismatch) -> ControlError {
+    let text = format!(
+        "this daemon is goondan {}, the client is goondan {}",
+        mismatch.ours, mismatch.theirs
+    );
+    ControlError::new(ErrorCode::VersionMismatch, text)
+        .suggest("use binaries of one build; `gdn shutdown` of the daemon's build stops it")
+}
+
+/// Reads a request. An error comes with the request's id if that much could be read.
+fn read_request(body: &[u8]) -> Result<Request, (Option<u64>, ControlError)> {
+    #[derive(Deserialize)]
+    struct Head {
+        id: Option<u64>,
+        method: Option<String>,
+        #[serde(default)]
+        params: Option<Box<RawValue>>,
+    }
+    serde_json::from_slice(body).map_err(|error| {
+        let head: Option<Head> = serde_json::from_slice(body).ok();
+        let id = head.as_ref().and_then(|head| head.id);
+        let known = head.as_ref().and_then(|head| head.method.as_deref());
+        // A client of another build may not even greet in a way this one understands.
+        let problem = match known {
+            Some(method) if !Call::NAMES.contains(&method) => format!("unknown method `{method}`"),
+            _ => format!("the request is not valid: {error}"),
+        };
+        let is_greeting = known == Some("daemon.connect");
+        let has_params = head.is_some_and(|head| head.params.is_some());
+        let error = if is_greeting && has_params {
+            ControlError::new(ErrorCode::VersionMismatch, problem)
+        } else {
+            invalid(&problem)
+        };
+        (id, error)
+    })
+}
+
+async fn write_frames(
+    write: impl AsyncWrite + Unpin,
+    mut frames: mpsc::Receiver<Bytes>,
+) {
+    let mut sink = FramedWrite::new(write, FrameCodec::new());
+    while let Some(frame) = frames.recv().await {
+        if SinkExt::<Bytes>::send(&mut sink, frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The fields of a log line that a client can choose by.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Choice<'a> {
+    #[serde(borrow)]
+    workspace_id: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow)]
+    agent_name: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow)]
+    trace_id: Option<std::borrow::Cow<'a, str>>,
+}
+
+fn is_chosen(follow: &FollowLogs, line: &[u8]) -> bool {
+    let FollowLogs {
+        workspace_id,
+        agent,
+        trace_id,
+        ..
+    } = follow;
+    if workspace_id.is_none() && agent.is_none() && trace_id.is_none() {
+        return true;
+    }
+    let Ok(found) = serde_json::from_slice::<Choice<'_>>(line) else {
+        return false;
+    };
+    let is = |wanted: Option<&str>, found: Option<&str>| wanted.is_none_or(|w| Some(w) == found);
+    let trace_id = trace_id.map(|id| id.to_string());
+    is(
+        workspace_id.as_ref().map(|id| id.as_str()),
+        found.workspace_id.as_deref(),
+    ) && is(
+        agent.as_ref().map(|name| name.as_str()),
+        found.agent_name.as_deref(),
+    ) && is(trace_id.as_deref(), found.trace_id.as_deref())
+}
+
+async fn follow_logs(hub: &LogHub, client: &Client, id: u64, follow: &FollowLogs) {
+    use tokio::sync::broadcast::error::RecvError;
+    let (tail, mut lines) = hub.follow();
+    let chosen: Vec<Bytes> = tail
+        .into_iter()
+        .filter(|line| is_chosen(follow, line))
+        .collect();
+    let surplus = chosen.len().saturating_sub(follow.tail);
+    for line in chosen.into_iter().skip(surplus) {
+        send_line(client, id, &line).await;
+    }
+    while follow.follow {
+        match lines.recv().await {
+            Ok(line) if is_chosen(follow, &line) => send_line(client, id, &line).await,
+            Ok(_) => {}
+            Err(RecvError::Lagged(missed)) => {
+                let at = goondan_protocol::time::Timestamp::from_unix_millis(
+                    goondan_log::unix_millis_now(),
+                );
+                let text = format!("{missed} lines were dropped: this client reads too slowly");
+                let line = goondan_log::line_head(at, "warn", &text);
+                send_line(client, id, &goondan_log::line_bytes(&line)).await;
+            }
+            Err(RecvError::Closed) => break,
+        }
+    }
+    let done = serde_json::to_value(Done {});
+    client.respond(id, done.map_err(|error| invalid(&error.to_string())));
+}
+
+async fn send_line(client: &Client, request_id: u64, line: &[u8]) {
+    let Ok(line) = serde_json::from_slice::<Box<RawValue>>(line) else {
+        return;
+    };
+    let params = LogLine { request_id, line };
+    let notification = Notification {
+        jsonrpc: JsonRpc,
+        method: LOG_LINE,
+        params,
+    };
+    let Ok(body) = serde_json::to_vec(&notification) else {
+        return;
+    };
+    // Unlike an answer, a log line may wait for its reader: what it misses meanwhile is counted.
+    drop(client.outgoing.send(Bytes::from(body)).await);
+}

@@ -1,0 +1,296 @@
+//! Start and end of the daemon.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser as _;
+use futures_util::StreamExt as _;
+use goondan_log::unix_millis_now;
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::trace::TraceId;
+use goondan_protocol::version::Version;
+use goondan_store::disk::{Disk, RealDisk};
+use goondan_store::root::SystemRoot;
+use goondan_store::workspace;
+use goondan_store::writer::Writers;
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook_tokio::Signals;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::child::{Programs, Reports};
+use super::control::{self, Server};
+use super::logs::LogHub;
+use super::supervisor::{Event, Supervisor};
+use super::{loading, strays};
+use crate::args::Args;
+use crate::core::{Core, Facts, Input, LoadPurpose, Loaded};
+use crate::limits::{CORE_QUEUE_INPUTS, WRITER_THREADS};
+
+/// The exit code when another orchestrator owns the System Root.
+const EXIT_IN_USE: u8 = 3;
+/// The exit code when the project named by `--open` cannot run.
+const EXIT_INVALID_PROJECT: u8 = 6;
+
+/// Why the daemon could not start: for people, on stderr.
+struct StartFailure {
+    code: u8,
+    message: String,
+    hint: Option<String>,
+}
+
+impl StartFailure {
+    fn new(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self {
+            code: 1,
+            message: goondan_log::error_chain(error),
+            hint: None,
+        }
+    }
+
+    fn hint(self, hint: impl Into<String>) -> Self {
+        Self {
+            hint: Some(hint.into()),
+            ..self
+        }
+    }
+}
+
+/// The whole program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let args = Args::parse();
+    match start(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let mut err = std::io::stderr().lock();
+            // If stderr cannot be written, the exit code has to do.
+            drop(writeln!(err, "error: {}", failure.message));
+            if let Some(hint) = &failure.hint {
+                drop(writeln!(err, "hint: {hint}"));
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn start(args: &Args) -> Result<(), StartFailure> {
+    if args.detach {
+        // Fails only where the process leads a group already, and so is detached.
+        drop(nix::unistd::setsid());
+    }
+    let state_root = args.state_root().ok_or_else(|| StartFailure {
+        code: 1,
+        message: "there is no home directory for the state".to_owned(),
+        hint: Some("name a state directory with `--state-root`".to_owned()),
+    })?;
+    let programs = Programs::find().map_err(|error| StartFailure::new(&error))?;
+    let root = SystemRoot::take(&state_root).map_err(|error| {
+        let is_in_use = matches!(error, goondan_store::StoreError::RootInUse { .. });
+        let failure = StartFailure::new(&error);
+        if is_in_use {
+            StartFailure {
+                code: EXIT_IN_USE,
+                ..failure
+            }
+            .hint("attach to it with `gdn status`, or stop it with `gdn shutdown`")
+        } else {
+            failure
+        }
+    })?;
+    raise_open_files_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| StartFailure::new(&error))?;
+    // Children are started by the thread that runs this, which lives as long as the daemon: their
+    // parent-death signal is bound to it.
+    runtime.block_on(run(args, &root, programs))
+}
+
+/// As many files as the system allows: each child needs three, each conversation four.
+fn raise_open_files_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // The limit that is in force will do for fewer.
+        drop(setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    }
+}
+
+async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), StartFailure> {
+    let layout = root.layout().clone();
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let io = |error: std::io::Error| StartFailure::new(&error);
+
+    let opened = match &args.open {
+        Some(project) => {
+            let found = loading::load(disk.as_ref(), &layout, project)
+                .and_then(|found| found.bundle.clone().map(|_| found));
+            Some(found.map_err(|error| StartFailure {
+                code: EXIT_INVALID_PROJECT,
+                message: error.message,
+                hint: error.suggestion,
+            })?)
+        }
+        None => None,
+    };
+    let listener = control::bind(&layout.socket()).map_err(|error| {
+        let path = layout.socket();
+        let message = format!("cannot listen on `{}`: {error}", path.display());
+        StartFailure {
+            code: 1,
+            message,
+            hint: None,
+        }
+        .hint("choose a shorter state directory with `--state-root`; a socket's path is limited")
+    })?;
+
+    let (hub, log_guard) =
+        LogHub::start(args.log_dir.as_deref(), &root.config().log).map_err(io)?;
+    hub.install(TraceId::from_uuid(Uuid::now_v7()));
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(io)?;
+    if let Err(error) = strays::adopt_orphans() {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "orphans of children cannot be adopted; only process groups are ended"
+        );
+    }
+
+    let (writers, stored) = Writers::start(&disk, &layout, WRITER_THREADS).map_err(io)?;
+    let (events, incoming) = mpsc::channel(CORE_QUEUE_INPUTS);
+    let facts = Facts {
+        layout: layout.clone(),
+        pid: std::process::id(),
+        started_at: Timestamp::from_unix_millis(unix_millis_now()),
+        log_dir: args.log_dir.clone(),
+    };
+    tracing::info!(
+        version = %Version::current(),
+        state_root = %layout.root().display(),
+        "orchestrator started"
+    );
+    let core = Core::new(facts, Uuid::now_v7);
+    let reports = Reports {
+        events: events.clone(),
+        hub: hub.clone(),
+    };
+    let supervisor = Supervisor::new(
+        core,
+        programs,
+        reports,
+        writers,
+        disk.clone(),
+        layout.clone(),
+    );
+
+    let ending = CancellationToken::new();
+    let server = Server {
+        events: events.clone(),
+        hub: hub.clone(),
+        ending: ending.clone(),
+    };
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(server.serve(listener));
+    let signal_handle = signals.handle();
+    let signal_events = events.clone();
+    tasks.spawn(async move {
+        let mut is_stopping = false;
+        while let Some(signal) = signals.next().await {
+            let input = match signal {
+                SIGHUP => Input::Reload,
+                _ if is_stopping => Input::ForceStop,
+                _ => {
+                    is_stopping = true;
+                    drop(sd_notify::notify(&[NotifyState::Stopping]));
+                    Input::Stop {
+                        grace_period_ms: None,
+                    }
+                }
+            };
+            drop(signal_events.send(Event::Input(input)).await);
+        }
+    });
+    tasks.spawn(open_registered(disk, layout.clone(), opened, events));
+
+    drop(sd_notify::notify(&[NotifyState::Ready]));
+    let writers = supervisor.run(incoming, stored).await;
+
+    ending.cancel();
+    signal_handle.close();
+    while tasks.join_next().await.is_some() {}
+    // Waiting for threads is the last thing there is to do.
+    writers.finish();
+    remove_socket(&layout.socket());
+    tracing::info!("orchestrator ended");
+    drop(log_guard);
+    Ok(())
+}
+
+/// Opens the workspace that was asked for and those that were registered when the daemon last ran.
+async fn open_registered(
+    disk: Arc<dyn Disk>,
+    layout: goondan_store::root::Layout,
+    opened: Option<crate::core::LoadedWorkspace>,
+    events: mpsc::Sender<Event>,
+) {
+    let loading = tokio::task::spawn_blocking(move || {
+        let mut all: Vec<Loaded> = Vec::new();
+        let asked_for = opened
+            .as_ref()
+            .map(|found| found.record.workspace_id.clone());
+        all.extend(opened.map(|found| Loaded {
+            purpose: LoadPurpose::Start,
+            workspace_id: Some(found.record.workspace_id.clone()),
+            result: Ok(found),
+        }));
+        let (records, unusable) = match workspace::list(disk.as_ref(), &layout) {
+            Ok(listed) => listed,
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the registered workspaces could not be listed"
+                );
+                return all;
+            }
+        };
+        for found in unusable {
+            tracing::warn!(
+                path = %found.path.display(),
+                error = &found.error as &dyn std::error::Error,
+                "a workspace cannot be used and is left alone"
+            );
+        }
+        for record in records {
+            if record.registered && Some(&record.workspace_id) != asked_for.as_ref() {
+                let result = loading::load_registered(disk.as_ref(), &layout, record.clone());
+                let workspace_id = Some(record.workspace_id);
+                all.push(Loaded {
+                    purpose: LoadPurpose::Start,
+                    workspace_id,
+                    result,
+                });
+            }
+        }
+        all
+    });
+    for loaded in loading.await.unwrap_or_default() {
+        drop(
+            events
+                .send(Event::Input(Input::Loaded(Box::new(loaded))))
+                .await,
+        );
+    }
+}
+
+fn remove_socket(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path) {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "the socket was not removed"
+        );
+    }
+}

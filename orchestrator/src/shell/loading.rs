@@ -1,0 +1,141 @@
+//! Reading a workspace from disk: its configuration, its record, its instances with work.
+
+use std::path::Path;
+
+use goondan_config::{Diagnostics, ProcessEnvironment};
+use goondan_protocol::control::{ControlError, ErrorCode, InstanceSummary};
+use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_store::disk::Disk;
+use goondan_store::root::Layout;
+use goondan_store::workspace::WorkspaceRecord;
+use goondan_store::{StoreError, workspace};
+
+use crate::core::LoadedWorkspace;
+
+/// Reads the workspace of a project, registering it. Blocks.
+pub(super) fn load(
+    disk: &dyn Disk,
+    layout: &Layout,
+    project_root: &Path,
+) -> Result<LoadedWorkspace, ControlError> {
+    let canonical = std::fs::canonicalize(project_root).map_err(|error| {
+        let text = format!(
+            "cannot open the project `{}`: {error}",
+            project_root.display()
+        );
+        ControlError::new(ErrorCode::InvalidConfiguration, text)
+            .suggest("name an existing project; `gdn init` makes a new one")
+    })?;
+    let package = goondan_config::package_name(&canonical).map_err(|e| invalid(&e, &canonical))?;
+    let bundle = goondan_config::load(&canonical, &ProcessEnvironment)
+        .map_err(|error| invalid(&error, &canonical));
+    let record = match &bundle {
+        // What cannot run is not registered, but what is registered stays so.
+        Err(error) => {
+            let id = goondan_store::naming::workspace_id(&canonical, package.as_deref())
+                .map_err(|problem| ControlError::new(ErrorCode::Internal, problem.to_string()))?;
+            match workspace::read(disk, &layout.workspace(&id)) {
+                Ok(Some(record)) if record.registered => record,
+                Ok(_) => return Err(error.clone()),
+                Err(error) => return Err(storage(&error)),
+            }
+        }
+        Ok(_) => workspace::open(disk, layout, &canonical, package.as_deref())
+            .map_err(|error| storage(&error))?,
+    };
+    let instances = layout.instances(&record.workspace_id);
+    let (with_work, unusable) =
+        workspace::instances_with_work(disk, &instances).map_err(|error| storage(&error))?;
+    report(&unusable);
+    Ok(LoadedWorkspace {
+        record,
+        bundle,
+        with_work,
+    })
+}
+
+/// Reads a workspace that was registered when the daemon last ran. One whose project cannot be read
+/// any more is still there, with the reason. Blocks.
+pub(super) fn load_registered(
+    disk: &dyn Disk,
+    layout: &Layout,
+    record: WorkspaceRecord,
+) -> Result<LoadedWorkspace, ControlError> {
+    match load(disk, layout, &record.project_root) {
+        // The package was renamed: that is another workspace, to be opened by a person.
+        Ok(found) if found.record.workspace_id != record.workspace_id => {
+            let text = format!(
+                "the project `{}` is now workspace `{}`: its package was renamed",
+                record.project_root.display(),
+                found.record.workspace_id
+            );
+            let bundle = Err(ControlError::new(ErrorCode::WorkspaceConflict, text));
+            Ok(LoadedWorkspace {
+                record,
+                bundle,
+                with_work: Vec::new(),
+            })
+        }
+        Ok(found) => Ok(found),
+        Err(error) => Ok(LoadedWorkspace {
+            record,
+            bundle: Err(error),
+            with_work: Vec::new(),
+        }),
+    }
+}
+
+fn invalid(diagnostics: &Diagnostics, project_root: &Path) -> ControlError {
+    ControlError::new(ErrorCode::InvalidConfiguration, diagnostics.to_string()).suggest(format!(
+        "mend it; `gdn validate {}` checks it again",
+        project_root.display()
+    ))
+}
+
+fn storage(error: &StoreError) -> ControlError {
+    crate::core::control_error(error)
+}
+
+fn report(unusable: &[workspace::Unusable]) {
+    for found in unusable {
+        tracing::warn!(
+            path = %found.path.display(),
+            error = &found.error as &dyn std::error::Error,
+            "a directory of the state cannot be used and is left alone"
+        );
+    }
+}
+
+/// Every instance of a workspace. Blocks.
+pub(super) fn list_instances(
+    disk: &dyn Disk,
+    layout: &Layout,
+    workspace_id: &WorkspaceId,
+    is_processing: impl Fn(&InstanceRef) -> bool,
+) -> Result<Vec<InstanceSummary>, ControlError> {
+    let (found, unusable) = workspace::list_instances(disk, &layout.instances(workspace_id))
+        .map_err(|error| storage(&error))?;
+    report(&unusable);
+    Ok(found
+        .into_iter()
+        .map(|metadata| {
+            let at = InstanceRef {
+                workspace_id: workspace_id.clone(),
+                instance_key: metadata.instance_key.clone(),
+            };
+            let status = if is_processing(&at) {
+                "processing"
+            } else {
+                metadata.status.as_str()
+            };
+            InstanceSummary {
+                workspace_id: at.workspace_id,
+                instance_key: metadata.instance_key,
+                agent_name: metadata.agent_name,
+                status: status.to_owned(),
+                created_at: metadata.created_at,
+                updated_at: metadata.updated_at,
+            }
+        })
+        .collect())
+}

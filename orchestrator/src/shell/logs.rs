@@ -1,0 +1,156 @@
+//! The one log stream (`LOG-2`): the daemon's own lines and those of all children.
+//!
+//! [`LogHub`] is where every line goes. It never makes anybody wait unless that was chosen: lines wait
+//! in a bounded queue for stdout or the log files; when the queue is full, lines are dropped and
+//! counted, and the count is announced in the stream (`LOG-3`).
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use goondan_log::{
+    Identity, JsonLines, LEVEL_VAR, LineSink, line_bytes, line_head, unix_millis_now,
+};
+use goondan_protocol::JsonObject;
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::trace::TraceId;
+use goondan_store::root::{LogConfig, LogOverflow};
+use serde_json::json;
+use tokio::sync::broadcast;
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use crate::limits::{LOG_FOLLOW_LINES, LOG_QUEUE_LINES, LOG_TAIL_BYTES, LOG_TAIL_LINES};
+
+mod collect;
+mod rotate;
+
+pub(super) use collect::{Collector, collect};
+
+/// Where every log line goes.
+#[derive(Debug)]
+pub(super) struct LogHub {
+    out: NonBlocking,
+    dropped: ErrorCounter,
+    tail: Mutex<Tail>,
+    follow: broadcast::Sender<Bytes>,
+    identity: OnceLock<Identity>,
+}
+
+/// The latest lines, for clients that ask for them.
+#[derive(Debug, Default)]
+struct Tail {
+    lines: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+impl Tail {
+    fn push(&mut self, line: Bytes) {
+        self.bytes += line.len();
+        self.lines.push_back(line);
+        while self.bytes > LOG_TAIL_BYTES || self.lines.len() > LOG_TAIL_LINES {
+            match self.lines.pop_front() {
+                Some(oldest) => self.bytes -= oldest.len(),
+                None => break,
+            }
+        }
+    }
+}
+
+impl LogHub {
+    /// A hub that writes to stdout, or to rotated files in `log_dir`. Lines still waiting are written
+    /// when the guard is dropped.
+    pub(super) fn start(
+        log_dir: Option<&Path>,
+        config: &LogConfig,
+    ) -> io::Result<(Arc<Self>, WorkerGuard)> {
+        let out: Box<dyn Write + Send> = match log_dir {
+            Some(dir) => Box::new(rotate::RotatingFile::open(
+                dir,
+                config.max_file_bytes,
+                config.max_files,
+            )?),
+            None => Box::new(io::stdout()),
+        };
+        let (out, guard) = NonBlockingBuilder::default()
+            .lossy(config.overflow == LogOverflow::Drop)
+            .buffered_lines_limit(LOG_QUEUE_LINES)
+            .thread_name("log")
+            .finish(out);
+        let dropped = out.error_counter();
+        let (follow, _) = broadcast::channel(LOG_FOLLOW_LINES);
+        Ok((
+            Arc::new(Self {
+                out,
+                dropped,
+                tail: Mutex::default(),
+                follow,
+                identity: OnceLock::new(),
+            }),
+            guard,
+        ))
+    }
+
+    /// Makes this hub the destination of the daemon's own log lines.
+    pub(super) fn install(self: &Arc<Self>, trace_id: TraceId) {
+        let identity = Identity {
+            process: "orchestrator",
+            pid: std::process::id(),
+            trace_id,
+            fields: JsonObject::new(),
+        };
+        drop(self.identity.set(identity.clone()));
+        let level = goondan_log::level_filter(std::env::var(LEVEL_VAR).ok().as_deref());
+        let layer = JsonLines::new(identity, self.clone()).with_filter(level);
+        let subscriber = tracing_subscriber::registry().with(layer);
+        // Set once in a process; a second daemon in one process is not a case.
+        drop(tracing::subscriber::set_global_default(subscriber));
+        std::panic::set_hook(Box::new(|panic| {
+            tracing::error!(panic = %panic, "a fault of goondan: please report it");
+        }));
+    }
+
+    /// Writes a line of the daemon's own whose fields are known only at run time.
+    pub(super) fn log(self: &Arc<Self>, level: tracing::Level, message: &str, fields: JsonObject) {
+        let at = Timestamp::from_unix_millis(unix_millis_now());
+        let mut line = line_head(at, goondan_log::level_name(level), message);
+        if let Some(identity) = self.identity.get() {
+            line.insert("process".to_owned(), json!(identity.process));
+            line.insert("pid".to_owned(), json!(identity.pid));
+            line.insert("traceId".to_owned(), json!(identity.trace_id));
+        }
+        line.extend(fields);
+        self.line(line_bytes(&line));
+    }
+
+    /// How many lines were dropped so far.
+    pub(super) fn dropped_lines(&self) -> u64 {
+        u64::try_from(self.dropped.dropped_lines()).unwrap_or(u64::MAX)
+    }
+
+    /// The latest lines, oldest first, and the lines from now on. No line is missing between them.
+    pub(super) fn follow(&self) -> (Vec<Bytes>, broadcast::Receiver<Bytes>) {
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        (
+            tail.lines.iter().cloned().collect(),
+            self.follow.subscribe(),
+        )
+    }
+}
+
+impl LineSink for LogHub {
+    fn line(&self, line: Vec<u8>) {
+        let line = Bytes::from(line);
+        {
+            let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+            tail.push(line.clone());
+            // An error means that nobody follows.
+            drop(self.follow.send(line.clone()));
+        }
+        // A full queue is counted by the writer itself.
+        drop(self.out.clone().write_all(&line));
+    }
+}

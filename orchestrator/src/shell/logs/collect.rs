@@ -1,0 +1,259 @@
+//! Collecting what a child writes to stdout and stderr (`LOG-2`, `LOG-3`).
+//!
+//! A line that is a JSON object keeps its fields and gets the process's identity; any other line is
+//! wrapped in one. Who a line is from is what the orchestrator knows, not what the line says.
+
+use std::io;
+use std::sync::Arc;
+
+use goondan_log::{LineSink as _, line_bytes, line_head, unix_millis_now};
+use goondan_protocol::JsonObject;
+use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::trace::{TraceContext, TraceId};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::sync::watch;
+
+use super::LogHub;
+
+/// Bytes read from a child at a time.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Who writes the lines, and into which trace they go.
+#[derive(Debug, Clone)]
+pub(in crate::shell) struct Collector {
+    pub(in crate::shell) hub: Arc<LogHub>,
+    /// `process`, `pid` and what the process works for.
+    pub(in crate::shell) identity: JsonObject,
+    /// `stdout` or `stderr`.
+    pub(in crate::shell) stream: &'static str,
+    /// The trace of what happens outside any turn.
+    pub(in crate::shell) own_trace: TraceId,
+    /// The turn in progress.
+    pub(in crate::shell) trace: watch::Receiver<Option<TraceContext>>,
+}
+
+/// Reads a child's output to its end and hands every line to the hub.
+pub(in crate::shell) async fn collect(
+    mut output: impl AsyncRead + Unpin,
+    collector: Collector,
+) -> io::Result<()> {
+    let mut lines = LineSplitter::default();
+    let mut chunk = vec![0; READ_BYTES];
+    loop {
+        let read = output.read(&mut chunk).await?;
+        let pieces = match read {
+            0 => lines.finish(),
+            _ => lines.push(chunk.get(..read).unwrap_or_default()),
+        };
+        for piece in &pieces {
+            let at = Timestamp::from_unix_millis(unix_millis_now());
+            let trace = *collector.trace.borrow();
+            collector.hub.line(render(&collector, piece, at, trace));
+        }
+        if read == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// A line, or a part of one that is too long.
+#[derive(Debug, PartialEq, Eq)]
+struct Piece {
+    bytes: Vec<u8>,
+    /// The part's number, from 1; none for a whole line.
+    part: Option<u32>,
+    /// Whether the line was cut short by the end of the stream.
+    is_cut: bool,
+}
+
+/// Cuts a stream of bytes into lines of at most [`MAX_LOG_LINE_BYTES`].
+#[derive(Debug, Default)]
+struct LineSplitter {
+    pending: Vec<u8>,
+    parts: u32,
+}
+
+impl LineSplitter {
+    fn push(&mut self, mut bytes: &[u8]) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        while !bytes.is_empty() {
+            let room = MAX_LOG_LINE_BYTES - self.pending.len();
+            let end = bytes.iter().take(room + 1).position(|byte| *byte == b'\n');
+            match end {
+                Some(at) => {
+                    let (line, rest) = bytes.split_at(at);
+                    self.pending.extend_from_slice(line);
+                    let part = (self.parts > 0).then_some(self.parts + 1);
+                    self.parts = 0;
+                    pieces.push(self.take(part, false));
+                    bytes = rest.get(1..).unwrap_or_default();
+                }
+                None if bytes.len() > room => {
+                    let (head, rest) = bytes.split_at(room);
+                    self.pending.extend_from_slice(head);
+                    self.parts += 1;
+                    pieces.push(self.take(Some(self.parts), false));
+                    bytes = rest;
+                }
+                None => {
+                    self.pending.extend_from_slice(bytes);
+                    bytes = &[];
+                }
+            }
+        }
+        pieces.retain(|piece| !piece.bytes.is_empty());
+        pieces
+    }
+
+    /// The rest, which has no newline.
+    fn finish(&mut self) -> Vec<Piece> {
+        if self.pending.is_empty() {
+            return Vec::new();
+        }
+        let part = (self.parts > 0).then_some(self.parts + 1);
+        vec![self.take(part, true)]
+    }
+
+    fn take(&mut self, part: Option<u32>, is_cut: bool) -> Piece {
+        Piece {
+            bytes: std::mem::take(&mut self.pending),
+            part,
+            is_cut,
+        }
+    }
+}
+
+fn render(
+    collector: &Collector,
+    piece: &Piece,
+    at: Timestamp,
+    trace: Option<TraceContext>,
+) -> Vec<u8> {
+    let whole = piece.part.is_none() && !piece.is_cut;
+    let parsed = whole
+        .then(|| serde_json::from_slice::<JsonObject>(&piece.bytes).ok())
+        .flatten();
+    let mut line = match parsed {
+        Some(theirs) => {
+            let mut line = line_head(at, "info", "");
+            line.extend(theirs);
+            line
+        }
+        None => {
+            let text = String::from_utf8_lossy(&piece.bytes);
+            let mut line = line_head(at, "info", text.trim_end_matches('\r'));
+            line.insert("stream".to_owned(), json!(collector.stream));
+            if let Some(part) = piece.part {
+                line.insert("splitPart".to_owned(), json!(part));
+            }
+            if piece.is_cut {
+                line.insert("cutShort".to_owned(), json!(true));
+            }
+            line
+        }
+    };
+    line.extend(collector.identity.clone());
+    let has_trace = line
+        .get("traceId")
+        .and_then(Value::as_str)
+        .is_some_and(|text| text.parse::<TraceId>().is_ok());
+    if !has_trace || trace.is_none() && line.get("turnId").is_none() {
+        let trace_id = trace.map_or(collector.own_trace, |trace| trace.trace_id);
+        line.insert("traceId".to_owned(), json!(trace_id));
+    }
+    line_bytes(&line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collector() -> Collector {
+        let (hub, _guard) = LogHub::start(
+            Some(tempfile::tempdir().unwrap().path()),
+            &goondan_store::root::LogConfig::default(),
+        )
+        .unwrap();
+        let identity = json!({"process": "agent", "pid": 7, "agentName": "a"});
+        let (_, trace) = watch::channel(None);
+        Collector {
+            hub,
+            identity: identity.as_object().unwrap().clone(),
+            stream: "stdout",
+            own_trace: TraceId::from_random([1; 16]),
+            trace,
+        }
+    }
+
+    fn rendered(bytes: &[u8]) -> JsonObject {
+        let piece = Piece {
+            bytes: bytes.to_vec(),
+            part: None,
+            is_cut: false,
+        };
+        let line = render(&collector(), &piece, Timestamp::from_unix_millis(0), None);
+        serde_json::from_slice(&line).unwrap()
+    }
+
+    #[test]
+    fn log_3_a_line_that_is_no_json_is_wrapped_and_never_lost() {
+        for text in [
+            &b"plain text"[..],
+            b"{broken",
+            b"[1]",
+            b"\xff\xfe",
+            b"\"text\"",
+        ] {
+            let line = rendered(text);
+            assert_eq!(line["message"], String::from_utf8_lossy(text).as_ref());
+            assert_eq!(line["agentName"], "a");
+            assert_eq!(line["traceId"], "01".repeat(16));
+        }
+    }
+
+    #[test]
+    fn log_3_a_json_line_keeps_its_fields_but_cannot_lie_about_who_it_is() {
+        let line = rendered(br#"{"message":"m","level":"warn","pid":1,"agentName":"b","x":[1]}"#);
+        assert_eq!(line["pid"], 7);
+        assert_eq!(line["agentName"], "a");
+        assert_eq!((&line["level"], &line["x"]), (&json!("warn"), &json!([1])));
+    }
+
+    #[test]
+    fn log_3_over_long_lines_are_split_and_marked_whatever_the_chunks() {
+        let long = vec![b'x'; MAX_LOG_LINE_BYTES * 2 + 10];
+        let stream = [b"a\n".as_slice(), &long, b"\n\nb\nrest"].concat();
+        for chunk in [1_000, 64 * 1024, 1 << 20] {
+            let mut splitter = LineSplitter::default();
+            let mut pieces: Vec<Piece> = stream
+                .chunks(chunk)
+                .flat_map(|chunk| splitter.push(chunk))
+                .collect();
+            pieces.extend(splitter.finish());
+            let shape: Vec<_> = pieces
+                .iter()
+                .map(|p| (p.bytes.len(), p.part, p.is_cut))
+                .collect();
+            let expected = [
+                (1, None, false),
+                (MAX_LOG_LINE_BYTES, Some(1), false),
+                (MAX_LOG_LINE_BYTES, Some(2), false),
+                (10, Some(3), false),
+                (1, None, false),
+                (4, None, true),
+            ];
+            assert_eq!(shape, expected, "chunks of {chunk}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_exactly_the_limit_is_whole() {
+        let mut splitter = LineSplitter::default();
+        let line = [vec![b'x'; MAX_LOG_LINE_BYTES], b"\n".to_vec()].concat();
+        let pieces = splitter.push(&line);
+        assert_eq!(pieces.len(), 1);
+        assert_eq!(pieces[0].part, None);
+    }
+}

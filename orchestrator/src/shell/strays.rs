@@ -1,0 +1,98 @@
+//! No orphans (`SUP-7`): whatever outlives its parent below the daemon is ended.
+//!
+//! The daemon is a child subreaper: a process whose parent died becomes the daemon's own child, even
+//! one that left its process group and session. Every child of the daemon that it did not start itself
+//! is such a stray. Elsewhere than on Linux only process groups are ended.
+
+use std::collections::HashSet;
+
+/// Makes orphaned descendants of this process its own children.
+#[cfg(target_os = "linux")]
+pub(super) fn adopt_orphans() -> nix::Result<()> {
+    nix::sys::prctl::set_child_subreaper(true)
+}
+
+/// Makes orphaned descendants of this process its own children: not possible here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn adopt_orphans() -> nix::Result<()> {
+    Ok(())
+}
+
+/// Rounds that [`end_all`] makes: ending a stray may make its own children strays.
+#[cfg(target_os = "linux")]
+const ROUNDS_MAX: usize = 16;
+
+/// Kills every child of this process that is not in `known`, and theirs. Returns how many.
+#[cfg(target_os = "linux")]
+pub(super) fn end_all(known: &HashSet<u32>) -> usize {
+    use nix::sys::signal::{Signal, kill};
+    use nix::sys::wait::waitpid;
+
+    let mut ended = 0;
+    for _ in 0..ROUNDS_MAX {
+        let strays: Vec<nix::unistd::Pid> = children_of(std::process::id())
+            .into_iter()
+            .filter(|pid| !known.contains(pid))
+            .filter_map(|pid| i32::try_from(pid).ok())
+            .map(nix::unistd::Pid::from_raw)
+            .collect();
+        if strays.is_empty() {
+            break;
+        }
+        for pid in strays {
+            // One that has just ended is only to be reaped.
+            drop(kill(pid, Signal::SIGKILL));
+            if waitpid(pid, None).is_ok() {
+                ended += 1;
+            }
+        }
+    }
+    ended
+}
+
+/// Kills strays: not possible here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn end_all(_known: &HashSet<u32>) -> usize {
+    0
+}
+
+/// The children of a process, by `/proc`.
+#[cfg(target_os = "linux")]
+fn children_of(parent: u32) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/stat"))
+                .is_ok_and(|stat| parent_in(&stat) == Some(parent))
+        })
+        .collect()
+}
+
+/// The parent's pid in the text of `/proc/<pid>/stat`. The command's name comes before it, in
+/// parentheses, and may itself hold any character.
+#[cfg(target_os = "linux")]
+fn parent_in(stat: &str) -> Option<u32> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_does_not_confuse() {
+        assert_eq!(parent_in("12 (a) R 9 (b) S 34 12 12 0"), Some(34));
+        assert_eq!(parent_in("12 (sh) S 34 12"), Some(34));
+        assert_eq!(parent_in(""), None);
+    }
+
+    #[test]
+    fn this_process_is_a_child_of_its_parent() {
+        let parent = std::os::unix::process::parent_id();
+        assert!(children_of(parent).contains(&std::process::id()));
+    }
+}

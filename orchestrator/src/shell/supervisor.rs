@@ -1,0 +1,354 @@
+//! The one loop: turns everything that happens into an input of the core, and carries its effects out.
+//!
+//! This task owns every child and every open request; nothing is shared and nothing is polled. It
+//! waits only where waiting is the stated answer to overload: for a place in a writer's queue.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use goondan_log::unix_millis_now;
+use goondan_protocol::control::{
+    Call, ControlError, ErrorCode, JsonRpc, Notification, TURN_PROGRESS, TurnProgress,
+};
+use goondan_protocol::time::Timestamp;
+use goondan_store::disk::Disk;
+use goondan_store::root::Layout;
+use goondan_store::writer::{Completion, Writers};
+use sd_notify::NotifyState;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::child::{self, Programs, Reports, RunningChild};
+use super::control::Client;
+use super::logs::LogHub;
+use super::{loading, strays};
+use crate::core::{
+    Core, Effect, Input, LoadPurpose, Loaded, LogEvent, Now, ProcessId, RequestToken, Severity,
+};
+use crate::limits::TICK_MS;
+
+/// Something that happened outside the core.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// For the core.
+    Input(Input),
+    /// A client's request, and the way back to it.
+    Request {
+        token: RequestToken,
+        client: Client,
+        id: u64,
+        call: Box<Call>,
+    },
+    /// The answer to a request, made outside the core.
+    Answer {
+        token: RequestToken,
+        result: Result<Value, ControlError>,
+    },
+}
+
+/// A request whose answer is due.
+#[derive(Debug)]
+struct OpenRequest {
+    client: Client,
+    id: u64,
+    is_status: bool,
+}
+
+/// What the supervisor works with.
+pub(super) struct Supervisor {
+    pub(super) core: Core,
+    pub(super) programs: Programs,
+    pub(super) reports: Reports,
+    pub(super) writers: Writers,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) layout: Layout,
+    children: HashMap<ProcessId, RunningChild>,
+    requests: HashMap<RequestToken, OpenRequest>,
+    tasks: JoinSet<()>,
+    started: Instant,
+    announced_drops: u64,
+    is_over: bool,
+}
+
+impl Supervisor {
+    pub(super) fn new(
+        core: Core,
+        programs: Programs,
+        reports: Reports,
+        writers: Writers,
+        disk: Arc<dyn Disk>,
+        layout: Layout,
+    ) -> Self {
+        Self {
+            core,
+            programs,
+            reports,
+            writers,
+            disk,
+            layout,
+            children: HashMap::new(),
+            requests: HashMap::new(),
+            tasks: JoinSet::new(),
+            started: Instant::now(),
+            announced_drops: 0,
+            is_over: false,
+        }
+    }
+
+    /// Runs until the core says that everything has ended, and returns the writers, idle.
+    pub(super) async fn run(
+        mut self,
+        mut events: mpsc::Receiver<Event>,
+        mut stored: mpsc::UnboundedReceiver<Completion>,
+    ) -> Writers {
+        let mut tick = tokio::time::interval(Duration::from_millis(TICK_MS));
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while !self.is_over {
+            tokio::select! {
+                Some(completion) = stored.recv() => self.step(Input::Stored(completion)).await,
+                Some(event) = events.recv() => self.on_event(event).await,
+                _ = tick.tick() => {
+                    while self.tasks.try_join_next().is_some() {}
+                    self.announce_drops();
+                    drop(sd_notify::notify(&[NotifyState::Watchdog]));
+                    self.step(Input::Tick).await;
+                }
+            }
+        }
+        self.tasks.shutdown().await;
+        self.writers
+    }
+
+    async fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Input(input) => {
+                if let Input::ClientGone { tokens } = &input {
+                    for token in tokens {
+                        self.requests.remove(token);
+                    }
+                }
+                if let Input::Exited { process, .. } = &input {
+                    self.bury(*process);
+                }
+                self.step(input).await;
+            }
+            Event::Request {
+                token,
+                client,
+                id,
+                call,
+            } => {
+                let is_status = matches!(*call, Call::Status(_));
+                self.requests.insert(
+                    token,
+                    OpenRequest {
+                        client,
+                        id,
+                        is_status,
+                    },
+                );
+                self.step(Input::Request { token, call }).await;
+            }
+            Event::Answer { token, result } => self.respond(token, result),
+        }
+    }
+
+    /// One step of the core, and of whatever carrying it out leads to at once.
+    async fn step(&mut self, input: Input) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let mono = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let wall = Timestamp::from_unix_millis(unix_millis_now());
+            for effect in self.core.handle(
+                Now {
+                    mono_ms: mono,
+                    wall,
+                },
+                input,
+            ) {
+                inputs.extend(self.carry_out(effect).await);
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, effect: Effect) -> Option<Input> {
+        match effect {
+            Effect::Spawn(spawn) => {
+                let process = spawn.process;
+                match child::start(&spawn, &self.programs, &self.reports, &mut self.tasks) {
+                    Ok(child) => {
+                        let pid = child.pid;
+                        self.children.insert(process, child);
+                        return Some(Input::Spawned { process, pid });
+                    }
+                    Err(error) => {
+                        let how = format!("it could not be started: {error}");
+                        return Some(Input::Exited { process, how });
+                    }
+                }
+            }
+            Effect::Send {
+                process,
+                head,
+                message,
+            } => {
+                let child = self.children.get(&process)?;
+                let problem = match message.to_frame(&head).map(|frame| child.send(frame)) {
+                    Ok(true) => return None,
+                    Ok(false) => "it does not read what it is sent".to_owned(),
+                    Err(error) => goondan_log::error_chain(&error),
+                };
+                return Some(Input::Broken { process, problem });
+            }
+            Effect::Kill { process } => self.children.get(&process)?.kill(),
+            Effect::SetTrace { process, trace } => self.children.get(&process)?.set_trace(trace),
+            Effect::Store(job) => {
+                if self.writers.submit(job).await.is_err() {
+                    tracing::error!("a writer thread is gone; the daemon cannot go on");
+                    self.is_over = true;
+                }
+            }
+            Effect::LoadWorkspace {
+                purpose,
+                workspace_id,
+                project_root,
+            } => {
+                self.load(purpose, workspace_id, project_root);
+            }
+            Effect::WriteWorkspace(record) => {
+                let (disk, layout) = (self.disk.clone(), self.layout.clone());
+                self.tasks.spawn_blocking(move || {
+                    if let Err(error) =
+                        goondan_store::workspace::write(disk.as_ref(), &layout, &record)
+                    {
+                        tracing::error!(
+                            error = &error as &dyn std::error::Error,
+                            "a workspace's record could not be written"
+                        );
+                    }
+                });
+            }
+            Effect::ListInstances {
+                token,
+                workspaces,
+                processing,
+            } => {
+                let (disk, layout) = (self.disk.clone(), self.layout.clone());
+                let events = self.reports.events.clone();
+                self.tasks.spawn_blocking(move || {
+                    let mut all = Vec::new();
+                    let listed = workspaces.iter().try_for_each(|id| {
+                        let is_processing = |at: &_| processing.contains(at);
+                        all.extend(loading::list_instances(
+                            disk.as_ref(),
+                            &layout,
+                            id,
+                            is_processing,
+                        )?);
+                        Ok(())
+                    });
+                    let result = listed.and_then(|()| {
+                        serde_json::to_value(&all).map_err(|error| {
+                            ControlError::new(ErrorCode::Internal, error.to_string())
+                        })
+                    });
+                    drop(events.blocking_send(Event::Answer { token, result }));
+                });
+            }
+            Effect::Respond { token, result } => self.respond(token, result),
+            Effect::Progress { token, event } => {
+                let request = self.requests.get(&token)?;
+                let params = TurnProgress {
+                    request_id: request.id,
+                    event: *event,
+                };
+                let method = TURN_PROGRESS;
+                request.client.send(&Notification {
+                    jsonrpc: JsonRpc,
+                    method,
+                    params,
+                });
+            }
+            Effect::Log(event) => write_log(&self.reports.hub, event),
+            Effect::Exit => self.is_over = true,
+        }
+        None
+    }
+
+    fn load(
+        &mut self,
+        purpose: LoadPurpose,
+        workspace_id: Option<goondan_protocol::ids::WorkspaceId>,
+        project_root: PathBuf,
+    ) {
+        let (disk, layout) = (self.disk.clone(), self.layout.clone());
+        let events = self.reports.events.clone();
+        self.tasks.spawn_blocking(move || {
+            let result = loading::load(disk.as_ref(), &layout, &project_root);
+            let loaded = Box::new(Loaded {
+                purpose,
+                workspace_id,
+                result,
+            });
+            drop(events.blocking_send(Event::Input(Input::Loaded(loaded))));
+        });
+    }
+
+    fn respond(&mut self, token: RequestToken, result: Result<Value, ControlError>) {
+        let Some(request) = self.requests.remove(&token) else {
+            return;
+        };
+        let result = result.map(|mut value| {
+            if request.is_status
+                && let Some(status) = value.as_object_mut()
+            {
+                let dropped = self.reports.hub.dropped_lines();
+                status.insert("droppedLogLines".to_owned(), Value::from(dropped));
+            }
+            value
+        });
+        request.client.respond(request.id, result);
+    }
+
+    /// Forgets a child that is gone, with whatever it left behind.
+    fn bury(&mut self, process: ProcessId) {
+        if let Some(child) = self.children.remove(&process) {
+            child.kill();
+        }
+        let known = self.children.values().map(|child| child.pid).collect();
+        let ended = strays::end_all(&known);
+        if ended > 0 {
+            tracing::warn!(
+                count = ended,
+                "processes that a child left behind were ended"
+            );
+        }
+    }
+
+    fn announce_drops(&mut self) {
+        let dropped = self.reports.hub.dropped_lines();
+        if dropped > self.announced_drops {
+            tracing::warn!(
+                dropped = dropped - self.announced_drops,
+                dropped_in_all = dropped,
+                "log lines were dropped: the log is read too slowly"
+            );
+            // If there was no room for this line either, it is said again with the next count.
+            if self.reports.hub.dropped_lines() == dropped {
+                self.announced_drops = dropped;
+            }
+        }
+    }
+}
+
+fn write_log(hub: &Arc<LogHub>, event: LogEvent) {
+    let level = match event.severity {
+        Severity::Info => tracing::Level::INFO,
+        Severity::Warn => tracing::Level::WARN,
+        Severity::Error => tracing::Level::ERROR,
+    };
+    hub.log(level, event.message, event.fields);
+}
