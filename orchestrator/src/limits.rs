@@ -41,7 +41,6 @@ pub(crate) const LOG_FOLLOW_LINES: usize = 4_096;
 /// Writer threads of the store.
 pub(crate) const WRITER_THREADS: usize = 4;
 
-
 const _: () = assert!(BACK_OFF_FIRST_MS <= BACK_OFF_MAX_MS);
 const _: () = assert!(HEARTBEAT_INTERVAL_MS * 2 < HEARTBEAT_TIMEOUT_MS);
 const _: () = assert!(TICK_MS <= BACK_OFF_FIRST_MS);

@@ -303,10 +303,7 @@ fn read_request(body: &[u8]) -> Result<Request, (Option<u64>, ControlError)> {
     })
 }
 
-async fn write_frames(
-    write: impl AsyncWrite + Unpin,
-    mut frames: mpsc::Receiver<Bytes>,
-) {
+async fn write_frames(write: impl AsyncWrite + Unpin, mut frames: mpsc::Receiver<Bytes>) {
     let mut sink = FramedWrite::new(write, FrameCodec::new());
     while let Some(frame) = frames.recv().await {
         if SinkExt::<Bytes>::send(&mut sink, frame).await.is_err() {

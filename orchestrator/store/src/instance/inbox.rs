@@ -31,7 +31,7 @@ use crate::limits::{INBOX_COMPACT_BYTES, INBOX_REMEMBERED_EVENTS};
 enum Record {
     Accepted {
         seq: u64,
-        event: AgentEvent,
+        event: Box<AgentEvent>,
     },
     Done {
         seq: u64,
@@ -177,12 +177,15 @@ impl Inbox {
     pub(super) fn accept(&mut self, event: AgentEvent) -> Result<(), StoreError> {
         let seq = self.next_seq;
         let event_id = event.id.clone();
-        let record = Record::Accepted { seq, event };
+        let record = Record::Accepted {
+            seq,
+            event: Box::new(event),
+        };
         self.journal.append(&line_of(&record)?)?;
         self.next_seq += 1;
         self.known.insert(event_id, Known::Waiting { seq });
         if let Record::Accepted { event, .. } = record {
-            self.waiting.insert(seq, event);
+            self.waiting.insert(seq, *event);
         }
         Ok(())
     }
@@ -242,7 +245,7 @@ impl Inbox {
         for (seq, event) in &self.waiting {
             content.extend(line_of(&Record::Accepted {
                 seq: *seq,
-                event: event.clone(),
+                event: Box::new(event.clone()),
             })?);
         }
         let path = self.journal.path().to_owned();
