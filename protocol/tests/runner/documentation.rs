@@ -1,0 +1,399 @@
+//! `docs/protocol.md` and `docs/control-api.md` are true and complete: every JSON example in them is
+//! decoded by the type it names and written back unchanged, and nothing that exists is left out.
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::control::{self, Call, ErrorCode, Incoming, Method, ProcessState, Request};
+use goondan_protocol::definition::{AgentAssignment, ConnectorAssignment};
+use goondan_protocol::envelope::Envelope;
+use goondan_protocol::event::{AgentEvent, ConnectorEvent, TurnOutcome};
+use goondan_protocol::ipc::{Head, RefusalCode, ToChild, ToOrchestrator};
+use goondan_protocol::limits;
+use goondan_protocol::message::{Message, MessageEvent};
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
+use goondan_protocol::version::PROTOCOL_VERSION;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+const PROTOCOL: &str = include_str!("../../../docs/protocol.md");
+const CONTROL_API: &str = include_str!("../../../docs/control-api.md");
+
+/// One JSON example: the heading it stands under, the type its fence names, and its text.
+struct Example {
+    heading: String,
+    type_name: String,
+    json: String,
+}
+
+/// Every line of every fence that begins with ```` ```json ````.
+fn examples(page: &str) -> Vec<Example> {
+    let (mut heading, mut type_name) = (String::new(), None::<String>);
+    let mut found = Vec::new();
+    for line in page.lines() {
+        match (&type_name, line.strip_prefix("```")) {
+            (None, Some(info)) => type_name = Some(info.to_owned()),
+            (Some(_), Some(_)) => type_name = None,
+            (None, None) => {
+                if let Some(title) = line.strip_prefix("### ") {
+                    title.clone_into(&mut heading);
+                }
+            }
+            (Some(info), None) => {
+                if let Some(type_name) = info.strip_prefix("json ") {
+                    found.push(Example {
+                        heading: heading.clone(),
+                        type_name: type_name.to_owned(),
+                        json: line.to_owned(),
+                    });
+                } else {
+                    assert_ne!(
+                        info, "json",
+                        "a JSON example under `{heading}` names no type"
+                    );
+                }
+            }
+        }
+    }
+    assert!(!found.is_empty());
+    found
+}
+
+fn value(json: &str) -> Value {
+    serde_json::from_str(json).unwrap_or_else(|error| panic!("{error} in {json}"))
+}
+
+/// Decodes an example as `T` and demands that writing it gives the example again.
+fn round_trip<T: Serialize + DeserializeOwned>(json: &str) -> T {
+    let read: T = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error} in {json}"));
+    assert_eq!(serde_json::to_value(&read).unwrap(), value(json));
+    read
+}
+
+fn head_of(envelope: &Envelope) -> Head {
+    Head {
+        id: envelope.id,
+        in_reply_to: envelope.in_reply_to,
+        from: envelope.from.clone(),
+        to: envelope.to.clone(),
+        trace: envelope.trace,
+    }
+}
+
+/// Decodes a frame's body and demands that writing it gives the same bytes; returns its type.
+macro_rules! frame_round_trip {
+    ($direction:ty, $json:expr) => {{
+        let envelope = Envelope::from_frame($json.as_bytes())
+            .unwrap_or_else(|error| panic!("{error} in {}", $json));
+        let message = <$direction>::from_envelope(&envelope)
+            .unwrap_or_else(|error| panic!("{error:?} in {}", $json));
+        let again = message.to_frame(&head_of(&envelope)).unwrap();
+        assert_eq!(String::from_utf8(again).unwrap(), $json);
+        message.kind()
+    }};
+}
+
+#[test]
+fn every_example_of_the_protocol_page_is_what_it_says() {
+    let (mut from_child, mut to_child) = (BTreeSet::new(), BTreeSet::new());
+    for Example {
+        heading,
+        type_name,
+        json,
+    } in examples(PROTOCOL)
+    {
+        let kind = match type_name.as_str() {
+            "ToOrchestrator" => {
+                let kind = frame_round_trip!(ToOrchestrator, json);
+                from_child.insert(kind);
+                kind
+            }
+            "ToChild" => {
+                let kind = frame_round_trip!(ToChild, json);
+                to_child.insert(kind);
+                kind
+            }
+            record => {
+                assert_eq!(heading, record, "an example stands under another heading");
+                match record {
+                    "Message" => drop(round_trip::<Message>(&json)),
+                    "MessageEvent" => drop(round_trip::<MessageEvent>(&json)),
+                    "ConnectorEvent" => drop(round_trip::<ConnectorEvent>(&json)),
+                    "AgentEvent" => drop(round_trip::<AgentEvent>(&json)),
+                    "TurnOutcome" => drop(round_trip::<TurnOutcome>(&json)),
+                    "RuntimeEvent" => drop(round_trip::<RuntimeEvent>(&json)),
+                    "AgentAssignment" => drop(round_trip::<AgentAssignment>(&json)),
+                    "ConnectorAssignment" => drop(round_trip::<ConnectorAssignment>(&json)),
+                    other => panic!("an example of the unknown type `{other}`"),
+                }
+                continue;
+            }
+        };
+        assert!(
+            heading.starts_with(&format!("`{kind}`")),
+            "{kind} under {heading}"
+        );
+    }
+    assert_eq!(from_child, ToOrchestrator::KINDS.iter().copied().collect());
+    assert_eq!(to_child, ToChild::KINDS.iter().copied().collect());
+}
+
+#[test]
+fn the_protocol_page_names_every_refusal_and_every_runtime_event() {
+    for code in [
+        RefusalCode::Invalid,
+        RefusalCode::Unroutable,
+        RefusalCode::Overloaded,
+        RefusalCode::Unavailable,
+    ] {
+        // A code that is added here must be added above.
+        match code {
+            RefusalCode::Invalid
+            | RefusalCode::Unroutable
+            | RefusalCode::Overloaded
+            | RefusalCode::Unavailable => assert_row(PROTOCOL, &code),
+        }
+    }
+    use RuntimeEventKind as Kind;
+    for kind in [
+        Kind::TurnStarted,
+        Kind::TurnResumed,
+        Kind::TurnCompleted,
+        Kind::TurnFailed,
+        Kind::StepStarted,
+        Kind::StepCompleted,
+        Kind::StepFailed,
+        Kind::ToolCalled,
+        Kind::ToolCompleted,
+        Kind::ToolFailed,
+        Kind::MessageWarning,
+    ] {
+        match kind {
+            Kind::TurnStarted
+            | Kind::TurnResumed
+            | Kind::TurnCompleted
+            | Kind::TurnFailed
+            | Kind::StepStarted
+            | Kind::StepCompleted
+            | Kind::StepFailed
+            | Kind::ToolCalled
+            | Kind::ToolCompleted
+            | Kind::ToolFailed
+            | Kind::MessageWarning => assert_row(PROTOCOL, &kind),
+        }
+    }
+}
+
+/// The page has a table row that begins with this value as it is written.
+fn assert_row(page: &str, written: &impl Serialize) {
+    let name = serde_json::to_value(written).unwrap();
+    let row = format!("| `{}` |", name.as_str().unwrap());
+    assert!(
+        page.lines().any(|line| line.starts_with(&row)),
+        "no row begins with {row}"
+    );
+}
+
+#[test]
+fn the_limits_on_the_protocol_page_are_the_ones_the_program_has() {
+    for text in [
+        format!("{} bytes (`MAX_FRAME_BYTES`)", limits::MAX_FRAME_BYTES),
+        format!("{} ms from its start", limits::HANDSHAKE_TIMEOUT_MS),
+        format!(
+            "The conversation has {} events waiting",
+            limits::MAX_PENDING_EVENTS_PER_INSTANCE
+        ),
+        format!("at most {} bytes", limits::MAX_INPUT_BYTES),
+        format!("| {} bytes |", limits::MAX_INSTANCE_KEY_BYTES),
+        format!("| {} bytes |", limits::MAX_NAME_BYTES),
+        format!("| {} bytes (a turn id", limits::MAX_ID_BYTES),
+        format!("| {} bytes |", limits::MAX_WORKSPACE_ID_BYTES),
+        format!("`PROTOCOL_VERSION`, which is {PROTOCOL_VERSION}."),
+    ] {
+        let page = PROTOCOL.replace('\n', " ");
+        assert!(
+            page.contains(&text),
+            "docs/protocol.md does not say: {text}"
+        );
+    }
+    assert_eq!(limits::HISTORY_PAGE_BYTES, 1024 * 1024, "\"about 1 MiB\"");
+}
+
+/// Decodes the result of a method and demands that writing it gives the same again.
+fn result_round_trip<M: Method>(result: &str) {
+    round_trip::<M::Output>(result);
+}
+
+/// Checks the example of a result against the type that its method returns.
+fn check_result(method: &str, result: &str) {
+    match method {
+        control::Connect::NAME => result_round_trip::<control::Connect>(result),
+        control::Status::NAME => result_round_trip::<control::Status>(result),
+        control::Stop::NAME => result_round_trip::<control::Stop>(result),
+        control::ListProcesses::NAME => result_round_trip::<control::ListProcesses>(result),
+        control::OpenWorkspace::NAME => result_round_trip::<control::OpenWorkspace>(result),
+        control::ListWorkspaces::NAME => result_round_trip::<control::ListWorkspaces>(result),
+        control::CloseWorkspace::NAME => result_round_trip::<control::CloseWorkspace>(result),
+        control::Restart::NAME => result_round_trip::<control::Restart>(result),
+        control::SendEvent::NAME => result_round_trip::<control::SendEvent>(result),
+        control::ListInstances::NAME => result_round_trip::<control::ListInstances>(result),
+        control::ShowInstance::NAME => result_round_trip::<control::ShowInstance>(result),
+        control::InstanceHistory::NAME => result_round_trip::<control::InstanceHistory>(result),
+        control::DeleteInstance::NAME => result_round_trip::<control::DeleteInstance>(result),
+        control::FollowLogs::NAME => result_round_trip::<control::FollowLogs>(result),
+        other => panic!("this test does not know what `{other}` returns"),
+    }
+}
+
+#[test]
+fn every_method_has_a_request_and_a_result() {
+    let (mut asked, mut answered, mut notified) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for Example {
+        heading,
+        type_name,
+        json,
+    } in examples(CONTROL_API)
+    {
+        let title = heading.trim_matches('`').to_owned();
+        match type_name.as_str() {
+            "Request" => {
+                let request: Request = round_trip(&json);
+                let call = serde_json::to_value(&request.call).unwrap();
+                assert_eq!(call["method"], title.as_str(), "under {heading}");
+                assert!(asked.insert(title), "two requests under {heading}");
+            }
+            "Response" => {
+                let incoming: Incoming = serde_json::from_str(&json).unwrap();
+                if let Some(error) = incoming.error {
+                    let written = serde_json::to_value(&error).unwrap();
+                    assert_eq!(written, value(&json)["error"]);
+                    let again = control::RpcError::from(control::ControlError::from(error));
+                    assert_eq!(serde_json::to_value(again).unwrap(), value(&json)["error"]);
+                } else {
+                    check_result(&title, incoming.result.unwrap().get());
+                    assert!(answered.insert(title), "two results under {heading}");
+                }
+            }
+            "Notification" => {
+                let incoming: Incoming = serde_json::from_str(&json).unwrap();
+                assert_eq!(incoming.method.as_deref(), Some(title.as_str()));
+                let params = incoming.params.unwrap();
+                match title.as_str() {
+                    control::LOG_LINE => {
+                        round_trip::<control::LogLine>(params.get());
+                    }
+                    control::TURN_PROGRESS => {
+                        round_trip::<control::TurnProgress>(params.get());
+                    }
+                    other => panic!("an unknown notification `{other}`"),
+                }
+                notified.insert(title);
+            }
+            other => panic!("an example of the unknown type `{other}`"),
+        }
+    }
+    let all: BTreeSet<String> = Call::NAMES.iter().map(ToString::to_string).collect();
+    assert_eq!(asked, all);
+    assert_eq!(answered, all);
+    assert_eq!(notified.len(), 2);
+}
+
+#[test]
+fn every_field_of_a_request_is_shown() {
+    // Optional fields are left out when they are not set, so the examples must set them all.
+    let shown: BTreeSet<String> = examples(CONTROL_API)
+        .iter()
+        .filter(|example| example.type_name == "Request")
+        .flat_map(|example| {
+            let params = value(&example.json)["params"].clone();
+            let method = example.heading.trim_matches('`').to_owned();
+            let names: Vec<String> = params.as_object().unwrap().keys().cloned().collect();
+            names
+                .into_iter()
+                .map(move |name| format!("{method}.{name}"))
+        })
+        .collect();
+    // Each method's fields by what the type refuses: `deny_unknown_fields` lists what it knows.
+    for example in examples(CONTROL_API)
+        .iter()
+        .filter(|e| e.type_name == "Request")
+    {
+        let method = example.heading.trim_matches('`');
+        let mut request = value(&example.json);
+        request["params"]["no such field"] = Value::Null;
+        let error = serde_json::from_value::<Request>(request)
+            .unwrap_err()
+            .to_string();
+        let known = error.split("expected ").nth(1).unwrap_or_default();
+        for (at, name) in known.split('`').enumerate() {
+            assert!(
+                at % 2 == 0 || shown.contains(&format!("{method}.{name}")),
+                "{method}: no example sets `{name}`"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_error_code_has_its_row() {
+    for code in [
+        ErrorCode::InvalidRequest,
+        ErrorCode::VersionMismatch,
+        ErrorCode::WorkspaceNotFound,
+        ErrorCode::InvalidConfiguration,
+        ErrorCode::WorkspaceConflict,
+        ErrorCode::AgentNotFound,
+        ErrorCode::InstanceNotFound,
+        ErrorCode::InstanceKeyTaken,
+        ErrorCode::Overloaded,
+        ErrorCode::Stopping,
+        ErrorCode::Storage,
+        ErrorCode::Cancelled,
+        ErrorCode::Internal,
+    ] {
+        // A code that is added here must be added above.
+        match code {
+            ErrorCode::InvalidRequest
+            | ErrorCode::VersionMismatch
+            | ErrorCode::WorkspaceNotFound
+            | ErrorCode::InvalidConfiguration
+            | ErrorCode::WorkspaceConflict
+            | ErrorCode::AgentNotFound
+            | ErrorCode::InstanceNotFound
+            | ErrorCode::InstanceKeyTaken
+            | ErrorCode::Overloaded
+            | ErrorCode::Stopping
+            | ErrorCode::Storage
+            | ErrorCode::Cancelled
+            | ErrorCode::Internal => {}
+        }
+        let error = control::ControlError::new(code, "x");
+        let name = serde_json::to_value(code).unwrap();
+        let begin = format!("| `{}` |", name.as_str().unwrap());
+        let row = CONTROL_API
+            .lines()
+            .find(|line| line.starts_with(&begin))
+            .unwrap_or_else(|| panic!("no row begins with {begin}"));
+        let retryable = if error.is_retryable() {
+            "| yes |"
+        } else {
+            "| no |"
+        };
+        assert!(row.ends_with(retryable), "{row}");
+    }
+    for state in [
+        ProcessState::Spawning,
+        ProcessState::Idle,
+        ProcessState::Processing,
+        ProcessState::Draining,
+        ProcessState::Terminated,
+        ProcessState::Crashed,
+        ProcessState::CrashLoopBackOff,
+    ] {
+        assert!(
+            CONTROL_API.contains(&format!("`{}`", state.as_str())),
+            "{state:?}"
+        );
+    }
+}

@@ -1,0 +1,4 @@
+//! The crate as its documentation describes it.
+
+#[cfg(test)]
+mod documentation;
