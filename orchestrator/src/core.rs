@@ -8,9 +8,11 @@
 //!
 //! * [`router`]: which instance an event belongs to.
 //! * [`slot`] and [`back_off`]: when a process may start, and when it is to be killed.
-//! * [`agents`]: mailboxes and turns. [`connectors`]: connector processes.
+//! * [`mailbox`]: events on their way in. [`turns`]: what becomes of them.
+//! * [`agents`]: agent instances and their processes. [`connectors`]: connector processes.
 //! * [`processes`]: what all children have in common.
-//! * [`requests`]: what clients ask for. [`workspaces`]: opening, changing and closing workspaces.
+//! * [`requests`]: what clients ask for. [`deletion`]: what becomes of that request.
+//! * [`workspaces`]: opening, changing, restarting and closing workspaces.
 //!
 //! # Invariants
 //!
@@ -33,15 +35,18 @@ use uuid::Uuid;
 mod agents;
 mod back_off;
 mod connectors;
+mod deletion;
 mod effect;
 mod input;
 mod jobs;
+mod mailbox;
 mod processes;
 mod requests;
 mod router;
 mod slot;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod views;
 mod workspaces;
 
@@ -51,6 +56,7 @@ pub(crate) use requests::control_error;
 
 use agents::Instance;
 use connectors::Connector;
+use deletion::FreshRestart;
 use jobs::Jobs;
 
 /// Whose process a process is.
@@ -78,8 +84,16 @@ struct Workspace {
     problem: Option<WorkspaceProblem>,
     instances: HashMap<InstanceKey, Instance>,
     connectors: BTreeMap<ConnectionName, Connector>,
-    /// Who waits for it to be closed; none while it is open.
-    closing: Option<Vec<RequestToken>>,
+    /// How its closing stands; none while it is open.
+    closing: Option<Closing>,
+}
+
+/// A workspace on its way out.
+#[derive(Debug, Default)]
+struct Closing {
+    requests: Vec<RequestToken>,
+    /// Whether all has ended but the writing of its record.
+    is_writing: bool,
 }
 
 /// What the orchestrator is told about itself at its start.
@@ -106,6 +120,7 @@ pub(crate) struct Core {
     jobs: Jobs,
     stopping: Option<Stopping>,
     stop_requests: Vec<RequestToken>,
+    fresh_restarts: HashMap<RequestToken, FreshRestart>,
     next_process: u64,
     next_uuid: Box<dyn FnMut() -> Uuid + Send>,
     now: Now,
@@ -123,6 +138,7 @@ impl Core {
             jobs: Jobs::default(),
             stopping: None,
             stop_requests: Vec::new(),
+            fresh_restarts: HashMap::new(),
             next_process: 0,
             next_uuid: Box::new(next_uuid),
             now: Now { mono_ms: 0, wall },
@@ -137,6 +153,10 @@ impl Core {
             Input::Request { token, call } => self.on_request(token, *call),
             Input::ClientGone { tokens } => self.on_client_gone(&tokens),
             Input::Loaded(loaded) => self.on_loaded(*loaded),
+            Input::WorkspaceWritten {
+                workspace_id,
+                result,
+            } => self.on_workspace_written(&workspace_id, &result),
             Input::Spawned { process, pid } => self.on_spawned(process, pid),
             Input::Message {
                 process,
@@ -215,6 +235,7 @@ impl Core {
             && !stopping.is_announced
             && self.owners.is_empty()
             && self.jobs.is_empty()
+            && self.workspaces.values().all(|w| w.closing.is_none())
         {
             stopping.is_announced = true;
             for token in std::mem::take(&mut self.stop_requests) {
@@ -234,9 +255,9 @@ impl Core {
             grace_period_ms,
             is_announced: false,
         });
-        self.cancel_all_waiting(&stopping_error());
         let ids: Vec<WorkspaceId> = self.workspaces.keys().cloned().collect();
         for id in ids {
+            self.cancel_waiters_of(&id, &stopping_error());
             self.drain_workspace(&id, grace_period_ms, "the daemon is stopping");
         }
     }

@@ -1,27 +1,25 @@
-//! Agent instances: mailboxes, turns and the processes that run them.
+//! Agent instances, and the processes that work for them.
 
 use std::collections::{HashMap, VecDeque};
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::control::{ControlError, ErrorCode, Sent};
+use goondan_protocol::control::{ProcessState, Sent};
 use goondan_protocol::definition::{AgentAssignment, AgentDefinition};
 use goondan_protocol::envelope::Address;
-use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId};
-use goondan_protocol::ipc::{
-    Assignment, ChildRole, ConversationPage, EventAccepted, Head, RefusalCode, Shutdown, ToChild,
-    TurnAppend, TurnAppended, TurnCommitted, TurnComplete, TurnStart,
-};
-use goondan_protocol::limits::MAX_PENDING_EVENTS_PER_INSTANCE;
-use goondan_protocol::observe::RuntimeEvent;
-use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use goondan_protocol::event::AgentEvent;
+use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId, WorkspaceId};
+use goondan_protocol::ipc::{Assignment, ChildRole, Head, Shutdown, ToChild};
+use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
+use goondan_protocol::trace::{TraceContext, TraceId};
 use goondan_store::StoreError;
-use goondan_store::instance::{EventState, work_dir};
+use goondan_store::instance::work_dir;
 use goondan_store::naming::instance_dir_name;
 use goondan_store::writer::{Op, Report};
 use serde_json::{Value, json};
 
-use super::jobs::{AcceptReply, Purpose};
+use super::deletion::DeleteReply;
+use super::jobs::Purpose;
+use super::mailbox::deleted_error;
 use super::slot::Slot;
 use super::{Core, Effect, LogEvent, Owner, ProcessId, RequestToken, Spawn, Stopping};
 use crate::limits::IDLE_STOP_MS;
@@ -47,15 +45,24 @@ pub(super) struct Turn {
     pub(super) context: TurnContext,
 }
 
+/// Whether it is known what an instance has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Inbox {
+    /// Not since the store was last asked, or it could not say.
+    Unread,
+    /// The store is asked.
+    Reading,
+    /// `Instance::waiting` is what its inbox holds.
+    Read,
+}
+
 /// How far a process is with being given its work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Progress {
-    /// The store has said what the instance has to do.
-    is_opened: bool,
+pub(super) struct Progress {
     /// The process has the whole conversation.
-    is_loaded: bool,
+    pub(super) is_loaded: bool,
     /// The store was asked to begin a turn.
-    is_beginning: bool,
+    pub(super) is_beginning: bool,
 }
 
 /// One agent instance that has or had something to do.
@@ -65,16 +72,17 @@ pub(super) struct Instance {
     pub(super) slot: Slot,
     /// Durable events that are not done, oldest first; the turn in progress answers the first.
     pub(super) waiting: VecDeque<AgentEvent>,
+    pub(super) inbox: Inbox,
     /// Events handed to the store and not reported yet.
-    accepting: usize,
+    pub(super) accepting: usize,
     pub(super) turn: Option<Turn>,
-    progress: Progress,
+    pub(super) progress: Progress,
     /// The definition its process works with.
     pub(super) definition: Option<AgentDefinition>,
     pub(super) waiters: HashMap<EventId, Vec<Waiter>>,
-    idle_since_ms: u64,
+    pub(super) idle_since_ms: u64,
     /// Who waits for it to be deleted; none while it is to stay.
-    pub(super) deleting: Option<Vec<RequestToken>>,
+    pub(super) deleting: Option<Vec<DeleteReply>>,
 }
 
 impl Instance {
@@ -83,6 +91,7 @@ impl Instance {
             agent,
             slot: Slot::default(),
             waiting: VecDeque::new(),
+            inbox: Inbox::Read,
             accepting: 0,
             turn: None,
             progress: Progress::default(),
@@ -102,6 +111,7 @@ impl Instance {
             && self.pending() == 0
             && self.waiters.is_empty()
             && self.deleting.is_none()
+            && self.inbox == Inbox::Read
     }
 }
 
@@ -126,175 +136,6 @@ impl Core {
         Some(entry.or_insert_with(|| Instance::new(agent.clone(), now_ms)))
     }
 
-    /// Hands an event to the store. `reply` is told when it is durable, or why it is not.
-    pub(super) fn accept(
-        &mut self,
-        instance: InstanceRef,
-        agent: &AgentName,
-        event: AgentEvent,
-        reply: AcceptReply,
-    ) {
-        let Some(entry) = self.instance_entry(&instance, agent) else {
-            return;
-        };
-        if entry.deleting.is_some() {
-            let message = format!("instance `{}` is being deleted", instance.instance_key);
-            return self.refuse(reply, RefusalCode::Unavailable, message);
-        }
-        if entry.pending() >= MAX_PENDING_EVENTS_PER_INSTANCE {
-            let message = format!(
-                "instance `{}` has {MAX_PENDING_EVENTS_PER_INSTANCE} events waiting",
-                instance.instance_key
-            );
-            return self.refuse(reply, RefusalCode::Overloaded, message);
-        }
-        entry.accepting += 1;
-        let op = Op::Accept {
-            instance: instance.clone(),
-            agent: agent.clone(),
-            event: Box::new(event.clone()),
-        };
-        self.store(
-            op,
-            Purpose::Accept {
-                instance,
-                event: Box::new(event),
-                reply,
-            },
-        );
-    }
-
-    pub(super) fn refuse(&mut self, reply: AcceptReply, code: RefusalCode, message: String) {
-        match reply {
-            AcceptReply::Connector {
-                process,
-                request_id,
-            } => {
-                self.refuse_connector(process, request_id, code, message);
-            }
-            AcceptReply::Client { token, .. } => {
-                let (code, suggestion) = match code {
-                    RefusalCode::Invalid => (ErrorCode::InvalidRequest, None),
-                    RefusalCode::Unroutable => (ErrorCode::AgentNotFound, None),
-                    RefusalCode::Overloaded => (ErrorCode::Overloaded, Some("try again later")),
-                    RefusalCode::Unavailable => (ErrorCode::Storage, Some("try again later")),
-                };
-                let error = ControlError::new(code, message);
-                let error = match suggestion {
-                    Some(suggestion) => error.suggest(suggestion),
-                    None => error,
-                };
-                self.respond_error(token, error);
-            }
-        }
-    }
-
-    pub(super) fn on_accepted(
-        &mut self,
-        instance: &InstanceRef,
-        event: AgentEvent,
-        reply: AcceptReply,
-        result: Result<Report, StoreError>,
-    ) {
-        let (before, created) = match result {
-            Ok(Report::Accepted { before, created }) => (before, created),
-            Ok(other) => return self.log_confusion(instance, &other),
-            Err(error) => {
-                self.settle_accept(instance);
-                return self.refuse_for(instance, reply, &error);
-            }
-        };
-        let trace = event.trace_id.zip(event.parent_span_id);
-        let trace = trace.map(|(trace_id, span)| TraceContext::root(trace_id, span));
-        let is_new = before == EventState::Unknown;
-        let log = LogEvent::info(if is_new {
-            "event accepted"
-        } else {
-            "event accepted again"
-        });
-        self.log(
-            log.of(instance)
-                .with("eventId", event.id.as_str())
-                .in_trace(trace),
-        );
-        if created {
-            let fields = json!({"agentName": self.agent_of(instance)});
-            self.audit(instance, "created", fields);
-        }
-        let event_id = event.id.clone();
-        if let Some(entry) = self.instance_mut(instance) {
-            entry.accepting = entry.accepting.saturating_sub(1);
-            if is_new {
-                entry.waiting.push_back(event);
-            }
-        }
-        match reply {
-            AcceptReply::Connector {
-                process,
-                request_id,
-            } => {
-                self.connector_worked(process);
-                let accepted = EventAccepted {
-                    event_id,
-                    duplicate: !is_new,
-                };
-                self.answer_connector(process, request_id, ToChild::EventAccepted(accepted));
-            }
-            AcceptReply::Client {
-                token,
-                mut sent,
-                wait,
-            } => {
-                sent.duplicate = !is_new;
-                match before {
-                    EventState::Done(outcome) => {
-                        sent.outcome = Some(outcome);
-                        self.respond(token, &sent);
-                    }
-                    EventState::Unknown | EventState::Waiting if wait => {
-                        if let Some(entry) = self.instance_mut(instance) {
-                            let waiter = Waiter { token, sent };
-                            entry.waiters.entry(event_id).or_default().push(waiter);
-                        }
-                    }
-                    EventState::Unknown | EventState::Waiting => self.respond(token, &sent),
-                }
-            }
-        }
-        self.pump(instance);
-    }
-
-    fn agent_of(&self, at: &InstanceRef) -> Option<String> {
-        let workspace = self.workspaces.get(&at.workspace_id)?;
-        Some(workspace.instances.get(&at.instance_key)?.agent.to_string())
-    }
-
-    fn settle_accept(&mut self, instance: &InstanceRef) {
-        if let Some(entry) = self.instance_mut(instance) {
-            entry.accepting = entry.accepting.saturating_sub(1);
-        }
-        self.forget_if_done(instance);
-    }
-
-    fn refuse_for(&mut self, instance: &InstanceRef, reply: AcceptReply, error: &StoreError) {
-        let text = goondan_log::error_chain(error);
-        let log = LogEvent::warn("event refused")
-            .of(instance)
-            .with("error", text.clone());
-        self.log(log);
-        match (error, reply) {
-            (StoreError::KeyTaken { .. }, AcceptReply::Client { token, .. }) => {
-                let error = ControlError::new(ErrorCode::InstanceKeyTaken, text)
-                    .suggest("choose another `--instance` key, or name that agent with `--agent`");
-                self.respond_error(token, error);
-            }
-            (StoreError::KeyTaken { .. }, reply) => {
-                self.refuse(reply, RefusalCode::Unroutable, text)
-            }
-            (_, reply) => self.refuse(reply, RefusalCode::Unavailable, text),
-        }
-    }
-
     /// Does whatever is next for an instance.
     pub(super) fn pump(&mut self, at: &InstanceRef) {
         let may_begin = !self.is_stopping()
@@ -306,21 +147,41 @@ impl Core {
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        if entry.deleting.is_some() || !may_begin || entry.waiting.is_empty() {
+        if entry.deleting.is_some() || !may_begin {
             return;
         }
         if entry.slot.may_start(now) {
-            self.start_agent(at);
+            if entry.inbox == Inbox::Unread {
+                self.read_inbox(at);
+            } else if !entry.waiting.is_empty() {
+                self.start_agent(at);
+            }
         } else if let Some(process) = entry.slot.ready()
+            && !entry.waiting.is_empty()
             && entry.turn.is_none()
-            && entry.progress
-                == (Progress {
-                    is_opened: true,
-                    is_loaded: true,
-                    is_beginning: false,
-                })
+            && entry.inbox == Inbox::Read
+            && entry.progress.is_loaded
+            && !entry.progress.is_beginning
         {
             self.begin_turn(at, process);
+        }
+    }
+
+    /// Asks the store what the instance has to do.
+    fn read_inbox(&mut self, at: &InstanceRef) {
+        if let Some(entry) = self.instance_mut(at) {
+            entry.inbox = Inbox::Reading;
+            let instance = at.clone();
+            self.store(Op::Open(at.clone()), Purpose::Open { instance });
+        }
+    }
+
+    /// Takes up an instance that is known to have something to do.
+    pub(super) fn take_up(&mut self, at: &InstanceRef, agent: &AgentName) {
+        let is_known = self.instance_mut(at).is_some();
+        if !is_known && let Some(entry) = self.instance_entry(at, agent) {
+            entry.inbox = Inbox::Unread;
+            self.pump(at);
         }
     }
 
@@ -364,12 +225,7 @@ impl Core {
             trace_id,
         }));
         // What a process that crashed or a failed write left behind is read anew, not remembered.
-        self.store(
-            Op::Open(at.clone()),
-            Purpose::Open {
-                instance: at.clone(),
-            },
-        );
+        self.read_inbox(at);
     }
 
     pub(super) fn agent_assignment(&self, at: &InstanceRef) -> Option<Assignment> {
@@ -397,7 +253,7 @@ impl Core {
         ))
     }
 
-    fn send_agent(
+    pub(super) fn send_agent(
         &mut self,
         at: &InstanceRef,
         process: ProcessId,
@@ -425,11 +281,14 @@ impl Core {
         let state = match result {
             Ok(Report::Opened(state)) => state,
             Ok(other) => return self.log_confusion(at, &other),
-            Err(error) => return self.on_store_failure(at, None, &error),
+            Err(error) => return self.on_open_failed(at, &error),
         };
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
+        if entry.deleting.is_some() {
+            return;
+        }
         entry.agent = state.agent;
         entry.waiting = state.waiting.into();
         if let Some(event) = state.open_turn.and_then(|open| open.event)
@@ -439,7 +298,7 @@ impl Core {
         {
             entry.waiting.push_front(open);
         }
-        entry.progress.is_opened = true;
+        entry.inbox = Inbox::Read;
         // A turn may have been committed without this process of ours having seen it.
         let missing: Vec<EventId> = entry
             .waiters
@@ -461,391 +320,34 @@ impl Core {
             );
         }
         self.pump(at);
-    }
-
-    pub(super) fn on_looked_up(
-        &mut self,
-        at: &InstanceRef,
-        event_id: &EventId,
-        result: Result<Report, StoreError>,
-    ) {
-        match result {
-            Ok(Report::EventState(EventState::Done(outcome))) => {
-                self.answer_waiters(at, event_id, &outcome);
-            }
-            Ok(Report::EventState(EventState::Waiting)) => {}
-            Ok(_) | Err(_) => {
-                let error = ControlError::new(
-                    ErrorCode::Cancelled,
-                    format!("the outcome of event `{event_id}` is not known any more"),
-                );
-                for waiter in self.take_waiters(at, event_id) {
-                    self.respond_error(waiter.token, error.clone());
-                }
-            }
-        }
         self.forget_if_done(at);
     }
 
-    fn take_waiters(&mut self, at: &InstanceRef, event_id: &EventId) -> Vec<Waiter> {
-        self.instance_mut(at)
-            .and_then(|e| e.waiters.remove(event_id))
-            .unwrap_or_default()
-    }
-
-    fn answer_waiters(&mut self, at: &InstanceRef, event_id: &EventId, outcome: &TurnOutcome) {
-        for waiter in self.take_waiters(at, event_id) {
-            let sent = Sent {
-                outcome: Some(outcome.clone()),
-                ..waiter.sent
-            };
-            self.respond(waiter.token, &sent);
-        }
-    }
-
-    /// An agent asks for its conversation.
-    pub(super) fn on_conversation_load(
-        &mut self,
-        at: &InstanceRef,
-        process: ProcessId,
-        request_id: Option<u64>,
-        offset: u64,
-    ) {
-        let instance = at.clone();
-        let op = Op::ReadPage {
-            instance: instance.clone(),
-            offset,
-        };
-        self.store(
-            op,
-            Purpose::PageForAgent {
-                instance,
-                process,
-                request_id,
-            },
-        );
-    }
-
-    pub(super) fn on_page_for_agent(
-        &mut self,
-        at: &InstanceRef,
-        process: ProcessId,
-        request_id: Option<u64>,
-        result: Result<Report, StoreError>,
-    ) {
-        let page = match result {
-            Ok(Report::Page(page)) => *page,
-            Ok(other) => return self.log_confusion(at, &other),
-            Err(error) => return self.on_store_failure(at, Some(process), &error),
-        };
-        for finding in &page.damage {
-            let event = LogEvent::error("a damaged record of a conversation was passed over");
-            let path = finding.path.display().to_string();
-            self.log(
-                event
-                    .of(at)
-                    .with("path", path)
-                    .with("problem", finding.problem.clone()),
-            );
-        }
-        let is_last = page.next.is_none();
-        let (messages, events, next) = (page.messages, page.events, page.next);
-        let page = ConversationPage {
-            messages,
-            events,
-            next,
-        };
-        self.send_agent(
-            at,
-            process,
-            request_id,
-            None,
-            ToChild::ConversationPage(page),
-        );
-        if let Some(entry) = self.instance_mut(at)
-            && entry.slot.up().is_some_and(|up| up.process == process)
-        {
-            entry.progress.is_loaded = is_last;
-            self.pump(at);
-        }
-    }
-
-    fn begin_turn(&mut self, at: &InstanceRef, process: ProcessId) {
-        let turn_id = TurnId::from(self.uuid());
-        let span_id = SpanId::from_uuid(self.uuid());
-        let new_trace = TraceId::from_uuid(self.uuid());
-        let wall = self.now.wall;
+    /// It is not known what the instance has to do: it is asked again after the back-off.
+    fn on_open_failed(&mut self, at: &InstanceRef, error: &StoreError) {
+        let now = self.now;
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        let Some(event) = entry.waiting.front() else {
-            return;
-        };
-        let trace = TraceContext {
-            trace_id: event.trace_id.unwrap_or(new_trace),
-            span_id,
-            parent_span_id: event.parent_span_id,
-        };
-        let event_id = event.id.clone();
-        entry.progress.is_beginning = true;
-        let (instance, context) = (
-            at.clone(),
-            TurnContext {
-                event_id: event_id.clone(),
-                trace,
-            },
-        );
-        let op = Op::BeginTurn {
-            instance: instance.clone(),
-            turn_id,
-            event_id,
-            at: wall,
-        };
-        self.store(
-            op,
-            Purpose::Begin {
-                instance,
-                process,
-                context,
-            },
-        );
-    }
-
-    pub(super) fn on_began(
-        &mut self,
-        at: &InstanceRef,
-        process: ProcessId,
-        context: TurnContext,
-        result: Result<Report, StoreError>,
-    ) {
-        if let Some(entry) = self.instance_mut(at) {
-            entry.progress.is_beginning = false;
+        entry.inbox = Inbox::Unread;
+        if entry.slot.up().is_some() {
+            return self.on_store_failure(at, None, error);
         }
-        let open = match result {
-            Ok(Report::Began(open)) => open,
-            Ok(other) => return self.log_confusion(at, &other),
-            Err(error) => return self.on_store_failure(at, Some(process), &error),
-        };
-        let trace = context.trace;
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        let Some(event) = entry
-            .waiting
-            .front()
-            .filter(|event| event.id == context.event_id)
-        else {
-            return;
-        };
-        if entry.slot.ready() != Some(process) {
-            return;
+        if matches!(error, StoreError::NoInstance { .. }) && entry.accepting == 0 {
+            entry.inbox = Inbox::Read;
+            entry.waiting.clear();
+            self.cancel_waiters(at, &deleted_error(&at.instance_key));
+            return self.forget_if_done(at);
         }
-        let start = TurnStart {
-            turn_id: open.turn_id.clone(),
-            attempt: open.attempt,
-            event: event.clone(),
-        };
-        let event_id = context.event_id.clone();
-        entry.turn = Some(Turn {
-            turn_id: open.turn_id.clone(),
-            context,
-        });
-        self.push(Effect::SetTrace {
-            process,
-            trace: Some(trace),
-        });
-        let event = LogEvent::info(if open.attempt == 1 {
-            "turn handed over"
-        } else {
-            "turn handed over again"
-        });
-        self.log(
-            event
-                .of(at)
-                .with("turnId", open.turn_id.as_str())
-                .with("eventId", event_id.as_str())
-                .with("attempt", open.attempt)
-                .in_trace(Some(trace)),
-        );
-        self.send_agent(
-            at,
-            process,
-            None,
-            Some(trace),
-            ToChild::Event(Box::new(start)),
-        );
-    }
-
-    /// The turn in progress, if `turn_id` names it.
-    fn current_turn(&mut self, at: &InstanceRef, turn_id: &TurnId) -> Option<Turn> {
-        let turn = self.instance_mut(at)?.turn.clone()?;
-        (turn.turn_id == *turn_id).then_some(turn)
-    }
-
-    pub(super) fn on_turn_append(
-        &mut self,
-        at: &InstanceRef,
-        process: ProcessId,
-        append: TurnAppend,
-    ) {
-        if self.current_turn(at, &append.turn_id).is_none() {
-            return self.on_broken(process, "it appended to a turn that is not in progress");
-        }
-        let TurnAppend {
-            turn_id,
-            seq,
-            event,
-        } = append;
-        let op = Op::AppendEvent {
-            instance: at.clone(),
-            turn_id,
-            seq,
-            event,
-        };
-        self.store(
-            op,
-            Purpose::Append {
-                instance: at.clone(),
-                process,
-            },
-        );
-    }
-
-    pub(super) fn on_appended(
-        &mut self,
-        at: &InstanceRef,
-        process: ProcessId,
-        result: Result<Report, StoreError>,
-    ) {
-        match result {
-            Ok(Report::Appended { turn_id, seq }) => {
-                let appended = TurnAppended { turn_id, seq };
-                self.send_agent(at, process, None, None, ToChild::TurnAppended(appended));
-            }
-            Ok(other) => self.log_confusion(at, &other),
-            Err(error) => self.on_store_failure(at, Some(process), &error),
-        }
-    }
-
-    pub(super) fn on_turn_complete(
-        &mut self,
-        at: &InstanceRef,
-        process: ProcessId,
-        complete: TurnComplete,
-    ) {
-        let Some(turn) = self.current_turn(at, &complete.turn_id) else {
-            return self.on_broken(process, "it completed a turn that is not in progress");
-        };
-        let TurnComplete {
-            turn_id,
-            last_seq,
-            outcome,
-        } = complete;
-        let op = Op::CompleteTurn {
-            instance: at.clone(),
-            turn_id: turn_id.clone(),
-            last_seq,
-            outcome: outcome.clone(),
-            at: self.now.wall,
-        };
-        let event_id = turn.context.event_id;
-        let purpose = Purpose::Complete {
-            instance: at.clone(),
-            process,
-            turn_id,
-            event_id,
-            outcome,
-        };
-        self.store(op, purpose);
-    }
-
-    pub(super) fn on_committed(
-        &mut self,
-        at: &InstanceRef,
-        process: ProcessId,
-        turn_id: &TurnId,
-        event_id: &EventId,
-        outcome: &TurnOutcome,
-        result: Result<Report, StoreError>,
-    ) {
-        match result {
-            Ok(Report::Committed { .. }) => {}
-            Ok(other) => return self.log_confusion(at, &other),
-            Err(error) => return self.on_store_failure(at, Some(process), &error),
-        }
-        let now_ms = self.now.mono_ms;
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        entry.waiting.retain(|event| event.id != *event_id);
-        entry.slot.crashes = 0;
-        entry.idle_since_ms = now_ms;
-        let trace = entry
-            .turn
-            .take_if(|turn| turn.turn_id == *turn_id)
-            .map(|t| t.context.trace);
-        let status = match outcome {
-            TurnOutcome::Completed { .. } => "completed",
-            TurnOutcome::Failed { .. } => "failed",
-        };
-        let event = LogEvent::info("turn committed and answered").of(at);
-        self.log(
-            event
-                .with("turnId", turn_id.as_str())
-                .with("eventId", event_id.as_str())
-                .with("outcome", status)
-                .in_trace(trace),
-        );
-        let committed = TurnCommitted {
-            turn_id: turn_id.clone(),
-        };
-        self.send_agent(at, process, None, trace, ToChild::TurnCommitted(committed));
-        self.push(Effect::SetTrace {
-            process,
-            trace: None,
-        });
-        self.answer_waiters(at, event_id, outcome);
-        self.pump(at);
-    }
-
-    /// Something happened in a turn.
-    pub(super) fn on_observe(&mut self, at: &InstanceRef, event: RuntimeEvent) {
-        if let Ok(mut line) = serde_json::to_vec(&event) {
-            line.push(b'\n');
-            let op = Op::Observe {
-                instance: at.clone(),
-                line,
-            };
-            self.store(
-                op,
-                Purpose::Observe {
-                    instance: at.clone(),
-                },
-            );
-        }
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        let Some(turn) = entry
-            .turn
-            .as_ref()
-            .filter(|turn| turn.turn_id == event.turn_id)
-        else {
-            return;
-        };
-        let waiters = entry.waiters.get(&turn.context.event_id);
-        let tokens: Vec<RequestToken> = waiters.into_iter().flatten().map(|w| w.token).collect();
-        for token in tokens {
-            self.push(Effect::Progress {
-                token,
-                event: Box::new(event.clone()),
-            });
-        }
+        let text = goondan_log::error_chain(error);
+        entry.slot.failed(now, text.clone());
+        let event = LogEvent::error("what an instance has to do could not be read");
+        self.log(event.of(at).with("error", text));
     }
 
     /// The store could not do what an agent needs. Its process ends; the next one finds what is
     /// durable, and the back-off keeps the tries apart.
-    fn on_store_failure(
+    pub(super) fn on_store_failure(
         &mut self,
         at: &InstanceRef,
         process: Option<ProcessId>,
@@ -853,10 +355,7 @@ impl Core {
     ) {
         let event = LogEvent::error("the store could not serve an agent; its process is ended");
         self.log(event.of(at).with("error", goondan_log::error_chain(error)));
-        let process = process.or_else(|| {
-            self.instance_mut(at)
-                .and_then(|e| e.slot.up().map(|up| up.process))
-        });
+        let process = process.or_else(|| Some(self.instance_mut(at)?.slot.up()?.process));
         if let Some(process) = process {
             self.kill(process, false);
         }
@@ -872,13 +371,10 @@ impl Core {
         entry.progress = Progress::default();
         entry.idle_since_ms = now_ms;
         if entry.deleting.is_some() {
-            self.store(
-                Op::Delete(at.clone()),
-                Purpose::Delete {
-                    instance: at.clone(),
-                },
-            );
-            return;
+            return self.remove_from_store(at);
+        }
+        if let Some(error) = self.why_nothing_begins(at) {
+            self.cancel_waiters(at, &error);
         }
         self.pump(at);
         self.forget_if_done(at);
@@ -919,9 +415,7 @@ impl Core {
                 };
                 self.send_agent(at, process, None, None, ToChild::Shutdown(shutdown));
             }
-            None if entry.slot.shown(false)
-                == goondan_protocol::control::ProcessState::Spawning =>
-            {
+            None if entry.slot.shown(false) == ProcessState::Spawning => {
                 // It has no work yet, so nothing is lost.
                 self.kill(running, true);
             }
@@ -929,7 +423,7 @@ impl Core {
         }
     }
 
-    pub(super) fn grace_period_ms(&self, id: &goondan_protocol::ids::WorkspaceId) -> u64 {
+    pub(super) fn grace_period_ms(&self, id: &WorkspaceId) -> u64 {
         let chosen = self.stopping.and_then(
             |Stopping {
                  grace_period_ms, ..
@@ -939,11 +433,7 @@ impl Core {
             .workspaces
             .get(id)
             .and_then(|workspace| workspace.bundle.as_ref());
-        chosen.unwrap_or_else(|| {
-            bundle.map_or(goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS, |b| {
-                b.grace_period_ms
-            })
-        })
+        chosen.unwrap_or_else(|| bundle.map_or(DEFAULT_GRACE_PERIOD_MS, |b| b.grace_period_ms))
     }
 
     /// Forgets an instance that has nothing to do and no process.
@@ -963,20 +453,6 @@ impl Core {
                     instance: at.clone(),
                 },
             );
-        }
-    }
-
-    /// Answers every waiting client of an instance with an error.
-    pub(super) fn cancel_waiters(&mut self, at: &InstanceRef, error: &ControlError) {
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        let waiters: Vec<Waiter> = std::mem::take(&mut entry.waiters)
-            .into_values()
-            .flatten()
-            .collect();
-        for waiter in waiters {
-            self.respond_error(waiter.token, error.clone());
         }
     }
 

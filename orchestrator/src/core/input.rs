@@ -39,6 +39,11 @@ pub(crate) enum Input {
     ClientGone { tokens: Vec<RequestToken> },
     /// A workspace was read from disk, or could not be.
     Loaded(Box<Loaded>),
+    /// A workspace's record was written, or could not be.
+    WorkspaceWritten {
+        workspace_id: WorkspaceId,
+        result: Result<(), ControlError>,
+    },
     /// A process was started.
     Spawned { process: ProcessId, pid: u32 },
     /// A process said something.
@@ -96,4 +101,6 @@ pub(crate) struct LoadedWorkspace {
     pub(crate) bundle: Result<Bundle, ControlError>,
     /// Instances with something to do.
     pub(crate) with_work: Vec<Metadata>,
+    /// Every instance, if it is read to begin conversations anew; otherwise none.
+    pub(crate) to_begin_anew: Vec<Metadata>,
 }

@@ -71,7 +71,7 @@ impl Core {
             (ToOrchestrator::TurnComplete(complete), Owner::Agent(at)) => {
                 self.on_turn_complete(at, process, complete);
             }
-            (ToOrchestrator::Observe(event), Owner::Agent(at)) => self.on_observe(at, *event),
+            (ToOrchestrator::Observe(event), Owner::Agent(at)) => self.on_observe(at, &event),
             (other, _) => {
                 let problem = format!("it sent `{}`, which its kind does not send", other.kind());
                 self.on_broken(process, &problem);

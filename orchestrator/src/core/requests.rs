@@ -4,11 +4,10 @@ use std::collections::HashSet;
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
-    Call, ControlError, Deleted, Done, ErrorCode, History, InstanceDetail, InstanceSummary,
-    SendEvent, Sent,
+    Call, ControlError, Done, ErrorCode, History, InstanceDetail, InstanceSummary, SendEvent, Sent,
 };
 use goondan_protocol::event::{AgentEvent, EventSource};
-use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{AgentName, ConnectionName, EventId, InstanceRef, WorkspaceId};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
@@ -17,9 +16,9 @@ use goondan_store::instance::work_dir;
 use goondan_store::writer::{Op, Report};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::deletion::DeleteReply;
 use super::jobs::{AcceptReply, Purpose};
 use super::{Core, Effect, LoadPurpose, RequestToken, no_workspace, router, stopping_error};
 
@@ -61,11 +60,7 @@ impl Core {
                 self.respond(token, &self.processes(list.workspace_id.as_ref()));
             }
             Call::ListWorkspaces(_) => self.respond(token, &self.workspace_infos()),
-            Call::OpenWorkspace(open) => self.push(Effect::LoadWorkspace {
-                purpose: LoadPurpose::Open(token),
-                workspace_id: None,
-                project_root: open.project_root,
-            }),
+            Call::OpenWorkspace(open) => self.open_workspace(token, open.project_root),
             Call::CloseWorkspace(close) => self.close_workspace(token, &close.workspace_id),
             Call::Restart(request) => match self.workspace(&request.workspace_id) {
                 Ok(workspace) => {
@@ -111,7 +106,10 @@ impl Core {
                     workspace_id: delete.workspace_id,
                     instance_key: delete.instance_key,
                 };
-                self.delete_instance(token, instance);
+                match self.workspace(&instance.workspace_id) {
+                    Ok(_) => self.delete_instance(&instance, None, DeleteReply::Client(token)),
+                    Err(error) => self.respond_error(token, error),
+                }
             }
             // Logs are the shell's own; they never come here.
             Call::FollowLogs(_) => self.respond(token, &Done {}),
@@ -166,7 +164,7 @@ impl Core {
         let route = bundle.and_then(|bundle| {
             router::route_direct(bundle, send.agent.as_ref(), &send.conversation_key).map_err(
                 |problem| {
-                    let known: Vec<&str> = bundle.agents.keys().map(|name| name.as_str()).collect();
+                    let known: Vec<&str> = bundle.agents.keys().map(AgentName::as_str).collect();
                     ControlError::new(ErrorCode::AgentNotFound, problem.to_string())
                         .suggest(format!("the agents are: {}", known.join(", ")))
                 },
@@ -324,65 +322,6 @@ impl Core {
             extensions: found.extensions,
         };
         self.respond(token, &detail);
-    }
-
-    /// Stops an instance's process and removes the instance (`INST-5`).
-    fn delete_instance(&mut self, token: RequestToken, at: InstanceRef) {
-        if let Err(error) = self.workspace(&at.workspace_id) {
-            return self.respond_error(token, error);
-        }
-        let deleted = ControlError::new(
-            ErrorCode::Cancelled,
-            format!("instance `{}` was deleted", at.instance_key),
-        );
-        self.cancel_waiters(&at, &deleted);
-        let Some(entry) = self.instance_mut(&at) else {
-            // Nothing of it runs; its entry only keeps others away until it is gone.
-            let Ok(nobody) = "nobody".parse() else { return };
-            if let Some(entry) = self.instance_entry(&at, &nobody) {
-                entry.deleting = Some(vec![token]);
-            }
-            return self.store(Op::Delete(at.clone()), Purpose::Delete { instance: at });
-        };
-        match &mut entry.deleting {
-            Some(tokens) => tokens.push(token),
-            None => {
-                entry.deleting = Some(vec![token]);
-                entry.waiting.clear();
-                match entry.slot.up().map(|up| up.process) {
-                    Some(process) => self.kill(process, true),
-                    None => self.store(Op::Delete(at.clone()), Purpose::Delete { instance: at }),
-                }
-            }
-        }
-    }
-
-    pub(super) fn on_deleted(&mut self, at: &InstanceRef, result: Result<Report, StoreError>) {
-        let workspace = self.workspaces.get_mut(&at.workspace_id);
-        let entry = workspace.and_then(|workspace| workspace.instances.remove(&at.instance_key));
-        let tokens = entry.and_then(|entry| entry.deleting).unwrap_or_default();
-        let outcome = match result {
-            Ok(Report::Deleted { existed }) => {
-                if existed {
-                    self.audit(at, "deleted", json!({}));
-                }
-                Ok(Deleted { existed })
-            }
-            Ok(other) => {
-                self.log_confusion(at, &other);
-                Err(ControlError::new(
-                    ErrorCode::Internal,
-                    "the instance was not deleted",
-                ))
-            }
-            Err(error) => Err(control_error(&error)),
-        };
-        for token in tokens {
-            match &outcome {
-                Ok(deleted) => self.respond(token, deleted),
-                Err(error) => self.respond_error(token, error.clone()),
-            }
-        }
     }
 }
 

@@ -196,6 +196,20 @@ impl Slot {
             self.state = State::Down { has_crashed: false };
             return Ending::Stopped;
         }
+        Ending::Crashed {
+            delay_ms: self.back_off(now),
+        }
+    }
+
+    /// What a process is needed for could not be done without one either.
+    pub(crate) fn failed(&mut self, now: Now, why: String) {
+        debug_assert!(self.up().is_none(), "its end would be missed");
+        self.detail = Some(why);
+        self.back_off(now);
+    }
+
+    /// Counts a crash and returns the delay before the next start, in milliseconds.
+    fn back_off(&mut self, now: Now) -> u64 {
         self.crashes = self.crashes.saturating_add(1);
         let delay_ms = back_off::delay_ms(self.crashes);
         self.state = if delay_ms == 0 {
@@ -209,7 +223,7 @@ impl Slot {
                 ),
             }
         };
-        Ending::Crashed { delay_ms }
+        delay_ms
     }
 
     /// A process that is asked to restart by a person does not wait out a back-off.

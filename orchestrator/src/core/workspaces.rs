@@ -1,21 +1,48 @@
 //! Opening, changing, restarting and closing workspaces.
 
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
 use goondan_config::Bundle;
 use goondan_protocol::control::{
     ControlError, Done, ErrorCode, Restart, Restarted, WorkspaceProblem,
 };
-use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_store::instance::Metadata;
 use goondan_store::writer::Op;
 use serde_json::json;
 
 use super::connectors::Connector;
 use super::jobs::Purpose;
+use super::mailbox::closed_error;
 use super::{
     Core, Effect, LoadPurpose, Loaded, LogEvent, RequestToken, Workspace, no_workspace,
     stopping_error,
 };
 
+fn being_stopped(id: &WorkspaceId) -> ControlError {
+    let message = format!("workspace `{id}` is being stopped");
+    ControlError::new(ErrorCode::WorkspaceConflict, message).suggest("try again in a moment")
+}
+
 impl Core {
+    /// Reads a project's workspace for a client, unless that workspace is on its way out: reading
+    /// would register it again.
+    pub(super) fn open_workspace(&mut self, token: RequestToken, project_root: PathBuf) {
+        let mut workspaces = self.workspaces.iter();
+        let closing = workspaces.find(|(_, workspace)| {
+            workspace.closing.is_some() && workspace.record.project_root == project_root
+        });
+        match closing.map(|(id, _)| being_stopped(id)) {
+            Some(error) => self.respond_error(token, error),
+            None => self.push(Effect::LoadWorkspace {
+                purpose: LoadPurpose::Open(token),
+                workspace_id: None,
+                project_root,
+            }),
+        }
+    }
+
     pub(super) fn on_loaded(&mut self, loaded: Loaded) {
         let Loaded {
             purpose,
@@ -30,20 +57,13 @@ impl Core {
         }
         let found = match result {
             Ok(found) => found,
-            Err(error) => return self.on_load_failed(purpose, workspace_id.as_ref(), error),
+            Err(error) => return self.on_load_failed(&purpose, workspace_id.as_ref(), &error),
         };
         let id = found.record.workspace_id.clone();
-        let is_closing = self
-            .workspaces
-            .get(&id)
-            .is_some_and(|w| w.closing.is_some());
-        if is_closing {
+        let known = self.workspaces.get(&id);
+        if known.is_some_and(|workspace| workspace.closing.is_some()) {
             if let LoadPurpose::Open(token) | LoadPurpose::Restart { token, .. } = purpose {
-                let error = ControlError::new(
-                    ErrorCode::WorkspaceConflict,
-                    format!("workspace `{id}` is being stopped"),
-                );
-                self.respond_error(token, error.suggest("try again in a moment"));
+                self.respond_error(token, being_stopped(&id));
             }
             return;
         }
@@ -51,8 +71,7 @@ impl Core {
             && !matches!(purpose, LoadPurpose::Start)
         {
             // An invalid edit changes nothing that runs.
-            let error = error.clone();
-            return self.on_load_failed(purpose, Some(&id), error);
+            return self.on_load_failed(&purpose, Some(&id), error);
         }
         let is_new = !self.workspaces.contains_key(&id);
         let workspace = self
@@ -62,8 +81,8 @@ impl Core {
                 record: found.record.clone(),
                 bundle: None,
                 problem: None,
-                instances: std::collections::HashMap::new(),
-                connectors: std::collections::BTreeMap::new(),
+                instances: HashMap::new(),
+                connectors: BTreeMap::new(),
                 closing: None,
             });
         workspace.record = found.record;
@@ -74,14 +93,13 @@ impl Core {
         if is_new {
             let event = LogEvent::info("workspace opened").with("workspaceId", id.as_str());
             self.log(event.with("instancesWithWork", found.with_work.len()));
-            for metadata in found.with_work {
-                let at = InstanceRef {
-                    workspace_id: id.clone(),
-                    instance_key: metadata.instance_key,
-                };
-                self.instance_entry(&at, &metadata.agent_name);
-                self.store(Op::Open(at.clone()), Purpose::Open { instance: at });
-            }
+        }
+        for metadata in found.with_work {
+            let at = InstanceRef {
+                workspace_id: id.clone(),
+                instance_key: metadata.instance_key,
+            };
+            self.take_up(&at, &metadata.agent_name);
         }
         match purpose {
             LoadPurpose::Start => {}
@@ -90,7 +108,9 @@ impl Core {
                     self.respond(token, &info);
                 }
             }
-            LoadPurpose::Restart { token, request } => self.restart(token, &request),
+            LoadPurpose::Restart { token, request } => {
+                self.restart(token, &request, found.to_begin_anew);
+            }
         }
     }
 
@@ -113,9 +133,9 @@ impl Core {
 
     fn on_load_failed(
         &mut self,
-        purpose: LoadPurpose,
+        purpose: &LoadPurpose,
         id: Option<&WorkspaceId>,
-        error: ControlError,
+        error: &ControlError,
     ) {
         let event = LogEvent::error("a workspace could not be loaded");
         let event = match id {
@@ -124,10 +144,10 @@ impl Core {
         };
         self.log(event.with("error", error.message.clone()));
         if let Some(id) = id {
-            self.set_problem(id, &error);
+            self.set_problem(id, error);
         }
         if let LoadPurpose::Open(token) | LoadPurpose::Restart { token, .. } = purpose {
-            self.respond_error(token, error);
+            self.respond_error(*token, error.clone());
         }
     }
 
@@ -192,8 +212,9 @@ impl Core {
         }
     }
 
-    /// Restarts what a client asks for, after the turns in progress (`SUP-8`).
-    fn restart(&mut self, token: RequestToken, request: &Restart) {
+    /// Restarts what a client asks for, after the turns in progress (`SUP-8`). Conversations that
+    /// are to begin anew are deleted at once; `on_disk` are all that there are.
+    fn restart(&mut self, token: RequestToken, request: &Restart, on_disk: Vec<Metadata>) {
         let id = &request.workspace_id;
         let Some(workspace) = self.workspaces.get_mut(id) else {
             return self.respond_error(token, no_workspace(id));
@@ -210,57 +231,65 @@ impl Core {
             );
             return self.respond_error(token, error);
         }
-        let is_chosen = |key: &InstanceKey, agent: &goondan_protocol::ids::AgentName| {
-            request
-                .instance_key
-                .as_ref()
-                .is_none_or(|wanted| wanted == key)
-                && request.agent.as_ref().is_none_or(|wanted| wanted == agent)
-        };
-        let mut chosen: Vec<InstanceRef> = Vec::new();
-        for (key, instance) in &mut workspace.instances {
-            if is_chosen(key, &instance.agent) {
-                instance.slot.forgive();
-                let (workspace_id, instance_key) = (id.clone(), key.clone());
-                chosen.push(InstanceRef {
-                    workspace_id,
-                    instance_key,
-                });
-            }
+        let mut owners: BTreeMap<InstanceKey, AgentName> = BTreeMap::new();
+        if request.fresh {
+            owners.extend(on_disk.into_iter().map(|m| (m.instance_key, m.agent_name)));
         }
-        let all = request.agent.is_none() && request.instance_key.is_none();
-        let mut connectors: Vec<ConnectionName> = Vec::new();
-        if all {
-            for (name, connector) in &mut workspace.connectors {
-                connector.slot.forgive();
-                connectors.push(name.clone());
-            }
-        }
+        let running = workspace.instances.iter();
+        owners.extend(running.map(|(key, entry)| (key.clone(), entry.agent.clone())));
+        let (only_key, only_agent) = (request.instance_key.as_ref(), request.agent.as_ref());
+        owners.retain(|key, agent| {
+            only_key.is_none_or(|only| only == key) && only_agent.is_none_or(|only| only == agent)
+        });
         let mut processes = 0;
-        for at in &chosen {
-            let is_up = self
-                .instance_mut(at)
-                .is_some_and(|entry| entry.slot.up().is_some());
-            processes += usize::from(is_up);
-            self.audit(at, "restarted", json!({}));
-            self.drain_agent(at, None, "a restart was asked for");
-            self.pump(at);
+        if only_key.is_none() && only_agent.is_none() {
+            processes += self.restart_connectors(id);
         }
-        for name in &connectors {
-            let is_up = self
-                .connector_mut(id, name)
-                .is_some_and(|c| c.slot.up().is_some());
-            processes += usize::from(is_up);
+        let mut chosen: Vec<(InstanceRef, AgentName)> = Vec::new();
+        for (instance_key, agent) in owners {
+            let workspace_id = id.clone();
+            let at = InstanceRef {
+                workspace_id,
+                instance_key,
+            };
+            let entry = self.instance_mut(&at);
+            processes += usize::from(entry.is_some_and(|entry| entry.slot.up().is_some()));
+            chosen.push((at, agent));
+        }
+        if request.fresh {
+            return self.begin_anew(token, chosen, processes);
+        }
+        for (at, _) in &chosen {
+            self.restart_agent(at);
+        }
+        let removed = Vec::new();
+        self.respond(token, &Restarted { processes, removed });
+    }
+
+    fn restart_agent(&mut self, at: &InstanceRef) {
+        if let Some(entry) = self.instance_mut(at) {
+            entry.slot.forgive();
+        }
+        self.audit(at, "restarted", json!({}));
+        self.drain_agent(at, None, "a restart was asked for");
+        self.pump(at);
+    }
+
+    /// Restarts every connector of a workspace and returns how many ran.
+    fn restart_connectors(&mut self, id: &WorkspaceId) -> usize {
+        let mut running = 0;
+        let workspace = self.workspaces.get_mut(id);
+        let mut names: Vec<ConnectionName> = Vec::new();
+        for (name, connector) in workspace.into_iter().flat_map(|w| &mut w.connectors) {
+            connector.slot.forgive();
+            running += usize::from(connector.slot.up().is_some());
+            names.push(name.clone());
+        }
+        for name in &names {
             self.drain_connector(id, name, None, "a restart was asked for");
             self.pump_connector(id, name);
         }
-        self.respond(
-            token,
-            &Restarted {
-                processes,
-                removed: Vec::new(),
-            },
-        );
+        running
     }
 
     /// Stops a workspace's processes; `finish_closed_workspaces` does the rest when they are gone.
@@ -268,16 +297,9 @@ impl Core {
         let Some(workspace) = self.workspaces.get_mut(id) else {
             return self.respond_error(token, no_workspace(id));
         };
-        workspace.closing.get_or_insert_default().push(token);
-        let closed = ControlError::new(
-            ErrorCode::Cancelled,
-            format!("workspace `{id}` was stopped"),
-        )
-        .suggest("the event is safe; `gdn run` goes on with it");
-        let waiting: Vec<InstanceRef> = self.instances_of(id);
-        for at in &waiting {
-            self.cancel_waiters(at, &closed);
-        }
+        let closing = workspace.closing.get_or_insert_default();
+        closing.requests.push(token);
+        self.cancel_waiters_of(id, &closed_error(id));
         self.drain_workspace(id, None, "the workspace is stopped");
     }
 
@@ -293,14 +315,10 @@ impl Core {
             .collect()
     }
 
-    pub(super) fn cancel_all_waiting(&mut self, error: &ControlError) {
-        let ids: Vec<WorkspaceId> = self.workspaces.keys().cloned().collect();
-        for at in ids
-            .iter()
-            .flat_map(|id| self.instances_of(id))
-            .collect::<Vec<_>>()
-        {
-            self.cancel_waiters(&at, error);
+    /// Answers every client that waits for a turn of the workspace that will not begin.
+    pub(super) fn cancel_waiters_of(&mut self, id: &WorkspaceId, error: &ControlError) {
+        for at in self.instances_of(id) {
+            self.cancel_waiters_of_later_turns(&at, error);
         }
     }
 
@@ -319,33 +337,53 @@ impl Core {
         }
     }
 
-    /// Forgets workspaces that were closed and whose processes are gone.
+    /// Records workspaces as closed whose processes are gone.
     pub(super) fn finish_closed_workspaces(&mut self) {
-        let closed: Vec<WorkspaceId> = self
-            .workspaces
-            .iter()
-            .filter(|(id, workspace)| {
-                workspace.closing.is_some()
-                    && self
-                        .owners
-                        .values()
-                        .all(|owner| owner.workspace_id() != *id)
-                    && !self.jobs.any(|instance| instance.workspace_id == **id)
-            })
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in closed {
-            for at in self.instances_of(&id) {
-                self.store(Op::Close(at.clone()), Purpose::Close { instance: at });
-            }
-            let Some(mut workspace) = self.workspaces.remove(&id) else {
+        let mut ended: Vec<WorkspaceId> = Vec::new();
+        for (id, workspace) in &mut self.workspaces {
+            let Some(closing) = workspace.closing.as_mut().filter(|c| !c.is_writing) else {
                 continue;
             };
-            workspace.record.registered = false;
-            self.push(Effect::WriteWorkspace(Box::new(workspace.record)));
-            self.log(LogEvent::info("workspace stopped").with("workspaceId", id.as_str()));
-            for token in workspace.closing.into_iter().flatten() {
-                self.respond(token, &Done {});
+            let has_process = self.owners.values().any(|owner| owner.workspace_id() == id);
+            if !has_process && !self.jobs.any(|instance| instance.workspace_id == *id) {
+                closing.is_writing = true;
+                workspace.record.registered = false;
+                let record = Box::new(workspace.record.clone());
+                self.effects.push(Effect::WriteWorkspace(record));
+                ended.push(id.clone());
+            }
+        }
+        for at in ended
+            .iter()
+            .flat_map(|id| self.instances_of(id))
+            .collect::<Vec<_>>()
+        {
+            let instance = at.clone();
+            self.store(Op::Close(at), Purpose::Close { instance });
+        }
+    }
+
+    /// Forgets a closed workspace: the next start of the daemon does not bring it back.
+    pub(super) fn on_workspace_written(
+        &mut self,
+        id: &WorkspaceId,
+        result: &Result<(), ControlError>,
+    ) {
+        let Some(workspace) = self.workspaces.remove(id) else {
+            return;
+        };
+        let event = match result {
+            Ok(()) => LogEvent::info("workspace stopped"),
+            Err(error) => {
+                let event = LogEvent::error("workspace stopped, but its record was not written");
+                event.with("error", error.message.clone())
+            }
+        };
+        self.log(event.with("workspaceId", id.as_str()));
+        for token in workspace.closing.into_iter().flat_map(|c| c.requests) {
+            match result {
+                Ok(()) => self.respond(token, &Done {}),
+                Err(error) => self.respond_error(token, error.clone()),
             }
         }
     }

@@ -129,8 +129,8 @@ impl RunningChild {
             return;
         };
         // Either fails only when there is nothing left to kill.
-        drop(killpg(Pid::from_raw(pid), Signal::SIGKILL));
-        drop(kill(Pid::from_raw(pid), Signal::SIGKILL));
+        killpg(Pid::from_raw(pid), Signal::SIGKILL).ok();
+        kill(Pid::from_raw(pid), Signal::SIGKILL).ok();
     }
 }
 

@@ -17,6 +17,9 @@ use goondan_protocol::control::{
     Request, Response,
 };
 use goondan_protocol::frame::FrameCodec;
+use goondan_protocol::ids::{AgentName, WorkspaceId};
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::version::VersionMismatch;
 use interprocess::local_socket::tokio::{Listener, Stream};
 use interprocess::local_socket::traits::StreamCommon as _;
 use interprocess::local_socket::traits::tokio::Listener as _;
@@ -265,7 +268,7 @@ fn invalid(problem: &str) -> ControlError {
     ControlError::new(ErrorCode::InvalidRequest, problem)
 }
 
-fn mismatch_error(mismatch: &goondan_protocol::version::VersionMismatch) -> ControlError {
+fn mismatch_error(mismatch: &VersionMismatch) -> ControlError {
     let text = format!(
         "this daemon is goondan {}, the client is goondan {}",
         mismatch.ours, mismatch.theirs
@@ -340,10 +343,10 @@ fn is_chosen(follow: &FollowLogs, line: &[u8]) -> bool {
     let is = |wanted: Option<&str>, found: Option<&str>| wanted.is_none_or(|w| Some(w) == found);
     let trace_id = trace_id.map(|id| id.to_string());
     is(
-        workspace_id.as_ref().map(|id| id.as_str()),
+        workspace_id.as_ref().map(WorkspaceId::as_str),
         found.workspace_id.as_deref(),
     ) && is(
-        agent.as_ref().map(|name| name.as_str()),
+        agent.as_ref().map(AgentName::as_str),
         found.agent_name.as_deref(),
     ) && is(trace_id.as_deref(), found.trace_id.as_deref())
 }
@@ -359,19 +362,20 @@ async fn follow_logs(hub: &LogHub, client: &Client, id: u64, follow: &FollowLogs
     for line in chosen.into_iter().skip(surplus) {
         send_line(client, id, &line).await;
     }
-    while follow.follow {
-        match lines.recv().await {
-            Ok(line) if is_chosen(follow, &line) => send_line(client, id, &line).await,
-            Ok(_) => {}
-            Err(RecvError::Lagged(missed)) => {
-                let at = goondan_protocol::time::Timestamp::from_unix_millis(
-                    goondan_log::unix_millis_now(),
-                );
-                let text = format!("{missed} lines were dropped: this client reads too slowly");
-                let line = goondan_log::line_head(at, "warn", &text);
-                send_line(client, id, &goondan_log::line_bytes(&line)).await;
+    if follow.follow {
+        // Ends with the connection or the daemon, whose task this is part of.
+        loop {
+            match lines.recv().await {
+                Ok(line) if is_chosen(follow, &line) => send_line(client, id, &line).await,
+                Ok(_) => {}
+                Err(RecvError::Lagged(missed)) => {
+                    let at = Timestamp::from_unix_millis(goondan_log::unix_millis_now());
+                    let text = format!("{missed} lines were dropped: this client reads too slowly");
+                    let line = goondan_log::line_head(at, "warn", &text);
+                    send_line(client, id, &goondan_log::line_bytes(&line)).await;
+                }
+                Err(RecvError::Closed) => break,
             }
-            Err(RecvError::Closed) => break,
         }
     }
     let done = serde_json::to_value(Done {});

@@ -24,9 +24,10 @@ use uuid::Uuid;
 
 use super::child::{Programs, Reports};
 use super::control::{self, Server};
+use super::loading::{self, Instances};
 use super::logs::LogHub;
+use super::strays;
 use super::supervisor::{Event, Supervisor};
-use super::{loading, strays};
 use crate::args::Args;
 use crate::core::{Core, Facts, Input, LoadPurpose, Loaded};
 use crate::limits::{CORE_QUEUE_INPUTS, WRITER_THREADS};
@@ -81,7 +82,7 @@ pub fn main() -> ExitCode {
 fn start(args: &Args) -> Result<(), StartFailure> {
     if args.detach {
         // Fails only where the process leads a group already, and so is detached.
-        drop(nix::unistd::setsid());
+        nix::unistd::setsid().ok();
     }
     let state_root = args.state_root().ok_or_else(|| StartFailure {
         code: 1,
@@ -117,7 +118,7 @@ fn raise_open_files_limit() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // The limit that is in force will do for fewer.
-        drop(setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).ok();
     }
 }
 
@@ -128,7 +129,7 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
 
     let opened = match &args.open {
         Some(project) => {
-            let found = loading::load(disk.as_ref(), &layout, project)
+            let found = loading::load(disk.as_ref(), &layout, project, Instances::WithWork)
                 .and_then(|found| found.bundle.clone().map(|_| found));
             Some(found.map_err(|error| StartFailure {
                 code: EXIT_INVALID_PROJECT,

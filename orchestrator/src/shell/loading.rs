@@ -12,11 +12,21 @@ use goondan_store::{StoreError, workspace};
 
 use crate::core::LoadedWorkspace;
 
+/// Which of a workspace's instances are wanted beside those with something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Instances {
+    /// None.
+    WithWork,
+    /// Every one, since they may be begun anew.
+    All,
+}
+
 /// Reads the workspace of a project, registering it. Blocks.
 pub(super) fn load(
     disk: &dyn Disk,
     layout: &Layout,
     project_root: &Path,
+    wanted: Instances,
 ) -> Result<LoadedWorkspace, ControlError> {
     let canonical = std::fs::canonicalize(project_root).map_err(|error| {
         let text = format!(
@@ -47,10 +57,18 @@ pub(super) fn load(
     let (with_work, unusable) =
         workspace::instances_with_work(disk, &instances).map_err(|error| storage(&error))?;
     report(&unusable);
+    let to_begin_anew = match wanted {
+        Instances::WithWork => Vec::new(),
+        Instances::All => {
+            let listed = workspace::list_instances(disk, &instances);
+            listed.map_err(|error| storage(&error))?.0
+        }
+    };
     Ok(LoadedWorkspace {
         record,
         bundle,
         with_work,
+        to_begin_anew,
     })
 }
 
@@ -61,7 +79,8 @@ pub(super) fn load_registered(
     layout: &Layout,
     record: WorkspaceRecord,
 ) -> Result<LoadedWorkspace, ControlError> {
-    match load(disk, layout, &record.project_root) {
+    let found = load(disk, layout, &record.project_root, Instances::WithWork);
+    match found {
         // The package was renamed: that is another workspace, to be opened by a person.
         Ok(found) if found.record.workspace_id != record.workspace_id => {
             let text = format!(
@@ -69,20 +88,30 @@ pub(super) fn load_registered(
                 record.project_root.display(),
                 found.record.workspace_id
             );
-            let bundle = Err(ControlError::new(ErrorCode::WorkspaceConflict, text));
-            Ok(LoadedWorkspace {
-                record,
-                bundle,
-                with_work: Vec::new(),
-            })
+            let error = ControlError::new(ErrorCode::WorkspaceConflict, text);
+            without_configuration(disk, layout, record, error)
         }
         Ok(found) => Ok(found),
-        Err(error) => Ok(LoadedWorkspace {
-            record,
-            bundle: Err(error),
-            with_work: Vec::new(),
-        }),
+        Err(error) => without_configuration(disk, layout, record, error),
     }
+}
+
+fn without_configuration(
+    disk: &dyn Disk,
+    layout: &Layout,
+    record: WorkspaceRecord,
+    problem: ControlError,
+) -> Result<LoadedWorkspace, ControlError> {
+    let instances = layout.instances(&record.workspace_id);
+    let (with_work, unusable) =
+        workspace::instances_with_work(disk, &instances).map_err(|error| storage(&error))?;
+    report(&unusable);
+    Ok(LoadedWorkspace {
+        record,
+        bundle: Err(problem),
+        with_work,
+        to_begin_anew: Vec::new(),
+    })
 }
 
 fn invalid(diagnostics: &Diagnostics, project_root: &Path) -> ControlError {

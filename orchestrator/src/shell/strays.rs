@@ -41,7 +41,7 @@ pub(super) fn end_all(known: &HashSet<u32>) -> usize {
         }
         for pid in strays {
             // One that has just ended is only to be reaped.
-            drop(kill(pid, Signal::SIGKILL));
+            kill(pid, Signal::SIGKILL).ok();
             if waitpid(pid, None).is_ok() {
                 ended += 1;
             }

@@ -12,9 +12,11 @@ use goondan_log::unix_millis_now;
 use goondan_protocol::control::{
     Call, ControlError, ErrorCode, JsonRpc, Notification, TURN_PROGRESS, TurnProgress,
 };
+use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 use goondan_store::disk::Disk;
 use goondan_store::root::Layout;
+use goondan_store::workspace;
 use goondan_store::writer::{Completion, Writers};
 use sd_notify::NotifyState;
 use serde_json::Value;
@@ -23,10 +25,12 @@ use tokio::task::JoinSet;
 
 use super::child::{self, Programs, Reports, RunningChild};
 use super::control::Client;
+use super::loading::{self, Instances};
 use super::logs::LogHub;
-use super::{loading, strays};
+use super::strays;
 use crate::core::{
     Core, Effect, Input, LoadPurpose, Loaded, LogEvent, Now, ProcessId, RequestToken, Severity,
+    control_error,
 };
 use crate::limits::TICK_MS;
 
@@ -118,6 +122,8 @@ impl Supervisor {
                 }
             }
         }
+        // What still has something to report reports it to nobody, instead of waiting for a place.
+        drop(events);
         self.tasks.shutdown().await;
         self.writers
     }
@@ -220,15 +226,14 @@ impl Supervisor {
             }
             Effect::WriteWorkspace(record) => {
                 let (disk, layout) = (self.disk.clone(), self.layout.clone());
+                let events = self.reports.events.clone();
                 self.tasks.spawn_blocking(move || {
-                    if let Err(error) =
-                        goondan_store::workspace::write(disk.as_ref(), &layout, &record)
-                    {
-                        tracing::error!(
-                            error = &error as &dyn std::error::Error,
-                            "a workspace's record could not be written"
-                        );
-                    }
+                    let written = workspace::write(disk.as_ref(), &layout, &record);
+                    let input = Input::WorkspaceWritten {
+                        workspace_id: record.workspace_id.clone(),
+                        result: written.map_err(|error| control_error(&error)),
+                    };
+                    drop(events.blocking_send(Event::Input(input)));
                 });
             }
             Effect::ListInstances {
@@ -281,13 +286,17 @@ impl Supervisor {
     fn load(
         &mut self,
         purpose: LoadPurpose,
-        workspace_id: Option<goondan_protocol::ids::WorkspaceId>,
+        workspace_id: Option<WorkspaceId>,
         project_root: PathBuf,
     ) {
         let (disk, layout) = (self.disk.clone(), self.layout.clone());
         let events = self.reports.events.clone();
+        let wanted = match &purpose {
+            LoadPurpose::Restart { request, .. } if request.fresh => Instances::All,
+            _ => Instances::WithWork,
+        };
         self.tasks.spawn_blocking(move || {
-            let result = loading::load(disk.as_ref(), &layout, &project_root);
+            let result = loading::load(disk.as_ref(), &layout, &project_root, wanted);
             let loaded = Box::new(Loaded {
                 purpose,
                 workspace_id,

@@ -1,0 +1,306 @@
+//! Mailboxes: events on their way in, and the clients that wait for their outcomes.
+
+use goondan_protocol::control::{ControlError, ErrorCode, Sent};
+use goondan_protocol::event::{AgentEvent, TurnOutcome};
+use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::ipc::{EventAccepted, RefusalCode, ToChild};
+use goondan_protocol::limits::MAX_PENDING_EVENTS_PER_INSTANCE;
+use goondan_protocol::trace::TraceContext;
+use goondan_store::StoreError;
+use goondan_store::instance::EventState;
+use goondan_store::writer::{Op, Report};
+use serde_json::json;
+
+use super::agents::Waiter;
+use super::jobs::{AcceptReply, Purpose};
+use super::{Core, LogEvent, RequestToken, stopping_error};
+
+/// Why nobody will hear of an event of a deleted instance.
+pub(super) fn deleted_error(key: &InstanceKey) -> ControlError {
+    ControlError::new(
+        ErrorCode::Cancelled,
+        format!("instance `{key}` was deleted, and what waited in it with it"),
+    )
+}
+
+/// Why nobody hears of an event of a closed workspace for now.
+pub(super) fn closed_error(id: &WorkspaceId) -> ControlError {
+    let message = format!("workspace `{id}` was stopped");
+    ControlError::new(ErrorCode::Cancelled, message)
+        .suggest("the event is safe; `gdn run` goes on with it")
+}
+
+impl Core {
+    /// Hands an event to the store. `reply` is told when it is durable, or why it is not.
+    pub(super) fn accept(
+        &mut self,
+        instance: InstanceRef,
+        agent: &AgentName,
+        event: AgentEvent,
+        reply: AcceptReply,
+    ) {
+        let Some(entry) = self.instance_entry(&instance, agent) else {
+            return;
+        };
+        if entry.deleting.is_some() {
+            let message = format!("instance `{}` is being deleted", instance.instance_key);
+            return self.refuse(&reply, RefusalCode::Unavailable, message);
+        }
+        if entry.pending() >= MAX_PENDING_EVENTS_PER_INSTANCE {
+            let message = format!(
+                "instance `{}` has {MAX_PENDING_EVENTS_PER_INSTANCE} events waiting",
+                instance.instance_key
+            );
+            return self.refuse(&reply, RefusalCode::Overloaded, message);
+        }
+        entry.accepting += 1;
+        let op = Op::Accept {
+            instance: instance.clone(),
+            agent: agent.clone(),
+            event: Box::new(event.clone()),
+        };
+        self.store(
+            op,
+            Purpose::Accept {
+                instance,
+                event: Box::new(event),
+                reply,
+            },
+        );
+    }
+
+    pub(super) fn refuse(&mut self, reply: &AcceptReply, code: RefusalCode, message: String) {
+        match *reply {
+            AcceptReply::Connector {
+                process,
+                request_id,
+            } => {
+                self.refuse_connector(process, request_id, code, message);
+            }
+            AcceptReply::Client { token, .. } => {
+                let (code, suggestion) = match code {
+                    RefusalCode::Invalid => (ErrorCode::InvalidRequest, None),
+                    RefusalCode::Unroutable => (ErrorCode::AgentNotFound, None),
+                    RefusalCode::Overloaded => (ErrorCode::Overloaded, Some("try again later")),
+                    RefusalCode::Unavailable => (ErrorCode::Storage, Some("try again later")),
+                };
+                let error = ControlError::new(code, message);
+                let error = match suggestion {
+                    Some(suggestion) => error.suggest(suggestion),
+                    None => error,
+                };
+                self.respond_error(token, error);
+            }
+        }
+    }
+
+    pub(super) fn on_accepted(
+        &mut self,
+        instance: &InstanceRef,
+        event: AgentEvent,
+        reply: AcceptReply,
+        result: Result<Report, StoreError>,
+    ) {
+        let (before, created) = match result {
+            Ok(Report::Accepted { before, created }) => (before, created),
+            Ok(other) => return self.log_confusion(instance, &other),
+            Err(error) => {
+                self.settle_accept(instance);
+                return self.refuse_for(instance, &reply, &error);
+            }
+        };
+        let trace = event.trace_id.zip(event.parent_span_id);
+        let trace = trace.map(|(trace_id, span)| TraceContext::root(trace_id, span));
+        let is_new = before == EventState::Unknown;
+        let log = LogEvent::info(if is_new {
+            "event accepted"
+        } else {
+            "event accepted again"
+        });
+        self.log(
+            log.of(instance)
+                .with("eventId", event.id.as_str())
+                .in_trace(trace),
+        );
+        if created {
+            let fields = json!({"agentName": self.agent_of(instance)});
+            self.audit(instance, "created", fields);
+        }
+        let event_id = event.id.clone();
+        if let Some(entry) = self.instance_mut(instance) {
+            entry.accepting = entry.accepting.saturating_sub(1);
+            if is_new {
+                entry.waiting.push_back(event);
+            }
+        }
+        match reply {
+            AcceptReply::Connector {
+                process,
+                request_id,
+            } => {
+                self.connector_worked(process);
+                let accepted = EventAccepted {
+                    event_id,
+                    duplicate: !is_new,
+                };
+                self.answer_connector(process, request_id, ToChild::EventAccepted(accepted));
+            }
+            AcceptReply::Client { token, sent, wait } => {
+                let sent = Sent {
+                    duplicate: !is_new,
+                    ..sent
+                };
+                self.answer_sender(instance, token, sent, wait, before);
+            }
+        }
+        self.pump(instance);
+    }
+
+    /// Answers a client whose event is durable, or has it wait for the outcome.
+    fn answer_sender(
+        &mut self,
+        instance: &InstanceRef,
+        token: RequestToken,
+        sent: Sent,
+        wait: bool,
+        before: EventState,
+    ) {
+        let outcome = match before {
+            EventState::Done(outcome) => Some(outcome),
+            EventState::Unknown | EventState::Waiting if !wait => None,
+            EventState::Unknown | EventState::Waiting => {
+                if let Some(error) = self.why_nothing_begins(instance) {
+                    return self.respond_error(token, error);
+                }
+                if let Some(entry) = self.instance_mut(instance) {
+                    let event_id = sent.event_id.clone();
+                    let waiter = Waiter { token, sent };
+                    entry.waiters.entry(event_id).or_default().push(waiter);
+                }
+                return;
+            }
+        };
+        self.respond(token, &Sent { outcome, ..sent });
+    }
+
+    /// Why no turn of an instance will begin, if none will: to wait for one would be in vain.
+    pub(super) fn why_nothing_begins(&self, at: &InstanceRef) -> Option<ControlError> {
+        if self.is_stopping() {
+            return Some(stopping_error());
+        }
+        let workspace = self.workspaces.get(&at.workspace_id)?;
+        if workspace.closing.is_some() {
+            return Some(closed_error(&at.workspace_id));
+        }
+        let entry = workspace.instances.get(&at.instance_key)?;
+        let is_deleting = entry.deleting.is_some();
+        is_deleting.then(|| deleted_error(&at.instance_key))
+    }
+
+    fn agent_of(&self, at: &InstanceRef) -> Option<String> {
+        let workspace = self.workspaces.get(&at.workspace_id)?;
+        Some(workspace.instances.get(&at.instance_key)?.agent.to_string())
+    }
+
+    fn settle_accept(&mut self, instance: &InstanceRef) {
+        if let Some(entry) = self.instance_mut(instance) {
+            entry.accepting = entry.accepting.saturating_sub(1);
+        }
+        self.forget_if_done(instance);
+    }
+
+    fn refuse_for(&mut self, instance: &InstanceRef, reply: &AcceptReply, error: &StoreError) {
+        let text = goondan_log::error_chain(error);
+        let log = LogEvent::warn("event refused")
+            .of(instance)
+            .with("error", text.clone());
+        self.log(log);
+        match (error, reply) {
+            (StoreError::KeyTaken { .. }, &AcceptReply::Client { token, .. }) => {
+                let error = ControlError::new(ErrorCode::InstanceKeyTaken, text)
+                    .suggest("choose another `--instance` key, or name that agent with `--agent`");
+                self.respond_error(token, error);
+            }
+            (StoreError::KeyTaken { .. }, reply) => {
+                self.refuse(reply, RefusalCode::Unroutable, text);
+            }
+            (_, reply) => self.refuse(reply, RefusalCode::Unavailable, text),
+        }
+    }
+
+    pub(super) fn on_looked_up(
+        &mut self,
+        at: &InstanceRef,
+        event_id: &EventId,
+        result: Result<Report, StoreError>,
+    ) {
+        match result {
+            Ok(Report::EventState(EventState::Done(outcome))) => {
+                self.answer_waiters(at, event_id, &outcome);
+            }
+            Ok(Report::EventState(EventState::Waiting)) => {}
+            Ok(_) | Err(_) => {
+                let error = ControlError::new(
+                    ErrorCode::Cancelled,
+                    format!("the outcome of event `{event_id}` is not known any more"),
+                );
+                for waiter in self.take_waiters(at, event_id) {
+                    self.respond_error(waiter.token, error.clone());
+                }
+            }
+        }
+        self.forget_if_done(at);
+    }
+
+    fn take_waiters(&mut self, at: &InstanceRef, event_id: &EventId) -> Vec<Waiter> {
+        self.instance_mut(at)
+            .and_then(|e| e.waiters.remove(event_id))
+            .unwrap_or_default()
+    }
+
+    pub(super) fn answer_waiters(
+        &mut self,
+        at: &InstanceRef,
+        event_id: &EventId,
+        outcome: &TurnOutcome,
+    ) {
+        for waiter in self.take_waiters(at, event_id) {
+            let sent = Sent {
+                outcome: Some(outcome.clone()),
+                ..waiter.sent
+            };
+            self.respond(waiter.token, &sent);
+        }
+    }
+
+    /// Answers every waiting client of an instance with an error.
+    pub(super) fn cancel_waiters(&mut self, at: &InstanceRef, error: &ControlError) {
+        let waiters = self
+            .instance_mut(at)
+            .map(|e| std::mem::take(&mut e.waiters));
+        for waiter in waiters
+            .into_iter()
+            .flatten()
+            .flat_map(|(_, waiters)| waiters)
+        {
+            self.respond_error(waiter.token, error.clone());
+        }
+    }
+
+    /// Answers the clients whose turn has not begun with an error. The turn in progress is finished,
+    /// and who waits for it hears of it.
+    pub(super) fn cancel_waiters_of_later_turns(&mut self, at: &InstanceRef, error: &ControlError) {
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let current = entry
+            .turn
+            .as_ref()
+            .map(|turn| turn.context.event_id.clone());
+        let kept = current.and_then(|id| entry.waiters.remove_entry(&id));
+        self.cancel_waiters(at, error);
+        if let Some(entry) = self.instance_mut(at) {
+            entry.waiters.extend(kept);
+        }
+    }
+}

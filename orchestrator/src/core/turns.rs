@@ -1,0 +1,357 @@
+//! Turns: handing them over, making durable what they say, and committing them.
+
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::{EventId, InstanceRef, TurnId};
+use goondan_protocol::ipc::{
+    ConversationPage, ToChild, TurnAppend, TurnAppended, TurnCommitted, TurnComplete, TurnStart,
+};
+use goondan_protocol::observe::RuntimeEvent;
+use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use goondan_store::StoreError;
+use goondan_store::writer::{Op, Report};
+
+use super::agents::{Turn, TurnContext};
+use super::jobs::Purpose;
+use super::{Core, Effect, LogEvent, ProcessId, RequestToken};
+
+impl Core {
+    /// An agent asks for its conversation.
+    pub(super) fn on_conversation_load(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        request_id: Option<u64>,
+        offset: u64,
+    ) {
+        let instance = at.clone();
+        let op = Op::ReadPage {
+            instance: instance.clone(),
+            offset,
+        };
+        self.store(
+            op,
+            Purpose::PageForAgent {
+                instance,
+                process,
+                request_id,
+            },
+        );
+    }
+
+    pub(super) fn on_page_for_agent(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        request_id: Option<u64>,
+        result: Result<Report, StoreError>,
+    ) {
+        let page = match result {
+            Ok(Report::Page(page)) => *page,
+            Ok(other) => return self.log_confusion(at, &other),
+            Err(error) => return self.on_store_failure(at, Some(process), &error),
+        };
+        for finding in &page.damage {
+            let event = LogEvent::error("a damaged record of a conversation was passed over");
+            let path = finding.path.display().to_string();
+            self.log(
+                event
+                    .of(at)
+                    .with("path", path)
+                    .with("problem", finding.problem.clone()),
+            );
+        }
+        let is_last = page.next.is_none();
+        let (messages, events, next) = (page.messages, page.events, page.next);
+        let page = ConversationPage {
+            messages,
+            events,
+            next,
+        };
+        self.send_agent(
+            at,
+            process,
+            request_id,
+            None,
+            ToChild::ConversationPage(page),
+        );
+        if let Some(entry) = self.instance_mut(at)
+            && entry.slot.up().is_some_and(|up| up.process == process)
+        {
+            entry.progress.is_loaded = is_last;
+            self.pump(at);
+        }
+    }
+
+    pub(super) fn begin_turn(&mut self, at: &InstanceRef, process: ProcessId) {
+        let turn_id = TurnId::from(self.uuid());
+        let span_id = SpanId::from_uuid(self.uuid());
+        let new_trace = TraceId::from_uuid(self.uuid());
+        let wall = self.now.wall;
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let Some(event) = entry.waiting.front() else {
+            return;
+        };
+        let trace = TraceContext {
+            trace_id: event.trace_id.unwrap_or(new_trace),
+            span_id,
+            parent_span_id: event.parent_span_id,
+        };
+        let event_id = event.id.clone();
+        entry.progress.is_beginning = true;
+        let (instance, context) = (
+            at.clone(),
+            TurnContext {
+                event_id: event_id.clone(),
+                trace,
+            },
+        );
+        let op = Op::BeginTurn {
+            instance: instance.clone(),
+            turn_id,
+            event_id,
+            at: wall,
+        };
+        self.store(
+            op,
+            Purpose::Begin {
+                instance,
+                process,
+                context,
+            },
+        );
+    }
+
+    pub(super) fn on_began(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        context: TurnContext,
+        result: Result<Report, StoreError>,
+    ) {
+        if let Some(entry) = self.instance_mut(at) {
+            entry.progress.is_beginning = false;
+        }
+        let open = match result {
+            Ok(Report::Began(open)) => open,
+            Ok(other) => return self.log_confusion(at, &other),
+            Err(error) => return self.on_store_failure(at, Some(process), &error),
+        };
+        let trace = context.trace;
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let Some(event) = entry
+            .waiting
+            .front()
+            .filter(|event| event.id == context.event_id)
+        else {
+            return;
+        };
+        if entry.slot.ready() != Some(process) {
+            return;
+        }
+        let start = TurnStart {
+            turn_id: open.turn_id.clone(),
+            attempt: open.attempt,
+            event: event.clone(),
+        };
+        let event_id = context.event_id.clone();
+        entry.turn = Some(Turn {
+            turn_id: open.turn_id.clone(),
+            context,
+        });
+        self.push(Effect::SetTrace {
+            process,
+            trace: Some(trace),
+        });
+        let event = LogEvent::info(if open.attempt == 1 {
+            "turn handed over"
+        } else {
+            "turn handed over again"
+        });
+        self.log(
+            event
+                .of(at)
+                .with("turnId", open.turn_id.as_str())
+                .with("eventId", event_id.as_str())
+                .with("attempt", open.attempt)
+                .in_trace(Some(trace)),
+        );
+        self.send_agent(
+            at,
+            process,
+            None,
+            Some(trace),
+            ToChild::Event(Box::new(start)),
+        );
+    }
+
+    /// The turn in progress, if `turn_id` names it.
+    fn current_turn(&mut self, at: &InstanceRef, turn_id: &TurnId) -> Option<Turn> {
+        let turn = self.instance_mut(at)?.turn.clone()?;
+        (turn.turn_id == *turn_id).then_some(turn)
+    }
+
+    pub(super) fn on_turn_append(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        append: TurnAppend,
+    ) {
+        if self.current_turn(at, &append.turn_id).is_none() {
+            return self.on_broken(process, "it appended to a turn that is not in progress");
+        }
+        let TurnAppend {
+            turn_id,
+            seq,
+            event,
+        } = append;
+        let op = Op::AppendEvent {
+            instance: at.clone(),
+            turn_id,
+            seq,
+            event,
+        };
+        self.store(
+            op,
+            Purpose::Append {
+                instance: at.clone(),
+                process,
+            },
+        );
+    }
+
+    pub(super) fn on_appended(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        result: Result<Report, StoreError>,
+    ) {
+        match result {
+            Ok(Report::Appended { turn_id, seq }) => {
+                let appended = TurnAppended { turn_id, seq };
+                self.send_agent(at, process, None, None, ToChild::TurnAppended(appended));
+            }
+            Ok(other) => self.log_confusion(at, &other),
+            Err(error) => self.on_store_failure(at, Some(process), &error),
+        }
+    }
+
+    pub(super) fn on_turn_complete(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        complete: TurnComplete,
+    ) {
+        let Some(turn) = self.current_turn(at, &complete.turn_id) else {
+            return self.on_broken(process, "it completed a turn that is not in progress");
+        };
+        let TurnComplete {
+            turn_id,
+            last_seq,
+            outcome,
+        } = complete;
+        let op = Op::CompleteTurn {
+            instance: at.clone(),
+            turn_id: turn_id.clone(),
+            last_seq,
+            outcome: outcome.clone(),
+            at: self.now.wall,
+        };
+        let event_id = turn.context.event_id;
+        let purpose = Purpose::Complete {
+            instance: at.clone(),
+            process,
+            turn_id,
+            event_id,
+            outcome,
+        };
+        self.store(op, purpose);
+    }
+
+    pub(super) fn on_committed(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        turn_id: &TurnId,
+        event_id: &EventId,
+        outcome: &TurnOutcome,
+        result: Result<Report, StoreError>,
+    ) {
+        match result {
+            Ok(Report::Committed { .. }) => {}
+            Ok(other) => return self.log_confusion(at, &other),
+            Err(error) => return self.on_store_failure(at, Some(process), &error),
+        }
+        let now_ms = self.now.mono_ms;
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        entry.waiting.retain(|event| event.id != *event_id);
+        entry.slot.crashes = 0;
+        entry.idle_since_ms = now_ms;
+        let trace = entry
+            .turn
+            .take_if(|turn| turn.turn_id == *turn_id)
+            .map(|t| t.context.trace);
+        let status = match outcome {
+            TurnOutcome::Completed { .. } => "completed",
+            TurnOutcome::Failed { .. } => "failed",
+        };
+        let event = LogEvent::info("turn committed and answered").of(at);
+        self.log(
+            event
+                .with("turnId", turn_id.as_str())
+                .with("eventId", event_id.as_str())
+                .with("outcome", status)
+                .in_trace(trace),
+        );
+        let committed = TurnCommitted {
+            turn_id: turn_id.clone(),
+        };
+        self.send_agent(at, process, None, trace, ToChild::TurnCommitted(committed));
+        self.push(Effect::SetTrace {
+            process,
+            trace: None,
+        });
+        self.answer_waiters(at, event_id, outcome);
+        self.pump(at);
+    }
+
+    /// Something happened in a turn.
+    pub(super) fn on_observe(&mut self, at: &InstanceRef, event: &RuntimeEvent) {
+        if let Ok(mut line) = serde_json::to_vec(event) {
+            line.push(b'\n');
+            let op = Op::Observe {
+                instance: at.clone(),
+                line,
+            };
+            self.store(
+                op,
+                Purpose::Observe {
+                    instance: at.clone(),
+                },
+            );
+        }
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let Some(turn) = entry
+            .turn
+            .as_ref()
+            .filter(|turn| turn.turn_id == event.turn_id)
+        else {
+            return;
+        };
+        let waiters = entry.waiters.get(&turn.context.event_id);
+        let tokens: Vec<RequestToken> = waiters.into_iter().flatten().map(|w| w.token).collect();
+        for token in tokens {
+            self.push(Effect::Progress {
+                token,
+                event: Box::new(event.clone()),
+            });
+        }
+    }
+}
