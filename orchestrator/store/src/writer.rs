@@ -247,18 +247,14 @@ impl Writers {
         for number in 0..threads.max(1) {
             let (queue, jobs) = mpsc::channel(WRITER_QUEUE_OPS);
             let (disk, layout) = (disk.clone(), layout.clone());
-            let writer = Writer {
-                disk,
-                layout,
-                open: HashMap::new(),
-                completions: completions.clone(),
-            };
+            let worker = Worker::new(disk, layout);
+            let completions = completions.clone();
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .build()?;
             let thread = std::thread::Builder::new()
                 .name(format!("writer-{number}"))
-                .spawn(move || runtime.block_on(writer.run(jobs)))?;
+                .spawn(move || runtime.block_on(worker.run(jobs, completions)))?;
             writers.queues.push(queue);
             writers.threads.push(thread);
         }
@@ -306,15 +302,26 @@ struct Held {
     metadata_due: Option<Instant>,
 }
 
-struct Writer {
+/// What a writer thread does with its jobs, without the thread: for simulations.
+pub struct Worker {
     disk: Arc<dyn Disk>,
     layout: Layout,
     open: HashMap<InstanceRef, Held>,
-    completions: mpsc::UnboundedSender<Completion>,
 }
 
-impl Writer {
-    async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+impl Worker {
+    /// A worker that holds no instance open.
+    #[must_use]
+    pub fn new(disk: Arc<dyn Disk>, layout: Layout) -> Self {
+        let open = HashMap::new();
+        Self { disk, layout, open }
+    }
+
+    async fn run(
+        mut self,
+        mut jobs: mpsc::Receiver<Job>,
+        completions: mpsc::UnboundedSender<Completion>,
+    ) {
         let mut batch = Vec::with_capacity(WRITER_BATCH_OPS);
         loop {
             let due = self
@@ -333,7 +340,10 @@ impl Writer {
                     if received == 0 {
                         break;
                     }
-                    self.work(&mut batch);
+                    for completion in self.work(&mut batch) {
+                        // Nobody listens any more only when the daemon is ending.
+                        drop(completions.send(completion));
+                    }
                 }
                 () = flush => self.flush_metadata(false),
             }
@@ -341,7 +351,8 @@ impl Writer {
         self.flush_metadata(true);
     }
 
-    fn work(&mut self, batch: &mut Vec<Job>) {
+    /// Does a batch of jobs, syncing each touched file once, and reports them in their order.
+    pub fn work(&mut self, batch: &mut Vec<Job>) -> Vec<Completion> {
         let mut staged: Vec<(u64, Option<InstanceRef>, Result<Report, StoreError>)> = Vec::new();
         let mut touched: Vec<InstanceRef> = Vec::new();
         let mut failed: HashMap<InstanceRef, StoreError> = HashMap::new();
@@ -383,14 +394,14 @@ impl Writer {
                 held.metadata_due = Some(Instant::now() + interval);
             }
         }
-        for (token, instance, result) in staged {
+        let reported = staged.into_iter().map(|(token, instance, result)| {
             let result = match instance.and_then(|instance| failed.get(&instance).map(again)) {
                 Some(error) if result.is_ok() => Err(error),
                 _ => result,
             };
-            // Nobody listens any more only when the daemon is ending.
-            drop(self.completions.send(Completion { token, result }));
-        }
+            Completion { token, result }
+        });
+        reported.collect()
     }
 
     fn stage(&mut self, op: Op) -> Result<Report, StoreError> {
@@ -559,7 +570,8 @@ impl Writer {
         })))
     }
 
-    fn flush_metadata(&mut self, all: bool) {
+    /// Writes metadata that is due; `all` writes what is not due yet too.
+    pub fn flush_metadata(&mut self, all: bool) {
         let now = Instant::now();
         for (instance, held) in &mut self.open {
             if !all && held.metadata_due.is_none_or(|due| due > now) {
