@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::disk::{Disk, append_all};
 use crate::error::{IoContext as _, StoreError};
 
-/// Ending of the temporary files this module makes. Found after a crash, they are removed.
+/// Ending of the temporary files this module makes. One that a crash left is overwritten by the next
+/// replacement of the same file.
 pub const TEMP_SUFFIX: &str = ".tmp";
 
 /// The temporary file that stands in for `path` until it is complete.

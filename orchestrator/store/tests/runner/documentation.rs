@@ -1,0 +1,404 @@
+//! `docs/storage.md` is true: the store writes its examples byte for byte, opens them as they stand,
+//! and recovers from them as the page says.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use goondan_protocol::event::AgentEvent;
+use goondan_protocol::ids::{ExtensionName, InstanceKey};
+use goondan_store::disk::{Disk, RealDisk, append_all, read_all};
+use goondan_store::instance::{EventState, InstanceStore, Metadata};
+use goondan_store::root::{Layout, LogConfig, SystemConfig};
+use goondan_store::workspace::WorkspaceRecord;
+use goondan_store::{StoreError, limits, naming, workspace};
+use serde_json::Value;
+
+const PAGE: &str = include_str!("../../../../docs/storage.md");
+
+/// The content of the fence whose first line names `file`, with its last newline.
+fn example(file: &str) -> &'static str {
+    let (_, rest) = ["json ", "jsonl "]
+        .iter()
+        .find_map(|language| PAGE.split_once(&format!("\n```{language}{file}\n")))
+        .unwrap_or_else(|| panic!("docs/storage.md has no example of {file}"));
+    rest.split_once("```").unwrap().0
+}
+
+/// The cells of the table whose head is `head`, without their back quotes.
+fn table(head: &str) -> Vec<Vec<&'static str>> {
+    let (_, rest) = PAGE.split_once(&format!("\n{head}\n")).unwrap();
+    let rows: Vec<Vec<&str>> = rest
+        .lines()
+        .skip(1)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let line = line.trim_matches('|');
+            line.split('|')
+                .map(|cell| cell.trim().trim_matches('`'))
+                .collect()
+        })
+        .collect();
+    assert!(!rows.is_empty());
+    rows
+}
+
+fn disk() -> Arc<dyn Disk> {
+    Arc::new(RealDisk)
+}
+
+fn write(path: &Path, content: &str) {
+    let mut file = RealDisk.create(path).unwrap();
+    append_all(file.as_mut(), content.as_bytes()).unwrap();
+}
+
+fn read(path: &Path) -> String {
+    let mut file = RealDisk.open_read(path).unwrap();
+    String::from_utf8(read_all(file.as_mut(), 1 << 20).unwrap()).unwrap()
+}
+
+const MESSAGE_FILES: [&str; 4] = [
+    "messages/inbox.jsonl",
+    "messages/events.jsonl",
+    "messages/base.jsonl",
+    "messages/runtime-events.jsonl",
+];
+
+/// The instance as the page shows it, in a new directory.
+fn planted(temp: &Path) -> PathBuf {
+    let dir = temp.join("main");
+    for made in [&dir, &dir.join("messages"), &dir.join("extensions")] {
+        RealDisk.create_dir(made).unwrap();
+    }
+    for file in MESSAGE_FILES
+        .into_iter()
+        .chain(["metadata.json", "extensions/notes.json"])
+    {
+        write(&dir.join(file), example(file));
+    }
+    dir
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The messages that a reader gets, raw.
+fn history(store: &mut InstanceStore) -> (Vec<String>, Vec<String>) {
+    let page = store.page(0).unwrap();
+    assert!(page.damage.is_empty() && page.next.is_none());
+    let texts = |raw: &[Box<serde_json::value::RawValue>]| {
+        raw.iter().map(|record| record.get().to_owned()).collect()
+    };
+    (texts(&page.messages), texts(&page.events))
+}
+
+#[test]
+fn the_names_are_the_ones_the_store_gives() {
+    for row in table("| Project Root | package | workspace id |")
+        .get(1..)
+        .unwrap()
+    {
+        let package = (!row[1].is_empty()).then_some(row[1]);
+        let id = naming::workspace_id(Path::new(row[0]), package).unwrap();
+        assert_eq!(id.as_str(), row[2]);
+    }
+    for row in table("| key | directory |").get(1..).unwrap() {
+        let key = InstanceKey::new(row[0]).unwrap();
+        assert_eq!(naming::instance_dir_name(&key), row[1]);
+        assert_eq!(naming::instance_key_of(row[1]), Some(key));
+    }
+}
+
+#[test]
+fn the_files_of_the_system_are_what_the_page_shows() {
+    let config: SystemConfig = serde_json::from_str(example("config.json")).unwrap();
+    assert_eq!(config.log, LogConfig::default());
+    let shown: Value = serde_json::from_str(example("config.json")).unwrap();
+    assert_eq!(
+        serde_json::to_value(&config).unwrap(),
+        shown,
+        "a field is not shown"
+    );
+
+    let temp = tempfile::tempdir().unwrap();
+    let layout = Layout::new(temp.path());
+    RealDisk.create_dir(&layout.workspaces()).unwrap();
+    let shown: WorkspaceRecord = serde_json::from_str(example("workspace.json")).unwrap();
+    let package = shown.package.as_deref();
+    let opened = workspace::open(&RealDisk, &layout, &shown.project_root, package).unwrap();
+    assert_eq!(opened, shown);
+    let dir = layout.workspace(&shown.workspace_id);
+    assert_eq!(read(&dir.join("workspace.json")), example("workspace.json"));
+
+    let record = serde_json::from_str(example("audit.jsonl")).unwrap();
+    workspace::append_audit(&RealDisk, &layout, &shown.workspace_id, &record).unwrap();
+    assert_eq!(read(&dir.join("audit.jsonl")), example("audit.jsonl"));
+}
+
+/// Does with the store what the examples say happened, and compares what it wrote.
+#[test]
+fn the_store_writes_the_examples_byte_for_byte() {
+    let temp = tempfile::tempdir().unwrap();
+    let shown: Metadata = serde_json::from_str(example("metadata.json")).unwrap();
+    let inbox = lines(example("messages/inbox.jsonl"));
+    let base = lines(example("messages/base.jsonl"));
+    let journal = lines(example("messages/events.jsonl"));
+    let event =
+        |at: usize| -> AgentEvent { serde_json::from_value(inbox[at]["event"].clone()).unwrap() };
+    let time = |value: &Value| value.as_str().unwrap().parse().unwrap();
+    let id = |value: &Value| value.as_str().unwrap().to_owned();
+
+    let mut store = InstanceStore::create(
+        disk(),
+        temp.path(),
+        &shown.instance_key,
+        &shown.agent_name,
+        shown.created_at,
+        ".new",
+    )
+    .unwrap();
+    store.accept(event(0)).unwrap();
+    let done = &inbox[1];
+    let turn_id = id(&done["turnId"]).parse().unwrap();
+    let at = time(&done["at"]);
+    store
+        .begin_turn(id(&done["turnId"]).parse().unwrap(), &event(0).id, at)
+        .unwrap();
+    for (seq, message) in (1..).zip(&base) {
+        let raw = serde_json::json!({"type": "append", "message": message});
+        let raw = serde_json::value::to_raw_value(&raw).unwrap();
+        store.append_event(&turn_id, seq, &raw).unwrap();
+    }
+    let outcome = serde_json::from_value(done["outcome"].clone()).unwrap();
+    store.complete_turn(&turn_id, 2, outcome, at).unwrap();
+    store.sync().unwrap();
+    store.finish_turn().unwrap();
+    store.accept(event(2)).unwrap();
+
+    let turn_id = id(&journal[0]["turnId"]).parse().unwrap();
+    for line in &journal {
+        if line["type"] == "turn_begin" {
+            let turn_id = id(&line["turnId"]).parse().unwrap();
+            store
+                .begin_turn(turn_id, &event(2).id, time(&line["at"]))
+                .unwrap();
+        } else {
+            let raw = serde_json::json!({"type": line["type"], "message": line["message"]});
+            let raw = serde_json::value::to_raw_value(&raw).unwrap();
+            store
+                .append_event(&turn_id, line["seq"].as_u64().unwrap(), &raw)
+                .unwrap();
+        }
+    }
+    store
+        .observe(example("messages/runtime-events.jsonl").as_bytes())
+        .unwrap();
+    let notes = serde_json::from_str(example("extensions/notes.json")).unwrap();
+    let extension = ExtensionName::new("notes").unwrap();
+    store.set_extension_state(&extension, &notes).unwrap();
+    store.sync().unwrap();
+    store.flush_metadata().unwrap();
+
+    let dir = temp
+        .path()
+        .join(naming::instance_dir_name(&shown.instance_key));
+    for file in MESSAGE_FILES
+        .into_iter()
+        .chain(["metadata.json", "extensions/notes.json"])
+    {
+        assert_eq!(read(&dir.join(file)), example(file), "{file}");
+    }
+
+    let commit: Value = serde_json::from_str(example("turn_commit (delta)")).unwrap();
+    let outcome = serde_json::from_value(commit["outcome"].clone()).unwrap();
+    store
+        .complete_turn(&turn_id, 2, outcome, time(&commit["at"]))
+        .unwrap();
+    let expected = [
+        example("messages/events.jsonl"),
+        example("turn_commit (delta)"),
+    ]
+    .concat();
+    assert_eq!(read(&dir.join("messages/events.jsonl")), expected);
+}
+
+#[test]
+fn an_open_turn_is_found_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = planted(temp.path());
+    let mut store = InstanceStore::open(disk(), &dir).unwrap();
+    let state = store.state();
+    assert!(state.findings.is_empty(), "{:?}", state.findings);
+    let open = state.open_turn.unwrap();
+    assert_eq!(
+        (open.turn_id.as_str(), open.attempt, open.last_seq),
+        ("t2", 2, 2)
+    );
+    let waiting: Vec<_> = state
+        .waiting
+        .iter()
+        .map(|event| event.id.as_str())
+        .collect();
+    assert_eq!(waiting, ["e2"]);
+    let answered = store.event_state(&"e1".parse().unwrap()).unwrap();
+    assert!(matches!(answered, EventState::Done(_)), "{answered:?}");
+    let (messages, events) = history(&mut store);
+    assert_eq!(messages.join("\n") + "\n", example("messages/base.jsonl"));
+    assert_eq!(events.len(), 2);
+}
+
+/// A crash after the commit point, at each step of the table: recovery finishes what is promised, and
+/// finishing it a second time changes nothing.
+#[test]
+fn a_committed_turn_is_finished_wherever_the_crash_came() {
+    let new_messages: String = lines(example("messages/events.jsonl"))
+        .iter()
+        .filter(|line| line["type"] == "append")
+        .map(|line| format!("{}\n", line["message"]))
+        .collect();
+    let folded = [example("messages/base.jsonl"), &new_messages].concat();
+    let half = new_messages.get(..40).unwrap();
+    let done = r#"{"type":"done","seq":2,"eventId":"e2","turnId":"t2","at":"2026-01-01T00:00:10.200Z","outcome":{"status":"completed","reply":"Your name is Ada."}}"#;
+    let old_base = example("messages/base.jsonl");
+    for (base, inbox) in [
+        (old_base.to_owned(), String::new()),
+        ([old_base, half].concat(), String::new()),
+        (folded.clone(), String::new()),
+        (folded.clone(), format!("{done}\n")),
+    ] {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = planted(temp.path());
+        let journal = [
+            example("messages/events.jsonl"),
+            example("turn_commit (delta)"),
+        ]
+        .concat();
+        write(&dir.join("messages/events.jsonl"), &journal);
+        write(&dir.join("messages/base.jsonl"), &base);
+        let inbox = [example("messages/inbox.jsonl"), &inbox].concat();
+        write(&dir.join("messages/inbox.jsonl"), &inbox);
+        for _ in 0..2 {
+            let store = InstanceStore::open(disk(), &dir).unwrap();
+            assert_eq!(store.state().open_turn, None);
+            assert!(store.state().waiting.is_empty() && store.state().findings.is_empty());
+            assert_eq!(read(&dir.join("messages/base.jsonl")), folded);
+            assert_eq!(read(&dir.join("messages/events.jsonl")), "");
+            let inbox = [example("messages/inbox.jsonl"), done, "\n"].concat();
+            assert_eq!(read(&dir.join("messages/inbox.jsonl")), inbox);
+        }
+    }
+}
+
+#[test]
+fn a_prepared_base_counts_only_under_a_commit_record() {
+    let prepared = example("messages/base.jsonl")
+        .lines()
+        .next()
+        .unwrap()
+        .to_owned()
+        + "\n";
+    let commit = example("turn_commit (delta)");
+    let (head, _) = commit.split_once(r#""fold":"#).unwrap();
+    let commit = format!("{head}\"fold\":{{\"mode\":\"rewrite\"}}}}\n");
+    for is_committed in [false, true] {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = planted(temp.path());
+        write(&dir.join("messages/base.next.jsonl"), &prepared);
+        let commit = if is_committed { commit.as_str() } else { "" };
+        let journal = [example("messages/events.jsonl"), commit].concat();
+        write(&dir.join("messages/events.jsonl"), &journal);
+        let store = InstanceStore::open(disk(), &dir).unwrap();
+        assert_eq!(store.state().open_turn.is_none(), is_committed);
+        let expected = if is_committed {
+            prepared.as_str()
+        } else {
+            example("messages/base.jsonl")
+        };
+        assert_eq!(read(&dir.join("messages/base.jsonl")), expected);
+        let next = RealDisk
+            .stat(&dir.join("messages/base.next.jsonl"))
+            .unwrap();
+        assert_eq!(next, None);
+    }
+}
+
+#[test]
+fn damage_is_met_as_the_table_says() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = planted(temp.path());
+    let messages = dir.join("messages");
+    let torn = r#"{"type":"accepted","seq":3,"eve"#;
+    for file in ["inbox.jsonl", "events.jsonl", "base.jsonl"] {
+        let whole = read(&messages.join(file));
+        write(&messages.join(file), &format!("{whole}{torn}"));
+    }
+    let mut store = InstanceStore::open(disk(), &dir).unwrap();
+    assert_eq!(store.state().findings.len(), 3);
+    for file in ["inbox.jsonl", "events.jsonl", "base.jsonl"] {
+        let whole = example(&format!("messages/{file}"));
+        assert_eq!(read(&messages.join(file)), whole);
+        let kept = messages.join(format!("{file}.torn-{}", whole.len()));
+        assert_eq!(read(&kept), torn);
+    }
+    assert_eq!(history(&mut store).0.len(), 2);
+    drop(store);
+
+    let (first, rest) = example("messages/base.jsonl").split_once('\n').unwrap();
+    write(
+        &messages.join("base.jsonl"),
+        &format!("{first}\n{{damaged\n{rest}"),
+    );
+    let mut store = InstanceStore::open(disk(), &dir).unwrap();
+    let page = store.page(0).unwrap();
+    assert_eq!((page.messages.len(), page.damage.len()), (2, 1));
+    drop(store);
+
+    let mut journal: Vec<&str> = example("messages/events.jsonl").lines().collect();
+    journal[2] = "{damaged";
+    write(&messages.join("events.jsonl"), &(journal.join("\n") + "\n"));
+    let store = InstanceStore::open(disk(), &dir).unwrap();
+    assert_eq!(store.state().open_turn.unwrap().last_seq, 1);
+    let kept = messages.join(format!(
+        "events.jsonl.torn-{}",
+        journal[0].len() + journal[1].len() + 2
+    ));
+    assert_eq!(read(&kept), format!("{{damaged\n{}\n", journal[3]));
+    drop(store);
+
+    let journal = [
+        example("messages/events.jsonl"),
+        example("turn_commit (delta)"),
+    ]
+    .concat();
+    write(&messages.join("events.jsonl"), &journal);
+    write(&messages.join("base.jsonl"), first);
+    let error = InstanceStore::open(disk(), &dir).unwrap_err();
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    assert_eq!(read(&messages.join("base.jsonl")), first);
+
+    std::os::unix::fs::symlink(dir.join("metadata.json"), messages.join("link")).unwrap();
+    RealDisk
+        .rename(&messages.join("link"), &messages.join("base.jsonl"))
+        .unwrap();
+    assert!(InstanceStore::open(disk(), &dir).is_err());
+}
+
+#[test]
+fn the_limits_on_the_page_are_the_ones_the_store_has() {
+    for text in [
+        format!("grown past {} bytes", limits::INBOX_COMPACT_BYTES),
+        format!(
+            "the latest {} finished\nevents",
+            limits::INBOX_REMEMBERED_EVENTS
+        ),
+    ] {
+        assert!(PAGE.contains(&text), "docs/storage.md does not say: {text}");
+    }
+    assert_eq!(
+        limits::METADATA_INTERVAL_MS,
+        1_000,
+        "\"at most once a second\""
+    );
+}
