@@ -195,9 +195,14 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         ending: ending.clone(),
     };
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(server.serve(listener));
+    let registered = open_registered(disk, layout.clone(), opened, events.clone());
+    tasks.spawn(async move {
+        // Who connects meanwhile waits, and so never hears that a registered workspace is not there.
+        registered.await;
+        server.serve(listener).await;
+    });
     let signal_handle = signals.handle();
-    let signal_events = events.clone();
+    let signal_events = events;
     tasks.spawn(async move {
         let mut is_stopping = false;
         while let Some(signal) = signals.next().await {
@@ -215,7 +220,6 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
             drop(signal_events.send(Event::Input(input)).await);
         }
     });
-    tasks.spawn(open_registered(disk, layout.clone(), opened, events));
 
     drop(sd_notify::notify(&[NotifyState::Ready]));
     let writers = supervisor.run(incoming, stored).await;
