@@ -1,0 +1,230 @@
+//! A child process that does what it must not. See `goondan_tests::misbehaviour`.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    reason = "a part of the tests: it panics where a test is to fail"
+)]
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use goondan_protocol::version::Version;
+use goondan_tests::misbehaviour::{
+    FLOOD_LINE_BYTES, FLOOD_LINES, FLOOD_MARK, HALF_LINE, Misbehaviour, orders,
+};
+use nix::sys::signal::{SigSet, Signal};
+use serde_json::{Value, json};
+
+/// The argument of the process that floods beside the real child.
+const FLOOD_ARGUMENT: &str = "--flood";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os();
+    let program = PathBuf::from(args.next().unwrap());
+    if args.next().is_some_and(|arg| arg == FLOOD_ARGUMENT) {
+        flood();
+        return ExitCode::SUCCESS;
+    }
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap());
+    let name = program.file_name().unwrap().to_str().unwrap();
+    match take_order(&orders(&home, name)) {
+        Some(misbehaviour) => misbehave(misbehaviour, &program),
+        None => become_real(&program),
+    }
+}
+
+/// The first order that is there; it is gone then.
+fn take_order(dir: &Path) -> Option<Misbehaviour> {
+    loop {
+        let mut waiting: Vec<PathBuf> = fs::read_dir(dir)
+            .ok()?
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        waiting.sort();
+        let first = waiting.first()?;
+        let text = fs::read_to_string(first);
+        // Another process may have been quicker.
+        if let Ok(text) = text
+            && fs::remove_file(first).is_ok()
+        {
+            let known = Misbehaviour::ALL.iter().find(|m| m.as_str() == text);
+            return Some(*known.unwrap());
+        }
+    }
+}
+
+/// The real binary lies in the directory above this one's.
+fn become_real(program: &Path) -> ! {
+    let name = program.file_name().unwrap();
+    let real = program.ancestors().nth(2).unwrap().join(name);
+    let error = Command::new(&real).exec();
+    panic!("cannot run {}: {error}", real.display());
+}
+
+fn misbehave(misbehaviour: Misbehaviour, program: &Path) -> ExitCode {
+    match misbehaviour {
+        Misbehaviour::Flood => {
+            let flooding = Command::new(program)
+                .arg(FLOOD_ARGUMENT)
+                .stdin(Stdio::null())
+                .spawn();
+            drop(flooding.unwrap());
+            become_real(program);
+        }
+        Misbehaviour::HalfLine => {
+            print!("{HALF_LINE}");
+            io::stdout().flush().unwrap();
+            return ExitCode::from(7);
+        }
+        Misbehaviour::Crash => return ExitCode::from(7),
+        Misbehaviour::Silent => wait_forever(),
+        Misbehaviour::IgnoreStop => {
+            ignore_signals();
+            let mut stream = greet(&hello(program));
+            loop {
+                let message = read_frame(&mut stream);
+                if message["type"] == "ping" {
+                    let pong = json!({
+                        "type": "pong", "from": "child", "to": "orchestrator",
+                        "payload": message["payload"],
+                    });
+                    write_frame(&mut stream, &pong);
+                }
+            }
+        }
+        Misbehaviour::Garbage => {
+            let mut stream = greet(&hello(program));
+            let garbage = b"\x00\xff\xfe{{{ this is no message";
+            let len = u32::try_from(garbage.len()).unwrap();
+            stream.write_all(&len.to_be_bytes()).unwrap();
+            stream.write_all(garbage).unwrap();
+        }
+        Misbehaviour::Oversized => {
+            let mut stream = greet(&hello(program));
+            stream.write_all(&u32::MAX.to_be_bytes()).unwrap();
+        }
+        Misbehaviour::CutFrame => {
+            let mut stream = greet(&hello(program));
+            stream.write_all(&100_u32.to_be_bytes()).unwrap();
+            stream.write_all(b"{\"type\":").unwrap();
+            return ExitCode::SUCCESS;
+        }
+        Misbehaviour::WrongMessage => {
+            let kind = if role(program) == "agent" {
+                "status"
+            } else {
+                "conversation.load"
+            };
+            let payload = match kind {
+                "status" => json!({"ready": true, "detail": "not for an agent"}),
+                _ => json!({"offset": 0}),
+            };
+            let mut stream = greet(&hello(program));
+            let message = json!({
+                "type": kind, "from": "child", "to": "orchestrator", "payload": payload,
+            });
+            write_frame(&mut stream, &message);
+        }
+        Misbehaviour::OtherVersion => {
+            let mut hello = hello(program);
+            hello["version"]["goondan"] = json!("9.9.9");
+            write_frame(&mut stream(), &envelope(&hello));
+        }
+        Misbehaviour::OtherRole => {
+            let mut hello = hello(program);
+            let other = if role(program) == "agent" {
+                "connector"
+            } else {
+                "agent"
+            };
+            hello["role"] = json!(other);
+            write_frame(&mut stream(), &envelope(&hello));
+        }
+    }
+    wait_forever()
+}
+
+/// Whoever misbehaves ends when it is made to, and not before.
+fn wait_forever() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+fn ignore_signals() {
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        set.add(signal);
+    }
+    set.thread_block().unwrap();
+}
+
+fn role(program: &Path) -> &'static str {
+    match program.file_name().unwrap().to_str().unwrap() {
+        "goondan-agent-process" => "agent",
+        _ => "connector",
+    }
+}
+
+fn hello(program: &Path) -> Value {
+    json!({
+        "version": Version::current(),
+        "role": role(program),
+        "pid": std::process::id(),
+    })
+}
+
+fn envelope(hello: &Value) -> Value {
+    json!({"type": "hello", "from": "child", "to": "orchestrator", "payload": hello})
+}
+
+/// The socket pair's end, which is this process's standard input.
+fn stream() -> UnixStream {
+    UnixStream::from(io::stdin().as_fd().try_clone_to_owned().unwrap())
+}
+
+/// Greets, and waits for the answer: from then on the daemon counts on this process.
+fn greet(hello: &Value) -> UnixStream {
+    let mut stream = stream();
+    write_frame(&mut stream, &envelope(hello));
+    let welcome = read_frame(&mut stream);
+    assert_eq!(welcome["type"], "welcome", "{welcome}");
+    stream
+}
+
+fn write_frame(stream: &mut UnixStream, message: &Value) {
+    let body = serde_json::to_vec(message).unwrap();
+    let len = u32::try_from(body.len()).unwrap();
+    stream.write_all(&len.to_be_bytes()).unwrap();
+    stream.write_all(&body).unwrap();
+}
+
+/// The next frame. Ends the process when the daemon is gone, as every child must.
+fn read_frame(stream: &mut UnixStream) -> Value {
+    let mut len = [0; 4];
+    if stream.read_exact(&mut len).is_err() {
+        panic!("the orchestrator is gone");
+    }
+    let mut body = vec![0; usize::try_from(u32::from_be_bytes(len)).unwrap()];
+    stream.read_exact(&mut body).unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+fn flood() {
+    let mut out = io::stdout().lock();
+    for number in 0..FLOOD_LINES {
+        let mut line = format!("{FLOOD_MARK}{number} ");
+        let rest = FLOOD_LINE_BYTES - line.len() - 1;
+        line.extend(std::iter::repeat_n('x', rest));
+        line.push('\n');
+        out.write_all(line.as_bytes()).unwrap();
+    }
+}

@@ -1,0 +1,95 @@
+//! Where the binaries under test are.
+//!
+//! Cargo builds a package's binaries for that package's own tests only, so the harness has them built:
+//! once for each test run, with the toolchain, the profile and the target directory of the tests
+//! themselves. When nothing changed this takes a moment.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The environment variable that names a directory of binaries to test instead: those of a release,
+/// say.
+pub const BIN_DIR_VAR: &str = "GOONDAN_TEST_BIN_DIR";
+
+/// Tells the processes of one run of `cargo nextest` apart from those of another.
+const RUN_ID_VAR: &str = "NEXTEST_RUN_ID";
+
+/// The directory that holds the binaries under test.
+///
+/// # Panics
+///
+/// If they cannot be built, with the command that failed.
+#[must_use]
+pub fn bin_dir() -> &'static Path {
+    static DIR: OnceLock<PathBuf> = OnceLock::new();
+    DIR.get_or_init(|| match std::env::var_os(BIN_DIR_VAR) {
+        Some(dir) => fs::canonicalize(dir).unwrap(),
+        None => {
+            let dir = own_dir();
+            build_once(&dir);
+            dir
+        }
+    })
+}
+
+/// One binary under test.
+#[must_use]
+pub fn bin(name: &str) -> PathBuf {
+    let path = bin_dir().join(name);
+    assert!(
+        path.is_file(),
+        "{} is missing: run `cargo build --bins`",
+        path.display()
+    );
+    path
+}
+
+/// The directory of the profile the tests were built with: the test itself is in its `deps`.
+fn own_dir() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let dir = test.ancestors().nth(2).unwrap();
+    dir.to_owned()
+}
+
+/// Builds the binaries unless a process of the same test run has.
+fn build_once(dir: &Path) {
+    let Ok(run_id) = std::env::var(RUN_ID_VAR) else {
+        return build(dir);
+    };
+    let marker = dir.join(".goondan-tests-run");
+    let lock = File::create(dir.join(".goondan-tests-lock")).unwrap();
+    lock.lock().unwrap();
+    if fs::read_to_string(&marker).ok().as_ref() != Some(&run_id) {
+        build(dir);
+        fs::write(&marker, run_id).unwrap();
+    }
+}
+
+fn build(dir: &Path) {
+    let profile = match dir.file_name().unwrap().to_str().unwrap() {
+        "debug" => "dev",
+        name => name,
+    };
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(cargo);
+    command
+        .args([
+            "build",
+            "--workspace",
+            "--bins",
+            "--quiet",
+            "--profile",
+            profile,
+        ])
+        .arg("--target-dir")
+        .arg(dir.parent().unwrap())
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    let built = command.output();
+    assert!(
+        built.as_ref().is_ok_and(|output| output.status.success()),
+        "the binaries under test cannot be built; try it by hand: {command:?}\n{built:?}"
+    );
+}

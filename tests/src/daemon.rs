@@ -1,0 +1,185 @@
+//! A daemon in the foreground, whose log is read.
+
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::binaries::bin;
+use crate::home::{Home, ORCHESTRATOR};
+use crate::log::{Log, message};
+use crate::processes::{self, Signal};
+use crate::wait::{PATIENCE, wait_until};
+
+/// A daemon. When it is dropped it is stopped as a service manager would stop it, its log is checked,
+/// and it must have ended well.
+#[derive(Debug)]
+pub struct Daemon {
+    child: Child,
+    log: Arc<Log>,
+    reader: Option<JoinHandle<()>>,
+    complaints: Option<JoinHandle<String>>,
+    home: PathBuf,
+    has_ended: bool,
+}
+
+impl Daemon {
+    /// Starts the daemon of a home and waits until it accepts connections.
+    #[must_use]
+    pub fn start(home: &Home) -> Self {
+        Self::start_program(home, &bin(ORCHESTRATOR))
+    }
+
+    /// Starts a daemon whose binary, and those of its children, are in `dir`.
+    #[must_use]
+    pub fn start_in(home: &Home, dir: &Path) -> Self {
+        Self::start_program(home, &dir.join(ORCHESTRATOR))
+    }
+
+    fn start_program(home: &Home, program: &Path) -> Self {
+        Self::start_command(home, home.command(program, &[]))
+    }
+
+    /// Starts a daemon with a command that becomes it, and waits until it accepts connections.
+    #[must_use]
+    pub fn start_command(home: &Home, mut command: Command) -> Self {
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let (log, reader) = Log::collect(child.stdout.take().unwrap());
+        let mut stderr = child.stderr.take().unwrap();
+        let complaints = std::thread::spawn(move || {
+            let mut text = String::new();
+            drop(stderr.read_to_string(&mut text));
+            text
+        });
+        let daemon = Self {
+            child,
+            log,
+            reader: Some(reader),
+            complaints: Some(complaints),
+            home: home.path().to_owned(),
+            has_ended: false,
+        };
+        daemon.log.wait_for("the daemon has started", |line| {
+            message(line) == "orchestrator started"
+        });
+        daemon
+    }
+
+    /// A daemon that serves the home's project.
+    #[must_use]
+    pub fn serving(home: &Home) -> Self {
+        let daemon = Self::start(home);
+        home.gdn(&["run"]).exits(0);
+        daemon
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its log.
+    #[must_use]
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Where a webhook listens: what it said last.
+    #[track_caller]
+    #[must_use]
+    pub fn webhook(&self, connection: &str) -> SocketAddr {
+        let is_listening = |line: &serde_json::Value| {
+            message(line) == "listening" && line["connection"] == connection
+        };
+        self.log.wait_for("the webhook listens", is_listening);
+        let lines = self.log.lines();
+        let latest = lines.iter().rev().find(|line| is_listening(line)).unwrap();
+        latest["address"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// Kills it as nothing can survive, checks that every process of it ends (`SUP-7`), and gives what
+    /// it had logged.
+    pub fn kill(mut self) -> Arc<Log> {
+        processes::signal(self.pid(), Signal::SIGKILL);
+        self.ended();
+        wait_until("every process ends with the daemon", || {
+            self.processes_left().is_empty()
+        });
+        self.log.check(true);
+        self.log.clone()
+    }
+
+    /// Stops it as a service manager would, and gives what it had logged.
+    pub fn stop(mut self) -> Arc<Log> {
+        processes::signal(self.pid(), Signal::SIGTERM);
+        self.end_well();
+        self.log.clone()
+    }
+
+    /// Waits until it ends by itself, and gives what it had logged.
+    pub fn wait(mut self) -> Arc<Log> {
+        self.end_well();
+        self.log.clone()
+    }
+
+    fn end_well(&mut self) {
+        let status = self.ended();
+        assert!(status.success(), "the daemon ended badly: {status}");
+        // It waits for its children, so nothing is left to wait for.
+        let left = self.processes_left();
+        assert!(
+            left.is_empty(),
+            "processes outlived their daemon: {left:#?}"
+        );
+        self.log.check(false);
+        let complaints = self.complaints.take().map(|thread| thread.join().unwrap());
+        assert_eq!(
+            complaints.as_deref(),
+            Some(""),
+            "the daemon wrote to stderr"
+        );
+    }
+
+    /// This test's processes, but for the clients that may still run.
+    fn processes_left(&self) -> Vec<processes::Process> {
+        let mut left = processes::of_home(&self.home);
+        left.retain(|process| process.program() != crate::home::GDN);
+        left
+    }
+
+    #[track_caller]
+    fn ended(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(start.elapsed() < PATIENCE, "the daemon does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        self.has_ended = true;
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        status
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            processes::signal(self.pid(), Signal::SIGKILL);
+            drop(self.child.wait());
+            self.log.show();
+        } else if !self.has_ended {
+            processes::signal(self.pid(), Signal::SIGTERM);
+            self.end_well();
+        }
+    }
+}

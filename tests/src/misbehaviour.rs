@@ -1,0 +1,101 @@
+//! What the misbehaving child (`src/bin/misbehaving_child.rs`) can do wrong, and how it is told to.
+//!
+//! It stands where a daemon looks for the binary of its children. A daemon tells its children
+//! nothing before they greet it, so a test says in advance how the next ones misbehave: by files in
+//! the test's `HOME`, one for each process, taken in the order of their names. A process that finds
+//! none becomes the real child.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// File name of the binary.
+pub const BINARY: &str = "goondan-misbehaving-child";
+
+/// How every line of [`Misbehaviour::Flood`] begins.
+pub const FLOOD_MARK: &str = "flood ";
+/// Bytes of one such line, with its newline.
+pub const FLOOD_LINE_BYTES: usize = 1_000;
+/// How many lines there are: 100 MB.
+pub const FLOOD_LINES: usize = 100_000;
+
+/// What is written by [`Misbehaviour::HalfLine`], without a newline.
+pub const HALF_LINE: &str = r#"{"level":"info","message":"half a li"#;
+
+macro_rules! misbehaviours {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// One thing to do wrong.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Misbehaviour {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Misbehaviour {
+            /// Every one of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// Its name in a file.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+misbehaviours! {
+    /// Does its work, and writes 100 MB to stdout meanwhile.
+    Flood = "flood",
+    /// Writes half a line and dies.
+    HalfLine = "half-line",
+    /// Greets, answers heartbeats, and ignores `shutdown`, SIGTERM and everything else.
+    IgnoreStop = "ignore-stop",
+    /// Greets, then sends a frame that holds no message.
+    Garbage = "garbage",
+    /// Greets, then announces a frame of 4 GiB.
+    Oversized = "oversized",
+    /// Greets, then ends within a frame.
+    CutFrame = "cut-frame",
+    /// Greets, then sends what only another kind of process may send.
+    WrongMessage = "wrong-message",
+    /// Greets as a process of another version.
+    OtherVersion = "other-version",
+    /// Greets as a process of another kind.
+    OtherRole = "other-role",
+    /// Never greets.
+    Silent = "silent",
+    /// Dies at once.
+    Crash = "crash",
+}
+
+/// The files that tell the children of this binary name how to misbehave.
+#[must_use]
+pub fn orders(home: &Path, program: &str) -> PathBuf {
+    home.join("misbehave").join(program)
+}
+
+/// Orders the next processes that are started as `program` to misbehave, one after the other.
+///
+/// # Panics
+///
+/// If orders of an earlier call are still waiting.
+pub fn order(home: &Path, program: &str, misbehaviours: &[Misbehaviour]) {
+    let dir = orders(home, program);
+    fs::create_dir_all(&dir).unwrap();
+    assert_eq!(
+        waiting(home, program),
+        0,
+        "earlier orders were not carried out"
+    );
+    for (number, misbehaviour) in misbehaviours.iter().enumerate() {
+        // Whole at once: a child may be looking already.
+        let draft = dir.with_extension("draft");
+        fs::write(&draft, misbehaviour.as_str()).unwrap();
+        fs::rename(&draft, dir.join(format!("{number:03}"))).unwrap();
+    }
+}
+
+/// How many orders no process has taken yet.
+#[must_use]
+pub fn waiting(home: &Path, program: &str) -> usize {
+    fs::read_dir(orders(home, program)).map_or(0, Iterator::count)
+}

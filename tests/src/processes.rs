@@ -1,0 +1,85 @@
+//! Finding a test's processes, and ending them.
+//!
+//! All processes of a test carry its `HOME` in their environment; goondan hands it on from the daemon
+//! to its children and to the commands of their tools. Linux shows it in `/proc`; elsewhere none are
+//! found, and the checks that need this prove nothing.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+pub use nix::sys::signal::Signal;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
+/// A process of a test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Its arguments, the program first.
+    pub args: Vec<String>,
+}
+
+impl Process {
+    /// The program's file name.
+    #[must_use]
+    pub fn program(&self) -> &str {
+        let program = self.args.first().map_or("", String::as_str);
+        program.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+/// Every process whose `HOME` is `home`, but this one. What has ended and is not reaped yet does not
+/// count.
+#[must_use]
+pub fn of_home(home: &Path) -> Vec<Process> {
+    let marker = [b"HOME=", home.as_os_str().as_bytes()].concat();
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| *pid != std::process::id())
+        .filter_map(|pid| {
+            let dir = PathBuf::from(format!("/proc/{pid}"));
+            let environment = fs::read(dir.join("environ")).ok()?;
+            let is_ours = environment
+                .split(|byte| *byte == 0)
+                .any(|var| var == marker);
+            let args = is_ours.then(|| fs::read(dir.join("cmdline")).ok())??;
+            let args = args.split(|byte| *byte == 0).filter(|arg| !arg.is_empty());
+            let args = args
+                .map(|arg| String::from_utf8_lossy(arg).into_owned())
+                .collect();
+            Some(Process { pid, args })
+        })
+        .collect()
+}
+
+/// The processes of a test that run this program.
+#[must_use]
+pub fn running(home: &Path, program: &str) -> Vec<Process> {
+    let mut found = of_home(home);
+    found.retain(|process| process.program() == program);
+    found
+}
+
+/// Sends a signal. A process that is gone already is none to send it to.
+pub fn signal(pid: u32, signal: Signal) {
+    match kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal) {
+        Ok(()) | Err(Errno::ESRCH) => {}
+        Err(errno) => panic!("cannot send {signal} to process {pid}: {errno}"),
+    }
+}
+
+/// Whether the process runs: it is there, and has not ended.
+#[must_use]
+pub fn is_alive(pid: u32) -> bool {
+    // The state follows the command's name, which stands in parentheses and may hold anything.
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    })
+}

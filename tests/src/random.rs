@@ -1,0 +1,48 @@
+//! Randomness that can be played again.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The environment variable that fixes the seed of random tests, to play a run again.
+pub const SEED_VAR: &str = "GOONDAN_TEST_SEED";
+
+/// A small generator of random numbers (`SplitMix64`). The same seed gives the same numbers.
+#[derive(Debug, Clone)]
+pub struct Random {
+    state: u64,
+}
+
+impl Random {
+    /// A generator with the seed of [`SEED_VAR`], else a new one. Prints which, for whoever has to
+    /// find out why a test failed.
+    #[must_use]
+    pub fn announced() -> Self {
+        let given = std::env::var(SEED_VAR)
+            .ok()
+            .map(|text| text.parse().unwrap());
+        let seed = given.unwrap_or_else(|| {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            u64::from(since.subsec_nanos()) ^ since.as_secs()
+        });
+        eprintln!("seed {seed}; the same again: {SEED_VAR}={seed}");
+        Self { state: seed }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `limit`, which must not be 0.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// One of `items`; none if there are none.
+    pub fn choose<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+        let len = u64::try_from(items.len()).ok().filter(|len| *len > 0)?;
+        items.get(usize::try_from(self.below(len)).ok()?)
+    }
+}

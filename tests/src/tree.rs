@@ -1,0 +1,51 @@
+//! What is in a directory, to see whether anything changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// One entry of a tree: its mode, and what it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    mode: u32,
+    modified: (i64, i64),
+    content: Vec<u8>,
+}
+
+/// Everything below `root` that `keep` admits: paths relative to `root`, with mode, time of the last
+/// change, and content. Symbolic links are not followed.
+#[must_use]
+pub fn snapshot(root: &Path, keep: impl Fn(&Path) -> bool) -> BTreeMap<PathBuf, Entry> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![root.to_owned()];
+    while let Some(dir) = waiting.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if !keep(&path) {
+                continue;
+            }
+            let metadata = fs::symlink_metadata(&path).unwrap();
+            let content = if metadata.is_dir() {
+                waiting.push(path.clone());
+                Vec::new()
+            } else if metadata.is_symlink() {
+                fs::read_link(&path)
+                    .unwrap()
+                    .into_os_string()
+                    .into_encoded_bytes()
+            } else if metadata.is_file() {
+                fs::read(&path).unwrap()
+            } else {
+                Vec::new()
+            };
+            let entry = Entry {
+                mode: metadata.mode(),
+                modified: (metadata.mtime(), metadata.mtime_nsec()),
+                content,
+            };
+            found.insert(path.strip_prefix(root).unwrap().to_owned(), entry);
+        }
+    }
+    found
+}

@@ -1,0 +1,126 @@
+//! Processes that are killed as nothing can survive, in the middle of a turn.
+
+use goondan_tests::home::{AGENT, CONNECTOR};
+use goondan_tests::log::message;
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home, wait_until};
+
+use crate::conversation::{check, result_text, shape, text};
+
+#[test]
+fn msg_8_an_agent_killed_in_a_turn_loses_nothing_and_repeats_nothing() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    assert_eq!(home.ask("main", "echo before"), "before");
+    let asking = home.start_gdn(&["send", "hold x"]);
+    wait_until("the tool runs", || home.note("x.runs") == "run\n");
+    let agent = home.ps_agent("main").unwrap()["pid"].as_u64().unwrap();
+    let commands_of_the_tool = || {
+        let mut found = processes::of_home(home.path());
+        found.retain(|process| process.args.iter().any(|arg| arg.contains("x.runs")));
+        found
+    };
+    assert!(!commands_of_the_tool().is_empty());
+
+    processes::signal(u32::try_from(agent).unwrap(), Signal::SIGKILL);
+    wait_until("the model decides to call the tool again", || {
+        home.note("x.runs") == "run\nagain\n"
+    });
+    // The interrupted command does not go on beside the new one.
+    let programs: Vec<_> = commands_of_the_tool();
+    assert!(
+        programs
+            .iter()
+            .all(|process| process.args.iter().any(|arg| arg.contains("again"))),
+        "{programs:#?}"
+    );
+    home.write("notes/x.go", "");
+    assert_eq!(asking.wait().exits(0).stdout, "done x\n");
+
+    let messages = home.history("main");
+    check(&messages);
+    assert_eq!(shape(&messages), "uauatata");
+    let said: Vec<String> = [3, 5, 7].map(|at| text(&messages[at])).into();
+    assert_eq!(said, ["first", "again", "done x"]);
+    assert!(result_text(&messages[4]).contains("E_TOOL_INTERRUPTED"));
+    assert!(result_text(&messages[6]).contains("released x"));
+    // Each step's model call was made once: the first one's reply was on disk when the agent died.
+    let steps = daemon.log().saying("step.started");
+    assert_eq!(steps.len(), 4, "{steps:#?}");
+
+    let crashed = daemon.log().wait_for("the crash is told", |line| {
+        message(line) == "process crashed" && line["instanceKey"] == "main"
+    });
+    assert_eq!(crashed["how"], "killed by SIGKILL");
+    assert_eq!(crashed["consecutiveCrashes"], 1);
+    assert_eq!(home.ps_agent("main").unwrap()["consecutiveCrashes"], 0);
+}
+
+#[test]
+fn sup_7_no_child_survives_a_killed_daemon_and_its_turn_finishes_in_the_next() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let asking = home.start_gdn(&["send", "--event-id", "e1", "hold x"]);
+    wait_until("the tool runs", || home.note("x.runs") == "run\n");
+    assert_eq!(home.running(CONNECTOR).len(), 1);
+    assert!(!home.running(AGENT).is_empty());
+    assert!(!home.running("sleep").is_empty() || !home.running("bash").is_empty());
+
+    // Checks that the agent, the connector and the tool's command are gone.
+    drop(daemon.kill());
+    let lost = asking.wait().exits(9);
+    lost.tells(&["--event-id"]);
+
+    // What the model said is on disk. If it were asked again it would say something else now.
+    home.write(
+        "project/goondan.yaml",
+        &home.filled_in(LAB).replace("say: first", "say: other"),
+    );
+    let daemon = Daemon::start(&home);
+    wait_until("the turn goes on by itself", || {
+        home.note("x.runs") == "run\nagain\n"
+    });
+    home.write("notes/x.go", "");
+    let sent = home.gdn_json(&["send", "--event-id", "e1", "hold x"]);
+    assert_eq!(sent["duplicate"], true);
+    assert_eq!(sent["outcome"]["reply"], "done x");
+
+    let messages = home.history("main");
+    check(&messages);
+    assert_eq!(shape(&messages), "uatata");
+    let said: Vec<String> = [1, 3, 5].map(|at| text(&messages[at])).into();
+    assert_eq!(said, ["first", "again", "done x"]);
+    daemon
+        .log()
+        .wait_for("the turn is handed over again", |line| {
+            message(line) == "turn handed over again" && line["attempt"] == 2
+        });
+}
+
+#[test]
+fn sup_1_one_agent_killed_does_not_disturb_another() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    let (a, b) = (
+        home.start_gdn(&["send", "--instance", "a", "hold a"]),
+        home.start_gdn(&["send", "--instance", "b", "hold b"]),
+    );
+    wait_until("both tools run", || {
+        home.note("a.runs") == "run\n" && home.note("b.runs") == "run\n"
+    });
+    let pid = |key: &str| home.ps_agent(key).unwrap()["pid"].clone();
+    let (pid_a, pid_b) = (pid("a"), pid("b"));
+    processes::signal(
+        u32::try_from(pid_a.as_u64().unwrap()).unwrap(),
+        Signal::SIGKILL,
+    );
+    wait_until("a's turn goes on", || home.note("a.runs") == "run\nagain\n");
+    assert_ne!(pid("a"), pid_a);
+    assert_eq!(pid("b"), pid_b);
+    home.write("notes/a.go", "");
+    home.write("notes/b.go", "");
+    assert_eq!(a.wait().exits(0).stdout, "done a\n");
+    assert_eq!(b.wait().exits(0).stdout, "done b\n");
+    assert_eq!(home.note("b.runs"), "run\n");
+}

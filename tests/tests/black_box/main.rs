@@ -1,0 +1,10 @@
+//! goondan as its users meet it: the real binaries, real processes, real files, real signals.
+//!
+//! Each file is one topic. The harness is this package's library; it builds the binaries if need be.
+
+#[cfg(test)]
+mod ask;
+#[cfg(test)]
+mod conversation;
+#[cfg(test)]
+mod crashes;
