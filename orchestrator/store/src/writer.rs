@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::disk::Disk;
-use crate::error::StoreError;
+use crate::error::{IoContext as _, StoreError};
 use crate::instance::{self, EventState, InstanceState, InstanceStore, Metadata, OpenTurn, Page};
 use crate::limits::{METADATA_INTERVAL_MS, WRITER_BATCH_OPS, WRITER_QUEUE_OPS};
 use crate::naming::instance_dir_name;
@@ -495,7 +495,8 @@ impl Worker {
         if !self.open.contains_key(instance) {
             let dir = self.dir_of(instance);
             let key = instance.instance_key.clone();
-            if self.disk.stat(&dir).ok().flatten().is_none() {
+            // A directory that cannot be looked at may be there: another must not take its place.
+            if self.disk.stat(&dir).during("look at", &dir)?.is_none() {
                 return Err(StoreError::NoInstance { key });
             }
             let store = InstanceStore::open(self.disk.clone(), &dir)?;

@@ -521,6 +521,10 @@ impl Disk for SimulatedDisk {
                 return Err(errno(nix::errno::Errno::EXDEV));
             }
             let ino = *machine.names(dir)?.get(from).ok_or_else(not_found)?;
+            let replaced = machine.names(dir)?.get(to).copied();
+            if replaced.is_some_and(|ino| machine.names(ino).is_ok_and(|names| !names.is_empty())) {
+                return Err(errno(nix::errno::Errno::ENOTEMPTY));
+            }
             let change = DirChange::Rename {
                 from: from.to_owned(),
                 to: to.to_owned(),
