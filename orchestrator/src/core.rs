@@ -21,7 +21,7 @@
 //! * An agent is sent a turn only after it has the whole conversation and the store has begun the turn.
 //! * Every client that waits is answered: with the outcome, or with the reason there is none.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use goondan_config::Bundle;
 use goondan_protocol::control::{ControlError, ErrorCode, WorkspaceProblem};
@@ -43,9 +43,9 @@ mod mailbox;
 mod processes;
 mod requests;
 mod router;
-mod slot;
 #[cfg(test)]
-mod tests;
+mod simulation;
+mod slot;
 mod turns;
 mod views;
 mod workspaces;
@@ -82,7 +82,7 @@ struct Workspace {
     /// What runs; none while its configuration has never been valid.
     bundle: Option<Bundle>,
     problem: Option<WorkspaceProblem>,
-    instances: HashMap<InstanceKey, Instance>,
+    instances: BTreeMap<InstanceKey, Instance>,
     connectors: BTreeMap<ConnectionName, Connector>,
     /// How its closing stands; none while it is open.
     closing: Option<Closing>,
@@ -116,11 +116,11 @@ struct Stopping {
 pub(crate) struct Core {
     facts: Facts,
     workspaces: BTreeMap<WorkspaceId, Workspace>,
-    owners: HashMap<ProcessId, Owner>,
+    owners: BTreeMap<ProcessId, Owner>,
     jobs: Jobs,
     stopping: Option<Stopping>,
     stop_requests: Vec<RequestToken>,
-    fresh_restarts: HashMap<RequestToken, FreshRestart>,
+    fresh_restarts: BTreeMap<RequestToken, FreshRestart>,
     next_process: u64,
     next_uuid: Box<dyn FnMut() -> Uuid + Send>,
     now: Now,
@@ -134,11 +134,11 @@ impl Core {
         Self {
             facts,
             workspaces: BTreeMap::new(),
-            owners: HashMap::new(),
+            owners: BTreeMap::new(),
             jobs: Jobs::default(),
             stopping: None,
             stop_requests: Vec::new(),
-            fresh_restarts: HashMap::new(),
+            fresh_restarts: BTreeMap::new(),
             next_process: 0,
             next_uuid: Box::new(next_uuid),
             now: Now { mono_ms: 0, wall },

@@ -1,6 +1,6 @@
 //! Agent instances, and the processes that work for them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{ProcessState, Sent};
@@ -79,7 +79,7 @@ pub(super) struct Instance {
     pub(super) progress: Progress,
     /// The definition its process works with.
     pub(super) definition: Option<AgentDefinition>,
-    pub(super) waiters: HashMap<EventId, Vec<Waiter>>,
+    pub(super) waiters: BTreeMap<EventId, Vec<Waiter>>,
     pub(super) idle_since_ms: u64,
     /// Who waits for it to be deleted; none while it is to stay.
     pub(super) deleting: Option<Vec<DeleteReply>>,
@@ -96,7 +96,7 @@ impl Instance {
             turn: None,
             progress: Progress::default(),
             definition: None,
-            waiters: HashMap::new(),
+            waiters: BTreeMap::new(),
             idle_since_ms: now_ms,
             deleting: None,
         }
@@ -106,8 +106,13 @@ impl Instance {
         self.waiting.len() + self.accepting
     }
 
-    fn is_forgettable(&self) -> bool {
-        self.slot.up().is_none()
+    /// Whether it has nothing to do and nothing to remember. A crash is remembered for as long as an
+    /// idle process is kept.
+    fn is_forgettable(&self, now_ms: u64) -> bool {
+        let is_well = self.slot.crashes == 0
+            || now_ms.saturating_sub(self.idle_since_ms) >= IDLE_STOP_MS;
+        is_well
+            && self.slot.up().is_none()
             && self.pending() == 0
             && self.waiters.is_empty()
             && self.deleting.is_none()
@@ -150,18 +155,21 @@ impl Core {
         if entry.deleting.is_some() || !may_begin {
             return;
         }
-        if entry.slot.may_start(now) {
-            if entry.inbox == Inbox::Unread {
+        let is_between_turns = entry.turn.is_none() && !entry.progress.is_beginning;
+        let may_start = entry.slot.may_start(now);
+        let ready = entry.slot.ready();
+        if entry.inbox == Inbox::Unread {
+            if is_between_turns && (may_start || ready.is_some()) {
                 self.read_inbox(at);
-            } else if !entry.waiting.is_empty() {
-                self.start_agent(at);
             }
-        } else if let Some(process) = entry.slot.ready()
-            && !entry.waiting.is_empty()
-            && entry.turn.is_none()
+        } else if entry.waiting.is_empty() {
+            // It is started when something comes.
+        } else if may_start {
+            self.start_agent(at);
+        } else if let Some(process) = ready
+            && is_between_turns
             && entry.inbox == Inbox::Read
             && entry.progress.is_loaded
-            && !entry.progress.is_beginning
         {
             self.begin_turn(at, process);
         }
@@ -173,6 +181,14 @@ impl Core {
             entry.inbox = Inbox::Reading;
             let instance = at.clone();
             self.store(Op::Open(at.clone()), Purpose::Open { instance });
+        }
+    }
+
+    /// Reads the inbox again before the next turn: a failed write may have left something in it.
+    pub(super) fn distrust_inbox(&mut self, at: &InstanceRef) {
+        if let Some(entry) = self.instance_mut(at) {
+            entry.inbox = Inbox::Unread;
+            self.pump(at);
         }
     }
 
@@ -333,7 +349,7 @@ impl Core {
         if entry.slot.up().is_some() {
             return self.on_store_failure(at, None, error);
         }
-        if matches!(error, StoreError::NoInstance { .. }) && entry.accepting == 0 {
+        if matches!(error, StoreError::NoInstance { .. }) {
             entry.inbox = Inbox::Read;
             entry.waiting.clear();
             self.cancel_waiters(at, &deleted_error(&at.instance_key));
@@ -438,13 +454,14 @@ impl Core {
 
     /// Forgets an instance that has nothing to do and no process.
     pub(super) fn forget_if_done(&mut self, at: &InstanceRef) {
+        let now_ms = self.now.mono_ms;
         let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
             return;
         };
         let is_done = workspace
             .instances
             .get(&at.instance_key)
-            .is_some_and(Instance::is_forgettable);
+            .is_some_and(|entry| entry.is_forgettable(now_ms));
         if is_done && !self.jobs.any(|instance| instance == at) {
             workspace.instances.remove(&at.instance_key);
             self.store(

@@ -1,6 +1,6 @@
 //! Deleting instances: one that a client names (`INST-5`), or those that a fresh restart begins anew.
 
-use std::collections::hash_map::Entry;
+use std::collections::btree_map::Entry;
 
 use goondan_protocol::control::{ControlError, Deleted, ErrorCode, Restarted};
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef};

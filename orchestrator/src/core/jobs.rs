@@ -1,6 +1,6 @@
 //! Jobs handed to the store, and what each of them is for.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use goondan_protocol::control::Sent;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
@@ -107,7 +107,7 @@ impl Purpose {
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     next_token: u64,
-    open: HashMap<u64, Purpose>,
+    open: BTreeMap<u64, Purpose>,
 }
 
 impl Jobs {

@@ -105,8 +105,8 @@ impl Core {
             Ok(Report::Accepted { before, created }) => (before, created),
             Ok(other) => return self.log_confusion(instance, &other),
             Err(error) => {
-                self.settle_accept(instance);
-                return self.refuse_for(instance, &reply, &error);
+                self.refuse_for(instance, &reply, &error);
+                return self.settle_accept(instance, error.is_io());
             }
         };
         let trace = event.trace_id.zip(event.parent_span_id);
@@ -202,9 +202,13 @@ impl Core {
         Some(workspace.instances.get(&at.instance_key)?.agent.to_string())
     }
 
-    fn settle_accept(&mut self, instance: &InstanceRef) {
+    /// An event was not accepted. `may_be_there`: what was written of it may have survived.
+    fn settle_accept(&mut self, instance: &InstanceRef, may_be_there: bool) {
         if let Some(entry) = self.instance_mut(instance) {
             entry.accepting = entry.accepting.saturating_sub(1);
+        }
+        if may_be_there {
+            self.distrust_inbox(instance);
         }
         self.forget_if_done(instance);
     }

@@ -1,6 +1,6 @@
 //! Opening, changing, restarting and closing workspaces.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use goondan_config::Bundle;
@@ -81,7 +81,7 @@ impl Core {
                 record: found.record.clone(),
                 bundle: None,
                 problem: None,
-                instances: HashMap::new(),
+                instances: BTreeMap::new(),
                 connectors: BTreeMap::new(),
                 closing: None,
             });

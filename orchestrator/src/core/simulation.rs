@@ -1,0 +1,244 @@
+//! Whole runs of the core in a simulated world: children that crash, hang and lie, a disk that fails,
+//! a daemon that is killed, a person who edits, restarts, deletes, stops and starts, and clocks that
+//! jump. The store is the real one, on a simulated disk.
+//!
+//! Every run is a function of its seed. After each run everything heals, and an [`oracle::Oracle`]
+//! compares what was promised with what is there:
+//!
+//! * never two processes for one place, and none is started before its back-off is over;
+//! * never two turns at once, and no turn before the agent has the whole conversation;
+//! * every acknowledged event is answered once, in order, whole, in its own conversation;
+//! * every client is answered exactly once;
+//! * no process outlives the daemon or its workspace.
+//!
+//! `GOONDAN_SIMULATION_RUNS` sets how many seeds are tried, `GOONDAN_SIMULATION_SEED` which one alone.
+
+mod agent;
+mod config;
+mod oracle;
+mod world;
+
+use goondan_protocol::control::{
+    Call, CloseWorkspace, DeleteInstance, ListProcesses, OpenWorkspace, Restart, SendEvent, Status,
+};
+use goondan_protocol::ids::{InstanceKey, WorkspaceId};
+
+use self::config::{ENTRY_AGENT, Edit, HELPER_AGENT, key_of};
+use self::oracle::Asked;
+use self::world::{Plan, Post, World};
+use crate::core::Input;
+
+const RUNS: u64 = 80;
+/// Longer than any back-off, grace period and heartbeat together.
+const HEALING_MS: u64 = 1_800_000;
+const CONVERSATIONS: [&str; 4] = ["ann", "bob", "웹훅", "../../x"];
+
+fn workspace_id(world: &World) -> WorkspaceId {
+    let project = std::path::Path::new(config::PROJECT);
+    let id = goondan_store::naming::workspace_id(project, None).unwrap();
+    assert!(world.layout.workspace(&id).starts_with("/root"));
+    id
+}
+
+fn plan_of(seed: u64) -> Plan {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x9e37_79b9_7f4a_7c15);
+    let mut pick = |rates: [u64; 4]| rates[rng.usize(..4)];
+    Plan {
+        crash: pick([0, 5, 40, 400]),
+        hang: pick([0, 0, 2, 20]),
+        garbage: pick([0, 0, 5, 20]),
+        disk: pick([0, 0, 20, 150]),
+        kill: pick([0, 5, 20, 60]),
+        person: pick([0, 20, 100, 300]),
+        work: pick([40, 80, 150, 300]),
+    }
+}
+
+/// One piece of work: somebody outside does something.
+fn work(world: &mut World) {
+    if world.chance(world.plan.kill) {
+        world.kill_daemon();
+    }
+    if world.chance(world.plan.disk) {
+        world.fail_disk_once();
+    }
+    if world.chance(20) {
+        world.wall_skew_ms += world.rng.i64(-100_000_000..100_000_000);
+    }
+    if world.chance(world.plan.person) {
+        meddle(world);
+    }
+    if world.has_exited {
+        return;
+    }
+    if world.rng.bool() {
+        let conversation = *world.rng.choice(&CONVERSATIONS).unwrap();
+        let key = key_of(ENTRY_AGENT, conversation);
+        let event_id = world.new_event(&key);
+        let is_in_flight = false;
+        world.posts.push(Post {
+            event_id,
+            key,
+            is_in_flight,
+        });
+    } else {
+        send(world);
+    }
+    world.post();
+}
+
+fn send(world: &mut World) {
+    let agent = *world.rng.choice(&[ENTRY_AGENT, HELPER_AGENT]).unwrap();
+    let conversation = *world.rng.choice(&CONVERSATIONS).unwrap();
+    let key = key_of(agent, conversation);
+    let event_id = world.new_event(&key);
+    let waits = world.rng.bool();
+    let send = SendEvent {
+        workspace_id: workspace_id(world),
+        agent: Some(agent.parse().unwrap()),
+        conversation_key: conversation.parse().unwrap(),
+        input: "x".to_owned(),
+        event_id: Some(event_id.clone()),
+        traceparent: None,
+        wait: waits,
+    };
+    let asked = Asked::Send {
+        event_id,
+        waits,
+    };
+    let token = world.ask(asked, Call::SendEvent(send));
+    if world.rng.u64(..10) == 0 {
+        world.oracle.leave(|gone| gone == token);
+        let tokens = vec![token];
+        world.input(Input::ClientGone { tokens });
+    }
+}
+
+fn meddle(world: &mut World) {
+    let id = workspace_id(world);
+    match world.rng.u64(0..9) {
+        0 => {
+            let conversation = *world.rng.choice(&CONVERSATIONS).unwrap();
+            delete(world, &key_of(ENTRY_AGENT, conversation));
+        }
+        1 => {
+            let conversation = *world.rng.choice(&CONVERSATIONS).unwrap();
+            delete(world, &key_of(HELPER_AGENT, conversation));
+        }
+        2 => close(world),
+        3 => open(world),
+        4 => {
+            world.edit = match world.rng.u64(0..6) {
+                0 => Edit::Broken,
+                1 => Edit::Smaller,
+                n => Edit::Valid(u32::try_from(n).unwrap()),
+            };
+            world.input(Input::Reload);
+        }
+        5 | 6 => {
+            let agent = world.rng.bool().then(|| ENTRY_AGENT.parse().unwrap());
+            let fresh = world.rng.u64(0..4) == 0;
+            let asked = if fresh { Asked::FreshRestart } else { Asked::Other };
+            let call = Call::Restart(Restart {
+                workspace_id: id,
+                agent,
+                instance_key: None,
+                fresh,
+            });
+            world.ask(asked, call);
+        }
+        7 => {
+            world.ask(Asked::Other, Call::Status(Status {}));
+        }
+        _ => {
+            let call = Call::ListProcesses(ListProcesses { workspace_id: None });
+            world.ask(Asked::Other, call);
+        }
+    }
+}
+
+fn delete(world: &mut World, key: &InstanceKey) {
+    let call = Call::DeleteInstance(DeleteInstance {
+        workspace_id: workspace_id(world),
+        instance_key: key.clone(),
+    });
+    world.ask(Asked::Delete(key.clone()), call);
+}
+
+fn close(world: &mut World) {
+    let workspace_id = workspace_id(world);
+    let call = Call::CloseWorkspace(CloseWorkspace { workspace_id });
+    world.ask(Asked::Other, call);
+}
+
+fn open(world: &mut World) {
+    let project_root = config::PROJECT.into();
+    let call = Call::OpenWorkspace(OpenWorkspace { project_root });
+    world.ask(Asked::Other, call);
+}
+
+fn run_for(world: &mut World, ms: u64) {
+    let until = world.mono_ms + ms;
+    while world.mono_ms < until && !world.has_exited {
+        world.step();
+    }
+}
+
+fn simulate(seed: u64) -> u64 {
+    let mut world = World::new(seed, plan_of(seed));
+    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| live(&mut world)));
+    if let Err(panic) = failed {
+        for line in &world.trace {
+            eprintln!("{line}");
+        }
+        eprintln!(
+            "seed {seed}, {:?}; again with\n  GOONDAN_SIMULATION_SEED={seed} \
+             cargo test -p goondan-orchestrator simulation",
+            world.plan
+        );
+        std::panic::resume_unwind(panic);
+    }
+    world.steps
+}
+
+fn live(world: &mut World) {
+    for _ in 0..world.plan.work {
+        work(world);
+        let pause_ms = world.rng.u64(0..400);
+        run_for(world, pause_ms);
+    }
+    world.is_healing = true;
+    world.edit = Edit::Valid(1);
+    let healed_by = world.mono_ms + HEALING_MS;
+    let mut next_open_ms = world.mono_ms;
+    while !world.is_quiet() || world.core.workspace_infos().is_empty() {
+        assert!(world.mono_ms < healed_by, "it never came to rest");
+        if world.mono_ms >= next_open_ms {
+            open(world);
+            next_open_ms = world.mono_ms + 10_000;
+        }
+        world.post();
+        run_for(world, 250);
+    }
+    world.stop();
+    while !world.has_exited {
+        assert!(world.mono_ms < healed_by + 60_000, "it never ended");
+        world.step();
+    }
+    assert_eq!(world.running(), 0);
+    world.oracle.assert_all_answered();
+    world.oracle.assert_kept(&world.conversations());
+}
+
+#[test]
+fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
+    if let Ok(seed) = std::env::var("GOONDAN_SIMULATION_SEED") {
+        simulate(seed.parse().expect("GOONDAN_SIMULATION_SEED is a number"));
+        return;
+    }
+    let runs = std::env::var("GOONDAN_SIMULATION_RUNS");
+    let runs = runs.map_or(RUNS, |n| n.parse().expect("GOONDAN_SIMULATION_RUNS is a number"));
+    let steps: u64 = (0..runs).map(simulate).sum();
+    eprintln!("{runs} runs, {steps} steps");
+    assert!(steps > runs * 100, "almost nothing happened");
+}

@@ -1,0 +1,101 @@
+//! Configurations of the simulated project, and the edits a person makes.
+
+use std::collections::BTreeMap;
+
+use goondan_config::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
+use goondan_protocol::JsonObject;
+use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::definition::{AgentDefinition, ModelDefinition, ModelProvider};
+use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey};
+use goondan_protocol::script::Script;
+
+pub(super) const PROJECT: &str = "/projects/shop";
+pub(super) const ENTRY_AGENT: &str = "clerk";
+pub(super) const HELPER_AGENT: &str = "helper";
+
+/// What `goondan.yaml` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Edit {
+    /// Two agents and two connections; the number makes a difference in all of them.
+    Valid(u32),
+    /// As valid, without the second agent and the second connection.
+    Smaller,
+    /// Not valid.
+    Broken,
+}
+
+impl Edit {
+    pub(super) fn bundle(self) -> Result<Bundle, ControlError> {
+        match self {
+            Self::Valid(n) => Ok(bundle(n, &[ENTRY_AGENT, HELPER_AGENT], &["a", "b"])),
+            Self::Smaller => Ok(bundle(0, &[ENTRY_AGENT], &["a"])),
+            Self::Broken => {
+                let message = "line 3: unknown field `agnet`";
+                Err(ControlError::new(ErrorCode::InvalidConfiguration, message))
+            }
+        }
+    }
+}
+
+fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
+    let agents: BTreeMap<AgentName, AgentDefinition> = agents
+        .iter()
+        .map(|name| {
+            let name: AgentName = name.parse().unwrap();
+            (name.clone(), agent(name, variant))
+        })
+        .collect();
+    let connections = connections.iter().map(|name| {
+        let name: ConnectionName = name.parse().unwrap();
+        (name.clone(), connection(name, variant))
+    });
+    Bundle {
+        package: None,
+        entry_agent: ENTRY_AGENT.parse().unwrap(),
+        agents,
+        connections: connections.collect(),
+        grace_period_ms: 20_000,
+        digest: variant.to_string(),
+    }
+}
+
+fn agent(name: AgentName, variant: u32) -> AgentDefinition {
+    AgentDefinition {
+        name,
+        system_prompt: Some(format!("variant {variant}")),
+        model: ModelDefinition {
+            name: "scripted".parse().unwrap(),
+            model: "scripted".to_owned(),
+            provider: ModelProvider::Scripted {
+                script: Script { rules: Vec::new() },
+            },
+        },
+        tools: Vec::new(),
+        max_steps_per_turn: 32,
+    }
+}
+
+fn connection(name: ConnectionName, variant: u32) -> ConnectionDefinition {
+    ConnectionDefinition {
+        name,
+        connector: "webhook".parse().unwrap(),
+        config: JsonObject::from_iter([("port".to_owned(), (8_000 + variant).into())]),
+        secrets: BTreeMap::new(),
+        rules: vec![IngressRule {
+            event: None,
+            properties: BTreeMap::new(),
+            agent: None,
+            key: KeyRule::FromEvent { prefix: None },
+        }],
+    }
+}
+
+/// Whose conversation a key belongs to: the entry agent's are as they are (`INST-3`).
+pub(super) fn key_of(agent: &str, conversation: &str) -> InstanceKey {
+    let key = if agent == ENTRY_AGENT {
+        conversation.to_owned()
+    } else {
+        format!("{agent}:{conversation}")
+    };
+    key.parse().unwrap()
+}

@@ -1,0 +1,255 @@
+//! What the outside knows: which events were acknowledged, who waits for an answer, which processes
+//! there are. It shares no code with the core, and says so when the core breaks a promise.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use goondan_protocol::control::Sent;
+use goondan_protocol::ids::{EventId, InstanceKey};
+use serde_json::Value;
+
+use super::agent::{messages_of, reply_to};
+use crate::core::{ProcessId, RequestToken};
+use crate::limits::IDLE_STOP_MS;
+
+/// What a client asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Asked {
+    Send {
+        event_id: EventId,
+        waits: bool,
+    },
+    Delete(InstanceKey),
+    /// A fresh restart deletes too, but says which only at its end.
+    FreshRestart,
+    Other,
+}
+
+/// The crashes of one place in a row, and when the next process may start at the earliest.
+#[derive(Debug, Default, Clone, Copy)]
+struct Crashes {
+    in_a_row: u32,
+    last_ms: u64,
+    not_before_ms: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Oracle {
+    /// Every event that was ever submitted, with its conversation.
+    submitted: HashMap<EventId, InstanceKey>,
+    /// Acknowledged events of each conversation, in the order of their acknowledgement.
+    acknowledged: BTreeMap<InstanceKey, Vec<EventId>>,
+    /// Acknowledged, but perhaps accepted earlier than others that were acknowledged before.
+    misplaced: HashSet<EventId>,
+    /// Events whose conversation a person had deleted.
+    excused: HashSet<EventId>,
+    open_requests: HashMap<RequestToken, Asked>,
+    /// Clients that went away: an answer to them goes nowhere.
+    gone: HashSet<RequestToken>,
+    processes: HashMap<String, ProcessId>,
+    crashes: HashMap<String, Crashes>,
+    pub(super) answers: u64,
+}
+
+impl Oracle {
+    pub(super) fn submit(&mut self, event_id: &EventId, key: &InstanceKey) {
+        self.submitted.insert(event_id.clone(), key.clone());
+    }
+
+    pub(super) fn is_excused(&self, event_id: &EventId) -> bool {
+        self.excused.contains(event_id)
+    }
+
+    pub(super) fn acknowledge(&mut self, event_id: &EventId, is_duplicate: bool) {
+        let key = self.submitted[event_id].clone();
+        let of_key = self.acknowledged.entry(key).or_default();
+        if of_key.contains(event_id) {
+            return;
+        }
+        of_key.push(event_id.clone());
+        if is_duplicate {
+            self.misplaced.insert(event_id.clone());
+        }
+    }
+
+    pub(super) fn ask(&mut self, token: RequestToken, asked: Asked) {
+        match &asked {
+            Asked::Delete(key) => self.excuse(key),
+            Asked::FreshRestart => self.excuse_all(),
+            Asked::Send { .. } | Asked::Other => {}
+        }
+        self.open_requests.insert(token, asked);
+    }
+
+    fn excuse(&mut self, key: &InstanceKey) {
+        let gone = self.acknowledged.remove(key).unwrap_or_default();
+        self.excused.extend(gone);
+    }
+
+    fn excuse_all(&mut self) {
+        let keys: Vec<InstanceKey> = self.acknowledged.keys().cloned().collect();
+        for key in keys {
+            self.excuse(&key);
+        }
+    }
+
+    /// A client is answered. Returns the event it may submit again, when it is not known to be safe.
+    pub(super) fn answer(
+        &mut self,
+        token: RequestToken,
+        result: &Result<Value, goondan_protocol::control::ControlError>,
+    ) -> Option<EventId> {
+        self.answers += 1;
+        if self.gone.remove(&token) {
+            return None;
+        }
+        let asked = self.open_requests.remove(&token);
+        match asked.expect("nobody asked, or was answered already") {
+            Asked::Send { event_id, waits } => match result {
+                Ok(value) => {
+                    let sent: Sent = serde_json::from_value(value.clone()).unwrap();
+                    assert_eq!(sent.event_id, event_id);
+                    self.acknowledge(&event_id, sent.duplicate || waits);
+                    match &sent.outcome {
+                        Some(outcome) => assert_eq!(*outcome, reply_to(&event_id)),
+                        None => assert!(!waits, "the outcome was waited for"),
+                    }
+                    None
+                }
+                Err(_) => Some(event_id),
+            },
+            // What is made anew has never crashed.
+            Asked::Delete(key) => {
+                self.excuse(&key);
+                self.forgive(&format!("instanceKey {key:?}"));
+                None
+            }
+            Asked::FreshRestart => {
+                self.excuse_all();
+                self.forgive_all();
+                None
+            }
+            Asked::Other => None,
+        }
+    }
+
+    pub(super) fn progress(&self, token: RequestToken) {
+        let is_known = self.open_requests.contains_key(&token) || self.gone.contains(&token);
+        assert!(is_known, "progress for nobody");
+    }
+
+    /// Clients that go away; some for a daemon that was killed. Returns the events they sent.
+    pub(super) fn leave(&mut self, is_gone: impl Fn(RequestToken) -> bool) -> Vec<EventId> {
+        let mut sent = Vec::new();
+        self.open_requests.retain(|token, asked| {
+            let leaves = is_gone(*token);
+            if let (true, Asked::Send { event_id, .. }) = (leaves, asked) {
+                sent.push(event_id.clone());
+            }
+            if leaves {
+                self.gone.insert(*token);
+            }
+            !leaves
+        });
+        sent
+    }
+
+    pub(super) fn open_requests(&self) -> Vec<RequestToken> {
+        self.open_requests.keys().copied().collect()
+    }
+
+    pub(super) fn assert_all_answered(&self) {
+        assert!(
+            self.open_requests.is_empty(),
+            "never answered: {:?}",
+            self.open_requests
+        );
+    }
+
+    pub(super) fn start(&mut self, owner: &str, process: ProcessId, now_ms: u64) {
+        let before = self.processes.insert(owner.to_owned(), process);
+        assert_eq!(before, None, "two processes for {owner} (SUP-1)");
+        let crashes = self.crashes.get(owner).copied().unwrap_or_default();
+        assert!(
+            now_ms >= crashes.not_before_ms,
+            "{owner} crashed {} times in a row and was started {} ms early (SUP-4)",
+            crashes.in_a_row,
+            crashes.not_before_ms - now_ms
+        );
+    }
+
+    /// A process ended. `crashed`: nobody had asked it to.
+    pub(super) fn end(&mut self, owner: &str, process: ProcessId, crashed: bool, now_ms: u64) {
+        assert_eq!(self.processes.remove(owner), Some(process));
+        if crashed {
+            let crashes = self.crashes.entry(owner.to_owned()).or_default();
+            if now_ms - crashes.last_ms >= IDLE_STOP_MS {
+                crashes.in_a_row = 0;
+            }
+            crashes.last_ms = now_ms;
+            crashes.in_a_row += 1;
+            let delay_ms = match crashes.in_a_row {
+                0..=5 => 0,
+                n => (1_000 << (n - 6).min(20)).min(300_000),
+            };
+            crashes.not_before_ms = now_ms + delay_ms;
+        }
+    }
+
+    /// A process did its work, or a person asked for a restart.
+    pub(super) fn forgive(&mut self, owner: &str) {
+        self.crashes.remove(owner);
+    }
+
+    pub(super) fn forgive_all(&mut self) {
+        self.crashes.clear();
+    }
+
+    /// The daemon was killed, and its children with it.
+    pub(super) fn forget_processes(&mut self) {
+        self.processes.clear();
+        self.crashes.clear();
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Compares what was promised with what the store holds at the end: each acknowledged event
+    /// answered once, in order, whole, in its own conversation (`MSG-8`, `MSG-13`).
+    pub(super) fn assert_kept(&self, conversations: &BTreeMap<InstanceKey, Vec<String>>) {
+        for (key, messages) in conversations {
+            let mut answered: Vec<EventId> = Vec::new();
+            let mut rest = messages.as_slice();
+            while let Some(first) = rest.first() {
+                let event_id: EventId = first.rsplit_once(':').unwrap().0.parse().unwrap();
+                let whole = messages_of(&event_id);
+                assert!(
+                    rest.starts_with(&whole),
+                    "event {event_id} has {rest:?} in {key}, not {whole:?}"
+                );
+                assert_eq!(self.submitted.get(&event_id), Some(key), "a stray event");
+                assert!(!answered.contains(&event_id), "{event_id} answered twice");
+                rest = &rest[whole.len()..];
+                answered.push(event_id);
+            }
+            let promised = self.acknowledged.get(key).cloned().unwrap_or_default();
+            let in_order: Vec<&EventId> = promised
+                .iter()
+                .filter(|id| !self.misplaced.contains(id))
+                .collect();
+            let found: Vec<&EventId> = answered
+                .iter()
+                .filter(|id| in_order.contains(id))
+                .collect();
+            assert_eq!(found, in_order, "events of {key} lost or out of order");
+        }
+        for (key, promised) in &self.acknowledged {
+            let found = conversations.get(key).cloned().unwrap_or_default();
+            for event_id in promised {
+                for message in messages_of(event_id) {
+                    assert!(found.contains(&message), "{message} of {key} is lost");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,674 @@
+//! The simulated world: time, children, clients, a person, and the real store on a simulated disk.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use goondan_config::Bundle;
+use goondan_protocol::control::{Call, Stop};
+use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::ipc::{ChildRole, Hello, Status, ToChild, ToOrchestrator};
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::version::Version;
+use goondan_store::disk::{Crash, Disk, Fault, SimulatedDisk};
+use goondan_store::root::Layout;
+use goondan_store::workspace::{self, WorkspaceRecord};
+use goondan_store::writer::{Job, Op, Report, Worker};
+use serde::Deserialize;
+
+use super::agent::{Act, Agent};
+use super::config::{self, Edit};
+use super::oracle::{Asked, Oracle};
+use crate::core::{
+    Core, Effect, Facts, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, ProcessId, RequestToken,
+    Spawn, control_error,
+};
+use crate::limits::TICK_MS;
+
+/// How often what goes wrong, in thousandths.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan {
+    /// A process crashes, for each of its acts.
+    pub(super) crash: u64,
+    /// A process hangs for ever, for each message it gets.
+    pub(super) hang: u64,
+    /// A process breaks the protocol, for each of its acts.
+    pub(super) garbage: u64,
+    /// The disk fails once, for each piece of work.
+    pub(super) disk: u64,
+    /// The daemon is killed, for each piece of work.
+    pub(super) kill: u64,
+    /// A person edits, restarts, deletes, stops or starts, for each piece of work.
+    pub(super) person: u64,
+    /// Pieces of work in all.
+    pub(super) work: u64,
+}
+
+/// Something that will happen.
+#[derive(Debug)]
+pub(super) enum Happening {
+    Input(Input),
+    Deliver(ProcessId, Box<ToChild>, Option<u64>),
+    Act(ProcessId, Act),
+    Die(ProcessId, &'static str),
+    Store,
+    Load(LoadPurpose, Option<WorkspaceId>),
+    Write(Box<WorkspaceRecord>),
+    Tick,
+}
+
+#[derive(Debug)]
+enum Role {
+    Agent(Box<Agent>),
+    Connector,
+}
+
+#[derive(Debug)]
+struct Child {
+    owner: String,
+    role: Role,
+    is_hung: bool,
+    /// Whether the core asked it to stop, or had it killed.
+    was_asked: bool,
+    is_dying: bool,
+    is_greeted: bool,
+    /// Messages keep their order in both directions.
+    last_heard_ms: u64,
+    last_said_ms: u64,
+    next_request: u64,
+    /// Posts it waits for, by request.
+    posts: HashMap<u64, EventId>,
+}
+
+/// An event that somebody outside posts until it is accepted.
+#[derive(Debug)]
+pub(super) struct Post {
+    pub(super) event_id: EventId,
+    pub(super) key: InstanceKey,
+    pub(super) is_in_flight: bool,
+}
+
+pub(super) struct World {
+    pub(super) rng: fastrand::Rng,
+    pub(super) plan: Plan,
+    pub(super) is_healing: bool,
+    pub(super) core: Core,
+    pub(super) disk: SimulatedDisk,
+    pub(super) layout: Layout,
+    worker: Worker,
+    batch: Vec<Job>,
+    pub(super) mono_ms: u64,
+    booted_ms: u64,
+    /// How far the calendar is from the clock that only moves forwards.
+    pub(super) wall_skew_ms: i64,
+    queue: BTreeMap<(u64, u64), Happening>,
+    next_happening: u64,
+    last_stored_ms: u64,
+    children: HashMap<ProcessId, Child>,
+    next_pid: u32,
+    next_token: u64,
+    next_event: u64,
+    pub(super) posts: Vec<Post>,
+    pub(super) edit: Edit,
+    pub(super) oracle: Oracle,
+    pub(super) has_exited: bool,
+    pub(super) steps: u64,
+    pub(super) trace: VecDeque<String>,
+}
+
+const TRACE_MAX: usize = 400;
+
+fn new_core(layout: &Layout, seed: u64) -> Core {
+    let facts = Facts {
+        layout: layout.clone(),
+        pid: 1,
+        started_at: Timestamp::from_unix_millis(0),
+        log_dir: None,
+    };
+    let mut rng = fastrand::Rng::with_seed(seed);
+    Core::new(facts, move || uuid::Uuid::from_u128(rng.u128(..)))
+}
+
+impl World {
+    pub(super) fn new(seed: u64, plan: Plan) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let disk = SimulatedDisk::new();
+        let layout = Layout::new("/root");
+        for dir in [layout.root().to_owned(), layout.workspaces()] {
+            disk.create_dir(&dir).unwrap();
+        }
+        for dir in [layout.root(), layout.root().parent().unwrap()] {
+            disk.sync_dir(dir).unwrap();
+        }
+        workspace::open(&disk, &layout, config::PROJECT.as_ref(), None).unwrap();
+        let core = new_core(&layout, rng.u64(..));
+        let worker = Worker::new(Arc::new(disk.clone()), layout.clone());
+        let mut world = Self {
+            rng,
+            plan,
+            is_healing: false,
+            core,
+            disk,
+            layout,
+            worker,
+            batch: Vec::new(),
+            mono_ms: 0,
+            booted_ms: 0,
+            wall_skew_ms: 0,
+            queue: BTreeMap::new(),
+            next_happening: 0,
+            last_stored_ms: 0,
+            children: HashMap::new(),
+            next_pid: 100,
+            next_token: 0,
+            next_event: 0,
+            posts: Vec::new(),
+            edit: Edit::Valid(0),
+            oracle: Oracle::default(),
+            has_exited: false,
+            steps: 0,
+            trace: VecDeque::new(),
+        };
+        world.boot();
+        world
+    }
+
+    pub(super) fn chance(&mut self, permille: u64) -> bool {
+        !self.is_healing && self.rng.u64(..1_000) < permille
+    }
+
+    pub(super) fn note(&mut self, text: String) {
+        if self.trace.len() == TRACE_MAX {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(format!("{:>8} {text}", self.mono_ms));
+    }
+
+    fn at(&mut self, due_ms: u64, happening: Happening) {
+        self.next_happening += 1;
+        self.queue.insert((due_ms, self.next_happening), happening);
+    }
+
+    pub(super) fn soon(&mut self, within_ms: u64, happening: Happening) {
+        let due_ms = self.mono_ms + self.rng.u64(0..=within_ms);
+        self.at(due_ms, happening);
+    }
+
+    /// Lets the next thing happen.
+    pub(super) fn step(&mut self) {
+        let Some(((due_ms, _), happening)) = self.queue.pop_first() else {
+            panic!("nothing will ever happen again");
+        };
+        self.steps += 1;
+        self.mono_ms = self.mono_ms.max(due_ms);
+        match happening {
+            Happening::Input(input) => self.input(input),
+            Happening::Deliver(process, message, request) => {
+                self.deliver(process, *message, request);
+            }
+            Happening::Act(process, act) => self.act(process, act),
+            Happening::Die(process, how) => self.die(process, how),
+            Happening::Store => self.run_store(),
+            Happening::Load(purpose, id) => self.load(purpose, id),
+            Happening::Write(record) => {
+                let written = workspace::write(&self.disk, &self.layout, &record);
+                let workspace_id = record.workspace_id.clone();
+                self.oracle.forgive_all();
+                let result = written.map_err(|error| control_error(&error));
+                self.input(Input::WorkspaceWritten {
+                    workspace_id,
+                    result,
+                });
+            }
+            Happening::Tick => {
+                self.at(self.mono_ms + TICK_MS, Happening::Tick);
+                self.input(Input::Tick);
+            }
+        }
+    }
+
+    pub(super) fn input(&mut self, input: Input) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            self.note(format!("> {input:?}"));
+            let wall_ms = i64::try_from(self.mono_ms).unwrap() + self.wall_skew_ms;
+            let now = Now {
+                mono_ms: self.mono_ms - self.booted_ms,
+                wall: Timestamp::from_unix_millis(1_700_000_000_000 + wall_ms),
+            };
+            for effect in self.core.handle(now, input) {
+                self.note(format!("  < {effect:?}"));
+                inputs.extend(self.carry_out(effect));
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) -> Vec<Input> {
+        assert!(!self.has_exited, "it said that it had ended");
+        match effect {
+            Effect::Spawn(spawn) => return self.spawn(&spawn),
+            Effect::Send {
+                process,
+                head,
+                message,
+            } => {
+                let Some(child) = self.children.get_mut(&process) else {
+                    return Vec::new();
+                };
+                match &*message {
+                    ToChild::TurnCommitted(_) => self.oracle.forgive(&child.owner),
+                    ToChild::Shutdown(_) => child.was_asked = true,
+                    ToChild::EventAccepted(accepted) => {
+                        self.oracle.forgive(&child.owner);
+                        self.oracle
+                            .acknowledge(&accepted.event_id, accepted.duplicate);
+                        self.posts.retain(|post| post.event_id != accepted.event_id);
+                    }
+                    _ => {}
+                }
+                let due_ms = child.last_heard_ms.max(self.mono_ms + self.rng.u64(0..20));
+                child.last_heard_ms = due_ms;
+                self.at(due_ms, Happening::Deliver(process, message, head.in_reply_to));
+            }
+            Effect::Kill { process } => {
+                if let Some(child) = self.children.get_mut(&process) {
+                    child.was_asked = true;
+                    if !child.is_dying {
+                        child.is_dying = true;
+                        self.soon(30, Happening::Die(process, "signal 9"));
+                    }
+                }
+            }
+            Effect::Store(job) => {
+                self.batch.push(job);
+                if self.batch.len() == 1 {
+                    self.soon(5, Happening::Store);
+                }
+            }
+            Effect::LoadWorkspace {
+                purpose,
+                workspace_id,
+                ..
+            } => self.soon(20, Happening::Load(purpose, workspace_id)),
+            Effect::WriteWorkspace(record) => self.soon(20, Happening::Write(record)),
+            Effect::Respond { token, result } => {
+                if let Some(again) = self.oracle.answer(token, &result) {
+                    self.post_again(&again);
+                }
+            }
+            Effect::Progress { token, .. } => self.oracle.progress(token),
+            Effect::Exit => {
+                assert!(self.children.is_empty(), "it ended before its children");
+                assert!(self.batch.is_empty(), "it ended before its store was done");
+                self.has_exited = true;
+            }
+            Effect::SetTrace { .. } | Effect::ListInstances { .. } | Effect::Log(_) => {}
+        }
+        Vec::new()
+    }
+
+    fn spawn(&mut self, spawn: &Spawn) -> Vec<Input> {
+        let process = spawn.process;
+        let (owner, role) = match spawn.role {
+            ChildRole::Agent => ("instanceKey", Role::Agent(Box::default())),
+            ChildRole::Connector => ("connection", Role::Connector),
+        };
+        let owner = format!("{owner} {}", spawn.identity[owner]);
+        self.oracle.start(&owner, process, self.mono_ms);
+        if self.chance(self.plan.crash / 10) {
+            self.oracle.end(&owner, process, true, self.mono_ms);
+            let how = "it could not be started".to_owned();
+            return vec![Input::Exited { process, how }];
+        }
+        let child = Child {
+            owner,
+            role,
+            is_hung: false,
+            was_asked: false,
+            is_dying: false,
+            is_greeted: false,
+            last_heard_ms: self.mono_ms,
+            last_said_ms: self.mono_ms,
+            next_request: 0,
+            posts: HashMap::new(),
+        };
+        self.children.insert(process, child);
+        self.next_pid += 1;
+        let hello = Hello {
+            version: Version::current(),
+            role: spawn.role,
+            pid: self.next_pid,
+        };
+        self.say(process, ToOrchestrator::Hello(hello), None);
+        vec![Input::Spawned {
+            process,
+            pid: self.next_pid,
+        }]
+    }
+
+    /// A child says something, which arrives after all it said before.
+    fn say(&mut self, process: ProcessId, message: ToOrchestrator, request_id: Option<u64>) {
+        let delay_ms = if self.rng.u64(..50) == 0 { 3_000 } else { 20 };
+        let delay_ms = self.rng.u64(0..delay_ms);
+        let Some(child) = self.children.get_mut(&process) else {
+            return;
+        };
+        let due_ms = child.last_said_ms.max(self.mono_ms + delay_ms);
+        child.last_said_ms = due_ms;
+        let input = Input::Message {
+            process,
+            message: Box::new(message),
+            request_id,
+            trace: None,
+        };
+        self.at(due_ms, Happening::Input(input));
+    }
+
+    fn deliver(&mut self, process: ProcessId, message: ToChild, in_reply_to: Option<u64>) {
+        let hangs = self.chance(self.plan.hang);
+        let Some(child) = self.children.get_mut(&process) else {
+            return;
+        };
+        child.is_hung |= hangs;
+        if child.is_hung || child.is_dying {
+            return;
+        }
+        let acts = match &mut child.role {
+            Role::Agent(agent) => agent.on_message(message),
+            Role::Connector => match message {
+                ToChild::Welcome(_) => {
+                    child.is_greeted = true;
+                    let (ready, detail) = (true, "listening".to_owned());
+                    vec![Act::Say(ToOrchestrator::Status(Status { ready, detail }))]
+                }
+                ToChild::Ping(ping) => {
+                    let pong = goondan_protocol::ipc::Pong { nonce: ping.nonce };
+                    vec![Act::Say(ToOrchestrator::Pong(pong))]
+                }
+                ToChild::EventRefused(_) => {
+                    let refused = in_reply_to.and_then(|request| child.posts.remove(&request));
+                    if let Some(event_id) = refused {
+                        self.post_again(&event_id);
+                    }
+                    Vec::new()
+                }
+                ToChild::Shutdown(_) => vec![Act::Exit],
+                _ => Vec::new(),
+            },
+        };
+        for act in acts {
+            // What it does takes its time, but happens in order.
+            let child = self.children.get_mut(&process).unwrap();
+            let due_ms = child.last_said_ms.max(self.mono_ms);
+            self.at(due_ms, Happening::Act(process, act));
+        }
+    }
+
+    fn act(&mut self, process: ProcessId, act: Act) {
+        let crashes = self.chance(self.plan.crash);
+        let garbage = self.chance(self.plan.garbage);
+        let Some(child) = self.children.get_mut(&process) else {
+            return;
+        };
+        if child.is_hung || child.is_dying {
+            return;
+        }
+        if crashes {
+            child.is_dying = true;
+            return self.soon(5, Happening::Die(process, "signal 11"));
+        }
+        if garbage {
+            let problem = "not JSON".to_owned();
+            return self.input(Input::Broken { process, problem });
+        }
+        match act {
+            Act::Say(message) => self.say(process, message, None),
+            Act::Exit => {
+                child.is_dying = true;
+                let due_ms = child.last_said_ms;
+                self.at(due_ms, Happening::Die(process, "exit code 0"));
+            }
+        }
+    }
+
+    fn die(&mut self, process: ProcessId, how: &'static str) {
+        let Some(child) = self.children.remove(&process) else {
+            return;
+        };
+        self.oracle
+            .end(&child.owner, process, !child.was_asked, self.mono_ms);
+        for event_id in child.posts.values() {
+            self.post_again(event_id);
+        }
+        let how = how.to_owned();
+        self.input(Input::Exited { process, how });
+    }
+
+    fn run_store(&mut self) {
+        let completions = self.worker.work(&mut self.batch);
+        if self.rng.u64(..20) == 0 {
+            self.worker.flush_metadata(true);
+        }
+        for completion in completions {
+            let due_ms = self.last_stored_ms.max(self.mono_ms + self.rng.u64(0..3));
+            self.last_stored_ms = due_ms;
+            self.at(due_ms, Happening::Input(Input::Stored(completion)));
+        }
+    }
+
+    fn load(&mut self, purpose: LoadPurpose, workspace_id: Option<WorkspaceId>) {
+        if matches!(purpose, LoadPurpose::Restart { .. }) {
+            self.oracle.forgive_all();
+        }
+        let result = self.read_workspace();
+        self.input(Input::Loaded(Box::new(Loaded {
+            purpose,
+            workspace_id,
+            result,
+        })));
+    }
+
+    fn read_workspace(
+        &mut self,
+    ) -> Result<LoadedWorkspace, goondan_protocol::control::ControlError> {
+        let failed = |error| control_error(&error);
+        let record = workspace::open(&self.disk, &self.layout, config::PROJECT.as_ref(), None)
+            .map_err(failed)?;
+        let instances = self.layout.instances(&record.workspace_id);
+        let (with_work, _) =
+            workspace::instances_with_work(&self.disk, &instances).map_err(failed)?;
+        let (to_begin_anew, _) =
+            workspace::list_instances(&self.disk, &instances).map_err(failed)?;
+        let bundle: Result<Bundle, _> = self.edit.bundle();
+        Ok(LoadedWorkspace {
+            record,
+            bundle,
+            with_work,
+            to_begin_anew,
+        })
+    }
+
+    /// Starts the daemon on what is on the disk.
+    fn boot(&mut self) {
+        self.booted_ms = self.mono_ms;
+        self.at(self.mono_ms + TICK_MS, Happening::Tick);
+        let listed = workspace::list(&self.disk, &self.layout).unwrap();
+        for record in listed.0.into_iter().filter(|record| record.registered) {
+            let id = Some(record.workspace_id);
+            self.soon(50, Happening::Load(LoadPurpose::Start, id));
+        }
+    }
+
+    /// Kills the daemon, or the whole machine, in the middle of whatever the store is doing.
+    pub(super) fn kill_daemon(&mut self) {
+        let call = self.disk.calls() + self.rng.u64(0..40);
+        self.disk.crash_at(call);
+        self.worker.work(&mut self.batch);
+        let crash = match self.rng.u64(0..4) {
+            0 => Crash::LoseUnsynced,
+            1 => Crash::KeepUnsynced,
+            2 => Crash::ProcessOnly,
+            _ => Crash::Subset(self.rng.u64(..)),
+        };
+        self.note(format!("== the daemon is killed: {crash:?}"));
+        self.disk = self.disk.after_crash(crash);
+        self.worker = Worker::new(Arc::new(self.disk.clone()), self.layout.clone());
+        self.batch.clear();
+        self.core = new_core(&self.layout, self.rng.u64(..));
+        self.queue.clear();
+        self.children.clear();
+        self.oracle.forget_processes();
+        for event_id in self.oracle.leave(|_| true) {
+            self.post_again(&event_id);
+        }
+        for post in &mut self.posts {
+            post.is_in_flight = false;
+        }
+        self.has_exited = false;
+        self.boot();
+    }
+
+    pub(super) fn fail_disk_once(&mut self) {
+        let call = self.disk.calls() + self.rng.u64(0..60);
+        let fault = match self.rng.u64(0..4) {
+            0 => Fault::Errno(libc_errno::EIO),
+            1 => Fault::Errno(libc_errno::ENOSPC),
+            2 => Fault::Errno(libc_errno::EMFILE),
+            _ => Fault::ShortWrite(self.rng.usize(0..20)),
+        };
+        self.note(format!("== the disk will fail: {fault:?}"));
+        self.disk.fail_at(call, fault, false);
+    }
+
+    pub(super) fn new_event(&mut self, key: &InstanceKey) -> EventId {
+        self.next_event += 1;
+        let event_id: EventId = format!("e{}", self.next_event).parse().unwrap();
+        self.oracle.submit(&event_id, key);
+        event_id
+    }
+
+    pub(super) fn ask(&mut self, asked: Asked, call: Call) -> RequestToken {
+        self.next_token += 1;
+        let token = RequestToken(self.next_token);
+        self.oracle.ask(token, asked);
+        let call = Box::new(call);
+        self.input(Input::Request { token, call });
+        token
+    }
+
+    /// Somebody who does not know whether an event is safe submits it again, unless a person had its
+    /// conversation deleted.
+    fn post_again(&mut self, event_id: &EventId) {
+        if let Some(post) = self.posts.iter_mut().find(|p| p.event_id == *event_id) {
+            post.is_in_flight = false;
+        }
+    }
+
+    /// Posts what waits outside, by any connector that listens.
+    pub(super) fn post(&mut self) {
+        self.posts
+            .retain(|post| !self.oracle.is_excused(&post.event_id));
+        let mut listening: Vec<ProcessId> = self
+            .children
+            .iter()
+            .filter(|(_, child)| child.is_greeted && !child.is_hung && !child.is_dying)
+            .map(|(process, _)| *process)
+            .collect();
+        listening.sort();
+        for n in 0..self.posts.len() {
+            if self.posts[n].is_in_flight {
+                continue;
+            }
+            let Some(process) = self.rng.choice(&listening).copied() else {
+                return;
+            };
+            let post = &mut self.posts[n];
+            post.is_in_flight = true;
+            let (event_id, key) = (post.event_id.clone(), post.key.clone());
+            let child = self.children.get_mut(&process).unwrap();
+            child.next_request += 1;
+            let request = child.next_request;
+            child.posts.insert(request, event_id.clone());
+            let event = ConnectorEvent {
+                id: Some(event_id),
+                name: "message".to_owned(),
+                input: "x".to_owned(),
+                instance_key: Some(key),
+                properties: goondan_protocol::JsonObject::new(),
+                auth: None,
+                metadata: goondan_protocol::JsonObject::new(),
+            };
+            self.say(process, ToOrchestrator::Event(Box::new(event)), Some(request));
+        }
+    }
+
+    /// Whether nothing is left to do but to let time pass.
+    pub(super) fn is_quiet(&self) -> bool {
+        let pending: usize = self
+            .core
+            .workspace_infos()
+            .iter()
+            .map(|info| info.pending_events)
+            .sum();
+        pending == 0 && self.posts.is_empty() && self.oracle.open_requests().is_empty()
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.oracle.running()
+    }
+
+    pub(super) fn stop(&mut self) {
+        let stop = Stop {
+            grace_period_ms: None,
+        };
+        self.ask(Asked::Other, Call::Stop(stop));
+    }
+
+    /// What the store holds of each conversation, read by a worker of its own.
+    pub(super) fn conversations(&self) -> BTreeMap<InstanceKey, Vec<String>> {
+        #[derive(Deserialize)]
+        struct Identified {
+            id: String,
+        }
+        let mut worker = Worker::new(Arc::new(self.disk.clone()), self.layout.clone());
+        let record = workspace::list(&self.disk, &self.layout).unwrap().0.remove(0);
+        let instances = self.layout.instances(&record.workspace_id);
+        let (listed, unusable) = workspace::list_instances(&self.disk, &instances).unwrap();
+        assert!(unusable.is_empty(), "{unusable:?}");
+        let mut conversations = BTreeMap::new();
+        for metadata in listed {
+            let instance = InstanceRef {
+                workspace_id: record.workspace_id.clone(),
+                instance_key: metadata.instance_key.clone(),
+            };
+            let mut messages: Vec<String> = Vec::new();
+            let mut next = Some(0);
+            while let Some(offset) = next {
+                let instance = instance.clone();
+                let op = Op::ReadPage { instance, offset };
+                let completion = worker.work(&mut vec![Job { token: 0, op }]).remove(0);
+                let Ok(Report::Page(page)) = completion.result else {
+                    panic!("{completion:?}");
+                };
+                assert!(page.events.is_empty(), "an open turn was left behind");
+                assert!(page.damage.is_empty(), "{:?}", page.damage);
+                messages.extend(page.messages.iter().map(|raw| {
+                    let message: Identified = serde_json::from_str(raw.get()).unwrap();
+                    message.id
+                }));
+                next = page.next;
+            }
+            conversations.insert(metadata.instance_key, messages);
+        }
+        conversations
+    }
+}
+
+/// The error numbers a disk fails with.
+mod libc_errno {
+    use nix::errno::Errno;
+
+    pub(super) const EIO: i32 = Errno::EIO as i32;
+    pub(super) const ENOSPC: i32 = Errno::ENOSPC as i32;
+    pub(super) const EMFILE: i32 = Errno::EMFILE as i32;
+}
