@@ -92,7 +92,6 @@ impl Daemon {
 
     /// Where a webhook listens: what it said last.
     #[track_caller]
-    #[must_use]
     pub fn webhook(&self, connection: &str) -> SocketAddr {
         let is_listening = |line: &serde_json::Value| {
             message(line) == "listening" && line["connection"] == connection

@@ -30,6 +30,7 @@ struct State {
     /// The last line, if it has no newline.
     cut: Option<String>,
     is_over: bool,
+    is_paused: bool,
 }
 
 impl Log {
@@ -43,6 +44,7 @@ impl Log {
             while stream.read_until(b'\n', &mut line).unwrap() > 0 {
                 reader.take(&line);
                 line.clear();
+                reader.wait_while_paused();
             }
             reader.state.lock().unwrap().is_over = true;
             reader.changed.notify_all();
@@ -62,6 +64,26 @@ impl Log {
             },
         }
         drop(state);
+        self.changed.notify_all();
+    }
+
+    fn wait_while_paused(&self) {
+        let state = self.state.lock().unwrap();
+        drop(
+            self.changed
+                .wait_while(state, |state| state.is_paused)
+                .unwrap(),
+        );
+    }
+
+    /// Stops reading after the next line, as a reader does that cannot keep up.
+    pub fn pause(&self) {
+        self.state.lock().unwrap().is_paused = true;
+    }
+
+    /// Goes on reading.
+    pub fn resume(&self) {
+        self.state.lock().unwrap().is_paused = false;
         self.changed.notify_all();
     }
 

@@ -14,7 +14,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 use goondan_protocol::version::Version;
 use goondan_tests::misbehaviour::{
@@ -23,16 +23,8 @@ use goondan_tests::misbehaviour::{
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::{Value, json};
 
-/// The argument of the process that floods beside the real child.
-const FLOOD_ARGUMENT: &str = "--flood";
-
 fn main() -> ExitCode {
-    let mut args = std::env::args_os();
-    let program = PathBuf::from(args.next().unwrap());
-    if args.next().is_some_and(|arg| arg == FLOOD_ARGUMENT) {
-        flood();
-        return ExitCode::SUCCESS;
-    }
+    let program = PathBuf::from(std::env::args_os().next().unwrap());
     let home = PathBuf::from(std::env::var_os("HOME").unwrap());
     let name = program.file_name().unwrap().to_str().unwrap();
     match take_order(&orders(&home, name)) {
@@ -62,9 +54,13 @@ fn take_order(dir: &Path) -> Option<Misbehaviour> {
 }
 
 /// The real binary lies in the directory above this one's.
-fn become_real(program: &Path) -> ! {
+fn real_binary(program: &Path) -> PathBuf {
     let name = program.file_name().unwrap();
-    let real = program.ancestors().nth(2).unwrap().join(name);
+    program.ancestors().nth(2).unwrap().join(name)
+}
+
+fn become_real(program: &Path) -> ! {
+    let real = real_binary(program);
     let error = Command::new(&real).exec();
     panic!("cannot run {}: {error}", real.display());
 }
@@ -72,12 +68,11 @@ fn become_real(program: &Path) -> ! {
 fn misbehave(misbehaviour: Misbehaviour, program: &Path) -> ExitCode {
     match misbehaviour {
         Misbehaviour::Flood => {
-            let flooding = Command::new(program)
-                .arg(FLOOD_ARGUMENT)
-                .stdin(Stdio::null())
-                .spawn();
-            drop(flooding.unwrap());
-            become_real(program);
+            // The real child works beside, with the same socket and the same stdout.
+            let mut real = Command::new(real_binary(program)).spawn().unwrap();
+            flood();
+            let status = real.wait().unwrap();
+            return ExitCode::from(if status.success() { 0 } else { 1 });
         }
         Misbehaviour::HalfLine => {
             print!("{HALF_LINE}");

@@ -5,6 +5,10 @@
 #[cfg(test)]
 mod ask;
 #[cfg(test)]
+mod children;
+#[cfg(test)]
 mod conversation;
 #[cfg(test)]
 mod crashes;
+#[cfg(test)]
+mod supervision;

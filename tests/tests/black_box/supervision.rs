@@ -1,0 +1,156 @@
+//! What runs when, and what becomes of it (`SUP-3`, `SUP-6`, `SUP-9`).
+
+use goondan_tests::home::{AGENT, CONNECTOR};
+use goondan_tests::log::message;
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home, http, wait_until};
+
+use crate::conversation::{check, shape};
+
+#[test]
+fn sup_3_agents_start_on_demand_and_the_daemon_stays_without_any() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    assert!(home.running(AGENT).is_empty());
+    assert_eq!(home.ask("k", "echo one"), "one");
+    assert_eq!(home.running(AGENT).len(), 1);
+    processes::signal(home.running(AGENT)[0].pid, Signal::SIGKILL);
+    // It has nothing to do, so no other one is started.
+    daemon.log().wait_for("the crash is told", |line| {
+        message(line) == "process crashed"
+    });
+    wait_until("no agent runs", || home.running(AGENT).is_empty());
+    assert!(
+        home.ps_agent("k")
+            .is_none_or(|process| process["pid"].is_null())
+    );
+    assert_eq!(home.gdn_json(&["status"])["pid"], daemon.pid());
+    assert!(home.running(AGENT).is_empty());
+    assert_eq!(home.ask("k", "echo two"), "two");
+    assert_eq!(home.history("k").len(), 4);
+    let starts = daemon.log().saying("agent process started");
+    assert_eq!(starts.len(), 2, "{starts:#?}");
+}
+
+#[test]
+fn sup_3_a_killed_connector_comes_back_and_the_agents_do_not_notice() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let address = daemon.webhook("hook");
+    let key = [("x-goondan-instance-key", "k")];
+    assert_eq!(
+        http::post(address, "/hook", &key, "hold x").unwrap().status,
+        202
+    );
+    wait_until("the tool runs", || home.note("x.runs") == "run\n");
+    for _ in 0..3 {
+        let seen = daemon.log().lines().len();
+        processes::signal(home.running(CONNECTOR)[0].pid, Signal::SIGKILL);
+        daemon
+            .log()
+            .wait_for_after(seen, "it listens again", |line| {
+                message(line) == "listening"
+            });
+    }
+    let address = daemon.webhook("hook");
+    assert_eq!(
+        http::post(address, "/hook", &key, "echo two")
+            .unwrap()
+            .status,
+        202
+    );
+    home.write("notes/x.go", "");
+    wait_until("both are answered", || home.history("k").len() == 6);
+    check(&home.history("k"));
+    assert_eq!(home.note("x.runs"), "run\n");
+}
+
+#[test]
+fn sup_9_hung_children_are_found_killed_and_replaced() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    daemon.webhook("hook");
+    let asking = home.start_gdn(&["send", "hold x"]);
+    wait_until("the tool runs", || home.note("x.runs") == "run\n");
+    let (agent, connector) = (home.running(AGENT), home.running(CONNECTOR));
+    let agent_pid = home.ps_agent("main").unwrap()["pid"].as_u64().unwrap();
+    assert!(
+        agent
+            .iter()
+            .any(|process| u64::from(process.pid) == agent_pid)
+    );
+    for pid in [u32::try_from(agent_pid).unwrap(), connector[0].pid] {
+        processes::signal(pid, Signal::SIGSTOP);
+    }
+    for (field, value) in [("instanceKey", "main"), ("connection", "hook")] {
+        let killed = daemon.log().wait_for("the hang is noticed", |line| {
+            message(line) == "process is killed" && line[field] == value
+        });
+        assert_eq!(killed["reason"], "it does not answer");
+    }
+    wait_until("the turn goes on", || home.note("x.runs") == "run\nagain\n");
+    home.write("notes/x.go", "");
+    assert_eq!(asking.wait().exits(0).stdout, "done x\n");
+    check(&home.history("main"));
+    wait_until("the webhook listens again", || {
+        daemon.log().saying("listening").len() == 2
+    });
+    let address = daemon.webhook("hook");
+    assert_eq!(
+        http::post(address, "/hook", &[], "echo hi").unwrap().status,
+        202
+    );
+}
+
+#[test]
+fn sup_6_a_stop_lets_the_turn_in_progress_finish_and_begins_no_other() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let asking = home.start_gdn(&["send", "hold x"]);
+    wait_until("the tool runs", || home.note("x.runs") == "run\n");
+    home.gdn(&["send", "--no-wait", "echo next"]).exits(0);
+    processes::signal(daemon.pid(), Signal::SIGTERM);
+    wait_until("the daemon is stopping", || {
+        let status = home.gdn(&["status", "--json"]);
+        status.code == 0 && status.json()["stopping"] == true
+    });
+    // Nobody is turned away without a word.
+    let refused = home.gdn(&["send", "echo too late", "--json"]).exits(8);
+    assert_eq!(refused.error_json()["retryable"], true);
+    home.write("notes/x.go", "");
+    let log = daemon.wait();
+    let committed = log.saying("turn committed and answered");
+    assert_eq!(committed.len(), 1, "{committed:#?}");
+    let ran = asking.wait();
+    assert!(matches!(ran.code, 0 | 8 | 9), "{ran:#?}");
+    assert_eq!(home.note("x.runs"), "run\n");
+
+    let _daemon = Daemon::start(&home);
+    wait_until("the event that waited is answered", || {
+        home.history("main").len() == 6
+    });
+    let messages = home.history("main");
+    check(&messages);
+    assert_eq!(shape(&messages), "uataua");
+}
+
+#[test]
+fn sup_6_a_second_signal_stops_at_once_and_nothing_is_lost() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    home.gdn(&["send", "--no-wait", "hold x"]).exits(0);
+    wait_until("the tool runs", || home.note("x.runs") == "run\n");
+    processes::signal(daemon.pid(), Signal::SIGTERM);
+    wait_until("the daemon is stopping", || {
+        let status = home.gdn(&["status", "--json"]);
+        status.code == 0 && status.json()["stopping"] == true
+    });
+    processes::signal(daemon.pid(), Signal::SIGTERM);
+    drop(daemon.wait());
+    let _daemon = Daemon::start(&home);
+    wait_until("the turn goes on", || home.note("x.runs") == "run\nagain\n");
+    home.write("notes/x.go", "");
+    wait_until("it finishes", || home.history("main").len() == 6);
+    check(&home.history("main"));
+}
