@@ -159,7 +159,7 @@ fn render(
         .get("traceId")
         .and_then(Value::as_str)
         .is_some_and(|text| text.parse::<TraceId>().is_ok());
-    if !has_trace || trace.is_none() && line.get("turnId").is_none() {
+    if !has_trace {
         let trace_id = trace.map_or(collector.own_trace, |trace| trace.trace_id);
         line.insert("traceId".to_owned(), json!(trace_id));
     }
@@ -219,6 +219,19 @@ mod tests {
         assert_eq!(line["pid"], 7);
         assert_eq!(line["agentName"], "a");
         assert_eq!((&line["level"], &line["x"]), (&json!("warn"), &json!([1])));
+    }
+
+    #[test]
+    fn log_3_a_line_that_names_its_trace_keeps_it_and_any_other_gets_its_process_s() {
+        let of_a_request =
+            rendered(br#"{"message":"m","traceId":"4bf92f3577b34da6a3ce929d0e0e4736"}"#);
+        assert_eq!(of_a_request["traceId"], "4bf92f3577b34da6a3ce929d0e0e4736");
+        for text in [
+            &br#"{"message":"m"}"#[..],
+            br#"{"message":"m","traceId":"x"}"#,
+        ] {
+            assert_eq!(rendered(text)["traceId"], "01".repeat(16));
+        }
     }
 
     #[test]
