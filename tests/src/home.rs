@@ -101,10 +101,11 @@ impl Home {
     /// The one workspace's directory in the System Root.
     #[must_use]
     pub fn workspace_dir(&self) -> PathBuf {
-        let mut found = fs::read_dir(self.state_root().join("workspaces")).unwrap();
-        let dir = found.next().unwrap().unwrap().path();
-        assert!(found.next().is_none(), "more than one workspace");
-        dir
+        let entries = fs::read_dir(self.state_root().join("workspaces")).unwrap();
+        let mut dirs: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        dirs.retain(|dir| dir.join("workspace.json").is_file());
+        assert_eq!(dirs.len(), 1, "{dirs:?}");
+        dirs.remove(0)
     }
 
     /// A directory with hard links to the daemon and `gdn`, in which other programs can take the

@@ -11,4 +11,8 @@ mod conversation;
 #[cfg(test)]
 mod crashes;
 #[cfg(test)]
+mod keys;
+#[cfg(test)]
 mod supervision;
+#[cfg(test)]
+mod webhook;

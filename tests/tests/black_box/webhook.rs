@@ -1,0 +1,265 @@
+//! Webhook events under fire: what got a 202 is answered exactly once, in order (`MSG-13`, `IPC-3`).
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, RwLock};
+use std::time::Duration;
+
+use goondan_tests::home::{AGENT, CONNECTOR};
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::projects::LAB;
+use goondan_tests::random::Random;
+use goondan_tests::{Daemon, Home, http, wait_until};
+use serde_json::Value;
+
+use crate::conversation::{check, role, text};
+
+const KEYS: usize = 20;
+const EVENTS_PER_KEY: usize = 10;
+/// Clients that post at the same time; each has its own keys.
+const CLIENTS: usize = 4;
+/// After so many accepted events the orchestrator is killed, and again after as many more.
+const ACCEPTED_PER_DAEMON: usize = 45;
+/// Time between two shots at a child, in milliseconds: at least, and at most so much more.
+const SHOT_PAUSE_MS: (u64, u64) = (20, 80);
+
+/// What the clients know for certain: for each key the events that got a 202, in order.
+#[derive(Default)]
+struct Accepted {
+    by_key: Mutex<BTreeMap<String, Vec<String>>>,
+    count: AtomicUsize,
+}
+
+/// Posts one event until it is accepted: again under the same id whenever nobody can say whether it
+/// was.
+fn post_until_accepted(address: &RwLock<SocketAddr>, key: &str, event_id: &str) {
+    let headers = [
+        ("x-goondan-instance-key", key),
+        ("x-goondan-event-id", event_id),
+    ];
+    wait_until("the event is accepted", || {
+        let address = *address.read().unwrap();
+        match http::post(address, "/hook", &headers, &format!("work {event_id}")) {
+            Ok(response) if response.status == 202 => {
+                assert_eq!(response.json()["eventId"], event_id);
+                true
+            }
+            Ok(response) => {
+                assert!(matches!(response.status, 429 | 503), "{response:?}");
+                false
+            }
+            // Nobody there, or gone before it could answer.
+            Err(_) => false,
+        }
+    });
+}
+
+fn client(number: usize, address: &RwLock<SocketAddr>, accepted: &Accepted) {
+    for turn in 0..EVENTS_PER_KEY {
+        for key in (0..KEYS).filter(|key| key % CLIENTS == number) {
+            let (key, event_id) = (format!("key-{key}"), format!("e{key}-{turn}"));
+            post_until_accepted(address, &key, &event_id);
+            let mut by_key = accepted.by_key.lock().unwrap();
+            by_key.entry(key).or_default().push(event_id);
+            accepted.count.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Kills agents, and now and then the connector, until it is told to stop.
+fn shoot(home: &Home, mut random: Random, is_over: &AtomicBool) -> usize {
+    let mut shots = 0;
+    while !is_over.load(Ordering::SeqCst) {
+        let program = if random.below(8) == 0 {
+            CONNECTOR
+        } else {
+            AGENT
+        };
+        if let Some(process) = random.choose(&home.running(program)) {
+            processes::signal(process.pid, Signal::SIGKILL);
+            shots += 1;
+        }
+        let pause = SHOT_PAUSE_MS.0 + random.below(SHOT_PAUSE_MS.1);
+        std::thread::sleep(Duration::from_millis(pause));
+    }
+    shots
+}
+
+/// Ends the shooting, also when the test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn msg_13_every_accepted_event_is_answered_exactly_once_whatever_is_killed() {
+    let home = Home::new(LAB);
+    let random = Random::announced();
+    let mut running = Some(Daemon::serving(&home));
+    let address = RwLock::new(running.as_ref().unwrap().webhook("hook"));
+    let (accepted, is_over) = (Accepted::default(), AtomicBool::new(false));
+    let total = KEYS * EVENTS_PER_KEY;
+    let mut daemons = 1;
+
+    let shots = std::thread::scope(|scope| {
+        let over = Over(&is_over);
+        let (address, accepted) = (&address, &accepted);
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|number| scope.spawn(move || client(number, address, accepted)))
+            .collect();
+        let shooter = scope.spawn(|| shoot(&home, random, &is_over));
+        while clients.iter().any(|client| !client.is_finished()) {
+            if accepted.count.load(Ordering::SeqCst) >= daemons * ACCEPTED_PER_DAEMON {
+                drop(running.take().unwrap().kill());
+                running = Some(Daemon::start(&home));
+                daemons += 1;
+            }
+            // The connector may have been killed, and then listens elsewhere.
+            *address.write().unwrap() = running.as_ref().unwrap().webhook("hook");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        drop(over);
+        shooter.join().unwrap()
+    });
+    assert_eq!(accepted.count.load(Ordering::SeqCst), total);
+    assert!(
+        daemons > 3 && shots > 20,
+        "{daemons} daemons, {shots} shots at children"
+    );
+    wait_until("everything is answered", || {
+        home.gdn_json(&["status"])["workspaces"][0]["pendingEvents"] == 0
+    });
+
+    for (key, events) in accepted.by_key.lock().unwrap().iter() {
+        let messages = home.history(key);
+        check(&messages);
+        assert_eq!(
+            exchanges(&messages),
+            *events,
+            "conversation {key}: {messages:#?}"
+        );
+    }
+    let instances = home.gdn_json(&["instance", "list"]);
+    assert_eq!(instances["instances"].as_array().unwrap().len(), KEYS);
+}
+
+/// The events of a conversation in order, each of which must be answered before the next.
+fn exchanges(messages: &[Value]) -> Vec<String> {
+    let mut events = Vec::new();
+    let mut waiting: Option<String> = None;
+    for message in messages {
+        match role(message) {
+            "user" => {
+                let event_id = message["metadata"]["eventId"].as_str().unwrap();
+                assert_eq!(text(message), format!("work {event_id}"));
+                assert_eq!(waiting, None, "two questions in a row");
+                waiting = Some(event_id.to_owned());
+            }
+            "assistant" if !text(message).is_empty() => {
+                let event_id = waiting.take().unwrap();
+                assert_eq!(text(message), format!("worked {event_id}"));
+                events.push(event_id);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(waiting, None, "a question without an answer");
+    events
+}
+
+#[test]
+fn log_3_one_trace_leads_from_the_webhook_to_the_tool_call_and_the_reply() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let traceparent = format!("00-{trace}-00f067aa0ba902b7-01");
+    let headers = [
+        ("traceparent", traceparent.as_str()),
+        ("x-goondan-instance-key", "k"),
+    ];
+    let address = daemon.webhook("hook");
+    let accepted = http::post(address, "/hook", &headers, "work 7").unwrap();
+    assert_eq!(
+        (accepted.status, accepted.json()["traceId"].as_str()),
+        (202, Some(trace))
+    );
+    assert!(accepted.header("traceresponse").unwrap().contains(trace));
+    // Another event, in another trace.
+    assert_eq!(
+        http::post(address, "/hook", &headers[1..], "work 8")
+            .unwrap()
+            .status,
+        202
+    );
+    wait_until("both are answered", || home.history("k").len() == 8);
+    wait_until("the log tells it", || {
+        daemon.log().saying("turn committed and answered").len() == 2
+    });
+
+    let followed = home
+        .gdn(&["logs", "--json", "--lines", "1000", "--trace", trace])
+        .exits(0);
+    let lines: Vec<Value> = followed
+        .stdout
+        .lines()
+        .map(|line| goondan_tests::log::check_line(line).unwrap())
+        .collect();
+    assert!(lines.iter().all(|line| line["traceId"] == trace));
+    let steps: Vec<(&str, &str)> = lines
+        .iter()
+        .map(|line| {
+            (
+                line["process"].as_str().unwrap(),
+                line["message"].as_str().unwrap(),
+            )
+        })
+        .filter(|(_, message)| *message != "request answered")
+        .collect();
+    let expected = [
+        ("orchestrator", "event accepted"),
+        ("orchestrator", "turn handed over"),
+        ("agent", "turn.started"),
+        ("agent", "step.started"),
+        ("agent", "tool.called"),
+        ("agent", "tool.completed"),
+        ("agent", "step.completed"),
+        ("agent", "step.started"),
+        ("agent", "step.completed"),
+        ("agent", "turn.completed"),
+        ("orchestrator", "turn committed and answered"),
+    ];
+    assert_eq!(steps, expected);
+    // The connector's own line comes when its client has the answer.
+    let answered = daemon.log().wait_for("the request is logged", |line| {
+        line["traceId"] == trace && line["message"] == "request answered"
+    });
+    assert_eq!(
+        (&answered["process"], &answered["connection"]),
+        (&"connector".into(), &"hook".into())
+    );
+
+    // The spans hang together: the caller's, the turn's, the step's, the call's.
+    let line = |text: &str| lines.iter().find(|line| line["message"] == text).unwrap();
+    let (turn, step, call) = (
+        line("turn.started"),
+        line("step.started"),
+        line("tool.called"),
+    );
+    assert_eq!(step["parentSpanId"], turn["spanId"]);
+    assert_eq!(call["parentSpanId"], step["spanId"]);
+    assert_eq!(call["toolName"], "bash__exec");
+
+    // The runtime events are kept beside the conversation, in the same trace (MSG-12).
+    let path = home
+        .workspace_dir()
+        .join("instances/k/messages/runtime-events.jsonl");
+    let events = std::fs::read_to_string(path).unwrap();
+    assert_eq!(
+        events.lines().filter(|line| line.contains(trace)).count(),
+        8
+    );
+}
