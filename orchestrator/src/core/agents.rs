@@ -24,6 +24,9 @@ use super::slot::Slot;
 use super::{Core, Effect, LogEvent, Owner, ProcessId, RequestToken, Spawn, Stopping};
 use crate::limits::IDLE_STOP_MS;
 
+/// What an agent is called whose name could not be read yet.
+const UNKNOWN_AGENT: &str = "unknown";
+
 /// A client that waits for an event's turn.
 #[derive(Debug)]
 pub(super) struct Waiter {
@@ -109,8 +112,8 @@ impl Instance {
     /// Whether it has nothing to do and nothing to remember. A crash is remembered for as long as an
     /// idle process is kept.
     fn is_forgettable(&self, now_ms: u64) -> bool {
-        let is_well = self.slot.crashes == 0
-            || now_ms.saturating_sub(self.idle_since_ms) >= IDLE_STOP_MS;
+        let is_well =
+            self.slot.crashes == 0 || now_ms.saturating_sub(self.idle_since_ms) >= IDLE_STOP_MS;
         is_well
             && self.slot.up().is_none()
             && self.pending() == 0
@@ -129,16 +132,18 @@ fn agent_address(instance: &InstanceRef, agent: &AgentName) -> Address {
 
 impl Core {
     /// The instance's entry, made if there is none. What has no entry has nothing to do: everything
-    /// that had was opened with its workspace.
+    /// that had was taken up with its workspace. An agent that is not known is found out when the
+    /// instance is opened.
     pub(super) fn instance_entry(
         &mut self,
         at: &InstanceRef,
-        agent: &AgentName,
+        agent: Option<&AgentName>,
     ) -> Option<&mut Instance> {
+        let agent = agent.cloned().or_else(|| UNKNOWN_AGENT.parse().ok())?;
         let now_ms = self.now.mono_ms;
         let workspace = self.workspaces.get_mut(&at.workspace_id)?;
         let entry = workspace.instances.entry(at.instance_key.clone());
-        Some(entry.or_insert_with(|| Instance::new(agent.clone(), now_ms)))
+        Some(entry.or_insert_with(|| Instance::new(agent, now_ms)))
     }
 
     /// Does whatever is next for an instance.
@@ -192,8 +197,8 @@ impl Core {
         }
     }
 
-    /// Takes up an instance that is known to have something to do.
-    pub(super) fn take_up(&mut self, at: &InstanceRef, agent: &AgentName) {
+    /// Takes up an instance that may have something to do.
+    pub(super) fn take_up(&mut self, at: &InstanceRef, agent: Option<&AgentName>) {
         let is_known = self.instance_mut(at).is_some();
         if !is_known && let Some(entry) = self.instance_entry(at, agent) {
             entry.inbox = Inbox::Unread;

@@ -40,11 +40,8 @@ impl Core {
         reply: DeleteReply,
     ) {
         self.cancel_waiters(at, &deleted_error(&at.instance_key));
-        let Ok(unknown) = "unknown".parse() else {
-            return;
-        };
         // The entry keeps others away until the instance is gone.
-        let Some(entry) = self.instance_entry(at, agent.unwrap_or(&unknown)) else {
+        let Some(entry) = self.instance_entry(at, agent) else {
             return;
         };
         if let Some(replies) = &mut entry.deleting {

@@ -7,7 +7,7 @@ use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::instance::Metadata;
-use goondan_store::workspace::WorkspaceRecord;
+use goondan_store::workspace::{WithWork, WorkspaceRecord};
 use goondan_store::writer::Completion;
 
 /// The time at which something happened.
@@ -100,7 +100,7 @@ pub(crate) struct LoadedWorkspace {
     /// The configuration, or what is wrong with it.
     pub(crate) bundle: Result<Bundle, ControlError>,
     /// Instances with something to do.
-    pub(crate) with_work: Vec<Metadata>,
+    pub(crate) with_work: Vec<WithWork>,
     /// Every instance, if it is read to begin conversations anew; otherwise none.
     pub(crate) to_begin_anew: Vec<Metadata>,
 }

@@ -39,7 +39,7 @@ impl Core {
         event: AgentEvent,
         reply: AcceptReply,
     ) {
-        let Some(entry) = self.instance_entry(&instance, agent) else {
+        let Some(entry) = self.instance_entry(&instance, Some(agent)) else {
             return;
         };
         if entry.deleting.is_some() {

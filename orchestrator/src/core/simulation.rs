@@ -102,10 +102,7 @@ fn send(world: &mut World) {
         traceparent: None,
         wait: waits,
     };
-    let asked = Asked::Send {
-        event_id,
-        waits,
-    };
+    let asked = Asked::Send { event_id, waits };
     let token = world.ask(asked, Call::SendEvent(send));
     if world.rng.u64(..10) == 0 {
         world.oracle.leave(|gone| gone == token);
@@ -138,7 +135,11 @@ fn meddle(world: &mut World) {
         5 | 6 => {
             let agent = world.rng.bool().then(|| ENTRY_AGENT.parse().unwrap());
             let fresh = world.rng.u64(0..4) == 0;
-            let asked = if fresh { Asked::FreshRestart } else { Asked::Other };
+            let asked = if fresh {
+                Asked::FreshRestart
+            } else {
+                Asked::Other
+            };
             let call = Call::Restart(Restart {
                 workspace_id: id,
                 agent,
@@ -185,20 +186,24 @@ fn run_for(world: &mut World, ms: u64) {
 }
 
 fn simulate(seed: u64) -> u64 {
-    let mut world = World::new(seed, plan_of(seed));
-    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| live(&mut world)));
-    if let Err(panic) = failed {
-        for line in &world.trace {
-            eprintln!("{line}");
-        }
-        eprintln!(
-            "seed {seed}, {:?}; again with\n  GOONDAN_SIMULATION_SEED={seed} \
-             cargo test -p goondan-orchestrator simulation",
-            world.plan
-        );
-        std::panic::resume_unwind(panic);
+    let mut world = World::new(seed, plan_of(seed), false);
+    let run =
+        |world: &mut World| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| live(world)));
+    if run(&mut world).is_ok() {
+        return world.steps;
     }
-    world.steps
+    // The same run again, this time with a trace.
+    let mut world = World::new(seed, plan_of(seed), true);
+    let failure = run(&mut world).expect_err("one seed, one run");
+    for line in &world.trace {
+        eprintln!("{line}");
+    }
+    eprintln!(
+        "seed {seed}, {:?}; again with\n  GOONDAN_SIMULATION_SEED={seed} \
+         cargo test -p goondan-orchestrator simulation",
+        world.plan
+    );
+    std::panic::resume_unwind(failure);
 }
 
 fn live(world: &mut World) {
@@ -237,7 +242,9 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
         return;
     }
     let runs = std::env::var("GOONDAN_SIMULATION_RUNS");
-    let runs = runs.map_or(RUNS, |n| n.parse().expect("GOONDAN_SIMULATION_RUNS is a number"));
+    let runs = runs.map_or(RUNS, |n| {
+        n.parse().expect("GOONDAN_SIMULATION_RUNS is a number")
+    });
     let steps: u64 = (0..runs).map(simulate).sum();
     eprintln!("{runs} runs, {steps} steps");
     assert!(steps > runs * 100, "almost nothing happened");

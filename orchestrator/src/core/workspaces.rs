@@ -94,12 +94,12 @@ impl Core {
             let event = LogEvent::info("workspace opened").with("workspaceId", id.as_str());
             self.log(event.with("instancesWithWork", found.with_work.len()));
         }
-        for metadata in found.with_work {
+        for instance in found.with_work {
             let at = InstanceRef {
                 workspace_id: id.clone(),
-                instance_key: metadata.instance_key,
+                instance_key: instance.instance_key,
             };
-            self.take_up(&at, &metadata.agent_name);
+            self.take_up(&at, instance.agent_name.as_ref());
         }
         match purpose {
             LoadPurpose::Start => {}

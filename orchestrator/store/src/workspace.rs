@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{Disk, EntryKind, append_all, read_all};
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
 use crate::instance::{self, Metadata};
-use crate::naming::{instance_dir_name, workspace_id};
+use crate::naming::{instance_dir_name, instance_key_of, workspace_id};
 use crate::root::Layout;
 
 /// Largest `workspace.json`, in bytes.
@@ -225,7 +225,17 @@ pub fn list_instances(
     Ok((found, unusable))
 }
 
-/// The instances of a workspace that have something to do.
+/// An instance that has something to do, or may have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WithWork {
+    /// Its key.
+    pub instance_key: InstanceKey,
+    /// Its agent, if that could be read.
+    pub agent_name: Option<AgentName>,
+}
+
+/// The instances of a workspace that have something to do. One that cannot be read for now is among
+/// them: what is not known to be done is not given up.
 ///
 /// # Errors
 ///
@@ -233,15 +243,28 @@ pub fn list_instances(
 pub fn instances_with_work(
     disk: &dyn Disk,
     instances: &Path,
-) -> Result<(Vec<Metadata>, Vec<Unusable>), StoreError> {
+) -> Result<(Vec<WithWork>, Vec<Unusable>), StoreError> {
     let (found, mut unusable) = list_instances(disk, instances)?;
     let mut with_work = Vec::new();
     for metadata in found {
         let dir = instances.join(instance_dir_name(&metadata.instance_key));
         match instance::has_work(disk, &dir) {
-            Ok(true) => with_work.push(metadata),
+            Ok(true) => with_work.push(WithWork {
+                instance_key: metadata.instance_key,
+                agent_name: Some(metadata.agent_name),
+            }),
             Ok(false) => {}
             Err(error) => unusable.push(Unusable { path: dir, error }),
+        }
+    }
+    for Unusable { path, error } in &unusable {
+        let name = path.file_name().and_then(|name| name.to_str());
+        if let Some(instance_key) = name.and_then(instance_key_of).filter(|_| error.is_io()) {
+            let agent_name = None;
+            with_work.push(WithWork {
+                instance_key,
+                agent_name,
+            });
         }
     }
     Ok((with_work, unusable))

@@ -159,7 +159,10 @@ impl Agent {
         );
         let recorded = std::mem::take(&mut self.recorded);
         let sent = u64::try_from(recorded.len()).unwrap();
-        assert!(sent == 0 || start.attempt > 1, "records before the first attempt");
+        assert!(
+            sent == 0 || start.attempt > 1,
+            "records before the first attempt"
+        );
         let turn = Turn {
             turn_id: start.turn_id,
             event_id,
@@ -210,5 +213,7 @@ impl Agent {
 }
 
 fn load(offset: u64) -> Act {
-    Act::Say(ToOrchestrator::ConversationLoad(ConversationLoad { offset }))
+    Act::Say(ToOrchestrator::ConversationLoad(ConversationLoad {
+        offset,
+    }))
 }

@@ -237,10 +237,7 @@ impl Oracle {
                 .iter()
                 .filter(|id| !self.misplaced.contains(id))
                 .collect();
-            let found: Vec<&EventId> = answered
-                .iter()
-                .filter(|id| in_order.contains(id))
-                .collect();
+            let found: Vec<&EventId> = answered.iter().filter(|id| in_order.contains(id)).collect();
             assert_eq!(found, in_order, "events of {key} lost or out of order");
         }
         for (key, promised) in &self.acknowledged {

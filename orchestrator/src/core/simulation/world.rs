@@ -114,6 +114,7 @@ pub(super) struct World {
     pub(super) has_exited: bool,
     pub(super) steps: u64,
     pub(super) trace: VecDeque<String>,
+    is_traced: bool,
 }
 
 const TRACE_MAX: usize = 400;
@@ -130,7 +131,7 @@ fn new_core(layout: &Layout, seed: u64) -> Core {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, plan: Plan) -> Self {
+    pub(super) fn new(seed: u64, plan: Plan, is_traced: bool) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let disk = SimulatedDisk::new();
         let layout = Layout::new("/root");
@@ -168,6 +169,7 @@ impl World {
             has_exited: false,
             steps: 0,
             trace: VecDeque::new(),
+            is_traced,
         };
         world.boot();
         world
@@ -177,11 +179,14 @@ impl World {
         !self.is_healing && self.rng.u64(..1_000) < permille
     }
 
-    pub(super) fn note(&mut self, text: String) {
-        if self.trace.len() == TRACE_MAX {
-            self.trace.pop_front();
+    /// Notes what happens, for the report of a failure.
+    fn note(&mut self, what: std::fmt::Arguments<'_>) {
+        if self.is_traced {
+            if self.trace.len() == TRACE_MAX {
+                self.trace.pop_front();
+            }
+            self.trace.push_back(format!("{:>8} {what}", self.mono_ms));
         }
-        self.trace.push_back(format!("{:>8} {text}", self.mono_ms));
     }
 
     fn at(&mut self, due_ms: u64, happening: Happening) {
@@ -230,14 +235,14 @@ impl World {
     pub(super) fn input(&mut self, input: Input) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
-            self.note(format!("> {input:?}"));
+            self.note(format_args!("> {input:?}"));
             let wall_ms = i64::try_from(self.mono_ms).unwrap() + self.wall_skew_ms;
             let now = Now {
                 mono_ms: self.mono_ms - self.booted_ms,
                 wall: Timestamp::from_unix_millis(1_700_000_000_000 + wall_ms),
             };
             for effect in self.core.handle(now, input) {
-                self.note(format!("  < {effect:?}"));
+                self.note(format_args!("  < {effect:?}"));
                 inputs.extend(self.carry_out(effect));
             }
         }
@@ -268,7 +273,10 @@ impl World {
                 }
                 let due_ms = child.last_heard_ms.max(self.mono_ms + self.rng.u64(0..20));
                 child.last_heard_ms = due_ms;
-                self.at(due_ms, Happening::Deliver(process, message, head.in_reply_to));
+                self.at(
+                    due_ms,
+                    Happening::Deliver(process, message, head.in_reply_to),
+                );
             }
             Effect::Kill { process } => {
                 if let Some(child) = self.children.get_mut(&process) {
@@ -510,7 +518,7 @@ impl World {
             2 => Crash::ProcessOnly,
             _ => Crash::Subset(self.rng.u64(..)),
         };
-        self.note(format!("== the daemon is killed: {crash:?}"));
+        self.note(format_args!("== the daemon is killed: {crash:?}"));
         self.disk = self.disk.after_crash(crash);
         self.worker = Worker::new(Arc::new(self.disk.clone()), self.layout.clone());
         self.batch.clear();
@@ -536,7 +544,7 @@ impl World {
             2 => Fault::Errno(libc_errno::EMFILE),
             _ => Fault::ShortWrite(self.rng.usize(0..20)),
         };
-        self.note(format!("== the disk will fail: {fault:?}"));
+        self.note(format_args!("== the disk will fail: {fault:?}"));
         self.disk.fail_at(call, fault, false);
     }
 
@@ -598,7 +606,11 @@ impl World {
                 auth: None,
                 metadata: goondan_protocol::JsonObject::new(),
             };
-            self.say(process, ToOrchestrator::Event(Box::new(event)), Some(request));
+            self.say(
+                process,
+                ToOrchestrator::Event(Box::new(event)),
+                Some(request),
+            );
         }
     }
 
@@ -630,10 +642,12 @@ impl World {
         struct Identified {
             id: String,
         }
-        let mut worker = Worker::new(Arc::new(self.disk.clone()), self.layout.clone());
-        let record = workspace::list(&self.disk, &self.layout).unwrap().0.remove(0);
+        // A failure that was still to come is not for the reader.
+        let disk = self.disk.after_crash(Crash::ProcessOnly);
+        let mut worker = Worker::new(Arc::new(disk.clone()), self.layout.clone());
+        let record = workspace::list(&disk, &self.layout).unwrap().0.remove(0);
         let instances = self.layout.instances(&record.workspace_id);
-        let (listed, unusable) = workspace::list_instances(&self.disk, &instances).unwrap();
+        let (listed, unusable) = workspace::list_instances(&disk, &instances).unwrap();
         assert!(unusable.is_empty(), "{unusable:?}");
         let mut conversations = BTreeMap::new();
         for metadata in listed {
@@ -650,7 +664,10 @@ impl World {
                 let Ok(Report::Page(page)) = completion.result else {
                     panic!("{completion:?}");
                 };
-                assert!(page.events.is_empty(), "an open turn was left behind");
+                assert!(
+                    page.events.is_empty(),
+                    "an open turn was left in {metadata:?}"
+                );
                 assert!(page.damage.is_empty(), "{:?}", page.damage);
                 messages.extend(page.messages.iter().map(|raw| {
                     let message: Identified = serde_json::from_str(raw.get()).unwrap();
