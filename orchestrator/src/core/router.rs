@@ -140,3 +140,187 @@ fn property_text(event: &ConnectorEvent, name: &str) -> Option<String> {
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use goondan_protocol::JsonObject;
+    use goondan_protocol::definition::{AgentDefinition, ModelDefinition, ModelProvider};
+    use goondan_protocol::ids::ConnectionName;
+    use goondan_protocol::limits::MAX_INSTANCE_KEY_BYTES;
+    use goondan_protocol::script::Script;
+    use serde_json::json;
+
+    use super::*;
+
+    fn bundle() -> Bundle {
+        let agent = |name: &str| {
+            let name: AgentName = name.parse().unwrap();
+            let definition = AgentDefinition {
+                name: name.clone(),
+                system_prompt: None,
+                model: ModelDefinition {
+                    name: "scripted".parse().unwrap(),
+                    model: "scripted".to_owned(),
+                    provider: ModelProvider::Scripted {
+                        script: Script { rules: Vec::new() },
+                    },
+                },
+                tools: Vec::new(),
+                max_steps_per_turn: 1,
+            };
+            (name, definition)
+        };
+        Bundle {
+            package: None,
+            entry_agent: "clerk".parse().unwrap(),
+            agents: [agent("clerk"), agent("helper")].into(),
+            connections: BTreeMap::new(),
+            grace_period_ms: 0,
+            digest: String::new(),
+        }
+    }
+
+    fn rule(event: Option<&str>, agent: Option<&str>, key: KeyRule) -> IngressRule {
+        IngressRule {
+            event: event.map(str::to_owned),
+            properties: BTreeMap::new(),
+            agent: agent.map(|name| name.parse().unwrap()),
+            key,
+        }
+    }
+
+    fn own_key(prefix: Option<&str>) -> KeyRule {
+        let prefix = prefix.map(str::to_owned);
+        KeyRule::FromEvent { prefix }
+    }
+
+    fn connection(rules: Vec<IngressRule>) -> ConnectionDefinition {
+        let name: ConnectionName = "hook".parse().unwrap();
+        ConnectionDefinition {
+            name,
+            connector: "webhook".parse().unwrap(),
+            config: JsonObject::new(),
+            secrets: BTreeMap::new(),
+            rules,
+        }
+    }
+
+    fn event(name: &str, key: Option<&str>, properties: Value) -> ConnectorEvent {
+        let Value::Object(properties) = properties else {
+            panic!("properties are an object")
+        };
+        ConnectorEvent {
+            id: None,
+            name: name.to_owned(),
+            input: "x".to_owned(),
+            instance_key: key.map(|key| key.parse().unwrap()),
+            properties,
+            auth: None,
+            metadata: JsonObject::new(),
+        }
+    }
+
+    fn route(
+        rules: Vec<IngressRule>,
+        event: &ConnectorEvent,
+    ) -> Result<(String, String), Unroutable> {
+        let route = route_ingress(&bundle(), &connection(rules), event)?;
+        Ok((route.agent.to_string(), route.instance_key.to_string()))
+    }
+
+    fn goes_to(agent: &str, key: &str) -> Result<(String, String), Unroutable> {
+        Ok((agent.to_owned(), key.to_owned()))
+    }
+
+    #[test]
+    fn ipc_3_the_first_rule_that_matches_wins_and_the_entry_agent_when_none_is_named() {
+        let rules = || {
+            let mut vip = rule(Some("order"), Some("helper"), own_key(None));
+            vip.properties.insert("vip".to_owned(), json!(true));
+            vec![vip, rule(Some("order"), None, own_key(None))]
+        };
+        let order = |properties| event("order", Some("ann"), properties);
+        assert_eq!(
+            route(rules(), &order(json!({"vip": true}))),
+            goes_to("helper", "helper:ann")
+        );
+        assert_eq!(
+            route(rules(), &order(json!({"vip": false}))),
+            goes_to("clerk", "ann")
+        );
+        assert_eq!(
+            route(rules(), &order(json!({"vip": "true"}))),
+            goes_to("clerk", "ann")
+        );
+        let other = event("visit", Some("ann"), json!({}));
+        assert!(matches!(
+            route(rules(), &other),
+            Err(Unroutable::NoRule { .. })
+        ));
+    }
+
+    #[test]
+    fn inst_3_another_agent_gets_a_key_of_its_own_unless_one_is_given() {
+        let at = |agent: Option<&str>, key: &str| {
+            let agent = agent.map(|name| name.parse().unwrap());
+            let route = route_direct(&bundle(), agent.as_ref(), &key.parse().unwrap());
+            route.map(|route| route.instance_key.to_string())
+        };
+        assert_eq!(at(None, "ann").unwrap(), "ann");
+        assert_eq!(at(Some("clerk"), "ann").unwrap(), "ann");
+        assert_eq!(at(Some("helper"), "ann").unwrap(), "helper:ann");
+        assert_eq!(at(Some("helper"), "helper:ann").unwrap(), "helper:ann");
+        assert!(matches!(
+            at(Some("nobody"), "ann"),
+            Err(Unroutable::NoAgent { .. })
+        ));
+        let fixed = KeyRule::Fixed("shared".parse().unwrap());
+        let rules = vec![rule(None, Some("helper"), fixed)];
+        let found = route(rules, &event("e", Some("ann"), json!({})));
+        assert_eq!(found, goes_to("helper", "shared"));
+    }
+
+    #[test]
+    fn a_key_comes_from_the_event_its_connection_or_a_property() {
+        let own = |prefix| vec![rule(None, None, own_key(prefix))];
+        let named = event("e", Some("ann"), json!({}));
+        let nameless = event("e", None, json!({}));
+        assert_eq!(route(own(None), &nameless), goes_to("clerk", "hook"));
+        assert_eq!(
+            route(own(Some("web-")), &named),
+            goes_to("clerk", "web-ann")
+        );
+        let property = || {
+            let (name, prefix) = ("user".to_owned(), Some("u".to_owned()));
+            vec![rule(None, None, KeyRule::Property { name, prefix })]
+        };
+        let of = |value: Value| route(property(), &event("e", None, json!({"user": value})));
+        assert_eq!(of(json!("bob")), goes_to("clerk", "ubob"));
+        assert_eq!(of(json!(7)), goes_to("clerk", "u7"));
+        assert_eq!(of(json!(false)), goes_to("clerk", "ufalse"));
+        for value in [json!(null), json!([1]), json!({"a": 1})] {
+            assert!(matches!(of(value), Err(Unroutable::NoKey { .. })));
+        }
+        let missing = route(property(), &event("e", None, json!({})));
+        assert!(matches!(missing, Err(Unroutable::NoKey { .. })));
+    }
+
+    #[test]
+    fn a_key_that_grows_too_long_goes_nowhere() {
+        let longest = "k".repeat(MAX_INSTANCE_KEY_BYTES);
+        let rules = vec![rule(None, Some("helper"), own_key(None))];
+        let found = route(rules, &event("e", Some(&longest), json!({})));
+        assert!(matches!(found, Err(Unroutable::BadKey { .. })));
+        let empty = KeyRule::Property {
+            name: "user".to_owned(),
+            prefix: None,
+        };
+        let found = route(
+            vec![rule(None, None, empty)],
+            &event("e", None, json!({"user": ""})),
+        );
+        assert!(matches!(found, Err(Unroutable::BadKey { .. })));
+    }
+}
