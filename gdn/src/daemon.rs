@@ -25,6 +25,10 @@ const START_POLL_MS: u64 = 25;
 /// same time start two, and one of them yields to the other.
 const YIELD_MS: u64 = 1_000;
 
+/// How long to wait for a daemon that is going to be gone, in milliseconds: one that was just killed
+/// still takes connections for a moment, and answers none.
+const GOING_MS: u64 = 5_000;
+
 /// Most of the daemon's stderr that is shown, in bytes.
 const STDERR_MAX_BYTES: u64 = 16 * 1024;
 
@@ -84,6 +88,21 @@ pub(crate) struct Started {
 /// Where a daemon in the background writes its log.
 pub(crate) fn log_dir(state_root: &Path) -> PathBuf {
     state_root.join("logs")
+}
+
+/// Connects to the running daemon; none if none runs. One that is just going is waited for.
+pub(crate) async fn attach(state_root: &Path) -> Result<Option<Client>, ConnectError> {
+    let deadline = Instant::now() + Duration::from_millis(GOING_MS);
+    loop {
+        match Client::connect(state_root).await {
+            Ok(client) => return Ok(Some(client)),
+            Err(ConnectError::NotRunning { .. }) => return Ok(None),
+            Err(ConnectError::Handshake(error)) if error.is_lost() && Instant::now() < deadline => {
+            }
+            Err(error) => return Err(error),
+        }
+        tokio::time::sleep(Duration::from_millis(START_POLL_MS)).await;
+    }
 }
 
 /// Starts the daemon in the background and waits until it accepts connections.

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::status;
 use crate::cli::Run;
-use crate::client::{Client, ConnectError};
+use crate::client::Client;
 use crate::context::Context;
 use crate::daemon::{self, Started};
 use crate::failure::Failure;
@@ -55,19 +55,16 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
 
 /// The running daemon, or one that is started now and whose log directory is told.
 async fn attach_or_start(context: &Context) -> Result<(Client, Option<PathBuf>), Failure> {
-    match Client::connect(&context.state_root).await {
-        Ok(client) => Ok((client, None)),
-        Err(ConnectError::NotRunning { .. }) => {
-            let Started { client, log_dir } = daemon::start(&context.state_root).await?;
-            context.output.note(format!(
-                "Started the daemon: pid {}, log in {}",
-                client.daemon().pid,
-                log_dir.display()
-            ));
-            Ok((client, Some(log_dir)))
-        }
-        Err(error) => Err(error.into()),
+    if let Some(client) = daemon::attach(&context.state_root).await? {
+        return Ok((client, None));
     }
+    let Started { client, log_dir } = daemon::start(&context.state_root).await?;
+    context.output.note(format!(
+        "Started the daemon: pid {}, log in {}",
+        client.daemon().pid,
+        log_dir.display()
+    ));
+    Ok((client, Some(log_dir)))
 }
 
 fn summary(info: &WorkspaceInfo) -> Table {

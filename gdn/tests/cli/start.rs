@@ -1,6 +1,7 @@
 //! `gdn run` and `gdn demo` with a program that stands in for the daemon's.
 
 use std::fs;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -67,6 +68,23 @@ fn a_running_daemon_is_used() {
         panic!("{calls:?}")
     };
     assert_eq!(open.project_root, home.project());
+}
+
+/// A daemon that was killed takes connections until the system has cleaned it up.
+#[test]
+fn a_daemon_that_is_just_going_is_not_taken_for_one_that_runs() {
+    let home = Home::new();
+    let gdn = install(&home, "echo 'error: started' >&2; exit 1");
+    let run_dir = home.state_root().join("run");
+    fs::create_dir_all(&run_dir).unwrap();
+    let listener = UnixListener::bind(run_dir.join("orchestrator.sock")).unwrap();
+    let going = std::thread::spawn(move || {
+        for _ in 0..3 {
+            drop(listener.accept().unwrap());
+        }
+    });
+    run(&home, &gdn, &["run"]).exits(13).tells(&[": started\n"]);
+    going.join().unwrap();
 }
 
 #[test]
