@@ -386,15 +386,44 @@ fn damage_is_met_as_the_table_says() {
 }
 
 #[test]
+fn inst_4_what_is_no_instance_is_left_out_and_reported() {
+    let temp = tempfile::tempdir().unwrap();
+    for (name, metadata) in [
+        ("main", example("metadata.json")),
+        ("renamed", example("metadata.json")),
+        ("damaged", "{"),
+    ] {
+        RealDisk.create_dir(&temp.path().join(name)).unwrap();
+        write(&temp.path().join(name).join("metadata.json"), metadata);
+    }
+    RealDisk.create_dir(&temp.path().join("empty")).unwrap();
+    RealDisk.create_dir(&temp.path().join(".new-1")).unwrap();
+    write(&temp.path().join("file"), "");
+    let (found, unusable) = workspace::list_instances(&RealDisk, temp.path()).unwrap();
+    let keys: Vec<_> = found
+        .iter()
+        .map(|metadata| metadata.instance_key.as_str())
+        .collect();
+    assert_eq!(keys, ["main"]);
+    let mut left_out: Vec<_> = unusable
+        .iter()
+        .map(|found| found.path.file_name().unwrap())
+        .collect();
+    left_out.sort();
+    assert_eq!(left_out, ["damaged", "empty", "renamed"]);
+}
+
+#[test]
 fn the_limits_on_the_page_are_the_ones_the_store_has() {
     for text in [
         format!("grown past {} bytes", limits::INBOX_COMPACT_BYTES),
         format!(
-            "the latest {} finished\nevents",
+            "the latest {} finished events",
             limits::INBOX_REMEMBERED_EVENTS
         ),
     ] {
-        assert!(PAGE.contains(&text), "docs/storage.md does not say: {text}");
+        let page = PAGE.replace('\n', " ");
+        assert!(page.contains(&text), "docs/storage.md does not say: {text}");
     }
     assert_eq!(
         limits::METADATA_INTERVAL_MS,

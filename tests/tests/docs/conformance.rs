@@ -1,0 +1,94 @@
+//! `docs/conformance.md`: every requirement is there, and every test it names exists.
+
+use std::collections::BTreeMap;
+
+use crate::pages::{Page, quoted};
+use crate::sources::all_tests;
+
+/// The groups of requirements, and how many each has.
+const GROUPS: [(&str, usize); 18] = [
+    ("ROOT", 11),
+    ("INST", 7),
+    ("MSG", 13),
+    ("EXT", 4),
+    ("PKG", 3),
+    ("SEC", 5),
+    ("LOG", 4),
+    ("SUP", 9),
+    ("IPC", 4),
+    ("CTL", 1),
+    ("BUNDLE", 8),
+    ("LLM", 2),
+    ("SYS", 6),
+    ("BOX", 4),
+    ("PROP", 7),
+    ("TASK", 10),
+    ("PROTO", 5),
+    ("CKPT", 6),
+];
+
+fn rows() -> Vec<Vec<String>> {
+    Page::read("docs/conformance.md").rows()
+}
+
+#[test]
+fn every_requirement_has_its_row() {
+    let ids: Vec<String> = rows().into_iter().map(|row| row[0].clone()).collect();
+    let expected: Vec<String> = GROUPS
+        .iter()
+        .flat_map(|(group, count)| (1..=*count).map(move |number| format!("{group}-{number}")))
+        .collect();
+    assert_eq!(ids, expected);
+}
+
+#[test]
+fn every_test_that_is_named_exists() {
+    let tests = all_tests();
+    for row in rows() {
+        let (id, met, proof) = (&row[0], row[3].as_str(), row[4].as_str());
+        let named: Vec<&str> = quoted(proof)
+            .into_iter()
+            .filter(|name| name.contains("::"))
+            .collect();
+        for name in &named {
+            assert!(tests.contains(*name), "{id}: there is no test {name}");
+        }
+        match met {
+            "yes" => assert!(!named.is_empty(), "{id} is met, by which test?"),
+            "partly" => {
+                let says = proof.starts_with("partly: ") && proof.contains("; missing: ");
+                assert!(
+                    says && !named.is_empty(),
+                    "{id} is met partly: what is proved, what is missing?"
+                );
+            }
+            "not yet" => assert!(
+                proof.starts_with("not yet") && named.is_empty(),
+                "{id}: {proof}"
+            ),
+            "out of scope" => assert_eq!(id, "SYS-6"),
+            other => panic!("{id}: `{other}` is no answer"),
+        }
+    }
+}
+
+#[test]
+fn the_counts_are_right() {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for row in rows() {
+        *counts.entry(row[3].clone()).or_default() += 1;
+    }
+    let sentence = format!(
+        "Of {} clauses {} are met, {} partly, {} not yet, {} is out of scope.",
+        counts.values().sum::<usize>(),
+        counts["yes"],
+        counts["partly"],
+        counts["not yet"],
+        counts["out of scope"]
+    );
+    let page = Page::read("docs/conformance.md");
+    assert!(
+        page.text.contains(&sentence),
+        "docs/conformance.md does not say: {sentence}"
+    );
+}

@@ -1,0 +1,142 @@
+//! `docs/dependencies.md` names every direct dependency, where it is used, and no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use crate::pages::{Page, repository};
+use crate::sources::CRATES;
+
+/// The marks of the crates, in the order of the table's cells.
+const MARKS: [(&str, &str); 9] = [
+    ("protocol", "p"),
+    ("protocol/log", "l"),
+    ("orchestrator", "o"),
+    ("orchestrator/store", "s"),
+    ("orchestrator/config", "c"),
+    ("agent-process", "a"),
+    ("connector-process", "n"),
+    ("gdn", "g"),
+    ("tests", "t"),
+];
+
+/// The names under one kind of table of a manifest, `[dependencies]` or `[dev-dependencies]`, those for
+/// one system included.
+fn names_in(manifest: &str, kind: &str) -> BTreeSet<String> {
+    let mut is_inside = false;
+    let mut names = BTreeSet::new();
+    for line in manifest.lines() {
+        if let Some(table) = line.strip_prefix('[') {
+            let table = table.trim_end_matches(']');
+            is_inside = table == kind || table.ends_with(&format!(".{kind}"));
+        } else if is_inside
+            && let Some((name, _)) = line.split_once(['.', ' ', '='])
+            && !name.is_empty()
+            && !name.starts_with('#')
+        {
+            names.insert(name.to_owned());
+        }
+    }
+    names
+}
+
+fn manifest(dir: &str) -> String {
+    fs::read_to_string(repository().join(dir).join("Cargo.toml")).unwrap()
+}
+
+fn is_foreign(name: &&String) -> bool {
+    !name.starts_with("goondan-")
+}
+
+/// Where each foreign crate is used, as the table writes it: `p o *s*`.
+fn used() -> BTreeMap<String, String> {
+    let (mut always, mut in_tests) = (BTreeMap::new(), BTreeMap::new());
+    for (dir, mark) in MARKS {
+        let manifest = manifest(dir);
+        let normal = names_in(&manifest, "dependencies");
+        for name in normal.iter().filter(is_foreign) {
+            always
+                .entry(name.clone())
+                .or_insert_with(Vec::new)
+                .push(mark);
+        }
+        let dev = names_in(&manifest, "dev-dependencies");
+        for name in dev
+            .iter()
+            .filter(is_foreign)
+            .filter(|name| !normal.contains(*name))
+        {
+            in_tests
+                .entry(name.clone())
+                .or_insert_with(Vec::new)
+                .push(mark);
+        }
+    }
+    let names: BTreeSet<String> = always.keys().chain(in_tests.keys()).cloned().collect();
+    names
+        .into_iter()
+        .map(|name| {
+            let normal = always.get(&name).map(|marks| marks.join(" "));
+            let dev = in_tests
+                .get(&name)
+                .map(|marks| format!("*{}*", marks.join(" ")));
+            let cell: Vec<String> = normal.into_iter().chain(dev).collect();
+            (name, cell.join(" "))
+        })
+        .collect()
+}
+
+#[test]
+fn the_table_of_what_is_used_is_that_of_the_manifests() {
+    let page = Page::read("docs/dependencies.md").section("## In use");
+    let shown: BTreeMap<String, String> = page
+        .rows()
+        .into_iter()
+        .map(|row| {
+            assert!(
+                row.len() == 4 && !row[2].is_empty(),
+                "{row:?} does not say what for"
+            );
+            (row[0].trim_matches('`').to_owned(), row[1].clone())
+        })
+        .collect();
+    assert_eq!(shown, used());
+}
+
+#[test]
+fn what_is_declared_and_not_used_is_said_to_be_planned() {
+    let page = Page::read("docs/dependencies.md").section("## Planned, not used yet");
+    let planned: BTreeSet<String> = page
+        .rows()
+        .iter()
+        .flat_map(|row| {
+            crate::pages::quoted(&row[0])
+                .into_iter()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    let used = used();
+    for name in &planned {
+        assert!(!used.contains_key(name), "`{name}` is in use");
+    }
+    let declared = names_in(&manifest("."), "workspace.dependencies");
+    let unused = declared
+        .iter()
+        .filter(is_foreign)
+        .filter(|name| !used.contains_key(*name));
+    for name in unused {
+        assert!(
+            planned.contains(name),
+            "`{name}` is declared, not used and not planned"
+        );
+    }
+}
+
+/// The single-writer rule, as far as the dependency graph holds it.
+#[test]
+fn only_the_orchestrator_uses_the_store() {
+    for (name, dir) in CRATES {
+        let uses_store = names_in(&manifest(dir), "dependencies").contains("goondan-store");
+        assert_eq!(uses_store, name == "goondan_orchestrator", "{name}");
+    }
+}

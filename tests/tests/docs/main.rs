@@ -1,0 +1,21 @@
+//! The documents are true: links lead somewhere, names exist, tables agree with the sources, and what
+//! the README tells a newcomer to type works.
+//!
+//! Pages whose examples need a crate's own types are tested in that crate (`documentation.rs`).
+
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod dependencies;
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
+mod links;
+#[cfg(test)]
+mod pages;
+#[cfg(test)]
+mod readme;
+#[cfg(test)]
+mod sources;
+#[cfg(test)]
+mod words;

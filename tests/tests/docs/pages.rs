@@ -1,0 +1,117 @@
+//! The Markdown pages of the repository, and the few things that tests look for in them.
+
+use std::path::{Path, PathBuf};
+
+/// The repository.
+pub(crate) fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()
+        .unwrap()
+}
+
+/// One page.
+pub(crate) struct Page {
+    /// Its path in the repository.
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+impl Page {
+    pub(crate) fn read(path: &str) -> Self {
+        let text = std::fs::read_to_string(repository().join(path))
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
+        Self {
+            path: path.to_owned(),
+            text,
+        }
+    }
+
+    /// Every page there is.
+    pub(crate) fn all() -> Vec<Self> {
+        let mut paths = vec!["README.md".to_owned()];
+        for dir in ["docs", "systemd"] {
+            for entry in std::fs::read_dir(repository().join(dir)).unwrap() {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                if name.ends_with(".md") {
+                    paths.push(format!("{dir}/{name}"));
+                }
+            }
+        }
+        paths.sort();
+        assert!(paths.len() > 10, "{paths:?}");
+        paths.iter().map(|path| Self::read(path)).collect()
+    }
+
+    /// The text without what is in fences.
+    pub(crate) fn prose(&self) -> String {
+        let is_prose = |at: usize| at.is_multiple_of(2);
+        let parts = self.text.split("\n```").enumerate();
+        let prose: Vec<&str> = parts
+            .filter(|(at, _)| is_prose(*at))
+            .map(|(_, part)| part)
+            .collect();
+        prose.join("\n")
+    }
+
+    /// The fences with this language, in order, without those of `text` and the like.
+    pub(crate) fn fences(&self, language: &str) -> Vec<String> {
+        let parts = self.text.split("\n```").enumerate();
+        parts
+            .filter(|(at, _)| !at.is_multiple_of(2))
+            .filter_map(|(_, part)| part.split_once('\n'))
+            .filter(|(info, _)| *info == language)
+            .map(|(_, content)| format!("{content}\n"))
+            .collect()
+    }
+
+    /// The part under a heading, up to the next heading of its level or above.
+    pub(crate) fn section(&self, heading: &str) -> Self {
+        let level = heading.chars().take_while(|c| *c == '#').count();
+        let (_, rest) = self
+            .text
+            .split_once(&format!("\n{heading}\n"))
+            .unwrap_or_else(|| panic!("{} has no heading {heading}", self.path));
+        let ends = |line: &str| {
+            let marks = line.chars().take_while(|c| *c == '#').count();
+            (1..=level).contains(&marks) && line.chars().nth(marks) == Some(' ')
+        };
+        let mut in_fence = false;
+        let lines = rest.lines().take_while(|line| {
+            in_fence ^= line.starts_with("```");
+            in_fence || !ends(line)
+        });
+        let text = lines.map(|line| format!("{line}\n")).collect();
+        Self {
+            path: self.path.clone(),
+            text: format!("\n{}", String::as_str(&text)),
+        }
+    }
+
+    /// The rows of every table, cell by cell, heads and rulers left out.
+    pub(crate) fn rows(&self) -> Vec<Vec<String>> {
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        for line in self.text.lines().filter(|line| line.starts_with('|')) {
+            let cells = line
+                .trim_matches('|')
+                .split('|')
+                .map(|cell| cell.trim().to_owned());
+            let cells: Vec<String> = cells.collect();
+            if cells
+                .iter()
+                .all(|cell| !cell.is_empty() && cell.chars().all(|c| c == '-'))
+            {
+                // The line before a ruler was a head.
+                rows.pop();
+            } else {
+                rows.push(cells);
+            }
+        }
+        rows
+    }
+}
+
+/// What stands in back quotes.
+pub(crate) fn quoted(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}

@@ -1,0 +1,105 @@
+//! The README's commands, typed as they stand.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use goondan_tests::binaries::bin_dir;
+use goondan_tests::home::Running;
+use goondan_tests::{Home, Ran};
+
+use crate::pages::{Page, repository};
+
+/// Types lines into a shell that finds the binaries under test, as a person would whose home is this
+/// one. The first that fails ends it.
+#[track_caller]
+fn type_in(home: &Home, script: &str, from: &std::path::Path) -> Ran {
+    let mut command: Command = home.command("bash".as_ref(), &["-euo", "pipefail", "-c", script]);
+    let mut path = bin_dir().as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    command
+        .env("PATH", path)
+        .env_remove("GOONDAN_STATE_ROOT")
+        .current_dir(from);
+    Running::start(command).wait()
+}
+
+fn readme() -> Page {
+    Page::read("README.md")
+}
+
+#[test]
+fn the_first_two_commands_build_and_show_it_and_run_all_tests() {
+    let commands = readme().fences("sh");
+    let (build, demo) = commands[0].trim_end().split_once(" && ").unwrap();
+    assert_eq!(build, "cargo build --release --locked --bins");
+    let (run, demo) = demo.split_once(" -- ").unwrap();
+    assert_eq!(run, "cargo run --quiet --release --locked --bin gdn");
+    let home = Home::without_project();
+    type_in(&home, &format!("gdn {demo}"), &repository())
+        .exits(0)
+        .prints(&["25 copies of Dune were sold, and they earned 244.70 euros."]);
+    assert_eq!(commands[1], "cargo test --workspace --locked\n");
+}
+
+#[test]
+fn the_tour_can_be_taken() {
+    let home = Home::without_project();
+    let script = readme().section("## A tour").fences("sh").concat();
+    for command in [
+        "init", "run", "send", "chat", "ps", "status", "logs", "restart", "stop",
+    ] {
+        assert!(
+            script.contains(&format!("gdn {command}")),
+            "the tour leaves out {command}"
+        );
+    }
+    type_in(&home, &script, home.path()).exits(0).prints(&[
+        "Made project my-swarm",
+        "assistant (entry)",
+        "Nice to meet you, Ada.",
+        "You are Ada; you told me so.",
+        "Deleted conversation other",
+        "Stopped the daemon",
+    ]);
+}
+
+#[test]
+fn what_is_killed_goes_on_as_the_readme_says() {
+    let home = Home::without_project();
+    let script = readme().section("## Kill it").fences("sh").concat();
+    let ran = type_in(&home, &script, &repository()).exits(0);
+    assert!(
+        ran.stdout
+            .matches("There are 30 orders on the books.")
+            .count()
+            >= 2,
+        "{ran:#?}"
+    );
+    assert_eq!(
+        ran.stdout.matches("\n  take stock slowly\n").count(),
+        1,
+        "{ran:#?}"
+    );
+}
+
+#[test]
+fn every_binary_is_installed() {
+    let install = readme().section("## Install").fences("sh").concat();
+    let words: BTreeSet<&str> = install.split([' ', ';', '\n', '"']).collect();
+    for dir in ["gdn", "orchestrator", "agent-process", "connector-process"] {
+        assert!(words.contains(dir), "{dir} is not installed");
+        assert!(repository().join(dir).join("src/main.rs").exists());
+    }
+}
+
+#[test]
+fn the_house_map_names_every_crate() {
+    let map = readme().section("## How it is built");
+    for (name, dir) in crate::sources::CRATES {
+        assert!(
+            map.text.contains(&format!("[`{dir}/`]")),
+            "{name} is not on the map"
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! `docs/glossary.md`: every name that it gives to a word exists.
+
+use crate::pages::{Page, quoted, repository};
+use crate::sources::{CRATES, all_sources};
+
+/// Whether the sources define this name: as an item, or as a field or variant on a line of its own.
+fn is_defined(sources: &str, name: &str) -> bool {
+    let items = [
+        "struct ", "enum ", "trait ", "fn ", "mod ", "type ", "const ",
+    ];
+    let is_item = items.iter().any(|item| {
+        let definition = format!("{item}{name}");
+        let after = sources.split(&definition).skip(1);
+        let mut next = after.filter_map(|rest| rest.chars().next());
+        next.any(|c| !c.is_alphanumeric() && c != '_')
+    });
+    let is_part = sources.lines().any(|line| {
+        let line = line.trim_start();
+        let line = line
+            .trim_start_matches("pub(crate) ")
+            .trim_start_matches("pub ");
+        let rest = line.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with([':', ',', ' ', '(']))
+    });
+    is_item || is_part
+}
+
+#[test]
+fn every_name_in_the_glossary_exists() {
+    let sources = all_sources();
+    let page = Page::read("docs/glossary.md");
+    let (in_code, _) = page.text.split_once("\n## Not in code yet").unwrap();
+    let page = Page {
+        path: page.path,
+        text: in_code.to_owned(),
+    };
+    let rows = page.rows();
+    assert!(rows.len() > 40, "only {} words were found", rows.len());
+    for row in rows {
+        let names = quoted(&row[2]);
+        assert!(!names.is_empty(), "{} has no name in code", row[0]);
+        for name in names {
+            let exists = if name.contains('/') {
+                repository().join(name).exists()
+            } else if name.contains('.') {
+                sources.contains(&format!("\"{name}\"")) || name == "limits.rs"
+            } else if name.contains('-') {
+                sources.contains(&format!("\"{name}\"")) || is_package(name)
+            } else {
+                let is_crate = |part: &&str| CRATES.iter().any(|(name, _)| name == part);
+                name.split("::")
+                    .all(|part| is_crate(&part) || is_defined(&sources, part))
+            };
+            assert!(exists, "{}: there is no `{name}`", row[0]);
+        }
+    }
+}
+
+fn is_package(name: &str) -> bool {
+    CRATES.iter().any(|(_, dir)| {
+        let manifest = std::fs::read_to_string(repository().join(dir).join("Cargo.toml")).unwrap();
+        manifest.contains(&format!("name = \"{name}\""))
+    })
+}
