@@ -182,7 +182,13 @@ impl Core {
         self.effects.push(effect);
     }
 
-    fn log(&mut self, event: LogEvent) {
+    /// Writes a line to the log. One about an instance says whose it is (`LOG-3`).
+    fn log(&mut self, mut event: LogEvent) {
+        if let Some(at) = event.instance.take()
+            && let Some(entry) = self.instance_mut(&at)
+        {
+            event = event.with("agentName", entry.agent.as_str());
+        }
         self.push(Effect::Log(event));
     }
 

@@ -92,6 +92,8 @@ pub(crate) struct LogEvent {
     pub(crate) severity: Severity,
     pub(crate) message: &'static str,
     pub(crate) fields: JsonObject,
+    /// The instance it is about, while the name of its agent is still to be looked up.
+    pub(super) instance: Option<InstanceRef>,
 }
 
 impl LogEvent {
@@ -100,6 +102,7 @@ impl LogEvent {
             severity,
             message,
             fields: JsonObject::new(),
+            instance: None,
         }
     }
 
@@ -125,7 +128,8 @@ impl LogEvent {
         self
     }
 
-    pub(crate) fn of(self, instance: &InstanceRef) -> Self {
+    pub(crate) fn of(mut self, instance: &InstanceRef) -> Self {
+        self.instance = Some(instance.clone());
         self.with("workspaceId", instance.workspace_id.as_str())
             .with("instanceKey", instance.instance_key.as_str())
     }
