@@ -11,6 +11,13 @@
 //! * `output` — everything that is printed; nothing else prints.
 //! * `failure`, [`exit`] — errors as people read them, and the codes scripts read.
 //! * [`schemas`] — the names of the JSON forms.
+//!
+//! # Invariants
+//!
+//! * Data goes to stdout, everything else to stderr; an exit code never changes its meaning.
+//! * What agents, tools and logs say cannot steer the terminal it is shown on.
+//! * A question has an event id before it is sent, so that asking again is never asking twice.
+//! * Every error says what to do next.
 
 use std::process::ExitCode;
 
