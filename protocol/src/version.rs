@@ -1,7 +1,8 @@
 //! The exact version handshake.
 //!
-//! Binaries of different builds never work together: they refuse each other loudly at the first
-//! frame. So no message needs to be understood by any version but its own.
+//! Binaries of different versions never work together: they refuse each other loudly at the first
+//! frame. So no message needs to be understood by any version but its own. (What is compared is the
+//! version, not the commit: two builds of one version pass for the same.)
 
 use serde::{Deserialize, Serialize};
 
