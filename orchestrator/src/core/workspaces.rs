@@ -88,7 +88,7 @@ impl Core {
         workspace.record = found.record;
         match found.bundle {
             Ok(bundle) => self.apply(&id, bundle),
-            Err(error) => self.set_problem(&id, &error),
+            Err(error) => self.on_load_failed(&LoadPurpose::Start, Some(&id), &error),
         }
         if is_new {
             let event = LogEvent::info("workspace opened").with("workspaceId", id.as_str());
