@@ -18,6 +18,16 @@ pub(crate) enum ProjectError {
     /// The directory that was named is none.
     #[error("no {PROJECT_FILE} in {}", dir.display())]
     NotAProject { dir: PathBuf },
+    /// One of the two roots contains the other (`ROOT-1`).
+    #[error(
+        "the project {} and the state root {} must not contain each other",
+        project_root.display(),
+        state_root.display()
+    )]
+    RootsOverlap {
+        project_root: PathBuf,
+        state_root: PathBuf,
+    },
     /// The directory that was named cannot be reached.
     #[error("cannot open the directory {}", dir.display())]
     Unreachable {
@@ -29,7 +39,15 @@ pub(crate) enum ProjectError {
 
 impl From<ProjectError> for Failure {
     fn from(error: ProjectError) -> Self {
+        let exit = match &error {
+            ProjectError::RootsOverlap { .. } => Exit::Conflict,
+            _ => Exit::NotFound,
+        };
         let hint = match &error {
+            ProjectError::RootsOverlap { .. } => {
+                "move the project, or choose another state root: `gdn --state-root DIR …`"
+                    .to_owned()
+            }
             ProjectError::NoneAbove { .. } => {
                 "name the project with `--project DIR`, or make one: `gdn init my-swarm`".to_owned()
             }
@@ -41,7 +59,7 @@ impl From<ProjectError> for Failure {
                 "name a directory that holds goondan.yaml: `gdn --project DIR …`".to_owned()
             }
         };
-        Self::of(Exit::NotFound, &error, hint)
+        Self::of(exit, &error, hint)
     }
 }
 
@@ -65,5 +83,42 @@ pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, ProjectError> {
     match from.ancestors().find(|dir| is_project(dir)) {
         Some(root) => Ok(root.to_owned()),
         None => Err(ProjectError::NoneAbove { from }),
+    }
+}
+
+/// Checks that neither root contains the other (`ROOT-1`). The daemon checks it too, but it makes the
+/// state root first: it must not even be started for a state root inside the project.
+pub(crate) fn check_apart(project_root: &Path, state_root: &Path) -> Result<(), ProjectError> {
+    // Of a state root that is not there yet, the part that is.
+    let existing = state_root.ancestors().find_map(|dir| {
+        let rest = state_root.strip_prefix(dir).ok()?;
+        Some(dir.canonicalize().ok()?.join(rest))
+    });
+    let state_root = existing.unwrap_or_else(|| state_root.to_owned());
+    if project_root.starts_with(&state_root) || state_root.starts_with(project_root) {
+        return Err(ProjectError::RootsOverlap {
+            project_root: project_root.to_owned(),
+            state_root,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_1_neither_root_contains_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let here = dir.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink(&here, here.join("link")).unwrap();
+        let check =
+            |project: &str, state: &str| check_apart(&here.join(project), &here.join(state));
+        assert!(check("p", "s").is_ok());
+        assert!(check("p", "pp").is_ok());
+        for (project, state) in [("p", "p"), ("p", "p/s/t"), ("s/p", "s"), ("p", "link/p/s")] {
+            assert!(check(project, state).is_err(), "{project} {state}");
+        }
     }
 }

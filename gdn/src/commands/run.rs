@@ -22,6 +22,9 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
         None if context.is_by_id() => None,
         None => Some(context.project()?),
     };
+    if let Some(root) = &root {
+        project::check_apart(root, &context.state_root)?;
+    }
     if args.foreground {
         return Err(daemon::become_daemon(&context.state_root, root.as_deref()).into());
     }
