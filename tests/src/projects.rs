@@ -6,6 +6,7 @@
 /// * `hold NAME` calls a tool that adds a line to the note `NAME.runs`, waits until the note `NAME.go`
 ///   is there, and prints `released NAME`; the answer is `done NAME`. If the call is interrupted, the
 ///   model calls it again, after the text `again`.
+/// * `fail` makes the model fail.
 /// * `work N` calls a quick tool, and is answered with `worked N` whatever became of the call.
 ///
 /// `NOTES` stands for the directory of notes.
@@ -45,6 +46,8 @@ spec:
             args: {command: "sleep 0.05; echo ${number}"}
       - when: {user: '^work (?P<number>\S+)$'}
         say: "worked ${number}"
+      - when: {user: '^fail$'}
+        fail: The model is overloaded.
       - say: "I do not understand."
 ---
 apiVersion: goondan.ai/v1

@@ -7,11 +7,17 @@ mod ask;
 #[cfg(test)]
 mod children;
 #[cfg(test)]
+mod control;
+#[cfg(test)]
 mod conversation;
 #[cfg(test)]
 mod crashes;
 #[cfg(test)]
 mod keys;
+#[cfg(test)]
+mod lifecycle;
+#[cfg(test)]
+mod project_root;
 #[cfg(test)]
 mod supervision;
 #[cfg(test)]

@@ -1,0 +1,72 @@
+//! Nothing at run time writes to the Project Root (`ROOT-2`), and nothing outside it is loaded
+//! (`ROOT-5`).
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home, tree, wait_until};
+
+#[test]
+fn root_2_nothing_under_the_project_root_is_made_or_changed_at_run_time() {
+    let home = Home::without_project();
+    // The example, as a project that could be written to.
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/bookshop");
+    for file in [
+        "goondan.yaml",
+        "prompts/clerk.md",
+        "scripts/clerk.yaml",
+        "data/orders.csv",
+    ] {
+        let text = std::fs::read_to_string(example.join(file)).unwrap();
+        home.write(&format!("project/{file}"), &text);
+    }
+    let before = tree::snapshot(&home.project(), |_| true);
+    let daemon = Daemon::serving(&home);
+    let question = "How many copies of Dune were sold, and what did they earn?";
+    assert!(home.ask("main", question).starts_with("25 copies"));
+    assert_eq!(
+        home.ask("main", "remember my name is Ada"),
+        "I shall remember you, Ada."
+    );
+    home.gdn(&["send", "--no-wait", "take stock slowly for 1 s"])
+        .exits(0);
+    wait_until("the tool runs", || !home.running("sleep").is_empty());
+    drop(daemon.kill());
+    let daemon = Daemon::start(&home);
+    wait_until("the turn finishes", || home.history("main").len() == 18);
+    home.gdn(&["restart"]).exits(0);
+    home.gdn(&["instance", "delete", "main", "--yes"]).exits(0);
+    home.gdn(&["stop"]).exits(0);
+    drop(daemon.stop());
+    assert_eq!(tree::snapshot(&home.project(), |_| true), before);
+}
+
+#[test]
+fn root_5_what_leads_out_of_the_project_is_refused_at_load() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::start(&home);
+    home.write("outside.yaml", "rules:\n  - say: from outside\n");
+    symlink(
+        home.path().join("outside.yaml"),
+        home.project().join("link.yaml"),
+    )
+    .unwrap();
+    let outside = home.path().join("outside.yaml");
+    let start = LAB.find("    rules:").unwrap();
+    let end = LAB
+        .find("---\napiVersion: goondan.ai/v1\nkind: Agent")
+        .unwrap();
+    let (head, tail) = (LAB.get(..start).unwrap(), LAB.get(end..).unwrap());
+    for path in ["../outside.yaml", "link.yaml", outside.to_str().unwrap()] {
+        let text = format!("{head}    script: {path}\n{tail}");
+        home.write("project/goondan.yaml", &text);
+        home.gdn(&["run"])
+            .exits(6)
+            .tells(&["E_CONFIG_PATH_OUTSIDE"]);
+    }
+    assert_eq!(
+        home.gdn_json(&["workspace", "list"])["workspaces"],
+        serde_json::json!([])
+    );
+}
