@@ -12,6 +12,8 @@ mod limits;
 #[cfg(test)]
 mod links;
 #[cfg(test)]
+mod operations;
+#[cfg(test)]
 mod pages;
 #[cfg(test)]
 mod readme;
