@@ -1,9 +1,41 @@
-//! What the daemon tells of itself.
+//! `daemon.*`: the daemon itself and its processes.
 
-use super::{
-    AgentName, ChildRole, Deserialize, InstanceKey, PathBuf, Serialize, Timestamp, TraceId, TurnId,
-    Value, Version, WorkspaceId,
-};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{InstanceKey, TurnId, WorkspaceId};
+use crate::ipc::ChildRole;
+use crate::time::Timestamp;
+use crate::trace::TraceId;
+use crate::version::Version;
+
+use super::WorkspaceInfo;
+
+/// `daemon.connect`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Connect {
+    /// The client's exact version.
+    pub version: Version,
+}
+
+/// Result of `daemon.connect`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Connected {
+    /// The daemon's exact version.
+    pub version: Version,
+    /// The daemon's process id.
+    pub pid: u32,
+    /// The System Root it owns.
+    pub state_root: PathBuf,
+}
+
+/// `daemon.status`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Status {}
 
 /// The daemon's state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,41 +60,22 @@ pub struct DaemonStatus {
     pub workspaces: Vec<WorkspaceInfo>,
 }
 
-/// One registered workspace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WorkspaceInfo {
-    /// Its id.
-    pub workspace_id: WorkspaceId,
-    /// Its Project Root.
-    pub project_root: PathBuf,
-    /// The package's name.
+/// `daemon.shutdown`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Stop {
+    /// Overrides each swarm's grace period, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub package: Option<String>,
-    /// The agent that gets what names none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub entry_agent: Option<AgentName>,
-    /// Every agent.
-    pub agents: Vec<AgentName>,
-    /// Every connection.
-    pub connections: Vec<String>,
-    /// Agent processes that run.
-    pub running_agents: usize,
-    /// Events that wait for their turn or are in it.
-    pub pending_events: usize,
-    /// Why it does not run as it should, if so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<WorkspaceProblem>,
+    pub grace_period_ms: Option<u64>,
 }
 
-/// Why a workspace does not run as it should.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WorkspaceProblem {
-    /// What is wrong.
-    pub message: String,
-    /// What to do about it.
-    pub suggestion: String,
+/// `daemon.processes`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListProcesses {
+    /// Only this workspace's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_id: Option<WorkspaceId>,
 }
 
 /// The state of a child process (`SUP-2`).
@@ -138,46 +151,4 @@ pub struct ProcessInfo {
     /// What it says it does, or how the last one ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-}
-
-/// One instance, in a list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct InstanceSummary {
-    /// The workspace.
-    pub workspace_id: WorkspaceId,
-    /// The conversation.
-    pub instance_key: InstanceKey,
-    /// The agent.
-    pub agent_name: AgentName,
-    /// `idle` or `processing`.
-    pub status: String,
-    /// When it was made.
-    pub created_at: Timestamp,
-    /// When it last changed.
-    pub updated_at: Timestamp,
-}
-
-/// One instance, in full.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct InstanceDetail {
-    /// What the list shows.
-    #[serde(flatten)]
-    pub summary: InstanceSummary,
-    /// Its directory.
-    pub directory: PathBuf,
-    /// Where its tools work.
-    pub work_dir: PathBuf,
-    /// Confirmed messages.
-    pub messages: u64,
-    /// Bytes of the confirmed messages.
-    pub base_bytes: u64,
-    /// Events that wait for their turn or are in it.
-    pub pending_events: usize,
-    /// Its process, if one runs or is to be started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process: Option<ProcessInfo>,
-    /// State of its extensions, by name.
-    pub extensions: std::collections::BTreeMap<String, Value>,
 }

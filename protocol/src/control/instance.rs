@@ -1,0 +1,117 @@
+//! `instance.*`: conversations.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ids::{AgentName, InstanceKey, WorkspaceId};
+use crate::message::Message;
+use crate::time::Timestamp;
+
+use super::ProcessInfo;
+
+/// `instance.list`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListInstances {
+    /// Only this workspace's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_id: Option<WorkspaceId>,
+}
+
+/// One instance, in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceSummary {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// The agent.
+    pub agent_name: AgentName,
+    /// `idle` or `processing`.
+    pub status: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}
+
+/// `instance.show`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ShowInstance {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+}
+
+/// One instance, in full.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceDetail {
+    /// What the list shows.
+    #[serde(flatten)]
+    pub summary: InstanceSummary,
+    /// Its directory.
+    pub directory: PathBuf,
+    /// Where its tools work.
+    pub work_dir: PathBuf,
+    /// Confirmed messages.
+    pub messages: u64,
+    /// Bytes of the confirmed messages.
+    pub base_bytes: u64,
+    /// Events that wait for their turn or are in it.
+    pub pending_events: usize,
+    /// Its process, if one runs or is to be started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessInfo>,
+    /// State of its extensions, by name.
+    pub extensions: std::collections::BTreeMap<String, Value>,
+}
+
+/// `instance.history`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InstanceHistory {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// Where the page begins: 0, then what the page before said in `next`.
+    #[serde(default)]
+    pub offset: u64,
+}
+
+/// Result of `instance.history`: one page.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct History {
+    /// Confirmed messages.
+    pub messages: Vec<Message>,
+    /// Messages of the open turn, not confirmed yet; on the last page only.
+    pub pending: Vec<Message>,
+    /// Where the next page begins; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}
+
+/// `instance.delete`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DeleteInstance {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+}
+
+/// Result of `instance.delete`. What is not there is deleted with success (`INST-5`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Deleted {
+    /// Whether there was anything to delete.
+    pub existed: bool,
+}
