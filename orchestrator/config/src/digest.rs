@@ -24,6 +24,11 @@ pub(crate) fn digest(bundle: &Bundle) -> String {
         "agents": agents,
         "connections": connections,
         "gracePeriodMs": bundle.grace_period_ms,
+        "lifecycle": {
+            "ttlMs": bundle.lifecycle.ttl_ms,
+            "gcGraceMs": bundle.lifecycle.gc_grace_ms,
+            "idleMs": bundle.lifecycle.idle_ms,
+        },
     });
     hex::encode(Sha256::digest(sorted(content).to_string()))
 }

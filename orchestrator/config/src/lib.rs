@@ -98,9 +98,32 @@ pub struct Bundle {
     pub connections: BTreeMap<ConnectionName, ConnectionDefinition>,
     /// How long a stop waits for the turn in progress, in milliseconds (`SUP-6`).
     pub grace_period_ms: u64,
+    /// How long processes and conversations that nobody uses are kept (`INST-7`).
+    pub lifecycle: Lifecycle,
     /// SHA-256 over all of the above as 64 hex digits: changes exactly when the content does,
     /// environment values included.
     pub digest: String,
+}
+
+/// How long what nobody uses is kept (`INST-7`): `Swarm.spec.policy.lifecycle`, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifecycle {
+    /// A conversation expires so long after its last message; `None` keeps it for ever.
+    pub ttl_ms: Option<u64>,
+    /// An expired conversation is deleted so long after it expired.
+    pub gc_grace_ms: u64,
+    /// An agent process without work is stopped after so long; the next event starts it again.
+    pub idle_ms: u64,
+}
+
+impl Default for Lifecycle {
+    fn default() -> Self {
+        Self {
+            ttl_ms: None,
+            gc_grace_ms: limits::DEFAULT_GC_GRACE_SECONDS * 1_000,
+            idle_ms: limits::DEFAULT_IDLE_SECONDS * 1_000,
+        }
+    }
 }
 
 /// A Package document.

@@ -50,6 +50,22 @@ pub const MAX_STEPS_PER_TURN: u32 = 10_000;
 /// Largest `gracePeriodSeconds`: one day.
 pub const MAX_GRACE_PERIOD_SECONDS: u64 = 24 * 60 * 60;
 
+/// How long an agent process without work is kept when a Swarm names no `idleSeconds`.
+pub const DEFAULT_IDLE_SECONDS: u64 = 10 * 60;
+
+/// Largest `idleSeconds`: one week.
+pub const MAX_IDLE_SECONDS: u64 = 7 * 24 * 60 * 60;
+
+/// Largest `ttlSeconds`: ten years.
+pub const MAX_TTL_SECONDS: u64 = 10 * 365 * 24 * 60 * 60;
+
+/// How long a conversation past its `ttlSeconds` is kept when a Swarm names no `gcGraceSeconds`: one
+/// day.
+pub const DEFAULT_GC_GRACE_SECONDS: u64 = 24 * 60 * 60;
+
+/// Largest `gcGraceSeconds`: one year.
+pub const MAX_GC_GRACE_SECONDS: u64 = 365 * 24 * 60 * 60;
+
 /// Largest `delayMs` of a script's rule, in milliseconds: ten minutes, what `agent-process` plays.
 pub const MAX_SCRIPT_DELAY_MS: u64 = 10 * 60 * 1_000;
 
@@ -65,4 +81,6 @@ const _: () = assert!(
     DEFAULT_ERROR_MESSAGE_LIMIT_CHARS <= MAX_ERROR_MESSAGE_LIMIT_CHARS
         && goondan_protocol::limits::DEFAULT_MAX_STEPS_PER_TURN <= MAX_STEPS_PER_TURN
         && goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS <= MAX_GRACE_PERIOD_SECONDS * 1_000
+        && DEFAULT_IDLE_SECONDS <= MAX_IDLE_SECONDS
+        && DEFAULT_GC_GRACE_SECONDS <= MAX_GC_GRACE_SECONDS
 );

@@ -56,6 +56,7 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
         agents,
         connections,
         grace_period_ms: membership.policy.grace_period_ms,
+        lifecycle: membership.policy.lifecycle,
         digest: String::new(),
     };
     bundle.digest = digest(&bundle);

@@ -4,9 +4,13 @@ use goondan_protocol::ids::ResourceName;
 use goondan_protocol::limits::{DEFAULT_GRACE_PERIOD_MS, DEFAULT_MAX_STEPS_PER_TURN};
 
 use super::id;
+use crate::Lifecycle;
 use crate::document::{Document, Kind};
 use crate::fields::Fields;
-use crate::limits::{MAX_GRACE_PERIOD_SECONDS, MAX_STEPS_PER_TURN};
+use crate::limits::{
+    MAX_GC_GRACE_SECONDS, MAX_GRACE_PERIOD_SECONDS, MAX_IDLE_SECONDS, MAX_STEPS_PER_TURN,
+    MAX_TTL_SECONDS,
+};
 use crate::reference::Reference;
 use crate::report::Report;
 
@@ -25,6 +29,7 @@ pub(crate) struct SwarmSpec {
 pub(crate) struct Policy {
     pub(crate) max_steps_per_turn: u32,
     pub(crate) grace_period_ms: u64,
+    pub(crate) lifecycle: Lifecycle,
 }
 
 impl Default for Policy {
@@ -32,6 +37,7 @@ impl Default for Policy {
         Self {
             max_steps_per_turn: DEFAULT_MAX_STEPS_PER_TURN,
             grace_period_ms: DEFAULT_GRACE_PERIOD_MS,
+            lifecycle: Lifecycle::default(),
         }
     }
 }
@@ -76,6 +82,25 @@ fn read_policy(mut fields: Fields<'_>, report: &mut Report) -> Policy {
         }
         shutdown.close(report);
     }
+    if let Some(lifecycle) = fields.nested("lifecycle", report) {
+        policy.lifecycle = read_lifecycle(lifecycle, report);
+    }
     fields.close(report);
     policy
+}
+
+fn read_lifecycle(mut fields: Fields<'_>, report: &mut Report) -> Lifecycle {
+    let mut milliseconds = |name, range| {
+        let seconds = fields.integer(name, range, report)?;
+        Some(seconds * 1_000)
+    };
+    let default = Lifecycle::default();
+    let lifecycle = Lifecycle {
+        ttl_ms: milliseconds("ttlSeconds", 1..=MAX_TTL_SECONDS),
+        gc_grace_ms: milliseconds("gcGraceSeconds", 0..=MAX_GC_GRACE_SECONDS)
+            .unwrap_or(default.gc_grace_ms),
+        idle_ms: milliseconds("idleSeconds", 1..=MAX_IDLE_SECONDS).unwrap_or(default.idle_ms),
+    };
+    fields.close(report);
+    lifecycle
 }

@@ -1,6 +1,6 @@
 //! Good projects, and what becomes of them.
 
-use goondan_config::{Bundle, IngressRule, KeyRule, package_name};
+use goondan_config::{Bundle, IngressRule, KeyRule, Lifecycle, package_name};
 use goondan_protocol::definition::ModelProvider;
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::limits::{DEFAULT_GRACE_PERIOD_MS, DEFAULT_MAX_STEPS_PER_TURN};
@@ -39,6 +39,14 @@ fn a_single_agent_needs_no_swarm_and_gets_the_defaults() {
     assert_eq!(bundle.package, None);
     assert_eq!(bundle.entry_agent.as_str(), "helper");
     assert_eq!(bundle.grace_period_ms, DEFAULT_GRACE_PERIOD_MS);
+    assert_eq!(
+        bundle.lifecycle,
+        Lifecycle {
+            ttl_ms: None,
+            gc_grace_ms: 86_400_000,
+            idle_ms: 600_000
+        }
+    );
     let helper = agent(&bundle, "helper");
     assert_eq!(helper.max_steps_per_turn, DEFAULT_MAX_STEPS_PER_TURN);
     assert_eq!(helper.system_prompt, None);
@@ -148,7 +156,10 @@ metadata: {name: team}
 spec:
   entryAgent: Agent/second
   agents: [Agent/helper, Agent/second]
-  policy: {maxStepsPerTurn: 7, shutdown: {gracePeriodSeconds: 3}}
+  policy:
+    maxStepsPerTurn: 7
+    lifecycle: {ttlSeconds: 60, gcGraceSeconds: 0, idleSeconds: 5}
+    shutdown: {gracePeriodSeconds: 3}
 ",
     )
     .load();
@@ -156,6 +167,14 @@ spec:
     assert_eq!(names, ["helper", "second"]);
     assert_eq!(bundle.entry_agent.as_str(), "second");
     assert_eq!(bundle.grace_period_ms, 3_000);
+    assert_eq!(
+        bundle.lifecycle,
+        Lifecycle {
+            ttl_ms: Some(60_000),
+            gc_grace_ms: 0,
+            idle_ms: 5_000
+        }
+    );
     assert!(
         bundle
             .agents

@@ -346,6 +346,9 @@ fn somebody_must_answer() {
         "maxStepsPerTurn: 0",
         "maxStepsPerTurn: -1",
         "shutdown: {gracePeriodSeconds: 90000}",
+        "lifecycle: {ttlSeconds: 0}",
+        "lifecycle: {gcGraceSeconds: -1}",
+        "lifecycle: {idleSeconds: 700000}",
     ] {
         let problem = only_problem_with(&swarm(&format!(
             "entryAgent: Agent/helper, policy: {{{policy}}}"

@@ -55,6 +55,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
         agents,
         connections: connections.collect(),
         grace_period_ms: 20_000,
+        lifecycle: goondan_config::Lifecycle::default(),
         digest: variant.to_string(),
     }
 }
