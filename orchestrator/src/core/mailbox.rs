@@ -168,6 +168,8 @@ impl Core {
         let outcome = match before {
             EventState::Done(outcome) => Some(outcome),
             EventState::Unknown | EventState::Waiting if !wait => None,
+            // Nothing comes of it until a person decides: to wait would be in vain.
+            EventState::Parked(_) => None,
             EventState::Unknown | EventState::Waiting => {
                 if let Some(error) = self.why_nothing_begins(instance) {
                     return self.respond_error(token, error);

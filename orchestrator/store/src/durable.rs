@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Disk, append_all};
+use crate::disk::{Disk, append_all, read_all};
 use crate::error::{IoContext as _, StoreError};
 
 /// Ending of the temporary files this module makes. One that a crash left is overwritten by the next
@@ -52,6 +52,60 @@ pub fn write_synced(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<(), 
 pub fn install(disk: &dyn Disk, temp: &Path, path: &Path) -> Result<(), StoreError> {
     disk.rename(temp, path).during("rename into place", path)?;
     disk.sync_dir(parent(path)).during("sync", parent(path))
+}
+
+/// Keeps a copy of `content`, which came from `path`, beside it: `<name>.<label>`, or with a number
+/// behind if that name holds something else. Nothing kept earlier is ever overwritten, and keeping the
+/// same content again makes no second copy. Durable when it returns.
+///
+/// # Errors
+///
+/// [`StoreError::Io`].
+pub fn keep_aside(
+    disk: &dyn Disk,
+    path: &Path,
+    label: &str,
+    content: &[u8],
+) -> Result<PathBuf, StoreError> {
+    let (kept, is_there) = aside_name(disk, path, label, Some(content))?;
+    if is_there {
+        // Its name may have been made by a process that died before it was durable.
+        disk.sync_dir(parent(path)).during("sync", parent(path))?;
+    } else {
+        replace(disk, &kept, content)?;
+    }
+    Ok(kept)
+}
+
+/// A name beside `path` for what is set aside: one that is free, or the one that holds `content`
+/// already; and whether it does.
+pub(crate) fn aside_name(
+    disk: &dyn Disk,
+    path: &Path,
+    label: &str,
+    content: Option<&[u8]>,
+) -> Result<(PathBuf, bool), StoreError> {
+    let mut number = 1;
+    loop {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{label}"));
+        if number > 1 {
+            name.push(format!("-{number}"));
+        }
+        let kept = path.with_file_name(name);
+        let Some(stat) = disk.stat(&kept).during("look at", &kept)? else {
+            return Ok((kept, false));
+        };
+        if let Some(content) = content
+            && stat.len == content.len() as u64
+        {
+            let mut file = disk.open_read(&kept).during("open", &kept)?;
+            if read_all(file.as_mut(), content.len()).during("read", &kept)? == content {
+                return Ok((kept, true));
+            }
+        }
+        number += 1;
+    }
 }
 
 /// Makes a directory and its missing parents below `root`, durably.

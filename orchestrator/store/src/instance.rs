@@ -8,7 +8,8 @@
 //!
 //! `accept` → `begin_turn` → `append_event` … → `complete_turn` → `sync` (the commit point) →
 //! `finish_turn` (fold, inbox, clear). After a crash at any point [`InstanceStore::open`] finds the
-//! state again and finishes what a commit record promises.
+//! state again and finishes what a commit record promises. A turn that crashes whoever works on it
+//! ends by `park` instead: its event and its journal are put aside, and the conversation goes on.
 //!
 //! # Invariants
 //!
@@ -17,6 +18,7 @@
 //! * An inbox record `done` is durable before `events.jsonl` is cleared; a journal whose event is done
 //!   is stale and is cleared.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,27 +28,39 @@ use goondan_protocol::time::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::disk::{Disk, EntryKind};
+use crate::checksum::crc32;
+use crate::disk::Disk;
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
-use crate::jsonl::{Journal, TornTail};
-use crate::limits::READ_CHUNK_BYTES;
+use crate::jsonl::Journal;
 use crate::naming::instance_dir_name;
 
+mod align;
+mod base;
 mod extension;
 mod fold;
+mod folder;
 mod inbox;
+mod llm;
 mod metadata;
 mod page;
+mod parking;
+mod recovery;
+mod sums;
 mod turn;
 
-pub use inbox::EventState;
+pub use crate::finding::Finding;
+pub use folder::{delete, has_work, sweep, work_dir};
+pub use inbox::{EventState, ParkedEvent};
+pub use llm::LlmMessage;
 pub use metadata::{InstanceStatus, Metadata};
 pub use page::Page;
 pub use turn::{OpenTurn, TurnEvent};
 
-use fold::BASE_NEXT;
+use base::{BASE, Base};
 use inbox::Inbox;
+use llm::LLM;
+use sums::SUMS;
 use turn::{CommitRecord, FoldMode, TurnLog};
 
 /// Name of the folder of an instance's messages.
@@ -55,40 +69,6 @@ const MESSAGES: &str = "messages";
 const WORK: &str = "work";
 /// Name of the folder of an instance's extension state.
 const EXTENSIONS: &str = "extensions";
-
-/// Something that was found wrong with a file and dealt with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// The file.
-    pub path: PathBuf,
-    /// What was found and what was done about it.
-    pub problem: String,
-}
-
-impl Finding {
-    fn damaged(path: &Path, line: u64, problem: &str) -> Self {
-        Self {
-            path: path.to_owned(),
-            problem: format!("line {line} is damaged: {problem}"),
-        }
-    }
-
-    fn torn(path: &Path, torn: &TornTail) -> Self {
-        let TornTail {
-            offset,
-            bytes,
-            kept_in,
-        } = torn;
-        let problem = format!(
-            "{bytes} bytes from byte {offset} on were cut short by a crash; they are kept in `{}`",
-            kept_in.display()
-        );
-        Self {
-            path: path.to_owned(),
-            problem,
-        }
-    }
-}
 
 /// What an instance has to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,37 +79,21 @@ pub struct InstanceState {
     pub open_turn: Option<OpenTurn>,
     /// Events that wait, oldest first; the open turn's event among them.
     pub waiting: Vec<AgentEvent>,
+    /// Crashes of the turns of waiting events, where there were any.
+    pub attempts: BTreeMap<EventId, u32>,
+    /// Events that were taken out of the way, oldest first.
+    pub parked: Vec<ParkedEvent>,
     /// What was found wrong when it was opened.
     pub findings: Vec<Finding>,
 }
 
 /// Writes a record as one line.
 fn json_line(record: &impl Serialize) -> Result<Vec<u8>, StoreError> {
-    let mut line = serde_json::to_vec(record).map_err(|error| StoreError::InvalidEvent {
+    let mut line = serde_json::to_vec(record).map_err(|error| StoreError::Unwritable {
         problem: error.to_string(),
     })?;
     line.push(b'\n');
     Ok(line)
-}
-
-/// Reads the line that begins at `offset`, without its newline, and where the next begins.
-fn read_line_at(journal: &mut Journal, offset: u64) -> Result<(Vec<u8>, u64), StoreError> {
-    let mut line = Vec::new();
-    loop {
-        let chunk = journal.read(offset + line.len() as u64, READ_CHUNK_BYTES)?;
-        if chunk.is_empty() {
-            let next = offset + line.len() as u64;
-            return Ok((line, next));
-        }
-        match chunk.iter().position(|byte| *byte == b'\n') {
-            Some(at) => {
-                line.extend(chunk.into_iter().take(at));
-                let next = offset + line.len() as u64 + 1;
-                return Ok((line, next));
-            }
-            None => line.extend(chunk),
-        }
-    }
 }
 
 /// One instance, open.
@@ -141,8 +105,11 @@ pub struct InstanceStore {
     metadata_is_dirty: bool,
     inbox: Inbox,
     turn: TurnLog,
-    base: Journal,
+    base: Base,
     observed: Journal,
+    llm: Journal,
+    /// The messages of the committed turn as lines, until they are in the base.
+    delta: Option<Vec<u8>>,
     findings: Vec<Finding>,
 }
 
@@ -176,7 +143,7 @@ impl InstanceStore {
         let metadata = Metadata::new(agent.clone(), key.clone(), at);
         let path = staging.join(Metadata::FILE);
         durable::write_synced(disk.as_ref(), &path, &metadata.to_bytes()?)?;
-        for name in [INBOX, EVENTS, BASE, OBSERVED] {
+        for name in [INBOX, EVENTS, BASE, SUMS, OBSERVED, LLM] {
             durable::write_synced(disk.as_ref(), &messages.join(name), b"")?;
         }
         disk.sync_dir(&messages).during("sync", &messages)?;
@@ -200,8 +167,9 @@ impl InstanceStore {
         let mut findings = Vec::new();
         let inbox = Inbox::open(disk.as_ref(), &messages.join(INBOX), &mut findings)?;
         let turn = TurnLog::open(disk.as_ref(), &messages.join(EVENTS), &mut findings)?;
-        let base = Journal::open(disk.as_ref(), &messages.join(BASE))?;
+        let base = Base::open(disk.as_ref(), &messages)?;
         let observed = Journal::open(disk.as_ref(), &messages.join(OBSERVED))?;
+        let llm = Journal::open(disk.as_ref(), &messages.join(LLM))?;
         // Names that a killed process made may be seen without being durable; and files that were
         // missing have just been made.
         let above = dir.parent().unwrap_or(Path::new("/"));
@@ -219,78 +187,12 @@ impl InstanceStore {
             turn,
             base,
             observed,
+            llm,
+            delta: None,
             findings,
         };
         store.recover()?;
         Ok(store)
-    }
-
-    /// Finishes what a crash cut short, from the files alone.
-    fn recover(&mut self) -> Result<(), StoreError> {
-        // What was read may never have been synced; it must not vanish under what follows.
-        self.sync()?;
-        self.base.sync()?;
-        let done_already = self.turn.open.as_ref().and_then(|open| open.event.as_ref());
-        if done_already.is_some_and(|event| self.inbox.is_done(event.inbox_seq)) {
-            // The turn is part of the base; only clearing its journal was cut short.
-            self.turn.clear()?;
-            self.turn.sync()?;
-        }
-        if self.turn.commit.is_some() {
-            self.finish_turn()?;
-        } else {
-            fold::discard_prepared(self.disk.as_ref(), &self.dir.join(MESSAGES))?;
-            self.mend_base()?;
-            self.adopt_foreign_turn()?;
-        }
-        self.mend_observed()?;
-        let status = self.status();
-        if self.metadata.status != status {
-            self.metadata.status = status;
-            self.metadata_is_dirty = true;
-        }
-        Ok(())
-    }
-
-    /// A base that does not end in a newline was not left so by this store, whose commits say how
-    /// long it is; another implementation or damage did it.
-    fn mend_base(&mut self) -> Result<(), StoreError> {
-        let len = self.base.len();
-        if len == 0 || self.base.read(len - 1, 1)? == b"\n" {
-            return Ok(());
-        }
-        let good = self.base.scan(|_, _| {})?;
-        if let Some(torn) = self.base.mend_tail(self.disk.as_ref(), good)? {
-            self.findings.push(Finding::torn(self.base.path(), &torn));
-        }
-        Ok(())
-    }
-
-    /// Runtime events are not synced one by one, so a torn end is ordinary and is just cut.
-    fn mend_observed(&mut self) -> Result<(), StoreError> {
-        let len = self.observed.len();
-        if len > 0 && self.observed.read(len - 1, 1)? != b"\n" {
-            let good = self.observed.scan(|_, _| {})?;
-            self.observed.cut(good)?;
-        }
-        Ok(())
-    }
-
-    /// A turn without an input event was left by another implementation. Nobody can resume it: what
-    /// it recorded becomes part of the base (`MSG-8`).
-    fn adopt_foreign_turn(&mut self) -> Result<(), StoreError> {
-        let Some(open) = self.turn.open.clone().filter(|open| open.event.is_none()) else {
-            return Ok(());
-        };
-        let outcome = TurnOutcome::Failed {
-            code: "E_FOREIGN_TURN".to_owned(),
-            message: "a turn of another implementation was folded as it stood".to_owned(),
-        };
-        let at = self.metadata.updated_at;
-        self.stage_commit(&open.turn_id, open.last_seq, outcome, at)?;
-        self.sync()?;
-        self.finish_turn()?;
-        Ok(())
     }
 
     fn status(&self) -> InstanceStatus {
@@ -314,6 +216,8 @@ impl InstanceStore {
             agent: self.metadata.agent_name.clone(),
             open_turn: self.turn.open.clone(),
             waiting: self.inbox.waiting().cloned().collect(),
+            attempts: self.inbox.attempts(),
+            parked: self.inbox.parked().collect(),
             findings: self.findings.clone(),
         }
     }
@@ -426,15 +330,19 @@ impl InstanceStore {
         outcome: TurnOutcome,
         at: Timestamp,
     ) -> Result<(), StoreError> {
+        let events = self.turn.events()?;
         let fold = if self.turn.has_only_appends {
-            FoldMode::Delta {
+            let delta = fold::delta_of(&events);
+            let mode = FoldMode::Delta {
                 base_bytes: self.base.len(),
-            }
+                bytes: Some(delta.len() as u64),
+                crc32: Some(crc32(&delta)),
+            };
+            self.delta = Some(delta);
+            mode
         } else {
-            // The new base is prepared before the commit, so that after it only a rename is left.
-            let events = self.turn.events()?;
-            fold::prepare(self.disk.as_ref(), &mut self.base, events)?;
-            FoldMode::Rewrite
+            // The new base is prepared before the commit, so that after it only renames are left.
+            fold::prepare(self.disk.as_ref(), &mut self.base, events)?
         };
         let event = self.turn.open.as_ref().and_then(|open| open.event.clone());
         let turn_id = turn_id.clone();
@@ -469,15 +377,18 @@ impl InstanceStore {
         let Some(commit) = self.turn.commit.clone() else {
             return Ok(());
         };
-        let messages = self.dir.join(MESSAGES);
         match commit.fold {
-            FoldMode::Delta { base_bytes } => {
-                let events = self.turn.events()?;
-                fold::append_delta(&mut self.base, base_bytes, &events)?;
-            }
-            FoldMode::Rewrite => {
-                fold::install_prepared(self.disk.as_ref(), &messages)?;
-                self.base = Journal::open(self.disk.as_ref(), &messages.join(BASE))?;
+            FoldMode::Delta {
+                base_bytes,
+                bytes,
+                crc32,
+            } => match self.delta.take() {
+                Some(delta) => self.base.append_delta(base_bytes, &delta)?,
+                None => self.redo_delta(base_bytes, bytes.zip(crc32))?,
+            },
+            FoldMode::Rewrite { bytes, .. } => {
+                self.base.install(self.disk.as_ref())?;
+                self.check_installed(bytes);
             }
         }
         if let Some(event) = &commit.event {
@@ -486,7 +397,7 @@ impl InstanceStore {
                 .finish(event.inbox_seq, turn, commit.at, outcome)?;
             self.inbox.sync()?;
         }
-        self.turn.clear()?;
+        self.turn.clear(self.disk.as_ref())?;
         self.touch(commit.at);
         self.inbox.compact(self.disk.as_ref())
     }
@@ -528,85 +439,9 @@ impl InstanceStore {
     }
 }
 
-/// Where the tools of an instance work, below its directory.
-#[must_use]
-pub fn work_dir(instance_dir: &Path) -> PathBuf {
-    instance_dir.join(WORK)
-}
-
-/// Removes an instance and all it holds (`INST-5`): first its name, durably, then its content. What
-/// a crash leaves over is swept when the workspace is opened ([`sweep`]). Returns whether it existed.
-///
-/// # Errors
-///
-/// [`StoreError::Io`].
-pub fn delete(disk: &dyn Disk, dir: &Path, trash_name: &str) -> Result<bool, StoreError> {
-    let Some(stat) = disk.stat(dir).during("look at", dir)? else {
-        return Ok(false);
-    };
-    let instances = dir.parent().unwrap_or(Path::new("/"));
-    let trash = instances.join(trash_name);
-    disk.rename(dir, &trash).during("remove", dir)?;
-    disk.sync_dir(instances).during("sync", instances)?;
-    if stat.kind == EntryKind::Directory {
-        disk.remove_tree(&trash).during("remove", &trash)?;
-    } else {
-        // A link or file that somebody put there: the thing itself goes, never what it points to.
-        disk.remove_file(&trash).during("remove", &trash)?;
-    }
-    Ok(true)
-}
-
-/// Whether an instance has something to do: an event that waits, or a journal that is not empty.
-/// Changes nothing, and reads no more than it must.
-///
-/// # Errors
-///
-/// [`StoreError::Io`].
-pub fn has_work(disk: &dyn Disk, dir: &Path) -> Result<bool, StoreError> {
-    let len = |name: &str| -> Result<u64, StoreError> {
-        let path = dir.join(MESSAGES).join(name);
-        Ok(disk
-            .stat(&path)
-            .during("look at", &path)?
-            .map_or(0, |stat| stat.len))
-    };
-    if len(EVENTS)? > 0 {
-        return Ok(true);
-    }
-    if len(INBOX)? == 0 {
-        return Ok(false);
-    }
-    inbox::has_waiting(disk, &dir.join(MESSAGES).join(INBOX))
-}
-
-/// Removes what crashes left over in `instances`: half-made and half-removed instances. Their names
-/// begin with a dot, which no instance's does.
-///
-/// # Errors
-///
-/// [`StoreError::Io`].
-pub fn sweep(disk: &dyn Disk, instances: &Path) -> Result<(), StoreError> {
-    for entry in disk.list(instances).during("list", instances)? {
-        if entry.name.as_encoded_bytes().starts_with(b".") {
-            let path = instances.join(&entry.name);
-            match entry.kind {
-                EntryKind::Directory => disk.remove_tree(&path).during("remove", &path)?,
-                EntryKind::File | EntryKind::Other => {
-                    disk.remove_file(&path).during("remove", &path)?;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
 const INBOX: &str = "inbox.jsonl";
 const EVENTS: &str = "events.jsonl";
-const BASE: &str = "base.jsonl";
 const OBSERVED: &str = "runtime-events.jsonl";
-
-const _: () = assert!(BASE_NEXT.len() > BASE.len());
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::value::RawValue;
 
+use crate::checksum::{Seal, seal_of};
 use crate::disk::{Disk, DiskFile, append_all, read_full};
 use crate::error::{IoContext as _, StoreError};
 use crate::limits::READ_CHUNK_BYTES;
@@ -40,6 +41,18 @@ impl Journal {
             file,
             len,
             is_dirty: len > 0,
+        })
+    }
+
+    /// Opens a file for reading only. It must be there.
+    pub(crate) fn open_read(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
+        let file = disk.open_read(path).during("open", path)?;
+        let len = file.len().during("read the length of", path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            len,
+            is_dirty: false,
         })
     }
 
@@ -89,10 +102,18 @@ impl Journal {
 
     /// Calls `line` with the offset and content of every whole line, without its newline. Returns
     /// the offset behind the last newline.
-    pub(crate) fn scan(&mut self, mut line: impl FnMut(u64, &[u8])) -> Result<u64, StoreError> {
-        let mut start = 0;
+    pub(crate) fn scan(&mut self, line: impl FnMut(u64, &[u8])) -> Result<u64, StoreError> {
+        self.scan_from(0, line)
+    }
+
+    /// As [`Self::scan`], from the line that begins at `start` on.
+    pub(crate) fn scan_from(
+        &mut self,
+        mut start: u64,
+        mut line: impl FnMut(u64, &[u8]),
+    ) -> Result<u64, StoreError> {
         let mut pending: Vec<u8> = Vec::new();
-        let mut offset = 0;
+        let mut offset = start;
         loop {
             let chunk = self.read(offset, READ_CHUNK_BYTES)?;
             if chunk.is_empty() {
@@ -127,15 +148,16 @@ impl Journal {
             return Ok(None);
         }
         let tail = self.read(good, usize::MAX)?;
-        if !tail.contains(&b'\n') && serde_json::from_slice::<&RawValue>(&tail).is_ok() {
+        let is_whole = !tail.contains(&b'\n')
+            && seal_of(&tail) != Seal::Broken
+            && serde_json::from_slice::<&RawValue>(&tail).is_ok();
+        if is_whole {
             self.append(b"\n")?;
             self.sync()?;
             return Ok(None);
         }
-        let mut name = self.path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".torn-{good}"));
-        let kept_in = self.path.with_file_name(name);
-        crate::durable::replace(disk, &kept_in, &tail)?;
+        let label = format!("torn-{good}");
+        let kept_in = crate::durable::keep_aside(disk, &self.path, &label, &tail)?;
         self.cut(good)?;
         self.sync()?;
         Ok(Some(TornTail {

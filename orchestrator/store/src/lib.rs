@@ -17,15 +17,19 @@
 //! * Nothing outside the System Root is touched, and no symbolic link below it is followed.
 //! * All file access goes through [`disk::Disk`], so that every call can be made to fail in tests.
 
+mod checksum;
 pub mod disk;
 pub mod durable;
 mod error;
+mod finding;
 pub mod instance;
 mod jsonl;
 pub mod limits;
 pub mod naming;
 pub mod root;
+mod sealed;
 pub mod workspace;
 pub mod writer;
 
 pub use error::{IoContext, StoreError};
+pub use finding::{ByteRange, Finding, FindingKind, Severity};

@@ -17,7 +17,12 @@ pub const INBOX_COMPACT_BYTES: u64 = 1024 * 1024;
 /// and gets its stored answer.
 pub const INBOX_REMEMBERED_EVENTS: usize = 1_000;
 
+/// Lines whose checksums share one record of `base.sums.jsonl`. A record stays far smaller than
+/// [`READ_CHUNK_BYTES`], so that the last one is found by reading the file's end.
+pub const SUMS_RECORD_LINES: usize = 512;
+
 /// Bytes read at a time when a file is scanned.
 pub const READ_CHUNK_BYTES: usize = 256 * 1024;
 
+const _: () = assert!(SUMS_RECORD_LINES * 32 < READ_CHUNK_BYTES / 4);
 const _: () = assert!(WRITER_BATCH_OPS <= WRITER_QUEUE_OPS);

@@ -20,206 +20,23 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use goondan_protocol::JsonObject;
-use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef, TurnId, WorkspaceId};
+use goondan_protocol::event::AgentEvent;
+use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef};
 use goondan_protocol::time::Timestamp;
-use serde_json::Value;
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::disk::Disk;
 use crate::error::{IoContext as _, StoreError};
-use crate::instance::{self, EventState, InstanceState, InstanceStore, Metadata, OpenTurn, Page};
+use crate::instance::{self, InstanceStore};
 use crate::limits::{METADATA_INTERVAL_MS, WRITER_BATCH_OPS, WRITER_QUEUE_OPS};
 use crate::naming::instance_dir_name;
 use crate::root::Layout;
 use crate::workspace;
 
-/// Something to be done, and the mark it is reported under.
-#[derive(Debug)]
-pub struct Job {
-    /// Returned with the report.
-    pub token: u64,
-    /// What to do.
-    pub op: Op,
-}
+mod op;
 
-/// An operation of the store.
-#[derive(Debug)]
-pub enum Op {
-    /// Accept an event; makes the instance if it is missing. Reports [`Report::Accepted`].
-    Accept {
-        /// The instance.
-        instance: InstanceRef,
-        /// The agent it belongs to, or is to.
-        agent: AgentName,
-        /// The event.
-        event: Box<AgentEvent>,
-    },
-    /// Open an instance and say what it has to do. Reports [`Report::Opened`].
-    Open(InstanceRef),
-    /// Begin a turn, or another attempt at the open one. Reports [`Report::Began`].
-    BeginTurn {
-        /// The instance.
-        instance: InstanceRef,
-        /// The turn's id, if it is a new one.
-        turn_id: TurnId,
-        /// The event it answers.
-        event_id: EventId,
-        /// The time.
-        at: Timestamp,
-    },
-    /// Append a message event. Reports [`Report::Appended`].
-    AppendEvent {
-        /// The instance.
-        instance: InstanceRef,
-        /// The turn.
-        turn_id: TurnId,
-        /// The event's number.
-        seq: u64,
-        /// The event.
-        event: Box<RawValue>,
-    },
-    /// Commit the turn and fold it. Reports [`Report::Committed`].
-    CompleteTurn {
-        /// The instance.
-        instance: InstanceRef,
-        /// The turn.
-        turn_id: TurnId,
-        /// The number of its last event.
-        last_seq: u64,
-        /// How it ended.
-        outcome: TurnOutcome,
-        /// The time.
-        at: Timestamp,
-    },
-    /// Record a runtime event. Reports [`Report::Observed`], without a sync.
-    Observe {
-        /// The instance.
-        instance: InstanceRef,
-        /// The line, with its newline.
-        line: Vec<u8>,
-    },
-    /// Read a page of the conversation. Reports [`Report::Page`].
-    ReadPage {
-        /// The instance.
-        instance: InstanceRef,
-        /// Where the page begins.
-        offset: u64,
-    },
-    /// What is known of an event. Reports [`Report::EventState`].
-    LookUpEvent {
-        /// The instance.
-        instance: InstanceRef,
-        /// The event.
-        event_id: EventId,
-    },
-    /// Everything about an instance. Reports [`Report::Inspected`].
-    Inspect(InstanceRef),
-    /// Write what is due and forget the open instance. Reports [`Report::Closed`].
-    Close(InstanceRef),
-    /// Remove an instance and all it holds. Reports [`Report::Deleted`].
-    Delete(InstanceRef),
-    /// Append to a workspace's audit log. Reports [`Report::Audited`].
-    Audit {
-        /// The workspace.
-        workspace_id: WorkspaceId,
-        /// The record.
-        record: JsonObject,
-    },
-}
-
-impl Op {
-    fn instance(&self) -> Option<&InstanceRef> {
-        match self {
-            Self::Accept { instance, .. }
-            | Self::BeginTurn { instance, .. }
-            | Self::AppendEvent { instance, .. }
-            | Self::CompleteTurn { instance, .. }
-            | Self::Observe { instance, .. }
-            | Self::ReadPage { instance, .. }
-            | Self::LookUpEvent { instance, .. }
-            | Self::Open(instance)
-            | Self::Inspect(instance)
-            | Self::Close(instance)
-            | Self::Delete(instance) => Some(instance),
-            Self::Audit { .. } => None,
-        }
-    }
-}
-
-/// What came of an operation.
-#[derive(Debug)]
-pub enum Report {
-    /// The event is durable, or was known before.
-    Accepted {
-        /// What was known of it.
-        before: EventState,
-        /// Whether the instance was made for it.
-        created: bool,
-    },
-    /// What the instance has to do.
-    Opened(Box<InstanceState>),
-    /// The turn began.
-    Began(OpenTurn),
-    /// The message event is durable.
-    Appended {
-        /// The turn.
-        turn_id: TurnId,
-        /// The event's number.
-        seq: u64,
-    },
-    /// The turn is part of the base.
-    Committed {
-        /// The turn.
-        turn_id: TurnId,
-    },
-    /// The runtime event is written.
-    Observed,
-    /// A page.
-    Page(Box<Page>),
-    /// What is known of an event.
-    EventState(EventState),
-    /// Everything about an instance.
-    Inspected(Box<Inspection>),
-    /// The instance is closed.
-    Closed,
-    /// The instance is gone.
-    Deleted {
-        /// Whether it was there.
-        existed: bool,
-    },
-    /// The record is in the audit log.
-    Audited,
-}
-
-/// Everything about an instance.
-#[derive(Debug)]
-pub struct Inspection {
-    /// Its metadata.
-    pub metadata: Metadata,
-    /// Its directory.
-    pub dir: PathBuf,
-    /// Confirmed messages.
-    pub messages: u64,
-    /// Their size in bytes.
-    pub base_bytes: u64,
-    /// Events that wait.
-    pub waiting: usize,
-    /// State of its extensions.
-    pub extensions: std::collections::BTreeMap<String, Value>,
-}
-
-/// What came of a job.
-#[derive(Debug)]
-pub struct Completion {
-    /// The job's mark.
-    pub token: u64,
-    /// What came of it.
-    pub result: Result<Report, StoreError>,
-}
+pub use op::{Completion, Inspection, Job, Op, Report};
 
 /// The way to the writer threads. Dropping it ends them once their queues are empty.
 #[derive(Debug)]
@@ -451,6 +268,47 @@ impl Worker {
                 self.held(&instance)?.store.observe(&line)?;
                 Ok(Report::Observed)
             }
+            Op::LogLlm { instance, message } => {
+                self.held(&instance)?.store.log_llm(&message)?;
+                Ok(Report::LlmLogged)
+            }
+            Op::NoteAttempt {
+                instance,
+                event_id,
+                attempts,
+                at,
+            } => {
+                let store = &mut self.held(&instance)?.store;
+                let attempts = store.note_attempts(&event_id, attempts, at)?;
+                Ok(Report::Attempts { event_id, attempts })
+            }
+            Op::Park {
+                instance,
+                event_id,
+                reason,
+                at,
+            } => {
+                self.held(&instance)?.store.park(&event_id, &reason, at)?;
+                Ok(Report::Parked { event_id })
+            }
+            Op::Retry {
+                instance,
+                event_id,
+                at,
+            } => {
+                let store = &mut self.held(&instance)?.store;
+                store.retry(&event_id, at)?;
+                let waiting = store.state().waiting;
+                Ok(Report::Retried { event_id, waiting })
+            }
+            Op::Drop {
+                instance,
+                event_id,
+                at,
+            } => {
+                self.held(&instance)?.store.drop_parked(&event_id, at)?;
+                Ok(Report::Dropped { event_id })
+            }
             Op::ReadPage { instance, offset } => {
                 let page = self.held(&instance)?.store.page(offset)?;
                 Ok(Report::Page(Box::new(page)))
@@ -564,9 +422,10 @@ impl Worker {
         Ok(Report::Inspected(Box::new(Inspection {
             metadata: store.metadata().clone(),
             dir: store.dir().to_owned(),
-            messages: store.count_messages()?,
+            messages: store.count_messages(),
             base_bytes: store.base_bytes(),
             waiting: store.waiting_count(),
+            parked: store.parked(),
             extensions: store.extension_states()?,
         })))
     }

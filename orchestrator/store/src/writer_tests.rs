@@ -1,9 +1,12 @@
 //! Tests of the writer threads over the real file system.
 
+use goondan_protocol::JsonObject;
 use goondan_protocol::event::EventSource;
+use goondan_protocol::ids::{TurnId, WorkspaceId};
 
 use super::*;
 use crate::disk::RealDisk;
+use crate::instance::{EventState, Metadata};
 
 struct Rig {
     _temp: tempfile::TempDir,

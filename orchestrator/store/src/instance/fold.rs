@@ -3,48 +3,30 @@
 //! Two ways, both harmless to repeat:
 //!
 //! * **delta**, when every event is an `append`: cut the base to the length the commit record names,
-//!   append the messages, sync. The cost does not depend on the history's length.
-//! * **rewrite**, otherwise: the new base is written and synced beside the old one *before* the commit
-//!   record; after it, only a rename is left. Were it built after the commit, a crash between rename
-//!   and clearing would apply the events to a base that has them already.
+//!   append the messages, sync; then the same for their checksums. The cost does not depend on the
+//!   history's length.
+//! * **rewrite**, otherwise: the new base and its checksums are written and synced beside the old ones
+//!   *before* the commit record; after it, only renames are left. Were they built after the commit, a
+//!   crash between rename and clearing would apply the events to a base that has them already.
 //!
-//! Messages are copied as the bytes they are, so fields nobody here knows survive.
+//! Messages are copied as the bytes they are, so fields nobody here knows survive; and so is what was
+//! found damaged, which stays marked as damaged.
 
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 
-use super::BASE;
-use super::turn::RawEvent;
+use super::align::LineSum;
+use super::base::{BASE_NEXT, Base};
+use super::sums::{self, SUMS_NEXT};
+use super::turn::{FoldMode, RawEvent};
+use crate::checksum::crc32;
 use crate::disk::Disk;
-use crate::durable;
 use crate::error::{IoContext as _, StoreError};
-use crate::jsonl::Journal;
 
-/// The prepared base of a rewrite.
-pub(super) const BASE_NEXT: &str = "base.next.jsonl";
-
-/// Cuts `base` to `base_bytes` and appends the messages of `events`, which must all be appends.
-/// Durable when it returns.
-pub(super) fn append_delta(
-    base: &mut Journal,
-    base_bytes: u64,
-    events: &[RawEvent],
-) -> Result<(), StoreError> {
-    if base.len() < base_bytes {
-        return Err(StoreError::Damaged {
-            path: base.path().to_owned(),
-            line: 0,
-            problem: format!(
-                "it has {} bytes, but {base_bytes} were durable when a turn was committed",
-                base.len()
-            ),
-        });
-    }
-    if base.len() > base_bytes {
-        base.cut(base_bytes)?;
-    }
+/// The messages of `events`, which must all be appends, as lines.
+pub(super) fn delta_of(events: &[RawEvent]) -> Vec<u8> {
     let mut delta = Vec::new();
     for event in events {
         if let RawEvent::Append { message } = event {
@@ -52,16 +34,14 @@ pub(super) fn append_delta(
             delta.push(b'\n');
         }
     }
-    if !delta.is_empty() {
-        base.append(&delta)?;
-    }
-    base.sync()
+    delta
 }
 
-/// One message of the base: its id and its line.
+/// One message of the base: its id, its line with its newline, and the checksum it was written with.
 struct Held {
     id: String,
     line: Box<[u8]>,
+    sum: LineSum,
 }
 
 #[derive(Deserialize)]
@@ -70,49 +50,64 @@ struct IdOnly<'a> {
     id: Cow<'a, str>,
 }
 
-fn held(line: &[u8]) -> Held {
-    // A damaged line has no id, so no event can name it; it stays where it is for people to mend.
-    let id = serde_json::from_slice::<IdOnly<'_>>(line)
-        .map_or_else(|_| String::new(), |found| found.id.into_owned());
-    Held {
-        id,
-        line: line.into(),
+impl Held {
+    /// A line of the base. One that is damaged has no id, so no event can name it; it stays where it
+    /// is for people to mend.
+    fn of_base(line: &[u8], sum: LineSum) -> Self {
+        let id = sum
+            .sum
+            .and_then(|_| serde_json::from_slice::<IdOnly<'_>>(line).ok())
+            .map_or_else(String::new, |found| found.id.into_owned());
+        let line = [line, b"\n"].concat().into();
+        Self { id, line, sum }
+    }
+
+    fn new(message: &str) -> Result<Self, StoreError> {
+        let sum = sums::sum_of(&[message.as_bytes(), b"\n"].concat())?;
+        Ok(Self::of_base(message.as_bytes(), sum))
     }
 }
 
 /// Writes the new base beside the old one. Durable when it returns.
 pub(super) fn prepare(
     disk: &dyn Disk,
-    base: &mut Journal,
+    base: &mut Base,
     events: Vec<RawEvent>,
-) -> Result<(), StoreError> {
+) -> Result<FoldMode, StoreError> {
+    let survey = base.survey()?;
+    let mut sums = survey.lines.into_iter();
     let mut messages: Vec<Held> = Vec::new();
-    base.scan(|_, line| messages.push(held(line)))?;
+    base.journal().scan(|_, line| {
+        if let Some(sum) = sums.next() {
+            messages.push(Held::of_base(line, sum));
+        }
+    })?;
     for event in events {
-        apply(&mut messages, event);
+        apply(&mut messages, event)?;
     }
     let mut content = Vec::new();
     for message in &messages {
         content.extend_from_slice(&message.line);
-        content.push(b'\n');
     }
-    let next = base.path().with_file_name(BASE_NEXT);
-    durable::write_synced(disk, &next, &content)?;
-    let dir = next.parent().unwrap_or(Path::new("/"));
-    disk.sync_dir(dir).during("sync", dir)
+    let lines: Vec<LineSum> = messages.iter().map(|message| message.sum).collect();
+    base.prepare(disk, &content, &lines)?;
+    Ok(FoldMode::Rewrite {
+        bytes: Some(content.len() as u64),
+        crc32: Some(crc32(&content)),
+    })
 }
 
 /// The rule of [`goondan_protocol::conversation::Conversation::apply`], over raw lines. A target that
 /// is missing changes nothing; the agent has said so when the event was made.
-fn apply(messages: &mut Vec<Held>, event: RawEvent) {
+fn apply(messages: &mut Vec<Held>, event: RawEvent) -> Result<(), StoreError> {
     let position = |messages: &[Held], target: &str| messages.iter().position(|m| m.id == target);
     match event {
-        RawEvent::Append { message } => messages.push(held(message.get().as_bytes())),
+        RawEvent::Append { message } => messages.push(Held::new(message.get())?),
         RawEvent::Replace { target_id, message } => {
             if let Some(at) = position(messages, target_id.as_str())
                 && let Some(place) = messages.get_mut(at)
             {
-                *place = held(message.get().as_bytes());
+                *place = Held::new(message.get())?;
             }
         }
         RawEvent::Remove { target_id } => {
@@ -120,31 +115,18 @@ fn apply(messages: &mut Vec<Held>, event: RawEvent) {
                 messages.remove(at);
             }
         }
-        RawEvent::Truncate => messages.clear(),
+        RawEvent::Truncate => messages.retain(|message| message.sum.sum.is_none()),
     }
-}
-
-fn next_path(messages: &Path) -> PathBuf {
-    messages.join(BASE_NEXT)
-}
-
-/// Puts the prepared base in place. If it is not there, that was done before. Durable when it
-/// returns.
-pub(super) fn install_prepared(disk: &dyn Disk, messages: &Path) -> Result<(), StoreError> {
-    let next = next_path(messages);
-    if disk.stat(&next).during("look at", &next)?.is_some() {
-        durable::install(disk, &next, &messages.join(BASE))
-    } else {
-        // The rename may have been done by a process that died before it was durable.
-        disk.sync_dir(messages).during("sync", messages)
-    }
+    Ok(())
 }
 
 /// Removes a prepared base that no commit stands for.
 pub(super) fn discard_prepared(disk: &dyn Disk, messages: &Path) -> Result<(), StoreError> {
-    let next = next_path(messages);
-    if disk.stat(&next).during("look at", &next)?.is_some() {
-        disk.remove_file(&next).during("remove", &next)?;
+    for name in [BASE_NEXT, SUMS_NEXT] {
+        let next = messages.join(name);
+        if disk.stat(&next).during("look at", &next)?.is_some() {
+            disk.remove_file(&next).during("remove", &next)?;
+        }
     }
     Ok(())
 }

@@ -1,70 +1,36 @@
-//! `messages/inbox.jsonl`: the events an instance accepted, and which of them are done (`MSG-13`).
+//! `messages/inbox.jsonl`: the events an instance accepted, and what became of them (`MSG-13`).
 //!
-//! Two kinds of records: `accepted` holds an event, `done` says how its turn ended. An event is
-//! durable here before its sender is told so; a turn is done here before its journal is cleared. The
-//! ids of the latest finished events are remembered with their outcomes, so that the same event id
-//! twice is one turn, and the repeated request gets the stored answer.
+//! `accepted` holds an event, `done` says how its turn ended. An event is durable here before its
+//! sender is told so; a turn is done here before its journal is cleared. The ids of the latest
+//! finished events are remembered with their outcomes, so that the same event id twice is one turn,
+//! and the repeated request gets the stored answer.
+//!
+//! An event that crashed its turns too often is `parked`: it waits no longer and holds nobody up.
+//! `attempted` counts the crashes, `retried` lets it wait again from the start, `dropped` ends it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{EventId, TurnId};
 use goondan_protocol::time::Timestamp;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
-use super::Finding;
+use crate::checksum::{Seal, seal_of};
 use crate::disk::Disk;
-use crate::durable;
 use crate::error::StoreError;
+use crate::finding::{Finding, FindingKind, Severity};
 use crate::jsonl::Journal;
 use crate::limits::{INBOX_COMPACT_BYTES, INBOX_REMEMBERED_EVENTS};
+use crate::sealed::{self, SealedLog, Span};
 
-/// One line of the file.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(
-    tag = "type",
-    rename_all = "lowercase",
-    rename_all_fields = "camelCase"
-)]
-enum Record {
-    Accepted {
-        seq: u64,
-        event: Box<AgentEvent>,
-    },
-    Done {
-        seq: u64,
-        event_id: EventId,
-        turn_id: TurnId,
-        at: Timestamp,
-        outcome: TurnOutcome,
-    },
-}
+mod records;
 
-/// What a scan needs of a line; the rest is read when it is needed.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Head<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    seq: u64,
-    event_id: Option<EventId>,
-    #[serde(borrow)]
-    event: Option<&'a RawValue>,
-}
+use records::{Known, Pending, Record, Table};
 
-#[derive(Debug, Clone, Copy)]
-enum Known {
-    Waiting {
-        seq: u64,
-    },
-    /// Where its `done` record begins.
-    Done {
-        offset: u64,
-        seq: u64,
-    },
-}
+/// The code of a dropped event's outcome.
+const DROPPED: &str = "E_EVENT_DROPPED";
+/// The fields a seal adds, which a record that is written again gets anew.
+const SEAL_FIELDS: [&str; 3] = ["n", "d", "crc32"];
 
 /// What the inbox knows of an event id.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,17 +39,30 @@ pub enum EventState {
     Unknown,
     /// It waits for its turn or is in it.
     Waiting,
+    /// It was taken out of the way, because its turns crashed.
+    Parked(Box<ParkedEvent>),
     /// Its turn is over.
     Done(TurnOutcome),
+}
+
+/// An event that was taken out of the way until a person decides about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ParkedEvent {
+    /// The event.
+    pub event: AgentEvent,
+    /// How many of its turns crashed.
+    pub attempts: u32,
+    /// Why it was parked.
+    pub reason: String,
+    /// When it was parked.
+    pub at: Timestamp,
 }
 
 /// The inbox of one instance.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    journal: Journal,
-    next_seq: u64,
-    waiting: BTreeMap<u64, AgentEvent>,
-    known: HashMap<EventId, Known>,
+    log: SealedLog,
+    table: Table,
     /// Length from which the next compaction is worth its cost.
     compact_at: u64,
 }
@@ -95,102 +74,152 @@ impl Inbox {
         path: &Path,
         findings: &mut Vec<Finding>,
     ) -> Result<Self, StoreError> {
-        let mut journal = Journal::open(disk, path)?;
-        let mut waiting = BTreeMap::new();
-        let mut known = HashMap::new();
-        let mut next_seq = 1;
-        let mut number = 0;
-        let good = journal.scan(|offset, line| {
-            number += 1;
-            let result = read_line(offset, line, &mut waiting, &mut known);
-            match result {
-                Ok(seq) => next_seq = next_seq.max(seq + 1),
-                Err(error) => findings.push(Finding::damaged(path, number, &error)),
+        let (mut log, reading) = SealedLog::open(disk, path)?;
+        findings.extend(reading.findings);
+        let mut table = Table::default();
+        for span in reading.records {
+            if let Err(problem) = table.take(span, &log.record(span)?) {
+                log.mark_damaged();
+                let problem = format!("line {}: {problem}; it is passed over", span.line);
+                let finding = span.finding(path, FindingKind::UnknownRecord, problem);
+                findings.push(finding.severity(Severity::Error));
             }
-        })?;
-        if let Some(torn) = journal.mend_tail(disk, good)? {
-            findings.push(Finding::torn(path, &torn));
-        } else if good < journal.len() {
-            // The last line had no newline but was whole: read it again with its newline.
-            return Self::open(disk, path, findings);
         }
-        let compact_at = INBOX_COMPACT_BYTES.max(journal.len());
+        for span in reading.broken {
+            if table.take_broken_end(span, &log.record(span)?) {
+                let problem = format!(
+                    "line {}: the record still says whose end it is, so the event counts as done; \
+                     its answer cannot be trusted and is not given out",
+                    span.line
+                );
+                findings.push(span.finding(path, FindingKind::DamagedRecord, problem));
+            }
+        }
+        let compact_at = INBOX_COMPACT_BYTES.max(log.len());
         Ok(Self {
-            journal,
-            next_seq,
-            waiting,
-            known,
+            log,
+            table,
             compact_at,
         })
     }
 
     /// Events that wait, oldest first.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &AgentEvent> {
-        self.waiting.values()
+        let pending = self.table.pending.values();
+        pending
+            .filter(|entry| entry.parked.is_none())
+            .map(|entry| &entry.event)
     }
 
     pub(super) fn waiting_count(&self) -> usize {
-        self.waiting.len()
+        self.waiting().count()
+    }
+
+    /// Events that are parked, oldest first.
+    pub(super) fn parked(&self) -> impl Iterator<Item = ParkedEvent> {
+        self.table.pending.values().filter_map(Pending::to_parked)
+    }
+
+    /// Crashes of the turns of events that wait, where there were any.
+    pub(super) fn attempts(&self) -> BTreeMap<EventId, u32> {
+        let pending = self.table.pending.values();
+        pending
+            .filter(|entry| entry.attempts > 0 && entry.parked.is_none())
+            .map(|entry| (entry.event.id.clone(), entry.attempts))
+            .collect()
+    }
+
+    fn pending_of(&self, event_id: &EventId) -> Option<(u64, &Pending)> {
+        match self.table.known.get(event_id) {
+            Some(Known::Pending { seq }) => Some((*seq, self.table.pending.get(seq)?)),
+            Some(Known::Over { .. }) | None => None,
+        }
     }
 
     /// The sequence number of a waiting event.
     pub(super) fn seq_of_waiting(&self, event_id: &EventId) -> Option<u64> {
-        match self.known.get(event_id) {
-            Some(Known::Waiting { seq }) => Some(*seq),
-            Some(Known::Done { .. }) | None => None,
-        }
+        let (seq, entry) = self.pending_of(event_id)?;
+        entry.parked.is_none().then_some(seq)
     }
 
-    /// Whether the event of this sequence number is over.
-    pub(super) fn is_done(&self, seq: u64) -> bool {
-        seq < self.next_seq && !self.waiting.contains_key(&seq)
+    /// The sequence number of a parked event.
+    pub(super) fn seq_of_parked(&self, event_id: &EventId) -> Option<u64> {
+        let (seq, entry) = self.pending_of(event_id)?;
+        entry.parked.is_some().then_some(seq)
+    }
+
+    /// The event that waits longest, with its sequence number.
+    pub(super) fn oldest_waiting(&self) -> Option<(u64, &EventId)> {
+        let mut pending = self.table.pending.iter();
+        pending.find_map(|(seq, entry)| entry.parked.is_none().then_some((*seq, &entry.event.id)))
+    }
+
+    /// Whether it is certain that an event is over.
+    pub(super) fn is_over(&self, event_id: &EventId, seq: u64) -> bool {
+        matches!(self.table.known.get(event_id), Some(Known::Over { seq: over, .. }) if *over == seq)
     }
 
     /// What is known of an event id.
     pub(super) fn state_of(&mut self, event_id: &EventId) -> Result<EventState, StoreError> {
-        match self.known.get(event_id) {
+        match self.table.known.get(event_id) {
             None => Ok(EventState::Unknown),
-            Some(Known::Waiting { .. }) => Ok(EventState::Waiting),
-            Some(Known::Done { offset, .. }) => {
-                let outcome = self.read_outcome(*offset)?;
-                Ok(EventState::Done(outcome))
+            Some(Known::Pending { seq }) => {
+                let parked = self.table.pending.get(seq).and_then(Pending::to_parked);
+                Ok(parked.map_or(EventState::Waiting, |parked| {
+                    EventState::Parked(Box::new(parked))
+                }))
+            }
+            Some(Known::Over { span, .. }) => {
+                let span = *span;
+                self.outcome_at(span).map(EventState::Done)
             }
         }
     }
 
-    fn read_outcome(&mut self, offset: u64) -> Result<TurnOutcome, StoreError> {
-        let (line, _) = super::read_line_at(&mut self.journal, offset)?;
-        let path = self.journal.path();
-        let damaged = |problem: String| StoreError::Damaged {
-            path: path.to_owned(),
-            line: 0,
-            problem,
+    fn outcome_at(&mut self, span: Span) -> Result<TurnOutcome, StoreError> {
+        let bytes = self.log.record(span)?;
+        let damaged = |problem: &str| StoreError::Damaged {
+            path: self.log.path().to_owned(),
+            line: span.line,
+            problem: problem.to_owned(),
         };
-        match serde_json::from_slice(&line) {
-            Ok(Record::Done { outcome, .. }) => Ok(outcome),
-            Ok(Record::Accepted { .. }) => Err(damaged("expected a `done` record".to_owned())),
-            Err(error) => Err(damaged(error.to_string())),
+        if seal_of(&bytes) == Seal::Broken {
+            return Err(damaged("its checksum does not fit; the answer is lost"));
         }
+        match serde_json::from_slice(&bytes) {
+            Ok(Record::Done { outcome, .. }) => Ok(outcome),
+            Ok(Record::Dropped { .. }) => Ok(TurnOutcome::Failed {
+                code: DROPPED.to_owned(),
+                message: "the event was parked, and then dropped by a person".to_owned(),
+            }),
+            Ok(_) => Err(damaged("expected a `done` record")),
+            Err(error) => Err(damaged(&error.to_string())),
+        }
+    }
+
+    fn append(&mut self, record: &Record) -> Result<(), StoreError> {
+        let span = self.log.append(record)?;
+        let bytes = serde_json::to_vec(record).map_err(|error| StoreError::Unwritable {
+            problem: error.to_string(),
+        })?;
+        let taken = self.table.take(span, &bytes);
+        taken.map_err(|problem| StoreError::Unwritable { problem })
     }
 
     /// Appends an event. Not durable before [`Self::sync`].
     pub(super) fn accept(&mut self, event: AgentEvent) -> Result<(), StoreError> {
-        let seq = self.next_seq;
+        let seq = self.table.last_seq + 1;
         let event_id = event.id.clone();
-        let record = Record::Accepted {
-            seq,
-            event: Box::new(event),
-        };
-        self.journal.append(&line_of(&record)?)?;
-        self.next_seq += 1;
-        self.known.insert(event_id, Known::Waiting { seq });
+        let event = Box::new(event);
+        let record = Record::Accepted { seq, event };
+        self.log.append(&record)?;
         if let Record::Accepted { event, .. } = record {
-            self.waiting.insert(seq, *event);
+            self.table.add(seq, event_id, *event);
         }
         Ok(())
     }
 
-    /// Appends that an event is over. Not durable before [`Self::sync`].
+    /// Appends that an event is over. Does nothing if it is. Not durable before [`Self::sync`].
     pub(super) fn finish(
         &mut self,
         seq: u64,
@@ -198,106 +227,150 @@ impl Inbox {
         at: Timestamp,
         outcome: &TurnOutcome,
     ) -> Result<(), StoreError> {
-        let Some(event) = self.waiting.get(&seq) else {
+        let Some(entry) = self.table.pending.get(&seq) else {
             return Ok(());
         };
-        let (event_id, turn_id, outcome) = (event.id.clone(), turn_id.clone(), outcome.clone());
-        let offset = self.journal.len();
-        let record = Record::Done {
+        let (event_id, turn_id, outcome) =
+            (entry.event.id.clone(), turn_id.clone(), outcome.clone());
+        self.append(&Record::Done {
             seq,
-            event_id: event_id.clone(),
+            event_id,
             turn_id,
             at,
             outcome,
-        };
-        self.journal.append(&line_of(&record)?)?;
-        self.waiting.remove(&seq);
-        self.known.insert(event_id, Known::Done { offset, seq });
-        Ok(())
+        })
+    }
+
+    /// Appends how many turns of an event crashed. Does nothing if as many are known. Returns how
+    /// many are. Not durable before [`Self::sync`].
+    pub(super) fn note_attempts(
+        &mut self,
+        event_id: &EventId,
+        attempts: u32,
+        at: Timestamp,
+    ) -> Result<u32, StoreError> {
+        let (seq, entry) = self.pending_of(event_id).ok_or_else(|| wrong(event_id))?;
+        if entry.attempts >= attempts {
+            return Ok(entry.attempts);
+        }
+        let event_id = event_id.clone();
+        self.append(&Record::Attempted {
+            seq,
+            event_id,
+            attempts,
+            at,
+        })?;
+        Ok(attempts)
+    }
+
+    /// Appends that an event is parked. Does nothing if it is. Not durable before [`Self::sync`].
+    pub(super) fn park(
+        &mut self,
+        event_id: &EventId,
+        reason: &str,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let (seq, entry) = self.pending_of(event_id).ok_or_else(|| wrong(event_id))?;
+        if entry.parked.is_some() {
+            return Ok(());
+        }
+        let (event_id, reason) = (event_id.clone(), reason.to_owned());
+        self.append(&Record::Parked {
+            seq,
+            event_id,
+            reason,
+            at,
+        })
+    }
+
+    /// Appends that a parked event waits again. Does nothing if it waits. Not durable before
+    /// [`Self::sync`].
+    pub(super) fn retry(&mut self, event_id: &EventId, at: Timestamp) -> Result<(), StoreError> {
+        let (seq, entry) = self.pending_of(event_id).ok_or_else(|| wrong(event_id))?;
+        if entry.parked.is_none() {
+            return Ok(());
+        }
+        let event_id = event_id.clone();
+        self.append(&Record::Retried { seq, event_id, at })
+    }
+
+    /// Appends that a parked event is over without an answer. Does nothing if it is over. Not durable
+    /// before [`Self::sync`].
+    pub(super) fn drop_parked(
+        &mut self,
+        event_id: &EventId,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        if matches!(self.table.known.get(event_id), Some(Known::Over { .. })) {
+            return Ok(());
+        }
+        let seq = self
+            .seq_of_parked(event_id)
+            .ok_or_else(|| wrong(event_id))?;
+        let event_id = event_id.clone();
+        self.append(&Record::Dropped { seq, event_id, at })
     }
 
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
-        self.journal.sync()
+        self.log.sync()
     }
 
     /// Drops finished events but the latest from the file when it has grown large. Durable when it
     /// returns.
     pub(super) fn compact(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
-        if self.journal.len() < self.compact_at {
+        if self.log.len() < self.compact_at {
             return Ok(());
         }
-        let mut done: Vec<(u64, u64)> = self
-            .known
-            .values()
+        let known = self.table.known.values();
+        let mut over: Vec<(u64, Span)> = known
             .filter_map(|known| match known {
-                Known::Done { offset, seq } => Some((*seq, *offset)),
-                Known::Waiting { .. } => None,
+                Known::Over { span, seq } => Some((*seq, *span)),
+                Known::Pending { .. } => None,
             })
             .collect();
-        done.sort_unstable();
-        let surplus = done.len().saturating_sub(INBOX_REMEMBERED_EVENTS);
-        let mut content = Vec::new();
-        for (_, offset) in done.split_off(surplus) {
-            let (line, _) = super::read_line_at(&mut self.journal, offset)?;
-            content.extend_from_slice(&line);
-            content.push(b'\n');
+        over.sort_unstable_by_key(|(seq, _)| *seq);
+        let surplus = over.len().saturating_sub(INBOX_REMEMBERED_EVENTS);
+        let mut records = Vec::new();
+        for (_, span) in over.split_off(surplus) {
+            let bytes = self.log.record(span)?;
+            // What is damaged is kept in the copy that replacing makes.
+            if seal_of(&bytes) != Seal::Broken
+                && let Ok(serde_json::Value::Object(mut record)) = serde_json::from_slice(&bytes)
+            {
+                record.retain(|name, _| !SEAL_FIELDS.contains(&name.as_str()));
+                records.push(record.into());
+            }
         }
-        for (seq, event) in &self.waiting {
-            content.extend(line_of(&Record::Accepted {
-                seq: *seq,
-                event: Box::new(event.clone()),
-            })?);
+        for (seq, entry) in &self.table.pending {
+            for record in entry.to_records(*seq) {
+                let value = serde_json::to_value(record);
+                records.push(value.map_err(|error| StoreError::Unwritable {
+                    problem: error.to_string(),
+                })?);
+            }
         }
-        let path = self.journal.path().to_owned();
-        durable::replace(disk, &path, &content)?;
-        let mut findings = Vec::new();
-        *self = Self::open(disk, &path, &mut findings)?;
-        self.compact_at = INBOX_COMPACT_BYTES.max(self.journal.len() * 2);
+        self.log.replace(disk, &records)?;
+        *self = Self::open(disk, self.log.path(), &mut Vec::new())?;
+        self.compact_at = INBOX_COMPACT_BYTES.max(self.log.len() * 2);
         Ok(())
     }
 }
 
+fn wrong(event_id: &EventId) -> StoreError {
+    let event_id = event_id.clone();
+    StoreError::WrongEvent { event_id }
+}
+
 /// Whether any event waits in the inbox at `path`. Only reads.
 pub(super) fn has_waiting(disk: &dyn Disk, path: &Path) -> Result<bool, StoreError> {
-    let mut journal = Journal::open(disk, path)?;
-    let mut waiting = std::collections::HashSet::new();
-    let good = journal.scan(|_, line| {
-        if let Ok(head) = serde_json::from_slice::<Head<'_>>(line) {
-            if head.kind == "done" {
-                waiting.remove(&head.seq);
-            } else {
-                waiting.insert(head.seq);
-            }
-        }
-    })?;
-    // A torn end is for recovery to look at.
-    Ok(!waiting.is_empty() || good < journal.len())
-}
-
-fn line_of(record: &Record) -> Result<Vec<u8>, StoreError> {
-    super::json_line(record)
-}
-
-fn read_line(
-    offset: u64,
-    line: &[u8],
-    waiting: &mut BTreeMap<u64, AgentEvent>,
-    known: &mut HashMap<EventId, Known>,
-) -> Result<u64, String> {
-    let head: Head<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    let seq = head.seq;
-    match (head.kind, head.event, head.event_id) {
-        ("accepted", Some(event), _) => {
-            let event: AgentEvent =
-                serde_json::from_str(event.get()).map_err(|error| error.to_string())?;
-            known.insert(event.id.clone(), Known::Waiting { seq });
-            waiting.insert(seq, event);
-        }
-        ("done", _, Some(event_id)) => {
-            waiting.remove(&seq);
-            known.insert(event_id, Known::Done { offset, seq });
-        }
-        (kind, ..) => return Err(format!("unknown or incomplete record `{kind}`")),
+    let mut journal = Journal::open_read(disk, path)?;
+    let reading = sealed::read(&mut journal)?;
+    let mut table = Table::default();
+    let mut is_odd = !reading.findings.is_empty() || reading.cut.is_some();
+    for span in reading.records {
+        let len = usize::try_from(span.len).unwrap_or(usize::MAX);
+        is_odd |= table.take(span, &journal.read(span.offset, len)?).is_err();
     }
-    Ok(seq)
+    // What is not as it should be is for recovery to look at.
+    Ok(is_odd || table.pending.values().any(|entry| entry.parked.is_none()))
 }

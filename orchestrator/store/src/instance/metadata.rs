@@ -48,9 +48,17 @@ pub struct Metadata {
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
+    /// How many of its events are parked.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub parked_events: u64,
     /// Fields of other versions and implementations, kept as they are.
     #[serde(flatten)]
     pub extra: JsonObject,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Metadata {
@@ -64,6 +72,7 @@ impl Metadata {
             instance_key,
             created_at: at,
             updated_at: at,
+            parked_events: 0,
             extra: JsonObject::new(),
         }
     }

@@ -3,8 +3,9 @@
 use goondan_protocol::limits::HISTORY_PAGE_BYTES;
 use serde_json::value::RawValue;
 
-use super::{Finding, InstanceStore, fold, read_line_at};
+use super::{InstanceStore, fold};
 use crate::error::StoreError;
+use crate::finding::{Finding, FindingKind};
 
 /// A page of a conversation.
 #[derive(Debug, Clone)]
@@ -15,7 +16,7 @@ pub struct Page {
     pub events: Vec<Box<RawValue>>,
     /// Where the next page begins; none on the last page.
     pub next: Option<u64>,
-    /// Lines that could not be read and were passed over (`MSG-11`).
+    /// What is not as it was written and was passed over (`MSG-11`).
     pub damage: Vec<Finding>,
 }
 
@@ -37,28 +38,20 @@ impl InstanceStore {
             messages: Vec::new(),
             events: Vec::new(),
             next: None,
-            damage: Vec::new(),
+            damage: self.base.seek(offset)?,
         };
-        let chunk = self.base.read(offset, HISTORY_PAGE_BYTES)?;
-        let mut end = offset;
+        let mut chunk = self.base.read(offset, HISTORY_PAGE_BYTES)?;
         match chunk.iter().rposition(|byte| *byte == b'\n') {
-            Some(last) => {
-                for line in chunk
-                    .get(..last)
-                    .unwrap_or_default()
-                    .split(|byte| *byte == b'\n')
-                {
-                    self.take(&mut page, end, line);
-                    end += line.len() as u64 + 1;
-                }
-            }
+            Some(last) => chunk.truncate(last + 1),
             None if chunk.is_empty() => {}
-            None => {
-                let (line, next) = read_line_at(&mut self.base, offset)?;
-                self.take(&mut page, end, &line);
-                end = next;
-            }
+            None => chunk = self.base.line_at(offset)?,
         }
+        let mut end = offset;
+        for line in chunk.split_inclusive(|byte| *byte == b'\n') {
+            self.take(&mut page, end, line)?;
+            end += line.len() as u64;
+        }
+        page.damage.extend(self.base.end_page(offset, end));
         if end < self.base.len() {
             page.next = Some(end);
         } else {
@@ -67,25 +60,28 @@ impl InstanceStore {
         Ok(page)
     }
 
-    fn take(&self, page: &mut Page, offset: u64, line: &[u8]) {
+    fn take(&mut self, page: &mut Page, offset: u64, line: &[u8]) -> Result<(), StoreError> {
+        if !self.base.is_good(offset, line)? || line == b"\n" {
+            return Ok(());
+        }
         match serde_json::from_slice::<Box<RawValue>>(line) {
             Ok(message) => page.messages.push(message),
-            Err(error) => page.damage.push(Finding {
-                path: self.base.path().to_owned(),
-                problem: format!("the record at byte {offset} cannot be read: {error}"),
-            }),
+            Err(error) => {
+                let to = offset + line.len() as u64;
+                let problem = format!("the record at byte {offset} cannot be read: {error}");
+                let mut finding =
+                    Finding::new(self.base.path(), FindingKind::DamagedRecord, problem);
+                finding.bytes = Some(crate::finding::ByteRange { from: offset, to });
+                page.damage.push(finding);
+            }
         }
+        Ok(())
     }
 
-    /// How many confirmed messages there are. Reads the whole base.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Io`].
-    pub fn count_messages(&mut self) -> Result<u64, StoreError> {
-        let mut count = 0;
-        self.base.scan(|_, _| count += 1)?;
-        Ok(count)
+    /// How many confirmed messages there are.
+    #[must_use]
+    pub fn count_messages(&self) -> u64 {
+        self.base.count()
     }
 
     /// Bytes of the confirmed messages.

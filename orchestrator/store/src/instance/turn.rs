@@ -5,9 +5,10 @@
 //! follows from it can be done again from this file alone (see [`super::fold`]).
 //!
 //! Records of other implementations have no `turnId`, no `seq` and no `turn_begin`; they are read as
-//! a turn without an input event.
+//! a turn without an input event. Ours are sealed (see [`crate::checksum`]): each says itself whether
+//! it is whole and where it belongs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{EventId, MessageId, TurnId};
@@ -17,10 +18,11 @@ use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Finding, json_line};
 use crate::disk::Disk;
-use crate::error::StoreError;
-use crate::jsonl::Journal;
+use crate::durable;
+use crate::error::{IoContext as _, StoreError};
+use crate::finding::{Finding, FindingKind, Severity};
+use crate::sealed::{SealedLog, Span};
 
 /// The turn in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,10 +55,17 @@ pub struct TurnEvent {
     rename_all_fields = "camelCase"
 )]
 pub(super) enum FoldMode {
-    /// Cut the base to `base_bytes` and append the turn's messages.
-    Delta { base_bytes: u64 },
+    /// Cut the base to `base_bytes` and append the turn's messages: so many bytes, with this checksum.
+    Delta {
+        base_bytes: u64,
+        bytes: Option<u64>,
+        crc32: Option<u32>,
+    },
     /// Put the prepared new base in place, if it is still there.
-    Rewrite,
+    Rewrite {
+        bytes: Option<u64>,
+        crc32: Option<u32>,
+    },
 }
 
 /// The record that commits a turn.
@@ -204,7 +213,7 @@ impl RawEvent {
 }
 
 /// A record must fit a line, so line breaks between its tokens go.
-fn one_line(raw: &RawValue) -> Result<Box<RawValue>, String> {
+pub(super) fn one_line(raw: &RawValue) -> Result<Box<RawValue>, String> {
     if !raw.get().contains(['\n', '\r']) {
         return Ok(raw.to_owned());
     }
@@ -216,56 +225,60 @@ fn one_line(raw: &RawValue) -> Result<Box<RawValue>, String> {
 /// The turn journal of one instance.
 #[derive(Debug)]
 pub(super) struct TurnLog {
-    journal: Journal,
+    log: SealedLog,
+    /// Where the message events lie, in order.
+    events: Vec<Span>,
     pub(super) open: Option<OpenTurn>,
     /// Set once the commit record is written.
     pub(super) commit: Option<CommitRecord>,
     pub(super) has_only_appends: bool,
 }
 
+/// What reading the file has come to.
+#[derive(Debug, Default)]
+struct Read {
+    events: Vec<Span>,
+    open: Option<OpenTurn>,
+    commit: Option<CommitRecord>,
+    has_others: bool,
+}
+
 impl TurnLog {
+    /// Opens the file, making it if it is missing. What does not continue the turn is reported and
+    /// passed over; what was recorded behind it still counts.
     pub(super) fn open(
         disk: &dyn Disk,
         path: &Path,
         findings: &mut Vec<Finding>,
     ) -> Result<Self, StoreError> {
-        let journal = Journal::open(disk, path)?;
-        let mut log = Self {
-            journal,
-            open: None,
-            commit: None,
-            has_only_appends: true,
-        };
-        let mut number = 0;
-        // The first line that does not continue the turn; everything from there on is set aside.
-        let mut broken: Option<(u64, u64, String)> = None;
-        let (mut open, mut commit, mut only_appends) = (None, None, true);
-        let good = log.journal.scan(|offset, line| {
-            number += 1;
-            if broken.is_some() {
-                return;
-            }
-            let read = serde_json::from_slice::<Line<'_>>(line)
+        let (mut log, reading) = SealedLog::open(disk, path)?;
+        findings.extend(reading.findings);
+        let mut read = Read::default();
+        for span in reading.records {
+            let bytes = log.record(span)?;
+            let taken = serde_json::from_slice::<Line<'_>>(&bytes)
                 .map_err(|error| error.to_string())
-                .and_then(|parsed| {
-                    continue_turn(&parsed, line, &mut open, &mut commit, &mut only_appends)
-                });
-            if let Err(problem) = read {
-                broken = Some((offset, number, problem));
+                .and_then(|line| read.take(&line, &bytes, span));
+            if let Err(problem) = taken {
+                log.mark_damaged();
+                let problem = format!("line {}: {problem}; it is passed over", span.line);
+                let finding = span.finding(path, FindingKind::UnknownRecord, problem);
+                findings.push(finding.severity(Severity::Error));
             }
-        })?;
-        (log.open, log.commit, log.has_only_appends) = (open, commit, only_appends);
-        if let Some((offset, number, problem)) = broken {
-            findings.push(Finding::damaged(path, number, &problem));
-            if let Some(torn) = log.journal.mend_tail(disk, offset)? {
-                findings.push(Finding::torn(path, &torn));
-            }
-        } else if let Some(torn) = log.journal.mend_tail(disk, good)? {
-            findings.push(Finding::torn(path, &torn));
-        } else if good < log.journal.len() {
-            return Self::open(disk, path, findings);
         }
-        Ok(log)
+        let Read {
+            events,
+            open,
+            commit,
+            has_others,
+        } = read;
+        Ok(Self {
+            log,
+            events,
+            open,
+            commit,
+            has_only_appends: !has_others,
+        })
     }
 
     /// Begins a turn, or another attempt at the open one. Not durable before [`Self::sync`].
@@ -279,22 +292,18 @@ impl TurnLog {
             Some(open) => (open.turn_id.clone(), open.attempt + 1, open.last_seq),
             None => (turn_id, 1, 0),
         };
-        let mark = Mark::TurnBegin {
+        self.log.append(&Mark::TurnBegin {
             turn_id: &turn_id,
             attempt,
             event: &event,
             at,
-        };
-        self.journal.append(&json_line(&mark)?)?;
+        })?;
         let open = OpenTurn {
             turn_id,
             event: Some(event),
             attempt,
             last_seq,
         };
-        if attempt == 1 {
-            self.has_only_appends = true;
-        }
         self.open = Some(open.clone());
         Ok(open)
     }
@@ -321,8 +330,8 @@ impl TurnLog {
             return Err(StoreError::OutOfOrder { expected, got: seq });
         }
         let event = RawEvent::from_agent(raw)?;
-        self.journal
-            .append(&json_line(&event.line(Some(turn_id), Some(seq)))?)?;
+        let span = self.log.append(&event.line(Some(turn_id), Some(seq)))?;
+        self.events.push(span);
         self.open_turn(turn_id)?.last_seq = seq;
         self.has_only_appends &= matches!(event, RawEvent::Append { .. });
         Ok(())
@@ -347,116 +356,136 @@ impl TurnLog {
 
     /// Appends the commit record. Durable, and with it the turn, after [`Self::sync`].
     pub(super) fn commit(&mut self, record: CommitRecord) -> Result<(), StoreError> {
-        self.journal
-            .append(&json_line(&Mark::TurnCommit(&record))?)?;
+        self.log.append(&Mark::TurnCommit(&record))?;
         self.commit = Some(record);
         Ok(())
     }
 
     /// The message events of the file, in order.
     pub(super) fn events(&mut self) -> Result<Vec<RawEvent>, StoreError> {
-        let mut events = Vec::new();
-        let mut number = 0;
-        let mut problem = None;
-        self.journal.scan(|_, line| {
-            number += 1;
-            match serde_json::from_slice::<Line<'_>>(line) {
-                Ok(line) if line.kind.starts_with("turn_") => {}
-                Ok(line) => match RawEvent::of_line(&line) {
-                    Ok(event) => events.push(event),
-                    Err(error) => problem = problem.take().or(Some((number, error))),
-                },
-                Err(error) => problem = problem.take().or(Some((number, error.to_string()))),
-            }
-        })?;
-        match problem {
-            None => Ok(events),
-            Some((line, problem)) => Err(StoreError::Damaged {
-                path: self.journal.path().to_owned(),
-                line,
+        let mut events = Vec::with_capacity(self.events.len());
+        for span in &self.events {
+            let bytes = self.log.record(*span)?;
+            let event = serde_json::from_slice::<Line<'_>>(&bytes)
+                .map_err(|error| error.to_string())
+                .and_then(|line| RawEvent::of_line(&line));
+            events.push(event.map_err(|problem| StoreError::Damaged {
+                path: self.log.path().to_owned(),
+                line: span.line,
                 problem,
-            }),
+            })?);
         }
+        Ok(events)
     }
 
     /// Clears the file. What it held must be durable elsewhere.
-    pub(super) fn clear(&mut self) -> Result<(), StoreError> {
-        self.journal.cut(0)?;
+    pub(super) fn clear(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+        self.log.clear(disk)?;
+        self.events.clear();
         self.open = None;
         self.commit = None;
         self.has_only_appends = true;
         Ok(())
     }
 
+    /// Puts the whole file aside under a name that ends in `label`, and begins an empty one. Durable
+    /// when it returns.
+    pub(super) fn set_aside(
+        &mut self,
+        disk: &dyn Disk,
+        label: &str,
+    ) -> Result<PathBuf, StoreError> {
+        self.sync()?;
+        let path = self.log.path().to_owned();
+        let (kept, _) = durable::aside_name(disk, &path, label, None)?;
+        durable::install(disk, &path, &kept)?;
+        *self = Self::open(disk, &path, &mut Vec::new())?;
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        disk.sync_dir(dir).during("sync", dir)?;
+        Ok(kept)
+    }
+
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
-        self.journal.sync()
+        self.log.sync()
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.log.path()
     }
 }
 
-/// Takes one line into account, or says why it does not continue the turn.
-fn continue_turn(
-    line: &Line<'_>,
-    bytes: &[u8],
-    open: &mut Option<OpenTurn>,
-    commit: &mut Option<CommitRecord>,
-    only_appends: &mut bool,
-) -> Result<(), String> {
-    if commit.is_some() {
-        return Err("a record after the turn's commit".to_owned());
-    }
-    match (line.kind, open.as_mut()) {
-        ("turn_begin", current) => {
-            let (Some(turn_id), Some(attempt), Some(event)) =
-                (line.turn_id.clone(), line.attempt, line.event)
-            else {
-                return Err("an incomplete `turn_begin`".to_owned());
-            };
-            let event = serde_json::from_str(event.get()).map_err(|error| error.to_string())?;
-            let last_seq = match current {
-                Some(current) if current.turn_id == turn_id => current.last_seq,
-                Some(_) => return Err("a second turn in one journal".to_owned()),
-                None => 0,
-            };
-            *open = Some(OpenTurn {
-                turn_id,
-                event: Some(event),
-                attempt,
-                last_seq,
-            });
+impl Read {
+    /// Takes one record into account, or says why it does not continue the turn.
+    fn take(&mut self, line: &Line<'_>, bytes: &[u8], span: Span) -> Result<(), String> {
+        if self.commit.is_some() {
+            return Err("a record after the turn's commit".to_owned());
         }
-        ("turn_commit", Some(current)) => {
-            let record: CommitRecord =
-                serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-            if record.turn_id != current.turn_id || record.last_seq != current.last_seq {
-                return Err("a commit that does not fit its turn".to_owned());
-            }
-            *commit = Some(record);
-        }
-        ("turn_commit", None) => return Err("a commit without a turn".to_owned()),
-        (_, current) => {
-            let event = RawEvent::of_line(line)?;
-            match current {
-                Some(current) => {
-                    let is_same = line
-                        .turn_id
-                        .as_ref()
-                        .is_none_or(|id| *id == current.turn_id);
-                    if !is_same || line.seq.is_some_and(|seq| seq != current.last_seq + 1) {
-                        return Err("an event that does not continue its turn".to_owned());
-                    }
-                    current.last_seq += 1;
+        match line.kind {
+            "turn_begin" => self.take_begin(line),
+            "turn_commit" => {
+                let record: CommitRecord =
+                    serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+                if self
+                    .open
+                    .as_ref()
+                    .is_some_and(|open| open.turn_id != record.turn_id)
+                {
+                    return Err("the commit of another turn".to_owned());
                 }
-                None if line.seq.is_some() => return Err("an event without its turn".to_owned()),
-                None => *open = Some(foreign_turn(line)),
+                // Its records may be lost, but that it was committed is certain.
+                self.open = Some(OpenTurn {
+                    turn_id: record.turn_id.clone(),
+                    event: record.event.clone(),
+                    attempt: self.open.as_ref().map_or(1, |open| open.attempt),
+                    last_seq: record.last_seq,
+                });
+                self.commit = Some(record);
+                Ok(())
             }
-            *only_appends &= matches!(event, RawEvent::Append { .. });
+            _ => self.take_event(line, span),
         }
     }
-    Ok(())
+
+    fn take_begin(&mut self, line: &Line<'_>) -> Result<(), String> {
+        let (Some(turn_id), Some(attempt), Some(event)) =
+            (line.turn_id.clone(), line.attempt, line.event)
+        else {
+            return Err("an incomplete `turn_begin`".to_owned());
+        };
+        let event = serde_json::from_str(event.get()).map_err(|error| error.to_string())?;
+        let last_seq = match &self.open {
+            Some(open) if open.turn_id == turn_id => open.last_seq,
+            Some(_) => return Err("the beginning of another turn".to_owned()),
+            None => 0,
+        };
+        self.open = Some(OpenTurn {
+            turn_id,
+            event: Some(event),
+            attempt,
+            last_seq,
+        });
+        Ok(())
+    }
+
+    fn take_event(&mut self, line: &Line<'_>, span: Span) -> Result<(), String> {
+        let event = RawEvent::of_line(line)?;
+        let open = self.open.get_or_insert_with(|| lost_turn(line));
+        if line.turn_id.as_ref().is_some_and(|id| *id != open.turn_id) {
+            return Err("an event of another turn".to_owned());
+        }
+        let seq = line.seq.unwrap_or(open.last_seq + 1);
+        if seq <= open.last_seq {
+            return Err("an event that was there before".to_owned());
+        }
+        open.last_seq = seq;
+        self.has_others |= !matches!(event, RawEvent::Append { .. });
+        self.events.push(span);
+        Ok(())
+    }
 }
 
-/// A turn that another implementation left behind: no `turn_begin`, no `seq`.
-fn foreign_turn(line: &Line<'_>) -> OpenTurn {
+/// A turn whose beginning is not there: another implementation left it behind, or it is damaged.
+fn lost_turn(line: &Line<'_>) -> OpenTurn {
     let turn_id = line
         .turn_id
         .clone()
@@ -465,6 +494,6 @@ fn foreign_turn(line: &Line<'_>) -> OpenTurn {
         turn_id,
         event: None,
         attempt: 0,
-        last_seq: 1,
+        last_seq: 0,
     }
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{ExtensionName, InstanceKey};
 use goondan_store::disk::{Disk, RealDisk, append_all, read_all};
-use goondan_store::instance::{EventState, InstanceStore, Metadata};
+use goondan_store::instance::{EventState, InstanceStore, LlmMessage, Metadata};
 use goondan_store::root::{Layout, LogConfig, SystemConfig};
 use goondan_store::workspace::WorkspaceRecord;
-use goondan_store::{StoreError, limits, naming, workspace};
+use goondan_store::{FindingKind, limits, naming, workspace};
 use serde_json::Value;
 
 const PAGE: &str = include_str!("../../../../docs/storage.md");
@@ -56,10 +56,12 @@ fn read(path: &Path) -> String {
     String::from_utf8(read_all(file.as_mut(), 1 << 20).unwrap()).unwrap()
 }
 
-const MESSAGE_FILES: [&str; 4] = [
+const MESSAGE_FILES: [&str; 6] = [
     "messages/inbox.jsonl",
     "messages/events.jsonl",
     "messages/base.jsonl",
+    "messages/base.sums.jsonl",
+    "messages/llm.jsonl",
     "messages/runtime-events.jsonl",
 ];
 
@@ -195,6 +197,15 @@ fn the_store_writes_the_examples_byte_for_byte() {
     store
         .observe(example("messages/runtime-events.jsonl").as_bytes())
         .unwrap();
+    let shown_llm = &lines(example("messages/llm.jsonl"))[0];
+    store
+        .log_llm(&LlmMessage {
+            at: time(&shown_llm["recordedAt"]),
+            turn_id: id(&shown_llm["turnId"]).parse().unwrap(),
+            step_id: Some(id(&shown_llm["stepId"]).parse().unwrap()),
+            message: serde_json::value::to_raw_value(&shown_llm["message"]).unwrap(),
+        })
+        .unwrap();
     let notes = serde_json::from_str(example("extensions/notes.json")).unwrap();
     let extension = ExtensionName::new("notes").unwrap();
     store.set_extension_state(&extension, &notes).unwrap();
@@ -260,8 +271,9 @@ fn a_committed_turn_is_finished_wherever_the_crash_came() {
         .collect();
     let folded = [example("messages/base.jsonl"), &new_messages].concat();
     let half = new_messages.get(..40).unwrap();
-    let done = r#"{"type":"done","seq":2,"eventId":"e2","turnId":"t2","at":"2026-01-01T00:00:10.200Z","outcome":{"status":"completed","reply":"Your name is Ada."}}"#;
+    let done = example("done (of the second turn)").trim_end();
     let old_base = example("messages/base.jsonl");
+    let mut sums = example("messages/base.sums.jsonl").to_owned();
     for (base, inbox) in [
         (old_base.to_owned(), String::new()),
         ([old_base, half].concat(), String::new()),
@@ -277,6 +289,10 @@ fn a_committed_turn_is_finished_wherever_the_crash_came() {
         .concat();
         write(&dir.join("messages/events.jsonl"), &journal);
         write(&dir.join("messages/base.jsonl"), &base);
+        if !inbox.is_empty() {
+            // The checksums are on disk before `done` is written.
+            write(&dir.join("messages/base.sums.jsonl"), &sums);
+        }
         let inbox = [example("messages/inbox.jsonl"), &inbox].concat();
         write(&dir.join("messages/inbox.jsonl"), &inbox);
         for _ in 0..2 {
@@ -288,6 +304,7 @@ fn a_committed_turn_is_finished_wherever_the_crash_came() {
             let inbox = [example("messages/inbox.jsonl"), done, "\n"].concat();
             assert_eq!(read(&dir.join("messages/inbox.jsonl")), inbox);
         }
+        sums = read(&dir.join("messages/base.sums.jsonl"));
     }
 }
 
@@ -301,6 +318,7 @@ fn a_prepared_base_counts_only_under_a_commit_record() {
         + "\n";
     let commit = example("turn_commit (delta)");
     let (head, _) = commit.split_once(r#""fold":"#).unwrap();
+    // Without a seal: a record of another version is as good.
     let commit = format!("{head}\"fold\":{{\"mode\":\"rewrite\"}}}}\n");
     for is_committed in [false, true] {
         let temp = tempfile::tempdir().unwrap();
@@ -325,7 +343,7 @@ fn a_prepared_base_counts_only_under_a_commit_record() {
 }
 
 #[test]
-fn damage_is_met_as_the_table_says() {
+fn a_torn_end_is_cut_and_kept_aside() {
     let temp = tempfile::tempdir().unwrap();
     let dir = planted(temp.path());
     let messages = dir.join("messages");
@@ -343,41 +361,67 @@ fn damage_is_met_as_the_table_says() {
         assert_eq!(read(&kept), torn);
     }
     assert_eq!(history(&mut store).0.len(), 2);
-    drop(store);
+}
 
-    let (first, rest) = example("messages/base.jsonl").split_once('\n').unwrap();
-    write(
-        &messages.join("base.jsonl"),
-        &format!("{first}\n{{damaged\n{rest}"),
-    );
-    let mut store = InstanceStore::open(disk(), &dir).unwrap();
-    let page = store.page(0).unwrap();
-    assert_eq!((page.messages.len(), page.damage.len()), (2, 1));
-    drop(store);
-
+#[test]
+fn damage_in_the_middle_is_passed_over_and_said() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = planted(temp.path());
+    let messages = dir.join("messages");
+    let flipped = example("messages/base.jsonl").replacen("Ada", "Eva", 1);
+    write(&messages.join("base.jsonl"), &flipped);
     let mut journal: Vec<&str> = example("messages/events.jsonl").lines().collect();
     journal[2] = "{damaged";
-    write(&messages.join("events.jsonl"), &(journal.join("\n") + "\n"));
-    let store = InstanceStore::open(disk(), &dir).unwrap();
-    assert_eq!(store.state().open_turn.unwrap().last_seq, 1);
-    let kept = messages.join(format!(
-        "events.jsonl.torn-{}",
-        journal[0].len() + journal[1].len() + 2
-    ));
-    assert_eq!(read(&kept), format!("{{damaged\n{}\n", journal[3]));
-    drop(store);
-
-    let journal = [
-        example("messages/events.jsonl"),
-        example("turn_commit (delta)"),
-    ]
-    .concat();
+    let journal = journal.join("\n") + "\n";
     write(&messages.join("events.jsonl"), &journal);
-    write(&messages.join("base.jsonl"), first);
-    let error = InstanceStore::open(disk(), &dir).unwrap_err();
-    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
-    assert_eq!(read(&messages.join("base.jsonl")), first);
+    let mut store = InstanceStore::open(disk(), &dir).unwrap();
+    let state = store.state();
+    assert_eq!(
+        state.open_turn.unwrap().last_seq,
+        2,
+        "what follows still counts"
+    );
+    let places: Vec<_> = state.findings.iter().map(|found| found.line).collect();
+    assert_eq!(places, [Some(3)], "{:?}", state.findings);
+    let page = store.page(0).unwrap();
+    assert_eq!((page.messages.len(), page.events.len()), (1, 2));
+    assert_eq!(page.damage.len(), 1);
+    assert_eq!(page.damage[0].line, Some(1));
+    assert_eq!(read(&messages.join("base.jsonl")), flipped);
 
+    let commit: Value = serde_json::from_str(example("turn_commit (delta)")).unwrap();
+    let outcome = serde_json::from_value(commit["outcome"].clone()).unwrap();
+    let at = commit["at"].as_str().unwrap().parse().unwrap();
+    store
+        .complete_turn(&"t2".parse().unwrap(), 2, outcome, at)
+        .unwrap();
+    store.sync().unwrap();
+    store.finish_turn().unwrap();
+    assert_eq!(read(&messages.join("events.jsonl")), "");
+    assert!(read(&messages.join("events.jsonl.damaged")).starts_with(&journal));
+}
+
+#[test]
+fn a_base_that_lost_its_end_is_used_as_it_is_and_the_loss_is_said() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = planted(temp.path());
+    let messages = dir.join("messages");
+    let (first, _) = example("messages/base.jsonl").split_once('\n').unwrap();
+    write(&messages.join("base.jsonl"), first);
+    let mut store = InstanceStore::open(disk(), &dir).unwrap();
+    let findings = store.state().findings;
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!(findings[0].kind, FindingKind::MissingRecords);
+    let kept = findings[0].kept_in.as_ref().unwrap();
+    assert_eq!(read(kept), example("messages/base.sums.jsonl"));
+    assert_eq!(history(&mut store).0, [first]);
+}
+
+#[test]
+fn a_link_in_the_place_of_a_file_is_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = planted(temp.path());
+    let messages = dir.join("messages");
     std::os::unix::fs::symlink(dir.join("metadata.json"), messages.join("link")).unwrap();
     RealDisk
         .rename(&messages.join("link"), &messages.join("base.jsonl"))

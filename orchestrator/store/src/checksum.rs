@@ -1,0 +1,177 @@
+//! Checksums of lines: CRC-32 as zlib, gzip and `crc32` compute it.
+//!
+//! Lines whose format is ours carry their own: a record ends in `"n":17,"d":16,"crc32":"89abcdef"}`,
+//! where `n` is its number in the file, `d` the number of the last record that was durable when it
+//! was written, and `crc32` the checksum of every byte before `,"crc32"`. So a flipped bit is seen, a
+//! line that was moved, repeated or taken out is seen, and what a crash left over can be told from
+//! damage to what was durable. Lines whose format is not ours stay plain; their checksums are kept
+//! beside the file (see `base.sums.jsonl`).
+//!
+//! A CRC-32 detects every single flipped bit and every burst of up to 32 bits. It is no defence
+//! against forgery: whoever may write these files may write their checksums, too.
+
+use serde::Serialize;
+
+use crate::error::StoreError;
+
+/// What stands before the checksum of a record.
+const MARK: &[u8] = b",\"crc32\":\"";
+/// Hexadecimal digits of a checksum.
+const DIGITS: usize = 8;
+/// What stands behind them.
+const END: &[u8] = b"\"}";
+/// Length of all three, in bytes.
+const SUFFIX: usize = MARK.len() + DIGITS + END.len();
+
+/// The checksum of some bytes.
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
+}
+
+/// A record's place in its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its number, from 1.
+    pub n: u64,
+    /// The number of the last record that was durable when this one was written.
+    pub durable: u64,
+}
+
+/// What a line says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seal {
+    /// It carries a checksum, and the checksum is right.
+    Whole(Place),
+    /// It carries none: another implementation wrote it.
+    Absent,
+    /// It carries a checksum that does not fit its bytes.
+    Broken,
+}
+
+/// Writes a record, which must be an object that is not empty, as one sealed line.
+pub(crate) fn seal(record: &impl Serialize, place: Place) -> Result<Vec<u8>, StoreError> {
+    let mut line = serde_json::to_vec(record).map_err(|error| StoreError::Unwritable {
+        problem: error.to_string(),
+    })?;
+    debug_assert!(
+        line.ends_with(b"}") && line.len() > 2,
+        "a record is an object"
+    );
+    line.pop();
+    line.extend(format!(",\"n\":{},\"d\":{}", place.n, place.durable).bytes());
+    let sum = crc32(&line);
+    line.extend_from_slice(MARK);
+    line.extend(format!("{sum:08x}").bytes());
+    line.extend_from_slice(END);
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// What a line, without its newline, says of itself.
+pub(crate) fn seal_of(line: &[u8]) -> Seal {
+    let Some((body, suffix)) = line
+        .len()
+        .checked_sub(SUFFIX)
+        .and_then(|at| line.split_at_checked(at))
+    else {
+        return Seal::Absent;
+    };
+    let digits = suffix
+        .strip_prefix(MARK)
+        .and_then(|rest| rest.strip_suffix(END));
+    let Some(digits) = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit)) else {
+        return Seal::Absent;
+    };
+    if format!("{:08x}", crc32(body)).as_bytes() != digits {
+        return Seal::Broken;
+    }
+    place_of(body).map_or(Seal::Absent, Seal::Whole)
+}
+
+/// Reads `…,"n":17,"d":16`.
+fn place_of(body: &[u8]) -> Option<Place> {
+    let (rest, durable) = number_behind(body, b",\"d\":")?;
+    let (_, n) = number_behind(rest, b",\"n\":")?;
+    Some(Place { n, durable })
+}
+
+fn number_behind<'a>(body: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], u64)> {
+    let digits = body.iter().rev().take_while(|b| b.is_ascii_digit()).count();
+    let (rest, digits) = body.split_at_checked(body.len() - digits)?;
+    let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some((rest.strip_suffix(mark)?, number))
+}
+
+/// The lengths of the sealed records that a line holds which lost the line breaks between them, the
+/// byte that stands for each line break included; what is left behind them is no record.
+pub(crate) fn sealed_prefixes(line: &[u8]) -> Vec<usize> {
+    let mut ends = Vec::new();
+    let mut start = 0;
+    for at in 0..line.len().saturating_sub(SUFFIX) {
+        let end = at + SUFFIX;
+        if line.get(at..at + MARK.len()) == Some(MARK)
+            && let Some(record) = line.get(start..end)
+            && matches!(seal_of(record), Seal::Whole(_))
+        {
+            ends.push(end);
+            start = end + 1;
+        }
+    }
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const PLACE: Place = Place { n: 17, durable: 9 };
+
+    fn sealed() -> Vec<u8> {
+        let mut line = seal(&json!({"type": "accepted", "text": "é\n"}), PLACE).unwrap();
+        assert_eq!(line.pop(), Some(b'\n'));
+        line
+    }
+
+    #[test]
+    fn a_sealed_record_is_still_json_and_says_its_place() {
+        let line = sealed();
+        assert_eq!(seal_of(&line), Seal::Whole(PLACE));
+        let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!(value["n"], 17);
+        assert_eq!(value["text"], "é\n");
+        assert_eq!(seal_of(b"{\"type\":\"append\"}"), Seal::Absent);
+        assert_eq!(seal_of(b""), Seal::Absent);
+    }
+
+    /// The polynomial is that of zlib, so that people can check a line with what they have.
+    #[test]
+    fn the_checksum_is_the_one_everybody_has() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
+
+    /// A flip is seen, or it is in the checksum's own name and leaves the record's content alone.
+    #[test]
+    fn msg_11_no_flipped_bit_is_taken_for_a_whole_record() {
+        let line = sealed();
+        for at in 0..line.len() {
+            for bit in 0..8 {
+                let mut flipped = line.clone();
+                flipped[at] ^= 1 << bit;
+                match seal_of(&flipped) {
+                    Seal::Broken => {}
+                    Seal::Absent => assert!(at >= line.len() - SUFFIX, "byte {at}, bit {bit}"),
+                    Seal::Whole(_) => panic!("byte {at}, bit {bit} was not seen"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn records_that_lost_the_break_between_them_are_found() {
+        let (a, b) = (sealed(), sealed());
+        let joined = [a.as_slice(), b"\x08", b.as_slice()].concat();
+        assert_eq!(seal_of(&joined), Seal::Broken);
+        assert_eq!(sealed_prefixes(&joined), [a.len()]);
+    }
+}

@@ -1,0 +1,240 @@
+//! Tells what happened to the lines of a file whose checksums are known: which of them are as they
+//! were written, which are damaged, missing, repeated or out of place.
+//!
+//! Pure: it compares two lists of (length, checksum). Where they part, it looks for the nearest place
+//! where they meet again; what lies between is what was damaged.
+
+use std::collections::HashMap;
+
+/// A line's length with its newline, and its checksum; none if the line is known to be damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct LineSum {
+    pub len: u32,
+    pub sum: Option<u32>,
+}
+
+impl LineSum {
+    /// Whether a line that was found is the one that was written in its place.
+    fn is_met_by(self, found: Self) -> bool {
+        self.len == found.len && (self.sum == found.sum || self.sum.is_none())
+    }
+}
+
+/// What a line that was found turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// As it was written.
+    Whole,
+    /// As it was written, but not where.
+    Moved,
+    /// A line that stands there already.
+    Repeated,
+    /// Not as it was written.
+    Damaged,
+    /// It was found damaged before.
+    KnownDamaged,
+    /// Nothing was written there.
+    Unknown,
+    /// It follows everything there are checksums for.
+    Uncovered,
+}
+
+/// A run of lines that were written and are not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Missing {
+    /// The line found in its place or behind it; the number of lines if it was at the end.
+    pub before: usize,
+    /// How many.
+    pub count: usize,
+}
+
+/// What became of each line.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Alignment {
+    /// For each line that was found.
+    pub verdicts: Vec<Verdict>,
+    /// Lines that are not there, and in whose place nothing damaged stands either.
+    pub missing: Vec<Missing>,
+}
+
+/// A stretch in which the lists do not meet.
+struct Gap {
+    found_from: usize,
+    found_to: usize,
+    written_from: usize,
+    written_to: usize,
+}
+
+/// Compares what was written with what was found.
+pub(super) fn align(written: &[LineSum], found: &[LineSum]) -> Alignment {
+    let mut places: HashMap<LineSum, Vec<usize>> = HashMap::new();
+    for (at, line) in written.iter().enumerate() {
+        if line.sum.is_some() {
+            places.entry(*line).or_default().push(at);
+        }
+    }
+    let mut verdicts = Vec::with_capacity(found.len());
+    let mut gaps: Vec<Gap> = Vec::new();
+    let (mut w, mut f) = (0, 0);
+    while let (Some(line), Some(here)) = (written.get(w), found.get(f)) {
+        if line.is_met_by(*here) {
+            verdicts.push(if line.sum.is_some() {
+                Verdict::Whole
+            } else {
+                Verdict::KnownDamaged
+            });
+            (w, f) = (w + 1, f + 1);
+            continue;
+        }
+        let (skip_found, skip_written) =
+            nearest_meeting(&places, found, w, f).unwrap_or((found.len() - f, written.len() - w));
+        gaps.push(Gap {
+            found_from: f,
+            found_to: f + skip_found,
+            written_from: w,
+            written_to: w + skip_written,
+        });
+        verdicts.extend(std::iter::repeat_n(Verdict::Unknown, skip_found));
+        (w, f) = (w + skip_written, f + skip_found);
+    }
+    if w < written.len() {
+        gaps.push(Gap {
+            found_from: f,
+            found_to: f,
+            written_from: w,
+            written_to: written.len(),
+        });
+    }
+    verdicts.extend(std::iter::repeat_n(Verdict::Uncovered, found.len() - f));
+    let missing = settle(&gaps, &places, found, &mut verdicts);
+    Alignment { verdicts, missing }
+}
+
+/// How many found and how many written lines to pass over so that the lists meet again, as few as
+/// possible.
+fn nearest_meeting(
+    places: &HashMap<LineSum, Vec<usize>>,
+    found: &[LineSum],
+    w: usize,
+    f: usize,
+) -> Option<(usize, usize)> {
+    let mut best: Option<(usize, usize)> = None;
+    for (skip, line) in found.iter().skip(f).enumerate() {
+        if best.is_some_and(|(a, b)| a + b <= skip) {
+            break;
+        }
+        let next = places.get(line).and_then(|at| {
+            let after = at.partition_point(|place| *place < w);
+            at.get(after)
+        });
+        if let Some(place) = next
+            && best.is_none_or(|(a, b)| skip + (place - w) < a + b)
+        {
+            best = Some((skip, place - w));
+        }
+    }
+    best
+}
+
+/// Tells within the gaps what moved, what is there twice and what is damaged.
+fn settle(
+    gaps: &[Gap],
+    places: &HashMap<LineSum, Vec<usize>>,
+    found: &[LineSum],
+    verdicts: &mut [Verdict],
+) -> Vec<Missing> {
+    let mut lost: HashMap<usize, bool> = gaps
+        .iter()
+        .flat_map(|gap| gap.written_from..gap.written_to)
+        .map(|at| (at, true))
+        .collect();
+    for gap in gaps {
+        for at in gap.found_from..gap.found_to {
+            let (Some(line), Some(verdict)) = (found.get(at), verdicts.get_mut(at)) else {
+                continue;
+            };
+            let Some(written) = places.get(line) else {
+                continue;
+            };
+            *verdict = Verdict::Repeated;
+            if let Some(still) = written.iter().find_map(|place| {
+                let still = lost.get(place).copied()?;
+                still.then_some(*place)
+            }) {
+                lost.insert(still, false);
+                *verdict = Verdict::Moved;
+            }
+        }
+    }
+    let mut missing = Vec::new();
+    for gap in gaps {
+        let count = (gap.written_from..gap.written_to)
+            .filter(|at| lost.get(at) == Some(&true))
+            .count();
+        let mut is_explained = count == 0;
+        for at in gap.found_from..gap.found_to {
+            if let Some(verdict) = verdicts.get_mut(at)
+                && *verdict == Verdict::Unknown
+                && count > 0
+            {
+                *verdict = Verdict::Damaged;
+                is_explained = true;
+            }
+        }
+        if !is_explained {
+            missing.push(Missing {
+                before: gap.found_to,
+                count,
+            });
+        }
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Verdict::{Damaged, KnownDamaged, Moved, Repeated, Uncovered, Unknown, Whole};
+
+    fn lines(text: &str) -> Vec<LineSum> {
+        text.chars()
+            .map(|c| LineSum {
+                len: 10,
+                sum: (c != '?').then_some(u32::from(c)),
+            })
+            .collect()
+    }
+
+    fn check(written: &str, found: &str, verdicts: &[Verdict], missing: &[(usize, usize)]) {
+        let result = align(&lines(written), &lines(found));
+        let missing: Vec<Missing> = missing
+            .iter()
+            .map(|(before, count)| Missing {
+                before: *before,
+                count: *count,
+            })
+            .collect();
+        assert_eq!(result.verdicts, verdicts, "{written} {found}");
+        assert_eq!(result.missing, missing, "{written} {found}");
+    }
+
+    #[test]
+    fn msg_11_what_became_of_each_line() {
+        check("abc", "abc", &[Whole; 3], &[]);
+        check("abc", "axc", &[Whole, Damaged, Whole], &[]);
+        check("abc", "ac", &[Whole, Whole], &[(1, 1)]);
+        check("abc", "ab", &[Whole, Whole], &[(2, 1)]);
+        check("abc", "bc", &[Whole, Whole], &[(0, 1)]);
+        check("abc", "", &[], &[(0, 3)]);
+        check("abcd", "acbd", &[Whole, Whole, Moved, Whole], &[]);
+        check("abcd", "adbc", &[Whole, Moved, Whole, Whole], &[]);
+        check("abc", "abbc", &[Whole, Whole, Repeated, Whole], &[]);
+        check("abc", "abxc", &[Whole, Whole, Unknown, Whole], &[]);
+        check("abc", "abcx", &[Whole, Whole, Whole, Uncovered], &[]);
+        // Two lines that lost the break between them, and one that was broken in two.
+        check("abcd", "axd", &[Whole, Damaged, Whole], &[]);
+        check("abc", "axyc", &[Whole, Damaged, Damaged, Whole], &[]);
+        check("a?c", "axc", &[Whole, KnownDamaged, Whole], &[]);
+        check("abc", "xyz", &[Damaged; 3], &[]);
+    }
+}

@@ -1,0 +1,466 @@
+//! `messages/base.jsonl`, the confirmed messages (`MSG-1`), and the checksums beside it.
+//!
+//! # Invariants
+//!
+//! * Both files change only under a durable commit record that says what the base becomes, except
+//!   that lines which have no checksums yet are given some.
+//! * A line is handed out only if it is as it was written; one that is not is passed over, stays in
+//!   the file, and is reported each time (`MSG-11`).
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::align::{Alignment, LineSum, Verdict, align};
+use super::sums::{self, Coverage, SUMS, SUMS_NEXT};
+use crate::disk::Disk;
+use crate::durable;
+use crate::error::{IoContext as _, StoreError};
+use crate::finding::{Finding, FindingKind};
+use crate::jsonl::Journal;
+use crate::limits::READ_CHUNK_BYTES;
+
+/// The file's name.
+pub(super) const BASE: &str = "base.jsonl";
+/// The prepared base of a rewrite.
+pub(super) const BASE_NEXT: &str = "base.next.jsonl";
+
+const _: () = assert!(BASE_NEXT.len() > BASE.len());
+
+/// The confirmed messages of one instance.
+#[derive(Debug)]
+pub(super) struct Base {
+    messages: PathBuf,
+    lines: Journal,
+    sums: Journal,
+    /// How far the checksums go; none if their file's end cannot be read.
+    coverage: Option<Coverage>,
+    /// What is known of the lines while the conversation is read page by page.
+    reader: Option<Reader>,
+}
+
+/// What is known of each line of the base.
+#[derive(Debug)]
+pub(super) struct Survey {
+    /// Every line as it stands, with the checksum it was written with; none if it is damaged.
+    pub lines: Vec<LineSum>,
+    /// Where the lines begin that are not as they were written.
+    bad: HashSet<u64>,
+    findings: Vec<Finding>,
+}
+
+#[derive(Debug)]
+struct Reader {
+    lines: Vec<LineSum>,
+    /// Findings about the checksums themselves; handed out once.
+    findings: Vec<Finding>,
+    /// The line that begins at byte `offset`.
+    next: usize,
+    offset: u64,
+    /// Made when a line turned out not to be as it was written.
+    survey: Option<Survey>,
+}
+
+impl Base {
+    /// Opens both files, making what is missing. Checks nothing yet.
+    pub(super) fn open(disk: &dyn Disk, messages: &Path) -> Result<Self, StoreError> {
+        let lines = Journal::open(disk, &messages.join(BASE))?;
+        let mut sums = Journal::open(disk, &messages.join(SUMS))?;
+        let coverage = match sums::coverage(&mut sums)? {
+            Some((coverage, end)) => {
+                if end < sums.len() {
+                    // Cut short by a crash; what it was to say is said again when the base is settled.
+                    sums.cut(end)?;
+                }
+                Some(coverage)
+            }
+            None => None,
+        };
+        let messages = messages.to_owned();
+        Ok(Self {
+            messages,
+            lines,
+            sums,
+            coverage,
+            reader: None,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.lines.path()
+    }
+
+    /// Its length in bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.lines.len()
+    }
+
+    /// How many lines it has.
+    pub(super) fn count(&self) -> u64 {
+        self.coverage.map_or(0, |coverage| coverage.lines)
+    }
+
+    /// Makes durable what a killed process may have left in the page cache only.
+    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
+        self.lines.sync()?;
+        self.sums.sync()
+    }
+
+    pub(super) fn read(&mut self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError> {
+        self.lines.read(offset, max)
+    }
+
+    /// The line that begins at `offset`, with its newline.
+    pub(super) fn line_at(&mut self, offset: u64) -> Result<Vec<u8>, StoreError> {
+        let mut line = Vec::new();
+        loop {
+            let chunk = self
+                .lines
+                .read(offset + line.len() as u64, READ_CHUNK_BYTES)?;
+            let end = chunk.iter().position(|byte| *byte == b'\n');
+            let is_last = chunk.is_empty() || end.is_some();
+            line.extend(chunk.into_iter().take(end.map_or(usize::MAX, |at| at + 1)));
+            if is_last {
+                return Ok(line);
+            }
+        }
+    }
+
+    pub(super) fn journal(&mut self) -> &mut Journal {
+        &mut self.lines
+    }
+
+    /// Sees to it that every line has a checksum and the checksums fit the lines. Called when the
+    /// instance is opened and no commit is pending; costs nothing if all is as it was left.
+    pub(super) fn settle(
+        &mut self,
+        disk: &dyn Disk,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), StoreError> {
+        self.mend_end(disk, findings)?;
+        let Some(mut coverage) = self.coverage else {
+            return self.reconcile(disk, findings);
+        };
+        let len = self.lines.len();
+        let ends_in_line = coverage.bytes > 0
+            && (coverage.bytes > len || self.lines.read(coverage.bytes - 1, 1)? != b"\n");
+        if ends_in_line {
+            return self.reconcile(disk, findings);
+        }
+        if coverage.bytes < len {
+            if coverage.bytes > 0 {
+                let problem = format!(
+                    "bytes {} to {len} were added by something else; they were given checksums as \
+                     they stand",
+                    coverage.bytes
+                );
+                let finding = Finding::new(self.lines.path(), FindingKind::Unverified, problem);
+                findings.push(finding.at(coverage.lines + 1, coverage.bytes, len));
+            }
+            let mut added = Vec::new();
+            each_line(&mut self.lines, coverage.bytes, |_, sum| added.push(sum))?;
+            self.append_sums(&added, &mut coverage)?;
+        }
+        Ok(())
+    }
+
+    /// A base that does not end in a newline was not left so by this store, whose commits say how
+    /// long it is; another implementation or damage did it.
+    fn mend_end(&mut self, disk: &dyn Disk, findings: &mut Vec<Finding>) -> Result<(), StoreError> {
+        let len = self.lines.len();
+        if len == 0 || self.lines.read(len - 1, 1)? == b"\n" {
+            return Ok(());
+        }
+        let mut count = 0;
+        let good = self.lines.scan(|_, _| count += 1)?;
+        if let Some(torn) = self.lines.mend_tail(disk, good)? {
+            findings.push(crate::sealed::torn(self.lines.path(), count + 1, &torn));
+        }
+        Ok(())
+    }
+
+    /// The lines and their checksums do not fit: finds out which lines are still as they were
+    /// written, reports the others, keeps the old checksums, and writes new ones that mark what is
+    /// damaged. Durable when it returns.
+    fn reconcile(
+        &mut self,
+        disk: &dyn Disk,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), StoreError> {
+        let survey = self.survey()?;
+        let old = self.sums.read(0, usize::MAX)?;
+        let kept = durable::keep_aside(disk, self.sums.path(), "replaced", &old)?;
+        let mut coverage = Coverage::default();
+        let content = sums::records_of(&survey.lines, &mut coverage)?;
+        durable::replace(disk, self.sums.path(), &content)?;
+        self.sums = Journal::open(disk, &self.messages.join(SUMS))?;
+        self.coverage = Some(coverage);
+        self.reader = None;
+        let found = survey.findings.into_iter();
+        findings.extend(found.map(|finding| finding.kept(&kept)));
+        Ok(())
+    }
+
+    fn append_sums(
+        &mut self,
+        lines: &[LineSum],
+        coverage: &mut Coverage,
+    ) -> Result<(), StoreError> {
+        let records = sums::records_of(lines, coverage)?;
+        if !records.is_empty() {
+            self.sums.append(&records)?;
+        }
+        self.sums.sync()?;
+        self.coverage = Some(*coverage);
+        self.reader = None;
+        Ok(())
+    }
+
+    /// Cuts the base to `from` bytes and appends `delta`, whole lines. Can be done again. Durable when
+    /// it returns.
+    pub(super) fn append_delta(&mut self, from: u64, delta: &[u8]) -> Result<(), StoreError> {
+        if self.lines.len() > from {
+            self.lines.cut(from)?;
+        }
+        if !delta.is_empty() {
+            self.lines.append(delta)?;
+        }
+        self.lines.sync()?;
+        self.reader = None;
+        if let Some(mut coverage) = self.coverage
+            && coverage.bytes == from
+        {
+            let lines: Result<Vec<_>, _> = delta
+                .split_inclusive(|byte| *byte == b'\n')
+                .map(sums::sum_of)
+                .collect();
+            self.append_sums(&lines?, &mut coverage)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the base already holds `crc32`-summed `bytes` bytes behind `from`.
+    pub(super) fn has_delta(
+        &mut self,
+        from: u64,
+        bytes: u64,
+        crc32: u32,
+    ) -> Result<bool, StoreError> {
+        if self.lines.len() < from + bytes {
+            return Ok(false);
+        }
+        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+        Ok(crate::checksum::crc32(&self.lines.read(from, len)?) == crc32)
+    }
+
+    /// Writes a new base and its checksums beside the old ones. Durable when it returns.
+    pub(super) fn prepare(
+        &self,
+        disk: &dyn Disk,
+        content: &[u8],
+        lines: &[LineSum],
+    ) -> Result<(), StoreError> {
+        durable::write_synced(disk, &self.messages.join(BASE_NEXT), content)?;
+        let sums = sums::records_of(lines, &mut Coverage::default())?;
+        durable::write_synced(disk, &self.messages.join(SUMS_NEXT), &sums)?;
+        disk.sync_dir(&self.messages).during("sync", &self.messages)
+    }
+
+    /// Puts the prepared base in place. What is not there was put in place before. Durable when it
+    /// returns.
+    pub(super) fn install(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+        for (next, name) in [(BASE_NEXT, BASE), (SUMS_NEXT, SUMS)] {
+            let next = self.messages.join(next);
+            if disk.stat(&next).during("look at", &next)?.is_some() {
+                let path = self.messages.join(name);
+                disk.rename(&next, &path)
+                    .during("rename into place", &path)?;
+            }
+        }
+        disk.sync_dir(&self.messages)
+            .during("sync", &self.messages)?;
+        *self = Self::open(disk, &self.messages)?;
+        Ok(())
+    }
+
+    /// Every line with what it was written as.
+    pub(super) fn survey(&mut self) -> Result<Survey, StoreError> {
+        let (written, mut findings) = sums::load(&mut self.sums, &mut self.lines)?;
+        let mut found = Vec::new();
+        let mut is_json = Vec::new();
+        each_line(&mut self.lines, 0, |line, sum| {
+            let is_as_written = written.get(found.len()) == Some(&sum);
+            is_json.push(
+                is_as_written || serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok(),
+            );
+            found.push(sum);
+        })?;
+        let alignment = align(&written, &found);
+        let survey = judge(self.lines.path(), alignment, found, &is_json, &mut findings);
+        Ok(survey)
+    }
+
+    /// Begins or goes on reading at byte `offset`.
+    pub(super) fn seek(&mut self, offset: u64) -> Result<Vec<Finding>, StoreError> {
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            None => {
+                let (lines, findings) = sums::load(&mut self.sums, &mut self.lines)?;
+                self.reader.insert(Reader {
+                    lines,
+                    findings,
+                    next: 0,
+                    offset: 0,
+                    survey: None,
+                })
+            }
+        };
+        if reader.offset != offset {
+            (reader.next, reader.offset) = (0, 0);
+            while reader.offset < offset
+                && let Some(line) = reader.lines.get(reader.next)
+            {
+                reader.offset += u64::from(line.len);
+                reader.next += 1;
+            }
+        }
+        Ok(std::mem::take(&mut reader.findings))
+    }
+
+    /// Whether the line at `offset`, its newline included, may be handed out. Lines must be asked for
+    /// in order, after [`Self::seek`].
+    pub(super) fn is_good(&mut self, offset: u64, line: &[u8]) -> Result<bool, StoreError> {
+        let Some(reader) = &mut self.reader else {
+            return Ok(true);
+        };
+        if let Some(survey) = &reader.survey {
+            return Ok(!survey.bad.contains(&offset));
+        }
+        let expected = reader.lines.get(reader.next).copied();
+        if reader.offset == offset && expected == Some(sums::sum_of(line)?) {
+            reader.next += 1;
+            reader.offset += line.len() as u64;
+            return Ok(true);
+        }
+        let survey = self.survey()?;
+        let is_good = !survey.bad.contains(&offset);
+        if let Some(reader) = &mut self.reader {
+            reader.survey = Some(survey);
+        }
+        Ok(is_good)
+    }
+
+    /// Ends a page: what is wrong between `from` and `to`. Behind the last page nothing is kept.
+    pub(super) fn end_page(&mut self, from: u64, to: u64) -> Vec<Finding> {
+        let is_last = to >= self.lines.len();
+        let Some(reader) = &mut self.reader else {
+            return Vec::new();
+        };
+        let mut findings = Vec::new();
+        if let Some(survey) = &reader.survey {
+            // A finding without a place concerns the whole.
+            let is_here = |finding: &&Finding| {
+                let at = finding.bytes.map_or(0, |bytes| bytes.from);
+                at >= from && (at < to || is_last)
+            };
+            findings.extend(survey.findings.iter().filter(is_here).cloned());
+        }
+        if is_last {
+            self.reader = None;
+        }
+        findings
+    }
+}
+
+fn each_line(
+    lines: &mut Journal,
+    from: u64,
+    mut take: impl FnMut(&[u8], LineSum),
+) -> Result<(), StoreError> {
+    let mut failed = None;
+    let mut with_newline = Vec::new();
+    lines.scan_from(from, |_, line| {
+        with_newline.clear();
+        with_newline.extend_from_slice(line);
+        with_newline.push(b'\n');
+        match sums::sum_of(&with_newline) {
+            Ok(sum) => take(line, sum),
+            Err(error) => failed = Some(error),
+        }
+    })?;
+    failed.map_or(Ok(()), Err)
+}
+
+fn judge(
+    path: &Path,
+    alignment: Alignment,
+    found: Vec<LineSum>,
+    is_json: &[bool],
+    findings: &mut Vec<Finding>,
+) -> Survey {
+    let mut bad = HashSet::new();
+    let mut lines = Vec::with_capacity(found.len());
+    let mut offsets = Vec::with_capacity(found.len() + 1);
+    let mut offset = 0;
+    for (at, sum) in found.into_iter().enumerate() {
+        offsets.push(offset);
+        let (number, to) = (at as u64 + 1, offset + u64::from(sum.len));
+        let verdict = alignment
+            .verdicts
+            .get(at)
+            .copied()
+            .unwrap_or(Verdict::Uncovered);
+        let (kind, problem) = match verdict {
+            Verdict::Uncovered if is_json.get(at) == Some(&true) => (None, ""),
+            Verdict::Whole => (None, ""),
+            Verdict::Moved => (
+                Some(FindingKind::MisplacedRecord),
+                "the record is whole, but not in its place; it is read where it stands",
+            ),
+            Verdict::Repeated => (
+                Some(FindingKind::RepeatedRecord),
+                "the record stands there a second time; it counts once",
+            ),
+            Verdict::Unknown => (
+                Some(FindingKind::UnknownRecord),
+                "no record was written there; it is passed over",
+            ),
+            Verdict::Damaged | Verdict::Uncovered => (
+                Some(FindingKind::DamagedRecord),
+                "the record is not as it was written; it is passed over",
+            ),
+            Verdict::KnownDamaged => (
+                Some(FindingKind::DamagedRecord),
+                "the record was found damaged before; it is passed over",
+            ),
+        };
+        let is_good = matches!(kind, None | Some(FindingKind::MisplacedRecord));
+        if !is_good {
+            bad.insert(offset);
+        }
+        if let Some(kind) = kind {
+            let problem = format!("line {number}: {problem}");
+            findings.push(Finding::new(path, kind, problem).at(number, offset, to));
+        }
+        lines.push(LineSum {
+            len: sum.len,
+            sum: sum.sum.filter(|_| is_good),
+        });
+        offset = to;
+    }
+    offsets.push(offset);
+    for missing in alignment.missing {
+        let at = offsets.get(missing.before).copied().unwrap_or(offset);
+        let line = missing.before as u64 + 1;
+        let (count, plural) = (missing.count, if missing.count == 1 { "" } else { "s" });
+        let problem =
+            format!("before line {line}: {count} record{plural} that stood there cannot be found");
+        let kind = FindingKind::MissingRecords;
+        findings.push(Finding::new(path, kind, problem).at(line, at, at));
+    }
+    findings.sort_by_key(|finding| finding.bytes.map(|bytes| bytes.from));
+    Survey {
+        lines,
+        bad,
+        findings: std::mem::take(findings),
+    }
+}

@@ -1,0 +1,80 @@
+//! An instance's folder as a whole: whether it has work, how it is removed, what crashes leave over.
+
+use std::path::{Path, PathBuf};
+
+use super::{EVENTS, INBOX, MESSAGES, WORK, inbox};
+use crate::disk::{Disk, EntryKind};
+use crate::error::{IoContext as _, StoreError};
+
+/// Where the tools of an instance work, below its directory.
+#[must_use]
+pub fn work_dir(instance_dir: &Path) -> PathBuf {
+    instance_dir.join(WORK)
+}
+
+/// Removes an instance and all it holds (`INST-5`): first its name, durably, then its content. What
+/// a crash leaves over is swept when the workspace is opened ([`sweep`]). Returns whether it existed.
+///
+/// # Errors
+///
+/// [`StoreError::Io`].
+pub fn delete(disk: &dyn Disk, dir: &Path, trash_name: &str) -> Result<bool, StoreError> {
+    let Some(stat) = disk.stat(dir).during("look at", dir)? else {
+        return Ok(false);
+    };
+    let instances = dir.parent().unwrap_or(Path::new("/"));
+    let trash = instances.join(trash_name);
+    disk.rename(dir, &trash).during("remove", dir)?;
+    disk.sync_dir(instances).during("sync", instances)?;
+    if stat.kind == EntryKind::Directory {
+        disk.remove_tree(&trash).during("remove", &trash)?;
+    } else {
+        // A link or file that somebody put there: the thing itself goes, never what it points to.
+        disk.remove_file(&trash).during("remove", &trash)?;
+    }
+    Ok(true)
+}
+
+/// Whether an instance has something to do: an event that waits, or a journal that is not empty.
+/// Changes nothing, and reads no more than it must.
+///
+/// # Errors
+///
+/// [`StoreError::Io`].
+pub fn has_work(disk: &dyn Disk, dir: &Path) -> Result<bool, StoreError> {
+    let len = |name: &str| -> Result<u64, StoreError> {
+        let path = dir.join(MESSAGES).join(name);
+        Ok(disk
+            .stat(&path)
+            .during("look at", &path)?
+            .map_or(0, |stat| stat.len))
+    };
+    if len(EVENTS)? > 0 {
+        return Ok(true);
+    }
+    if len(INBOX)? == 0 {
+        return Ok(false);
+    }
+    inbox::has_waiting(disk, &dir.join(MESSAGES).join(INBOX))
+}
+
+/// Removes what crashes left over in `instances`: half-made and half-removed instances. Their names
+/// begin with a dot, which no instance's does.
+///
+/// # Errors
+///
+/// [`StoreError::Io`].
+pub fn sweep(disk: &dyn Disk, instances: &Path) -> Result<(), StoreError> {
+    for entry in disk.list(instances).during("list", instances)? {
+        if entry.name.as_encoded_bytes().starts_with(b".") {
+            let path = instances.join(&entry.name);
+            match entry.kind {
+                EntryKind::Directory => disk.remove_tree(&path).during("remove", &path)?,
+                EntryKind::File | EntryKind::Other => {
+                    disk.remove_file(&path).during("remove", &path)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! `messages/base.sums.jsonl`: the checksums of `base.jsonl`, kept beside it.
+//!
+//! The base is plain data that other implementations read and write, so its checksums are not in it.
+//! One record here stands for a run of its lines, one run for each fold:
+//!
+//! `{"from":0,"first":1,"lines":[[231,2712847316],[198,null]],"n":1,"d":0,"crc32":"89abcdef"}`
+//!
+//! `from` is the byte the run begins at, `first` the number of its first line, and each pair is a
+//! line's length and CRC-32, newline included; `null` marks a line that was found damaged. A run is
+//! appended with each fold, so a fold's cost does not depend on the history's length. Whatever is
+//! rewritten takes the checksums it has along, so that damage is never sealed as if it were whole.
+
+use serde::{Deserialize, Serialize};
+
+use super::align::LineSum;
+use crate::checksum::{Place, Seal, crc32, seal, seal_of};
+use crate::error::StoreError;
+use crate::finding::{Finding, FindingKind, Severity};
+use crate::jsonl::Journal;
+use crate::limits::{READ_CHUNK_BYTES, SUMS_RECORD_LINES};
+use crate::sealed;
+
+/// The file's name.
+pub(super) const SUMS: &str = "base.sums.jsonl";
+/// The checksums of a prepared base.
+pub(super) const SUMS_NEXT: &str = "base.next.sums.jsonl";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Run {
+    from: u64,
+    first: u64,
+    lines: Vec<(u32, Option<u32>)>,
+}
+
+impl Run {
+    fn to(&self) -> u64 {
+        self.from + self.lines.iter().map(|line| u64::from(line.0)).sum::<u64>()
+    }
+}
+
+/// How far the checksums go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Coverage {
+    /// Bytes of the base.
+    pub bytes: u64,
+    /// Lines of the base.
+    pub lines: u64,
+    /// Records of this file.
+    records: u64,
+}
+
+/// The checksum of a line, its newline included.
+pub(super) fn sum_of(line: &[u8]) -> Result<LineSum, StoreError> {
+    let len = u32::try_from(line.len()).map_err(|_| StoreError::TooLarge {
+        bytes: line.len(),
+        max: usize::try_from(u32::MAX).unwrap_or(usize::MAX),
+    })?;
+    Ok(LineSum {
+        len,
+        sum: Some(crc32(line)),
+    })
+}
+
+/// The records that cover `lines`, which follow what `coverage` covers.
+pub(super) fn records_of(
+    lines: &[LineSum],
+    coverage: &mut Coverage,
+) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = Vec::new();
+    // What was covered before is durable by now: runs are only written after a sync.
+    let durable = coverage.records;
+    for chunk in lines.chunks(SUMS_RECORD_LINES) {
+        let run = Run {
+            from: coverage.bytes,
+            first: coverage.lines + 1,
+            lines: chunk.iter().map(|line| (line.len, line.sum)).collect(),
+        };
+        coverage.records += 1;
+        let place = Place {
+            n: coverage.records,
+            durable,
+        };
+        bytes.extend(seal(&run, place)?);
+        coverage.bytes = run.to();
+        coverage.lines += chunk.len() as u64;
+    }
+    Ok(bytes)
+}
+
+/// How far the file covers the base, by its last record alone, and where that record ends; none if
+/// its end is not as it was written.
+pub(super) fn coverage(sums: &mut Journal) -> Result<Option<(Coverage, u64)>, StoreError> {
+    let from = sums.len().saturating_sub(READ_CHUNK_BYTES as u64);
+    let tail = sums.read(from, READ_CHUNK_BYTES)?;
+    let Some(end) = tail.iter().rposition(|byte| *byte == b'\n') else {
+        return Ok((from == 0).then_some((Coverage::default(), 0)));
+    };
+    let whole = tail.get(..end).unwrap_or_default();
+    let start = whole
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |at| at + 1);
+    let line = whole.get(start..).unwrap_or_default();
+    let (Seal::Whole(place), Ok(run)) = (seal_of(line), serde_json::from_slice::<Run>(line)) else {
+        return Ok(None);
+    };
+    let coverage = Coverage {
+        bytes: run.to(),
+        lines: run.first - 1 + run.lines.len() as u64,
+        records: place.n,
+    };
+    Ok(Some((coverage, from + end as u64 + 1)))
+}
+
+/// The checksums of all lines. Where the file itself is damaged, the lines that are in `base` now
+/// stand in, and a finding says that nothing can be said of them.
+pub(super) fn load(
+    sums: &mut Journal,
+    base: &mut Journal,
+) -> Result<(Vec<LineSum>, Vec<Finding>), StoreError> {
+    let reading = sealed::read(sums)?;
+    let mut findings = reading.findings;
+    for finding in &mut findings {
+        // The messages themselves are not touched by it.
+        finding.severity = Severity::Warning;
+    }
+    let (mut lines, mut position) = (Vec::new(), 0);
+    for span in reading.records {
+        let len = usize::try_from(span.len).unwrap_or(usize::MAX);
+        let bytes = sums.read(span.offset, len)?;
+        let run: Run = match serde_json::from_slice(&bytes) {
+            Ok(run) => run,
+            Err(error) => {
+                let problem = format!("line {}: no checksums: {error}", span.line);
+                let kind = FindingKind::UnknownRecord;
+                findings.push(span.finding(sums.path(), kind, problem));
+                continue;
+            }
+        };
+        if run.from > position {
+            stand_in(base, position, run.from, &mut lines, &mut findings)?;
+        } else if run.from < position {
+            continue;
+        }
+        position = run.to();
+        lines.extend(run.lines.into_iter().map(|(len, sum)| LineSum { len, sum }));
+    }
+    Ok((lines, findings))
+}
+
+fn stand_in(
+    base: &mut Journal,
+    from: u64,
+    to: u64,
+    lines: &mut Vec<LineSum>,
+    findings: &mut Vec<Finding>,
+) -> Result<(), StoreError> {
+    let problem =
+        format!("bytes {from} to {to} cannot be checked: their checksums are damaged or missing");
+    let finding = Finding::new(base.path(), FindingKind::Unverified, problem)
+        .at(lines.len() as u64 + 1, from, to)
+        .severity(Severity::Warning)
+        .advice("read the messages there with care; `gdn verify --repair` makes new checksums");
+    findings.push(finding);
+    let len = usize::try_from(to - from).unwrap_or(usize::MAX);
+    for line in base.read(from, len)?.split_inclusive(|byte| *byte == b'\n') {
+        lines.push(sum_of(line)?);
+    }
+    Ok(())
+}

@@ -1,0 +1,283 @@
+//! What the writer threads can be asked to do, and what they report.
+
+use std::path::PathBuf;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::event::{AgentEvent, TurnOutcome};
+use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId, WorkspaceId};
+use goondan_protocol::time::Timestamp;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::error::StoreError;
+use crate::instance::{
+    EventState, InstanceState, LlmMessage, Metadata, OpenTurn, Page, ParkedEvent,
+};
+
+/// Something to be done, and the mark it is reported under.
+#[derive(Debug)]
+pub struct Job {
+    /// Returned with the report.
+    pub token: u64,
+    /// What to do.
+    pub op: Op,
+}
+
+/// An operation of the store.
+#[derive(Debug)]
+pub enum Op {
+    /// Accept an event; makes the instance if it is missing. Reports [`Report::Accepted`].
+    Accept {
+        /// The instance.
+        instance: InstanceRef,
+        /// The agent it belongs to, or is to.
+        agent: AgentName,
+        /// The event.
+        event: Box<AgentEvent>,
+    },
+    /// Open an instance and say what it has to do. Reports [`Report::Opened`].
+    Open(InstanceRef),
+    /// Begin a turn, or another attempt at the open one. Reports [`Report::Began`].
+    BeginTurn {
+        /// The instance.
+        instance: InstanceRef,
+        /// The turn's id, if it is a new one.
+        turn_id: TurnId,
+        /// The event it answers.
+        event_id: EventId,
+        /// The time.
+        at: Timestamp,
+    },
+    /// Append a message event. Reports [`Report::Appended`].
+    AppendEvent {
+        /// The instance.
+        instance: InstanceRef,
+        /// The turn.
+        turn_id: TurnId,
+        /// The event's number.
+        seq: u64,
+        /// The event.
+        event: Box<RawValue>,
+    },
+    /// Commit the turn and fold it. Reports [`Report::Committed`].
+    CompleteTurn {
+        /// The instance.
+        instance: InstanceRef,
+        /// The turn.
+        turn_id: TurnId,
+        /// The number of its last event.
+        last_seq: u64,
+        /// How it ended.
+        outcome: TurnOutcome,
+        /// The time.
+        at: Timestamp,
+    },
+    /// Record a runtime event. Reports [`Report::Observed`], without a sync.
+    Observe {
+        /// The instance.
+        instance: InstanceRef,
+        /// The line, with its newline.
+        line: Vec<u8>,
+    },
+    /// Record a message that went to a model or came from it (`LLM-1`). Reports
+    /// [`Report::LlmLogged`], without a sync.
+    LogLlm {
+        /// The instance.
+        instance: InstanceRef,
+        /// The message.
+        message: Box<LlmMessage>,
+    },
+    /// Record how many turns of an event crashed; a number not above the known one changes nothing.
+    /// Reports [`Report::Attempts`], once durable: only then may the event be handed out again.
+    NoteAttempt {
+        /// The instance.
+        instance: InstanceRef,
+        /// The event.
+        event_id: EventId,
+        /// How many turns crashed, this one included.
+        attempts: u32,
+        /// The time.
+        at: Timestamp,
+    },
+    /// Take an event out of the way, with what its turn recorded; again without effect. Reports
+    /// [`Report::Parked`].
+    Park {
+        /// The instance.
+        instance: InstanceRef,
+        /// The event.
+        event_id: EventId,
+        /// Why, for people.
+        reason: String,
+        /// The time.
+        at: Timestamp,
+    },
+    /// Let a parked event wait again, from the start of its turn; again without effect. Reports
+    /// [`Report::Retried`].
+    Retry {
+        /// The instance.
+        instance: InstanceRef,
+        /// The event.
+        event_id: EventId,
+        /// The time.
+        at: Timestamp,
+    },
+    /// End a parked event without an answer; again without effect. Reports [`Report::Dropped`].
+    Drop {
+        /// The instance.
+        instance: InstanceRef,
+        /// The event.
+        event_id: EventId,
+        /// The time.
+        at: Timestamp,
+    },
+    /// Read a page of the conversation. Reports [`Report::Page`].
+    ReadPage {
+        /// The instance.
+        instance: InstanceRef,
+        /// Where the page begins.
+        offset: u64,
+    },
+    /// What is known of an event. Reports [`Report::EventState`].
+    LookUpEvent {
+        /// The instance.
+        instance: InstanceRef,
+        /// The event.
+        event_id: EventId,
+    },
+    /// Everything about an instance. Reports [`Report::Inspected`].
+    Inspect(InstanceRef),
+    /// Write what is due and forget the open instance. Reports [`Report::Closed`].
+    Close(InstanceRef),
+    /// Remove an instance and all it holds. Reports [`Report::Deleted`].
+    Delete(InstanceRef),
+    /// Append to a workspace's audit log. Reports [`Report::Audited`].
+    Audit {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+        /// The record.
+        record: JsonObject,
+    },
+}
+
+impl Op {
+    pub(super) fn instance(&self) -> Option<&InstanceRef> {
+        match self {
+            Self::Accept { instance, .. }
+            | Self::BeginTurn { instance, .. }
+            | Self::AppendEvent { instance, .. }
+            | Self::CompleteTurn { instance, .. }
+            | Self::Observe { instance, .. }
+            | Self::LogLlm { instance, .. }
+            | Self::NoteAttempt { instance, .. }
+            | Self::Park { instance, .. }
+            | Self::Retry { instance, .. }
+            | Self::Drop { instance, .. }
+            | Self::ReadPage { instance, .. }
+            | Self::LookUpEvent { instance, .. }
+            | Self::Open(instance)
+            | Self::Inspect(instance)
+            | Self::Close(instance)
+            | Self::Delete(instance) => Some(instance),
+            Self::Audit { .. } => None,
+        }
+    }
+}
+
+/// What came of an operation.
+#[derive(Debug)]
+pub enum Report {
+    /// The event is durable, or was known before.
+    Accepted {
+        /// What was known of it.
+        before: EventState,
+        /// Whether the instance was made for it.
+        created: bool,
+    },
+    /// What the instance has to do.
+    Opened(Box<InstanceState>),
+    /// The turn began.
+    Began(OpenTurn),
+    /// The message event is durable.
+    Appended {
+        /// The turn.
+        turn_id: TurnId,
+        /// The event's number.
+        seq: u64,
+    },
+    /// The turn is part of the base.
+    Committed {
+        /// The turn.
+        turn_id: TurnId,
+    },
+    /// The runtime event is written.
+    Observed,
+    /// The message is in the log of model messages.
+    LlmLogged,
+    /// How many turns of the event are known to have crashed.
+    Attempts {
+        /// The event.
+        event_id: EventId,
+        /// How many.
+        attempts: u32,
+    },
+    /// The event is parked.
+    Parked {
+        /// The event.
+        event_id: EventId,
+    },
+    /// The event waits again; these are all that wait now, oldest first.
+    Retried {
+        /// The event.
+        event_id: EventId,
+        /// All that wait.
+        waiting: Vec<AgentEvent>,
+    },
+    /// The event is over.
+    Dropped {
+        /// The event.
+        event_id: EventId,
+    },
+    /// A page.
+    Page(Box<Page>),
+    /// What is known of an event.
+    EventState(EventState),
+    /// Everything about an instance.
+    Inspected(Box<Inspection>),
+    /// The instance is closed.
+    Closed,
+    /// The instance is gone.
+    Deleted {
+        /// Whether it was there.
+        existed: bool,
+    },
+    /// The record is in the audit log.
+    Audited,
+}
+
+/// Everything about an instance.
+#[derive(Debug)]
+pub struct Inspection {
+    /// Its metadata.
+    pub metadata: Metadata,
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Confirmed messages.
+    pub messages: u64,
+    /// Their size in bytes.
+    pub base_bytes: u64,
+    /// Events that wait.
+    pub waiting: usize,
+    /// Events that were taken out of the way, oldest first.
+    pub parked: Vec<ParkedEvent>,
+    /// State of its extensions.
+    pub extensions: std::collections::BTreeMap<String, Value>,
+}
+
+/// What came of a job.
+#[derive(Debug)]
+pub struct Completion {
+    /// The job's mark.
+    pub token: u64,
+    /// What came of it.
+    pub result: Result<Report, StoreError>,
+}
