@@ -2,7 +2,9 @@
 //!
 //! Cargo builds a package's binaries for that package's own tests only, so the harness has them built:
 //! once for each test run, with the toolchain, the profile and the target directory of the tests
-//! themselves. When nothing changed this takes a moment.
+//! themselves. When nothing changed this takes a moment. Built together with the examples they also
+//! get the features that dependencies have in tests, so that after `cargo test --workspace` has built
+//! the tests no dependency is built a second time.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -39,12 +41,19 @@ pub fn bin_dir() -> &'static Path {
 #[must_use]
 pub fn bin(name: &str) -> PathBuf {
     let path = bin_dir().join(name);
-    assert!(
-        path.is_file(),
-        "{} is missing: run `cargo build --bins`",
-        path.display()
-    );
+    assert!(path.is_file(), "{} is missing", path.display());
     path
+}
+
+/// An example of this package. It is built with its tests, and with the binaries in any case.
+#[must_use]
+pub fn example(name: &str) -> PathBuf {
+    // With other binaries under test, nothing is built but what cargo has built with the tests.
+    let dir = match std::env::var_os(BIN_DIR_VAR) {
+        Some(_) => own_dir(),
+        None => bin_dir().to_owned(),
+    };
+    dir.join("examples").join(name)
 }
 
 /// The directory of the profile the tests were built with: the test itself is in its `deps`.
@@ -80,6 +89,7 @@ fn build(dir: &Path) {
             "build",
             "--workspace",
             "--bins",
+            "--examples",
             "--quiet",
             "--profile",
             profile,

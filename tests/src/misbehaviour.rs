@@ -1,4 +1,4 @@
-//! What the misbehaving child (`src/bin/misbehaving_child.rs`) can do wrong, and how it is told to.
+//! What the misbehaving child (`examples/misbehaving_child.rs`) can do wrong, and how it is told to.
 //!
 //! It stands where a daemon looks for the binary of its children. A daemon tells its children
 //! nothing before they greet it, so a test says in advance how the next ones misbehave: by files in
@@ -8,8 +8,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// File name of the binary.
-pub const BINARY: &str = "goondan-misbehaving-child";
+/// Name of the example.
+pub const EXAMPLE: &str = "goondan-misbehaving-child";
 
 /// How every line of [`Misbehaviour::Flood`] begins.
 pub const FLOOD_MARK: &str = "flood ";

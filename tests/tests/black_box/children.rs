@@ -1,7 +1,7 @@
 //! Children that misbehave: the daemon's other work is not disturbed, and the log says what happened
 //! (`IPC-4`, `LOG-3`, `SUP-6`).
 
-use goondan_tests::binaries::bin;
+use goondan_tests::binaries::example;
 use goondan_tests::home::{AGENT, CONNECTOR};
 use goondan_tests::log::message;
 use goondan_tests::misbehaviour::{self, FLOOD_LINES, HALF_LINE, Misbehaviour};
@@ -26,7 +26,7 @@ impl Stage {
         let home = Home::new(goondan_yaml);
         let bin_dir = home.bin_dir_of_its_own();
         for name in [AGENT, CONNECTOR] {
-            std::fs::hard_link(bin(misbehaviour::BINARY), bin_dir.path().join(name)).unwrap();
+            std::fs::hard_link(example(misbehaviour::EXAMPLE), bin_dir.path().join(name)).unwrap();
         }
         let daemon = Daemon::start_in(&home, bin_dir.path());
         home.gdn(&["run"]).exits(0);

@@ -1,7 +1,9 @@
 //! Webhook events under fire: what got a 202 is answered exactly once, in order (`MSG-13`, `IPC-3`).
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock};
 use std::time::Duration;
@@ -171,6 +173,24 @@ fn exchanges(messages: &[Value]) -> Vec<String> {
     events
 }
 
+/// What `jq` makes of a text; nothing where there is no `jq`.
+fn jq(filter: &str, input: &str) -> Option<String> {
+    let mut jq = Command::new("jq");
+    jq.args(["-r", filter])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut child = jq.spawn().ok()?;
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
 #[test]
 fn log_3_one_trace_leads_from_the_webhook_to_the_tool_call_and_the_reply() {
     let home = Home::new(LAB);
@@ -241,6 +261,24 @@ fn log_3_one_trace_leads_from_the_webhook_to_the_tool_call_and_the_reply() {
         (&answered["process"], &answered["connection"]),
         (&"connector".into(), &"hook".into())
     );
+
+    // So does a pipeline that reads the daemon's stdout with `jq`.
+    let filter = format!(r#"select(.traceId == "{trace}") | .message"#);
+    let all: String = daemon
+        .log()
+        .lines()
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect();
+    if let Some(piped) = jq(&filter, &all) {
+        for message in [
+            "request answered",
+            "tool.called",
+            "turn committed and answered",
+        ] {
+            assert!(piped.lines().any(|line| line == message), "{piped}");
+        }
+    }
 
     // The spans hang together: the caller's, the turn's, the step's, the call's.
     let line = |text: &str| lines.iter().find(|line| line["message"] == text).unwrap();
