@@ -12,6 +12,7 @@ mod file_system;
 mod rooted;
 mod schema;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,7 +76,7 @@ pub(crate) struct Export {
     /// The second half of its full name.
     pub(crate) name: &'static str,
     /// What it does and when to use it, for the model.
-    pub(crate) description: &'static str,
+    pub(crate) description: Cow<'static, str>,
     /// JSON Schema of its arguments.
     pub(crate) parameters: Value,
     /// Whether it may be run a second time when nobody knows if it ran before.
@@ -133,6 +134,18 @@ pub enum ToolboxError {
         builtin: ResourceName,
         /// The setting.
         setting: String,
+    },
+    /// An export is listed that the tool does not have.
+    #[error("tool `{tool}`: `{builtin}` has no export `{export}`; it has {}", known.join(", "))]
+    UnknownExport {
+        /// The tool's name.
+        tool: ResourceName,
+        /// What it refers to.
+        builtin: ResourceName,
+        /// The export.
+        export: String,
+        /// What there is.
+        known: Vec<&'static str>,
     },
     /// Two tools have the same full name, or the name is not valid.
     #[error("tool `{tool}`: `{name}` is already taken or no valid tool name; name it otherwise")]
@@ -219,7 +232,7 @@ impl Toolbox {
                 }
                 catalog.push(CatalogEntry {
                     name: name.clone(),
-                    description: export.description.to_owned(),
+                    description: export.description.to_string(),
                     parameters: export.parameters.clone(),
                 });
                 let tool = Tool {
@@ -309,12 +322,42 @@ fn exports_of(definition: &ToolDefinition) -> Result<Vec<Export>, ToolboxError> 
             });
         }
     };
-    match definition.config.keys().next() {
-        None => Ok(exports),
-        Some(setting) => Err(ToolboxError::UnknownSetting {
+    if let Some(setting) = definition.config.keys().next() {
+        return Err(ToolboxError::UnknownSetting {
             tool: definition.name.clone(),
             builtin: definition.builtin.clone(),
             setting: setting.clone(),
-        }),
+        });
     }
+    if definition.exports.is_empty() {
+        return Ok(exports);
+    }
+    chosen(definition, exports)
+}
+
+/// The exports that a tool's definition lists, each with what the definition says of it.
+fn chosen(
+    definition: &ToolDefinition,
+    mut exports: Vec<Export>,
+) -> Result<Vec<Export>, ToolboxError> {
+    let known: Vec<&'static str> = exports.iter().map(|export| export.name).collect();
+    let mut chosen = Vec::with_capacity(definition.exports.len());
+    for wanted in &definition.exports {
+        // One that is listed twice is not there the second time.
+        let Some(at) = exports.iter().position(|export| export.name == wanted.name) else {
+            return Err(ToolboxError::UnknownExport {
+                tool: definition.name.clone(),
+                builtin: definition.builtin.clone(),
+                export: wanted.name.clone(),
+                known,
+            });
+        };
+        let mut export = exports.swap_remove(at);
+        if let Some(description) = &wanted.description {
+            export.description = Cow::Owned(description.clone());
+        }
+        export.is_idempotent = wanted.idempotent.unwrap_or(export.is_idempotent);
+        chosen.push(export);
+    }
+    Ok(chosen)
 }

@@ -78,11 +78,28 @@ pub struct ToolDefinition {
     pub package: String,
     /// The tool's name within that package.
     pub builtin: ResourceName,
+    /// Which of its exports the agent has, and how. Empty: all of them, as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exports: Vec<ToolExport>,
     /// Its settings.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub config: JsonObject,
     /// Longest error text a model is told, in characters.
     pub error_message_limit: usize,
+}
+
+/// One export of a tool, with what a project says of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ToolExport {
+    /// The second half of its full name.
+    pub name: String,
+    /// What the model is told of it; `None`: what the tool itself says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Whether a call that a crash cut short may be run again; `None`: what the tool itself says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotent: Option<bool>,
 }
 
 /// A tool as a model sees it.

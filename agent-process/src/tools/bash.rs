@@ -38,7 +38,7 @@ const OWN_PREFIX: &str = "GOONDAN_";
 pub(crate) fn exports() -> Vec<Export> {
     vec![Export {
         name: "exec",
-        description: "Runs a bash command in the work directory and returns its exit code, stdout and stderr. $GOONDAN_PROJECT_ROOT is the project. Whatever the command leaves running in the background is ended with it.",
+        description: "Runs a bash command in the work directory and returns its exit code, stdout and stderr. $GOONDAN_PROJECT_ROOT is the project. Whatever the command leaves running in the background is ended with it.".into(),
         parameters: json!({
             "type": "object",
             "required": ["command"],

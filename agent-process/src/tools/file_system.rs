@@ -40,7 +40,7 @@ pub(crate) fn exports() -> Vec<Export> {
     vec![
         Export {
             name: "read",
-            description: "Reads a text file of the work directory or the project. Long files come in parts: read on with `offset`.",
+            description: "Reads a text file of the work directory or the project. Long files come in parts: read on with `offset`.".into(),
             parameters: json!({
                 "type": "object",
                 "required": ["path"],
@@ -56,7 +56,7 @@ pub(crate) fn exports() -> Vec<Export> {
         },
         Export {
             name: "write",
-            description: "Writes a text file in the work directory, in place of what was there. Missing directories are made.",
+            description: "Writes a text file in the work directory, in place of what was there. Missing directories are made.".into(),
             parameters: json!({
                 "type": "object",
                 "required": ["path", "content"],
@@ -71,7 +71,7 @@ pub(crate) fn exports() -> Vec<Export> {
         },
         Export {
             name: "edit",
-            description: "Replaces a text in a file of the work directory. `oldText` must stand in the file exactly once, to the letter.",
+            description: "Replaces a text in a file of the work directory. `oldText` must stand in the file exactly once, to the letter.".into(),
             parameters: json!({
                 "type": "object",
                 "required": ["path", "oldText", "newText"],
@@ -87,7 +87,7 @@ pub(crate) fn exports() -> Vec<Export> {
         },
         Export {
             name: "list",
-            description: "Lists a directory of the work directory or the project, by name. Directories end in `/`.",
+            description: "Lists a directory of the work directory or the project, by name. Directories end in `/`.".into(),
             parameters: json!({
                 "type": "object",
                 "additionalProperties": false,

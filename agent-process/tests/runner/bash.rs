@@ -142,3 +142,48 @@ fn only_looking_is_idempotent() {
     let idempotent: Vec<_> = names.filter(|name| toolbox.is_idempotent(name)).collect();
     assert_eq!(idempotent, ["file-system__read", "file-system__list"]);
 }
+
+#[test]
+fn a_tool_offers_the_exports_that_are_listed_and_what_is_said_of_them() {
+    let site = Site::new();
+    let with = |exports: Value| {
+        let mut assignment = site.assignment(Script::default());
+        assignment.agent.tools[1].exports = serde_json::from_value(exports).unwrap();
+        Toolbox::new(&assignment, BINARY.into())
+    };
+    let toolbox = with(json!([
+        {"name": "write", "idempotent": true, "description": "Writes."},
+        {"name": "read", "idempotent": false},
+        {"name": "list"},
+    ]))
+    .unwrap();
+    let listed = |toolbox: &Toolbox| -> Vec<(String, bool)> {
+        let entries = toolbox.catalog().iter();
+        entries
+            .map(|entry| {
+                let name = entry.name.to_string();
+                let is_idempotent = toolbox.is_idempotent(&name);
+                (name, is_idempotent)
+            })
+            .collect()
+    };
+    let expected = [
+        ("bash__exec", false),
+        ("file-system__write", true),
+        ("file-system__read", false),
+        ("file-system__list", true),
+    ];
+    assert_eq!(
+        listed(&toolbox),
+        expected.map(|(name, is_idempotent)| (name.to_owned(), is_idempotent))
+    );
+    assert_eq!(toolbox.catalog()[1].description, "Writes.");
+    assert!(toolbox.catalog()[2].description.starts_with("Reads "));
+
+    let error = with(json!([{"name": "raed"}])).unwrap_err().to_string();
+    assert!(
+        error.contains("no export `raed`; it has read, write, edit, list"),
+        "{error}"
+    );
+    assert!(with(json!([{"name": "read"}, {"name": "read"}])).is_err());
+}

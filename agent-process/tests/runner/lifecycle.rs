@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use goondan_protocol::definition::ToolExport;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ipc::{Pong, ToOrchestrator};
 use goondan_protocol::version::Version;
@@ -76,6 +77,30 @@ fn a_process_that_is_killed_leaves_no_tool_behind_and_its_turn_is_resumed() {
         panic!("the turn failed");
     };
     assert!(reply.contains("E_TOOL_INTERRUPTED"), "{reply}");
+    assert_eq!(next.stored.base.len(), 4);
+}
+
+#[test]
+fn a_call_that_is_idempotent_is_run_again_by_the_next_process() {
+    let site = Site::new();
+    let mut assignment = site.assignment(script(ENDLESS));
+    assignment.agent.tools[0].exports = vec![ToolExport {
+        name: "exec".to_owned(),
+        description: None,
+        idempotent: Some(true),
+    }];
+    let mut agent = Orchestrator::start(&assignment, Stored::default());
+    agent.give("t1", 1, "until told");
+    agent.serve_until_tool_called();
+    let first = site.pid_in("main");
+    agent.child.kill().unwrap();
+    agent.child.wait().unwrap();
+
+    put(site.work.join("told"), "");
+    let mut next = Orchestrator::start(&assignment, agent.stored.clone());
+    next.give("t1", 2, "until told");
+    assert_eq!(next.finish_turn(), completed("done"));
+    assert_ne!(site.pid_in("main"), first, "the command did not run again");
     assert_eq!(next.stored.base.len(), 4);
 }
 

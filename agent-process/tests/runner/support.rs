@@ -66,6 +66,7 @@ impl Site {
             name: name.parse().unwrap(),
             package: "@goondan/base".to_owned(),
             builtin: name.parse().unwrap(),
+            exports: Vec::new(),
             config: JsonObject::new(),
             error_message_limit: 1_000,
         };

@@ -15,6 +15,15 @@ pub(crate) const BASE_PACKAGE: &str = "@goondan/base";
 /// The tools of [`BASE_PACKAGE`].
 pub(crate) const BUILTIN_TOOLS: &[&str] = &["bash", "file-system"];
 
+/// What each of [`BUILTIN_TOOLS`] exports.
+pub(crate) fn builtin_exports(tool: &str) -> &'static [&'static str] {
+    match tool {
+        "bash" => &["exec"],
+        "file-system" => &["read", "write", "edit", "list"],
+        _ => &[],
+    }
+}
+
 /// The connectors of [`BASE_PACKAGE`].
 pub(crate) const BUILTIN_CONNECTORS: &[&str] = &["webhook"];
 

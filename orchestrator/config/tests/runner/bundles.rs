@@ -118,7 +118,11 @@ fn tools_are_built_in_or_configured() {
 apiVersion: goondan.ai/v1
 kind: Tool
 metadata: {{name: files}}
-spec: {{builtin: file-system, config: {{maxBytes: 10}}, errorMessageLimit: 50}}
+spec:
+  builtin: file-system
+  config: {{maxBytes: 10}}
+  errorMessageLimit: 50
+  exports: [{{name: write, idempotent: true}}, {{name: read, description: Reads.}}]
 ",
         SMALLEST.replace(
             "Model/main}",
@@ -132,6 +136,8 @@ spec: {{builtin: file-system, config: {{maxBytes: 10}}, errorMessageLimit: 50}}
         json!([
             {"name": "bash", "package": "@goondan/base", "builtin": "bash", "errorMessageLimit": 1000},
             {"name": "files", "package": "@goondan/base", "builtin": "file-system",
+             "exports": [{"name": "write", "idempotent": true},
+                         {"name": "read", "description": "Reads."}],
              "config": {"maxBytes": 10}, "errorMessageLimit": 50},
         ])
     );

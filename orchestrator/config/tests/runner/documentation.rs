@@ -95,3 +95,30 @@ fn every_limit_is_the_one_the_program_has() {
         );
     }
 }
+
+#[test]
+fn the_exports_are_those_the_page_of_tools_describes() {
+    // That the page describes every export is the agent process's own test.
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    for tool in ["bash", "file-system"] {
+        let (_, section) = page.split_once(&format!("\n## {tool}\n")).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let described: Vec<&str> = section
+            .lines()
+            .filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`'))
+            .collect();
+        let exports: String = described
+            .iter()
+            .map(|name| format!("{{name: {name}}},"))
+            .collect();
+        let document = format!(
+            "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: x}}\nspec: {{builtin: {tool}, exports: [{exports}]}}\n"
+        );
+        Project::with(&document).load();
+        let unknown = Project::with(&document.replace("[{", "[{name: none},{")).problems();
+        let listed = described.join("`, `");
+        let shown = unknown[0].replace(" or ", ", ");
+        assert!(shown.ends_with(&format!("`{listed}`")), "{unknown:?}");
+    }
+}

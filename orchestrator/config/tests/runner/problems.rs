@@ -441,6 +441,23 @@ fn tool_names_must_fit_the_full_names_of_their_exports() {
 }
 
 #[test]
+fn exports_are_those_the_tool_has() {
+    let tool = |exports: &str| {
+        only_problem_with(&format!(
+            "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: x}}\nspec: {{builtin: file-system, exports: [{exports}]}}\n"
+        ))
+    };
+    assert_eq!(
+        tool("{name: raed}"),
+        "E_CONFIG_UNKNOWN_REFERENCE 14:47 there is no export `raed`; there is `read`, `write`, \
+         `edit` or `list`"
+    );
+    assert!(tool("{name: read}, {name: read}").starts_with("E_CONFIG_DUPLICATE_REFERENCE"));
+    assert!(tool("{idempotent: true}").contains("needs the field `name`"));
+    assert!(tool("{name: read, idempotent: 1}").contains("must be `true` or `false`"));
+}
+
+#[test]
 fn a_missing_variable_is_named() {
     let spec = "  config: {port: {valueFrom: {env: PORT}}}
   secrets: {hmac: {valueFrom: {env: HMAC}}}\n";
