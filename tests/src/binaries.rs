@@ -97,9 +97,10 @@ fn build(dir: &Path) {
         .arg("--target-dir")
         .arg(dir.parent().unwrap())
         .current_dir(env!("CARGO_MANIFEST_DIR"));
-    let built = command.output();
+    let built = command.output().unwrap();
     assert!(
-        built.as_ref().is_ok_and(|output| output.status.success()),
-        "the binaries under test cannot be built; try it by hand: {command:?}\n{built:?}"
+        built.status.success(),
+        "the binaries under test cannot be built; try it by hand: {command:?}\n{}",
+        String::from_utf8_lossy(&built.stderr)
     );
 }

@@ -6,6 +6,7 @@
 /// * `hold NAME` calls a tool that adds a line to the note `NAME.runs`, waits until the note `NAME.go`
 ///   is there, and prints `released NAME`; the answer is `done NAME`. If the call is interrupted, the
 ///   model calls it again, after the text `again`.
+/// * `escape` calls a tool that starts `sleep 4321` in a session of its own, and waits for it.
 /// * `fail` makes the model fail.
 /// * `work N` calls a quick tool, and is answered with `worked N` whatever became of the call.
 ///
@@ -46,6 +47,10 @@ spec:
             args: {command: "sleep 0.05; echo ${number}"}
       - when: {user: '^work (?P<number>\S+)$'}
         say: "worked ${number}"
+      - when: {user: '^escape$', step: 1}
+        call:
+          - tool: bash__exec
+            args: {command: "setsid sleep 4321 & wait"}
       - when: {user: '^fail$'}
         fail: The model is overloaded.
       - say: "I do not understand."

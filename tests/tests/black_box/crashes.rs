@@ -124,3 +124,30 @@ fn sup_1_one_agent_killed_does_not_disturb_another() {
     assert_eq!(b.wait().exits(0).stdout, "done b\n");
     assert_eq!(home.note("b.runs"), "run\n");
 }
+
+#[test]
+fn sup_7_what_left_its_process_group_is_ended_with_its_agent() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    let asking = home.start_gdn(&["send", "escape"]);
+    let escaped = || {
+        let mut found = home.running("sleep");
+        found.retain(|process| process.args.last().is_some_and(|arg| arg == "4321"));
+        found
+    };
+    wait_until("the tool runs", || !escaped().is_empty());
+    // The agent, and the process that keeps its command in order, get no chance to clean up.
+    let mut agents = processes::of_home(home.path());
+    agents.retain(|process| {
+        let is_enclosure = process.args.get(1).is_some_and(|arg| arg == "--enclose");
+        process.program() == AGENT || is_enclosure
+    });
+    assert_eq!(agents.len(), 2, "{agents:#?}");
+    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+        for process in &agents {
+            processes::signal(process.pid, signal);
+        }
+    }
+    wait_until("the daemon ends it", || escaped().is_empty());
+    assert_eq!(asking.wait().exits(0).stdout, "I do not understand.\n");
+}
