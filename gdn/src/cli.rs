@@ -146,9 +146,12 @@ Examples:
 
 Exit code 3 says that no daemon runs.")]
     Status,
-    /// List, show and delete conversations
+    /// List, show, prune and delete conversations
     #[command(subcommand)]
     Instance(Instance),
+    /// List what waits for an agent, and decide about what was parked
+    #[command(subcommand)]
+    Event(Event),
     /// List and close workspaces
     #[command(subcommand)]
     Workspace(Workspace),
@@ -297,6 +300,15 @@ Examples:
   gdn instance history order-17 --limit 10
   gdn instance history --json | jq '.messages | length'")]
     History(InstanceHistory),
+    /// Delete the conversations that nobody has used for long
+    #[command(after_help = "\
+Examples:
+  gdn instance prune --dry-run                  what the swarm's policy lets go
+  gdn instance prune --older-than 30d --dry-run
+  gdn instance prune --older-than 30d --yes     ask nothing (needed in scripts)
+
+The policy is `policy.lifecycle` of the Swarm; the daemon carries it out by itself.")]
+    Prune(InstancePrune),
     /// Delete one conversation: its messages, its extensions' state and its work directory
     #[command(after_help = "\
 Examples:
@@ -336,6 +348,92 @@ pub(crate) struct InstanceDelete {
     /// The conversation
     #[arg(value_name = "KEY")]
     pub(crate) key: InstanceKey,
+    /// Ask nothing
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstancePrune {
+    /// Those unchanged for so long, such as 30d, 12h or 90m, instead of by the swarm's policy
+    #[arg(long, value_name = "AGE", value_parser = parse_age_ms)]
+    pub(crate) older_than: Option<u64>,
+    /// Only show which they are
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Ask nothing
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+/// Reads an age such as `30d` as milliseconds.
+fn parse_age_ms(text: &str) -> Result<u64, String> {
+    let problem = || format!("`{text}` is no age; write a number and s, m, h, d or w, such as 30d");
+    let unit = text.chars().next_back().ok_or_else(problem)?;
+    let second_ms: u64 = 1_000;
+    let unit_ms = match unit {
+        's' => second_ms,
+        'm' => 60 * second_ms,
+        'h' => 3_600 * second_ms,
+        'd' => 86_400 * second_ms,
+        'w' => 7 * 86_400 * second_ms,
+        _ => return Err(problem()),
+    };
+    let number: u64 = text
+        .strip_suffix(unit)
+        .and_then(|number| number.parse().ok())
+        .ok_or_else(problem)?;
+    number.checked_mul(unit_ms).ok_or_else(problem)
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Event {
+    /// List the events that wait, are worked on or are parked
+    #[command(after_help = "\
+Examples:
+  gdn event list
+  gdn event list --parked --json | jq -r '.events[].eventId'
+
+An event is parked when three processes crashed in its turn; its conversation goes on without it.")]
+    List(EventList),
+    /// Let a parked event wait again; its turn begins from the start
+    #[command(after_help = "\
+Examples:
+  gdn event retry 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6
+  gdn event retry --all")]
+    Retry(EventRetry),
+    /// Give a parked event up, unanswered
+    #[command(after_help = "\
+Examples:
+  gdn event drop 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6 --yes")]
+    Drop(EventDrop),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventList {
+    /// Only this conversation's
+    #[arg(long, value_name = "KEY")]
+    pub(crate) instance: Option<InstanceKey>,
+    /// Only those that are parked
+    #[arg(long)]
+    pub(crate) parked: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventRetry {
+    /// The event
+    #[arg(value_name = "ID", required_unless_present = "all")]
+    pub(crate) event: Option<EventId>,
+    /// Every parked event of the project
+    #[arg(long, conflicts_with = "event")]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventDrop {
+    /// The event
+    #[arg(value_name = "ID")]
+    pub(crate) event: EventId,
     /// Ask nothing
     #[arg(long, short)]
     pub(crate) yes: bool,

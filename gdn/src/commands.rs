@@ -10,6 +10,7 @@ mod ask;
 mod chat;
 mod confirm;
 mod demo;
+mod event;
 mod init;
 mod instance;
 mod logs;
@@ -33,6 +34,7 @@ pub(crate) async fn run(command: Command, context: &Context) -> Result<(), Failu
         Command::Ps(args) => ps::run(&args, context).await,
         Command::Status => status::run(context).await,
         Command::Instance(args) => instance::run(args, context).await,
+        Command::Event(args) => event::run(args, context).await,
         Command::Workspace(args) => workspace::run(&args, context).await,
         Command::Logs(args) => logs::run(args, context).await,
         Command::Restart(args) => restart::run(args, context).await,

@@ -36,13 +36,15 @@ pub enum Exit {
     Cancelled,
     /// The daemon could not be started.
     StartFailed,
+    /// The event is parked: its turn crashed too many processes, and a person has to decide.
+    Parked,
     /// Ctrl-C; what was accepted goes on.
     Interrupted,
 }
 
 impl Exit {
     /// Every way to end, by rising code.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Ok,
         Self::Internal,
         Self::Usage,
@@ -57,6 +59,7 @@ impl Exit {
         Self::TimedOut,
         Self::Cancelled,
         Self::StartFailed,
+        Self::Parked,
         Self::Interrupted,
     ];
 
@@ -78,6 +81,7 @@ impl Exit {
             Self::TimedOut => 11,
             Self::Cancelled => 12,
             Self::StartFailed => 13,
+            Self::Parked => 14,
             // The shell's own convention: 128 + the number of SIGINT.
             Self::Interrupted => 130,
         }
@@ -101,6 +105,7 @@ impl Exit {
             Self::TimedOut => "timedOut",
             Self::Cancelled => "cancelled",
             Self::StartFailed => "startFailed",
+            Self::Parked => "parked",
             Self::Interrupted => "interrupted",
         }
     }

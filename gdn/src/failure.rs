@@ -193,6 +193,11 @@ impl From<ControlError> for Failure {
                 Exit::Conflict,
                 "choose another key with `--instance KEY`; `gdn instance list` shows whose it is",
             ),
+            ErrorCode::EventNotFound => (Exit::NotFound, "see what there is: `gdn event list`"),
+            ErrorCode::EventParked => (
+                Exit::Parked,
+                "see what is parked: `gdn event list --parked`",
+            ),
             ErrorCode::Overloaded => (
                 Exit::TryAgain,
                 "wait for the agent to catch up: `gdn ps` shows what waits",

@@ -23,6 +23,14 @@ pub const INSTANCE_SHOW: &str = "gdn.instance.show/v1";
 pub const INSTANCE_HISTORY: &str = "gdn.instance.history/v1";
 /// `gdn instance delete`.
 pub const INSTANCE_DELETE: &str = "gdn.instance.delete/v1";
+/// `gdn instance prune`.
+pub const INSTANCE_PRUNE: &str = "gdn.instance.prune/v1";
+/// `gdn event list`.
+pub const EVENT_LIST: &str = "gdn.event.list/v1";
+/// `gdn event retry`.
+pub const EVENT_RETRY: &str = "gdn.event.retry/v1";
+/// `gdn event drop`.
+pub const EVENT_DROP: &str = "gdn.event.drop/v1";
 /// `gdn workspace list`.
 pub const WORKSPACE_LIST: &str = "gdn.workspace.list/v1";
 /// `gdn workspace close` and `gdn stop`.
@@ -37,7 +45,7 @@ pub const VALIDATE: &str = "gdn.validate/v1";
 pub const DEMO: &str = "gdn.demo/v1";
 
 /// Every form.
-pub const ALL: [&str; 16] = [
+pub const ALL: [&str; 20] = [
     ERROR,
     INIT,
     RUN,
@@ -48,6 +56,10 @@ pub const ALL: [&str; 16] = [
     INSTANCE_SHOW,
     INSTANCE_HISTORY,
     INSTANCE_DELETE,
+    INSTANCE_PRUNE,
+    EVENT_LIST,
+    EVENT_RETRY,
+    EVENT_DROP,
     WORKSPACE_LIST,
     WORKSPACE_CLOSE,
     RESTART,

@@ -9,9 +9,11 @@
 //! * [`router`]: which instance an event belongs to.
 //! * [`slot`] and [`back_off`]: when a process may start, and when it is to be killed.
 //! * [`mailbox`]: events on their way in. [`turns`]: what becomes of them.
+//! * [`parking`]: events that crash whoever works on them.
 //! * [`agents`]: agent instances and their processes. [`connectors`]: connector processes.
 //! * [`processes`]: what all children have in common.
 //! * [`requests`]: what clients ask for. [`deletion`]: what becomes of that request.
+//! * [`retention`]: conversations that nobody uses any more.
 //! * [`workspaces`]: opening, changing, restarting and closing workspaces.
 //!
 //! # Invariants
@@ -40,8 +42,10 @@ mod effect;
 mod input;
 mod jobs;
 mod mailbox;
+mod parking;
 mod processes;
 mod requests;
+mod retention;
 mod router;
 #[cfg(test)]
 mod simulation;
@@ -53,11 +57,14 @@ mod workspaces;
 pub(crate) use effect::{Effect, LogEvent, Severity, Spawn};
 pub(crate) use input::{Input, LoadPurpose, Loaded, LoadedWorkspace, Now, ProcessId, RequestToken};
 pub(crate) use requests::control_error;
+pub(crate) use retention::ListPurpose;
 
 use agents::Instance;
 use connectors::Connector;
-use deletion::FreshRestart;
+use deletion::Sweep;
 use jobs::Jobs;
+use parking::EventListing;
+use retention::Retention;
 
 /// Whose process a process is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -84,6 +91,7 @@ struct Workspace {
     problem: Option<WorkspaceProblem>,
     instances: BTreeMap<InstanceKey, Instance>,
     connectors: BTreeMap<ConnectionName, Connector>,
+    retention: Retention,
     /// How its closing stands; none while it is open.
     closing: Option<Closing>,
 }
@@ -120,7 +128,8 @@ pub(crate) struct Core {
     jobs: Jobs,
     stopping: Option<Stopping>,
     stop_requests: Vec<RequestToken>,
-    fresh_restarts: BTreeMap<RequestToken, FreshRestart>,
+    sweeps: BTreeMap<RequestToken, Sweep>,
+    event_listings: BTreeMap<RequestToken, EventListing>,
     next_process: u64,
     next_uuid: Box<dyn FnMut() -> Uuid + Send>,
     now: Now,
@@ -138,7 +147,8 @@ impl Core {
             jobs: Jobs::default(),
             stopping: None,
             stop_requests: Vec::new(),
-            fresh_restarts: BTreeMap::new(),
+            sweeps: BTreeMap::new(),
+            event_listings: BTreeMap::new(),
             next_process: 0,
             next_uuid: Box::new(next_uuid),
             now: Now { mono_ms: 0, wall },
@@ -153,6 +163,11 @@ impl Core {
             Input::Request { token, call } => self.on_request(token, *call),
             Input::ClientGone { tokens } => self.on_client_gone(&tokens),
             Input::Loaded(loaded) => self.on_loaded(*loaded),
+            Input::Listed {
+                workspace_id,
+                purpose,
+                result,
+            } => self.on_listed(&workspace_id, purpose, result),
             Input::WorkspaceWritten {
                 workspace_id,
                 result,
@@ -167,7 +182,7 @@ impl Core {
                 self.on_message(process, *message, request_id, trace);
             }
             Input::Broken { process, problem } => self.on_broken(process, &problem),
-            Input::Exited { process, how } => self.on_exited(process, how),
+            Input::Exited { process, how } => self.on_exited(process, &how),
             Input::Stored(completion) => self.on_stored(completion),
             Input::Tick => self.on_tick(),
             Input::Reload => self.reload(),
@@ -229,6 +244,7 @@ impl Core {
         for owner in owners {
             self.on_time(&owner);
         }
+        self.look_for_expired();
     }
 
     /// Ends the workspaces and the daemon that are ending and have nothing left to wait for.

@@ -15,8 +15,15 @@ pub(crate) const HEARTBEAT_INTERVAL_MS: u64 = 10_000;
 /// Silence after which a child counts as hung and is killed, in milliseconds.
 pub(crate) const HEARTBEAT_TIMEOUT_MS: u64 = 30_000;
 
-/// How long an agent process without work is kept, in milliseconds.
-pub(crate) const IDLE_STOP_MS: u64 = 600_000;
+/// Processes that may crash in the turn of one event before the event is parked.
+pub(crate) const MAX_TURN_CRASHES: u32 = 3;
+
+/// How long the crashes of an instance without work are remembered, in milliseconds.
+pub(crate) const CRASH_MEMORY_MS: u64 = 600_000;
+
+/// How often expired conversations are looked for, in milliseconds (`INST-7`). One is deleted when
+/// it was due in two looks in a row.
+pub(crate) const RETENTION_INTERVAL_MS: u64 = 600_000;
 
 /// Frames that may wait for one child. A child that does not read them is not working: it is killed.
 pub(crate) const CHILD_QUEUE_FRAMES: usize = 1_024;

@@ -16,10 +16,12 @@ mod workspace;
 pub use daemon::{
     Connect, Connected, DaemonStatus, ListProcesses, ProcessInfo, ProcessState, Status, Stop,
 };
-pub use event::{SendEvent, Sent, TurnProgress};
+pub use event::{
+    DropEvent, EventInfo, EventStanding, ListEvents, RetryEvent, SendEvent, Sent, TurnProgress,
+};
 pub use instance::{
     DeleteInstance, Deleted, History, InstanceDetail, InstanceHistory, InstanceSummary,
-    ListInstances, ShowInstance,
+    ListInstances, Prunable, PruneInstances, Pruned, ShowInstance,
 };
 pub use logs::{FollowLogs, LogLine};
 pub use wire::{
@@ -80,12 +82,20 @@ methods! {
     Restart = "workspace.restart" -> Restarted;
     /// Hands an event to an agent; with `wait`, returns when its turn is committed.
     SendEvent = "event.send" -> Sent;
+    /// The events that wait, are worked on or are parked.
+    ListEvents = "event.list" -> Vec<EventInfo>;
+    /// Lets a parked event wait again; its turn begins from the start.
+    RetryEvent = "event.retry" -> Done;
+    /// Ends a parked event without an answer.
+    DropEvent = "event.drop" -> Done;
     /// The instances of a workspace.
     ListInstances = "instance.list" -> Vec<InstanceSummary>;
     /// One instance.
     ShowInstance = "instance.show" -> InstanceDetail;
     /// Messages of an instance's conversation.
     InstanceHistory = "instance.history" -> History;
+    /// Deletes the conversations that nobody has used for long, or tells which they are.
+    PruneInstances = "instance.prune" -> Pruned;
     /// Stops an instance's process and removes its state.
     DeleteInstance = "instance.delete" -> Deleted;
     /// The daemon's log stream, as `logs.line` notifications under the request's id.

@@ -24,6 +24,9 @@ pub enum RuntimeEventKind {
     /// A turn ended without one.
     #[serde(rename = "turn.failed")]
     TurnFailed,
+    /// A turn that crashed too many processes was given up; its event waits for a person.
+    #[serde(rename = "turn.parked")]
+    TurnParked,
     /// The model was asked.
     #[serde(rename = "step.started")]
     StepStarted,
@@ -56,6 +59,7 @@ impl RuntimeEventKind {
             Self::TurnResumed => "turn.resumed",
             Self::TurnCompleted => "turn.completed",
             Self::TurnFailed => "turn.failed",
+            Self::TurnParked => "turn.parked",
             Self::StepStarted => "step.started",
             Self::StepCompleted => "step.completed",
             Self::StepFailed => "step.failed",
@@ -135,6 +139,7 @@ mod tests {
             K::TurnResumed,
             K::TurnCompleted,
             K::TurnFailed,
+            K::TurnParked,
             K::StepStarted,
             K::StepCompleted,
             K::StepFailed,

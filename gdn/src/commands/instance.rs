@@ -1,13 +1,16 @@
 //! `gdn instance …`: conversations.
 
 use goondan_protocol::control::{
-    DeleteInstance, InstanceDetail, InstanceSummary, ListInstances, ShowInstance,
+    DeleteInstance, InstanceDetail, InstanceSummary, ListInstances, Prunable, PruneInstances,
+    ShowInstance,
 };
 use serde_json::json;
 
 use super::confirm::confirm;
 use super::{ps, transcript};
-use crate::cli::{Instance, InstanceDelete, InstanceHistory, InstanceList, InstanceShow};
+use crate::cli::{
+    Instance, InstanceDelete, InstanceHistory, InstanceList, InstancePrune, InstanceShow,
+};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
@@ -20,6 +23,7 @@ pub(super) async fn run(command: Instance, context: &Context) -> Result<(), Fail
         Instance::List(args) => list(&args, context).await,
         Instance::Show(args) => show(args, context).await,
         Instance::History(args) => history(args, context).await,
+        Instance::Prune(args) => prune(&args, context).await,
         Instance::Delete(args) => delete(args, context).await,
     }
 }
@@ -110,6 +114,61 @@ async fn history(args: InstanceHistory, context: &Context) -> Result<(), Failure
     let output = context.output;
     output.object(schemas::INSTANCE_HISTORY, &transcript)?;
     output.data(transcript.render(output.out))
+}
+
+async fn prune(args: &InstancePrune, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let look = PruneInstances {
+        workspace_id: workspace.workspace_id,
+        older_than_ms: args.older_than,
+        dry_run: true,
+    };
+    let mut pruned = client.query(look.clone()).await?;
+    let output = context.output;
+    if !args.dry_run && !pruned.instances.is_empty() {
+        if !args.yes {
+            output.data(prune_table(&pruned.instances).render(output.out))?;
+            let count = text::count(pruned.instances.len(), "conversation");
+            let question = format!("Delete {count} with all messages?");
+            confirm(context, &question, &prune_command(args))?;
+        }
+        let dry_run = false;
+        pruned = client.change(PruneInstances { dry_run, ..look }).await?;
+    }
+    output.object(schemas::INSTANCE_PRUNE, &pruned)?;
+    if pruned.instances.is_empty() {
+        return output.data("No conversation is old enough.");
+    }
+    if args.dry_run || args.yes {
+        output.data(prune_table(&pruned.instances).render(output.out))?;
+    }
+    let count = text::count(pruned.instances.len(), "conversation");
+    let what = if pruned.deleted {
+        "Deleted"
+    } else {
+        "Would delete"
+    };
+    output.data(format!("{what} {count}."))
+}
+
+fn prune_command(args: &InstancePrune) -> String {
+    let age = args
+        .older_than
+        .map(|ms| format!(" --older-than {}s", ms / 1_000));
+    format!("instance prune{} --yes", age.unwrap_or_default())
+}
+
+fn prune_table(due: &[Prunable]) -> Table {
+    let mut table = Table::new(["CONVERSATION", "AGENT", "UPDATED", "DUE SINCE"]);
+    for prunable in due {
+        table.row([
+            Cell::from(&prunable.instance_key),
+            Cell::from(&prunable.agent_name),
+            text::clock(prunable.updated_at).into(),
+            text::clock(prunable.due_at).into(),
+        ]);
+    }
+    table
 }
 
 async fn delete(args: InstanceDelete, context: &Context) -> Result<(), Failure> {

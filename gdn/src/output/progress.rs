@@ -105,6 +105,7 @@ fn status_of(event: &RuntimeEvent) -> Option<String> {
         | Kind::TurnResumed
         | Kind::TurnCompleted
         | Kind::TurnFailed
+        | Kind::TurnParked
         | Kind::StepCompleted
         | Kind::StepFailed
         | Kind::MessageWarning => None,
@@ -130,6 +131,7 @@ fn line_of(event: &RuntimeEvent, columns: usize, palette: Palette) -> Option<Str
             style::WARN,
             Some("resumed in a new process".to_owned()),
         ),
+        Kind::TurnParked => ("✗", style::BAD, Some("parked".to_owned())),
         Kind::StepFailed => (
             "✗",
             style::BAD,

@@ -22,7 +22,7 @@ use super::jobs::Purpose;
 use super::mailbox::deleted_error;
 use super::slot::Slot;
 use super::{Core, Effect, LogEvent, Owner, ProcessId, RequestToken, Spawn, Stopping};
-use crate::limits::IDLE_STOP_MS;
+use crate::limits::CRASH_MEMORY_MS;
 
 /// What an agent is called whose name could not be read yet.
 const UNKNOWN_AGENT: &str = "unknown";
@@ -76,6 +76,10 @@ pub(super) struct Instance {
     /// Durable events that are not done, oldest first; the turn in progress answers the first.
     pub(super) waiting: VecDeque<AgentEvent>,
     pub(super) inbox: Inbox,
+    /// How many processes crashed in the turns of waiting events, where any did.
+    pub(super) turn_crashes: BTreeMap<EventId, u32>,
+    /// The turn in which the latest process crashed, and how.
+    pub(super) last_crash: Option<(Turn, String)>,
     /// Events handed to the store and not reported yet.
     pub(super) accepting: usize,
     pub(super) turn: Option<Turn>,
@@ -95,6 +99,8 @@ impl Instance {
             slot: Slot::default(),
             waiting: VecDeque::new(),
             inbox: Inbox::Read,
+            turn_crashes: BTreeMap::new(),
+            last_crash: None,
             accepting: 0,
             turn: None,
             progress: Progress::default(),
@@ -109,11 +115,11 @@ impl Instance {
         self.waiting.len() + self.accepting
     }
 
-    /// Whether it has nothing to do and nothing to remember. A crash is remembered for as long as an
-    /// idle process is kept.
+    /// Whether it has nothing to do and nothing to remember. A crash is remembered for a
+    /// while.
     fn is_forgettable(&self, now_ms: u64) -> bool {
         let is_well =
-            self.slot.crashes == 0 || now_ms.saturating_sub(self.idle_since_ms) >= IDLE_STOP_MS;
+            self.slot.crashes == 0 || now_ms.saturating_sub(self.idle_since_ms) >= CRASH_MEMORY_MS;
         is_well
             && self.slot.up().is_none()
             && self.pending() == 0
@@ -169,15 +175,21 @@ impl Core {
             }
         } else if entry.waiting.is_empty() {
             // It is started when something comes.
+        } else if is_between_turns && entry.inbox == Inbox::Read && self.is_next_poisonous(at) {
+            self.park_next(at);
         } else if may_start {
             self.start_agent(at);
         } else if let Some(process) = ready
             && is_between_turns
-            && entry.inbox == Inbox::Read
-            && entry.progress.is_loaded
+            && self.is_ready_for_turns(at)
         {
             self.begin_turn(at, process);
         }
+    }
+
+    fn is_ready_for_turns(&mut self, at: &InstanceRef) -> bool {
+        let entry = self.instance_mut(at);
+        entry.is_some_and(|entry| entry.inbox == Inbox::Read && entry.progress.is_loaded)
     }
 
     /// Asks the store what the instance has to do.
@@ -312,6 +324,7 @@ impl Core {
         }
         entry.agent = state.agent;
         entry.waiting = state.waiting.into();
+        entry.turn_crashes = state.attempts;
         if let Some(event) = state.open_turn.and_then(|open| open.event)
             && let Some(place) = entry.waiting.iter().position(|e| e.id == event.event_id)
             && place > 0
@@ -345,7 +358,7 @@ impl Core {
     }
 
     /// It is not known what the instance has to do: it is asked again after the back-off.
-    fn on_open_failed(&mut self, at: &InstanceRef, error: &StoreError) {
+    pub(super) fn on_open_failed(&mut self, at: &InstanceRef, error: &StoreError) {
         let now = self.now;
         let Some(entry) = self.instance_mut(at) else {
             return;
@@ -383,16 +396,19 @@ impl Core {
     }
 
     /// The process of an instance is gone.
-    pub(super) fn on_agent_exited(&mut self, at: &InstanceRef) {
+    pub(super) fn on_agent_exited(&mut self, at: &InstanceRef, crash: Option<&str>) {
         let now_ms = self.now.mono_ms;
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        entry.turn = None;
+        let turn = entry.turn.take();
         entry.progress = Progress::default();
         entry.idle_since_ms = now_ms;
         if entry.deleting.is_some() {
             return self.remove_from_store(at);
+        }
+        if let Some((turn, how)) = turn.zip(crash) {
+            self.count_crash(at, turn, how);
         }
         if let Some(error) = self.why_nothing_begins(at) {
             self.cancel_waiters(at, &error);
@@ -404,13 +420,14 @@ impl Core {
     /// An agent that has had nothing to do for long is stopped; it starts again on demand (`SUP-3`).
     pub(super) fn on_agent_time(&mut self, at: &InstanceRef) {
         let now = self.now;
+        let idle_ms = self.idle_ms(&at.workspace_id);
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
         let is_idle = entry.pending() == 0 && entry.turn.is_none();
         if is_idle
             && entry.slot.ready().is_some()
-            && now.mono_ms.saturating_sub(entry.idle_since_ms) >= IDLE_STOP_MS
+            && now.mono_ms.saturating_sub(entry.idle_since_ms) >= idle_ms
         {
             self.drain_agent(at, None, "it has nothing to do");
         } else {

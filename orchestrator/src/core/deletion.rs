@@ -1,8 +1,9 @@
-//! Deleting instances: one that a client names (`INST-5`), or those that a fresh restart begins anew.
+//! Deleting instances: one that a client names (`INST-5`), those that a fresh restart begins anew, and
+//! those that nobody uses any more.
 
 use std::collections::btree_map::Entry;
 
-use goondan_protocol::control::{ControlError, Deleted, ErrorCode, Restarted};
+use goondan_protocol::control::{ControlError, Deleted, ErrorCode, Prunable, Pruned, Restarted};
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef};
 use goondan_store::StoreError;
 use goondan_store::writer::{Op, Report};
@@ -11,24 +12,33 @@ use serde_json::json;
 use super::agents::Inbox;
 use super::jobs::Purpose;
 use super::mailbox::deleted_error;
-use super::{Core, RequestToken, control_error};
+use super::{Core, LogEvent, RequestToken, control_error};
 
 /// Who is told that an instance is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeleteReply {
     /// A client that asked for just that.
     Client(RequestToken),
-    /// A restart that begins conversations anew.
-    FreshRestart(RequestToken),
+    /// A request that deletes several.
+    Sweep(RequestToken),
+    /// Nobody: the policy has it so.
+    Policy,
 }
 
-/// A fresh restart whose deletions are not all done.
+/// Several deletions for one request, not all done.
 #[derive(Debug)]
-pub(super) struct FreshRestart {
-    processes: usize,
+pub(super) struct Sweep {
     outstanding: usize,
     removed: Vec<InstanceKey>,
     failure: Option<ControlError>,
+    then: AfterSweep,
+}
+
+/// What a sweep is for.
+#[derive(Debug)]
+enum AfterSweep {
+    FreshRestart { processes: usize },
+    Prune { instances: Vec<Prunable> },
 }
 
 impl Core {
@@ -96,8 +106,13 @@ impl Core {
                 (DeleteReply::Client(token), Err(error)) => {
                     self.respond_error(token, error.clone());
                 }
-                (DeleteReply::FreshRestart(token), outcome) => {
-                    self.on_deleted_for_restart(token, &at.instance_key, outcome);
+                (DeleteReply::Sweep(token), outcome) => {
+                    self.on_swept(token, &at.instance_key, outcome);
+                }
+                (DeleteReply::Policy, Ok(_)) => {}
+                (DeleteReply::Policy, Err(error)) => {
+                    let event = LogEvent::warn("an expired conversation could not be deleted");
+                    self.log(event.of(at).with("error", error.message.clone()));
                 }
             }
         }
@@ -111,50 +126,76 @@ impl Core {
         instances: Vec<(InstanceRef, AgentName)>,
         processes: usize,
     ) {
-        let restart = FreshRestart {
-            processes,
+        self.sweep(token, instances, AfterSweep::FreshRestart { processes });
+    }
+
+    /// Deletes what is due, and tells of it when all is gone.
+    pub(super) fn prune_all(
+        &mut self,
+        token: RequestToken,
+        due: Vec<(InstanceRef, AgentName)>,
+        instances: Vec<Prunable>,
+    ) {
+        self.sweep(token, due, AfterSweep::Prune { instances });
+    }
+
+    fn sweep(
+        &mut self,
+        token: RequestToken,
+        instances: Vec<(InstanceRef, AgentName)>,
+        then: AfterSweep,
+    ) {
+        let sweep = Sweep {
             outstanding: instances.len(),
             removed: Vec::new(),
             failure: None,
+            then,
         };
-        self.fresh_restarts.insert(token, restart);
+        self.sweeps.insert(token, sweep);
         for (at, agent) in instances {
-            self.delete_instance(&at, Some(&agent), DeleteReply::FreshRestart(token));
+            self.delete_instance(&at, Some(&agent), DeleteReply::Sweep(token));
         }
-        self.finish_fresh_restart(token);
+        self.finish_sweep(token);
     }
 
-    fn on_deleted_for_restart(
+    fn on_swept(
         &mut self,
         token: RequestToken,
         key: &InstanceKey,
         outcome: &Result<Deleted, ControlError>,
     ) {
-        if let Some(restart) = self.fresh_restarts.get_mut(&token) {
-            restart.outstanding = restart.outstanding.saturating_sub(1);
+        if let Some(sweep) = self.sweeps.get_mut(&token) {
+            sweep.outstanding = sweep.outstanding.saturating_sub(1);
             match outcome {
-                Ok(deleted) => restart.removed.extend(deleted.existed.then(|| key.clone())),
-                Err(error) => restart.failure = Some(error.clone()),
+                Ok(deleted) => sweep.removed.extend(deleted.existed.then(|| key.clone())),
+                Err(error) => sweep.failure = Some(error.clone()),
             }
         }
-        self.finish_fresh_restart(token);
+        self.finish_sweep(token);
     }
 
-    /// Answers a fresh restart once everything it deletes is gone.
-    fn finish_fresh_restart(&mut self, token: RequestToken) {
-        let Entry::Occupied(entry) = self.fresh_restarts.entry(token) else {
+    /// Answers a sweep once everything it deletes is gone.
+    fn finish_sweep(&mut self, token: RequestToken) {
+        let Entry::Occupied(entry) = self.sweeps.entry(token) else {
             return;
         };
         if entry.get().outstanding > 0 {
             return;
         }
-        let mut restart = entry.remove();
-        match restart.failure {
-            Some(error) => self.respond_error(token, error),
-            None => {
-                restart.removed.sort();
-                let (processes, removed) = (restart.processes, restart.removed);
+        let mut sweep = entry.remove();
+        if let Some(error) = sweep.failure {
+            return self.respond_error(token, error);
+        }
+        match sweep.then {
+            AfterSweep::FreshRestart { processes } => {
+                sweep.removed.sort();
+                let removed = sweep.removed;
                 self.respond(token, &Restarted { processes, removed });
+            }
+            AfterSweep::Prune { mut instances } => {
+                instances.retain(|prunable| sweep.removed.contains(&prunable.instance_key));
+                let deleted = true;
+                self.respond(token, &Pruned { instances, deleted });
             }
         }
     }

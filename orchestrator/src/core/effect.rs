@@ -13,7 +13,7 @@ use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::writer::Job;
 use serde_json::Value;
 
-use super::{LoadPurpose, ProcessId, RequestToken};
+use super::{ListPurpose, LoadPurpose, ProcessId, RequestToken};
 
 /// Something to be done. The shell does it and decides nothing.
 #[derive(Debug)]
@@ -49,6 +49,11 @@ pub(crate) enum Effect {
         workspaces: Vec<WorkspaceId>,
         /// Instances in a turn, whose files may not say so yet.
         processing: HashSet<InstanceRef>,
+    },
+    /// List the instances of a workspace for the core.
+    ListMetadata {
+        purpose: ListPurpose,
+        workspace_id: WorkspaceId,
     },
     /// Answer a request.
     Respond {

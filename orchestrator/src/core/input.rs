@@ -10,6 +10,8 @@ use goondan_store::instance::Metadata;
 use goondan_store::workspace::{WithWork, WorkspaceRecord};
 use goondan_store::writer::Completion;
 
+use super::ListPurpose;
+
 /// The time at which something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Now {
@@ -39,6 +41,12 @@ pub(crate) enum Input {
     ClientGone { tokens: Vec<RequestToken> },
     /// A workspace was read from disk, or could not be.
     Loaded(Box<Loaded>),
+    /// The instances of a workspace, or why they could not be listed.
+    Listed {
+        workspace_id: WorkspaceId,
+        purpose: ListPurpose,
+        result: Result<Vec<Metadata>, ControlError>,
+    },
     /// A workspace's record was written, or could not be.
     WorkspaceWritten {
         workspace_id: WorkspaceId,

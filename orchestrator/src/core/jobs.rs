@@ -8,6 +8,7 @@ use goondan_protocol::ids::{EventId, InstanceRef, TurnId};
 use goondan_store::writer::{Completion, Job, Op};
 
 use super::agents::TurnContext;
+use super::parking::Decision;
 use super::{Core, Effect, LogEvent, ProcessId, RequestToken};
 
 /// Who is told that an event is durable.
@@ -56,6 +57,27 @@ pub(super) enum Purpose {
     Observe {
         instance: InstanceRef,
     },
+    LogLlm {
+        instance: InstanceRef,
+    },
+    NoteAttempt {
+        instance: InstanceRef,
+    },
+    Park {
+        instance: InstanceRef,
+        event_id: EventId,
+        reason: String,
+    },
+    Decide {
+        instance: InstanceRef,
+        token: RequestToken,
+        event_id: EventId,
+        decision: Decision,
+    },
+    InspectEvents {
+        instance: InstanceRef,
+        token: RequestToken,
+    },
     PageForAgent {
         instance: InstanceRef,
         process: ProcessId,
@@ -92,6 +114,11 @@ impl Purpose {
             | Self::Append { instance, .. }
             | Self::Complete { instance, .. }
             | Self::Observe { instance }
+            | Self::LogLlm { instance }
+            | Self::NoteAttempt { instance }
+            | Self::Park { instance, .. }
+            | Self::Decide { instance, .. }
+            | Self::InspectEvents { instance, .. }
             | Self::PageForAgent { instance, .. }
             | Self::PageForClient { instance, .. }
             | Self::LookUp { instance, .. }
@@ -182,7 +209,24 @@ impl Core {
             }
             Purpose::Inspect { instance, token } => self.on_inspected(&instance, token, result),
             Purpose::Delete { instance } => self.on_deleted(&instance, result),
-            Purpose::Observe { instance } | Purpose::Close { instance } => {
+            Purpose::Park {
+                instance,
+                event_id,
+                reason,
+            } => self.on_parked(&instance, &event_id, &reason, result),
+            Purpose::Decide {
+                instance,
+                token,
+                event_id,
+                decision,
+            } => self.on_decided(&instance, token, &event_id, decision, result),
+            Purpose::InspectEvents { instance, token } => {
+                self.on_events_inspected(&instance, token, result);
+            }
+            Purpose::Observe { instance }
+            | Purpose::LogLlm { instance }
+            | Purpose::NoteAttempt { instance }
+            | Purpose::Close { instance } => {
                 if let Err(error) = result {
                     let event = LogEvent::warn("the store could not write").of(&instance);
                     self.log(event.with("error", goondan_log::error_chain(&error)));

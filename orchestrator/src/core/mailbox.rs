@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::agents::Waiter;
 use super::jobs::{AcceptReply, Purpose};
+use super::parking::parked_error;
 use super::{Core, LogEvent, RequestToken, stopping_error};
 
 /// Why nobody will hear of an event of a deleted instance.
@@ -169,6 +170,10 @@ impl Core {
             EventState::Done(outcome) => Some(outcome),
             EventState::Unknown | EventState::Waiting if !wait => None,
             // Nothing comes of it until a person decides: to wait would be in vain.
+            EventState::Parked(parked) if wait => {
+                let error = parked_error(&parked.event.id, &parked.reason);
+                return self.respond_error(token, error);
+            }
             EventState::Parked(_) => None,
             EventState::Unknown | EventState::Waiting => {
                 if let Some(error) = self.why_nothing_begins(instance) {
@@ -258,7 +263,7 @@ impl Core {
         self.forget_if_done(at);
     }
 
-    fn take_waiters(&mut self, at: &InstanceRef, event_id: &EventId) -> Vec<Waiter> {
+    pub(super) fn take_waiters(&mut self, at: &InstanceRef, event_id: &EventId) -> Vec<Waiter> {
         self.instance_mut(at)
             .and_then(|e| e.waiters.remove(event_id))
             .unwrap_or_default()

@@ -137,7 +137,7 @@ impl Core {
         }
     }
 
-    pub(super) fn on_exited(&mut self, process: ProcessId, how: String) {
+    pub(super) fn on_exited(&mut self, process: ProcessId, how: &str) {
         let now = self.now;
         if let Some(Owner::Connector(id, name)) = self.owners.get(&process).cloned() {
             self.forgive_if_long_up(&id, &name);
@@ -147,10 +147,12 @@ impl Core {
         };
         let ending = self
             .slot_mut(&owner)
-            .map(|slot| slot.exited(now, how.clone()));
+            .map(|slot| slot.exited(now, how.to_owned()));
+        let mut is_crash = false;
         let event = match ending {
             Some(Ending::Stopped) | None => LogEvent::info("process ended"),
             Some(Ending::Crashed { delay_ms }) => {
+                is_crash = true;
                 let crashes = self.slot_mut(&owner).map_or(0, |slot| slot.crashes);
                 LogEvent::warn("process crashed")
                     .with("consecutiveCrashes", crashes)
@@ -159,7 +161,7 @@ impl Core {
         };
         self.log(Self::log_of(&owner, event).with("how", how));
         match &owner {
-            Owner::Agent(at) => self.on_agent_exited(at),
+            Owner::Agent(at) => self.on_agent_exited(at, is_crash.then_some(how)),
             Owner::Connector(id, name) => {
                 if let Some(connector) = self.connector_mut(id, name) {
                     connector.is_ready = false;

@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 
 use super::deletion::DeleteReply;
 use super::jobs::{AcceptReply, Purpose};
+use super::parking::Decision;
 use super::{Core, Effect, LoadPurpose, RequestToken, no_workspace, router, stopping_error};
 
 /// The connector that the local client is.
@@ -47,6 +48,7 @@ impl Core {
                 | Call::ListProcesses(_)
                 | Call::ListWorkspaces(_)
                 | Call::ListInstances(_)
+                | Call::ListEvents(_)
                 | Call::Stop(_)
         );
         if self.is_stopping() && !is_look {
@@ -101,6 +103,24 @@ impl Core {
                     },
                 );
             }
+            Call::ListEvents(list) => self.list_events(token, list),
+            Call::RetryEvent(retry) => {
+                let (workspace_id, instance_key) = (retry.workspace_id, retry.instance_key);
+                let at = InstanceRef {
+                    workspace_id,
+                    instance_key,
+                };
+                self.decide(token, at, retry.event_id, Decision::Retry);
+            }
+            Call::DropEvent(drop) => {
+                let (workspace_id, instance_key) = (drop.workspace_id, drop.instance_key);
+                let at = InstanceRef {
+                    workspace_id,
+                    instance_key,
+                };
+                self.decide(token, at, drop.event_id, Decision::Drop);
+            }
+            Call::PruneInstances(prune) => self.prune(token, prune),
             Call::DeleteInstance(delete) => {
                 let instance = InstanceRef {
                     workspace_id: delete.workspace_id,
@@ -339,6 +359,8 @@ pub(crate) fn control_error(error: &StoreError) -> ControlError {
     match error {
         StoreError::NoInstance { .. } => ControlError::new(ErrorCode::InstanceNotFound, text)
             .suggest("`gdn instance list` shows the instances there are"),
+        StoreError::WrongEvent { .. } => ControlError::new(ErrorCode::EventNotFound, text)
+            .suggest("`gdn event list` shows the events there are"),
         StoreError::KeyTaken { .. } => ControlError::new(ErrorCode::InstanceKeyTaken, text),
         StoreError::RootsOverlap { .. } => ControlError::new(ErrorCode::WorkspaceConflict, text)
             .suggest("move the project, or choose another state directory with `--state-root`"),

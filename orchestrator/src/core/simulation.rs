@@ -19,7 +19,8 @@ mod oracle;
 mod world;
 
 use goondan_protocol::control::{
-    Call, CloseWorkspace, DeleteInstance, ListProcesses, OpenWorkspace, Restart, SendEvent, Status,
+    Call, CloseWorkspace, DeleteInstance, DropEvent, EventInfo, ListEvents, ListProcesses,
+    OpenWorkspace, Restart, RetryEvent, SendEvent, Status,
 };
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 
@@ -27,6 +28,7 @@ use self::config::{ENTRY_AGENT, Edit, HELPER_AGENT, key_of};
 use self::oracle::Asked;
 use self::world::{Plan, Post, World};
 use crate::core::Input;
+use crate::limits::RETENTION_INTERVAL_MS;
 
 const RUNS: u64 = 80;
 /// Longer than any back-off, grace period and heartbeat together.
@@ -113,7 +115,7 @@ fn send(world: &mut World) {
 
 fn meddle(world: &mut World) {
     let id = workspace_id(world);
-    match world.rng.u64(0..9) {
+    match world.rng.u64(0..10) {
         0 => {
             let conversation = *world.rng.choice(&CONVERSATIONS).unwrap();
             delete(world, &key_of(ENTRY_AGENT, conversation));
@@ -151,6 +153,13 @@ fn meddle(world: &mut World) {
         7 => {
             world.ask(Asked::Other, Call::Status(Status {}));
         }
+        8 => {
+            list_parked(world);
+            for event in world.parked.take().into_iter().flatten() {
+                let is_dropped = world.rng.bool();
+                decide(world, &event, is_dropped);
+            }
+        }
         _ => {
             let call = Call::ListProcesses(ListProcesses { workspace_id: None });
             world.ask(Asked::Other, call);
@@ -164,6 +173,37 @@ fn delete(world: &mut World, key: &InstanceKey) {
         instance_key: key.clone(),
     });
     world.ask(Asked::Delete(key.clone()), call);
+}
+
+fn list_parked(world: &mut World) {
+    let call = Call::ListEvents(ListEvents {
+        workspace_id: workspace_id(world),
+        instance_key: None,
+        parked: true,
+    });
+    world.ask(Asked::ListParked, call);
+}
+
+fn decide(world: &mut World, event: &EventInfo, is_dropped: bool) {
+    let workspace_id = workspace_id(world);
+    let (instance_key, event_id) = (event.instance_key.clone(), event.event_id.clone());
+    if is_dropped {
+        let asked = Asked::Drop(event_id.clone());
+        let call = Call::DropEvent(DropEvent {
+            workspace_id,
+            instance_key,
+            event_id,
+        });
+        world.ask(asked, call);
+    } else {
+        let asked = Asked::Retry(event_id.clone());
+        let call = Call::RetryEvent(RetryEvent {
+            workspace_id,
+            instance_key,
+            event_id,
+        });
+        world.ask(asked, call);
+    }
 }
 
 fn close(world: &mut World) {
@@ -215,12 +255,21 @@ fn live(world: &mut World) {
     world.is_healing = true;
     world.edit = Edit::Valid(1);
     let healed_by = world.mono_ms + HEALING_MS;
-    let mut next_open_ms = world.mono_ms;
-    while !world.is_quiet() || world.core.workspace_infos().is_empty() {
+    let mut next_look_ms = world.mono_ms;
+    world.parked = None;
+    let is_at_rest = |world: &World| {
+        let is_none_parked = world.parked.as_ref().is_some_and(Vec::is_empty);
+        world.is_quiet() && is_none_parked && !world.core.workspace_infos().is_empty()
+    };
+    while !is_at_rest(world) {
         assert!(world.mono_ms < healed_by, "it never came to rest");
-        if world.mono_ms >= next_open_ms {
+        if world.mono_ms >= next_look_ms {
             open(world);
-            next_open_ms = world.mono_ms + 10_000;
+            for event in world.parked.take().into_iter().flatten() {
+                decide(world, &event, false);
+            }
+            list_parked(world);
+            next_look_ms = world.mono_ms + 10_000;
         }
         world.post();
         run_for(world, 250);
@@ -248,4 +297,67 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
     let steps: u64 = (0..runs).map(simulate).sum();
     eprintln!("{runs} runs, {steps} steps");
     assert!(steps > runs * 100, "almost nothing happened");
+}
+
+/// A world in which nothing goes wrong and conversations expire.
+fn expiring_world() -> World {
+    let calm = Plan {
+        crash: 0,
+        hang: 0,
+        garbage: 0,
+        disk: 0,
+        kill: 0,
+        person: 0,
+        work: 0,
+    };
+    let mut world = World::new(1, calm, false);
+    world.is_healing = true;
+    world.edit = Edit::Expiring;
+    open(&mut world);
+    run_for(&mut world, 1_000);
+    world
+}
+
+fn post_to(world: &mut World, conversation: &str) {
+    let key = key_of(ENTRY_AGENT, conversation);
+    let event_id = world.new_event(&key);
+    let is_in_flight = false;
+    world.posts.push(Post {
+        event_id,
+        key,
+        is_in_flight,
+    });
+    let deadline_ms = world.mono_ms + 60_000;
+    while !world.is_quiet() {
+        assert!(world.mono_ms < deadline_ms, "it was not answered");
+        world.post();
+        run_for(world, 250);
+    }
+}
+
+fn conversations_of(world: &World) -> Vec<String> {
+    let conversations = world.conversations();
+    conversations.keys().map(ToString::to_string).collect()
+}
+
+#[test]
+fn inst_7_a_conversation_that_nobody_uses_is_deleted_and_one_in_use_is_not() {
+    let mut world = expiring_world();
+    post_to(&mut world, "ann");
+    for _ in 0..8 {
+        post_to(&mut world, "bob");
+        run_for(&mut world, config::KEEP_MS / 4);
+    }
+    assert_eq!(conversations_of(&world), ["bob"]);
+}
+
+#[test]
+fn inst_7_a_clock_that_jumps_and_is_set_right_deletes_nothing() {
+    let mut world = expiring_world();
+    post_to(&mut world, "ann");
+    world.wall_skew_ms += 1_000_000_000_000;
+    run_for(&mut world, RETENTION_INTERVAL_MS);
+    world.wall_skew_ms -= 1_000_000_000_000;
+    run_for(&mut world, 2 * RETENTION_INTERVAL_MS);
+    assert_eq!(conversations_of(&world), ["ann"]);
 }

@@ -1,18 +1,43 @@
 //! Turns: handing them over, making durable what they say, and committing them.
 
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::{EventId, InstanceRef, TurnId};
+use goondan_protocol::ids::{EventId, InstanceRef, StepId, TurnId};
 use goondan_protocol::ipc::{
     ConversationPage, ToChild, TurnAppend, TurnAppended, TurnCommitted, TurnComplete, TurnStart,
 };
 use goondan_protocol::observe::RuntimeEvent;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
+use goondan_store::instance::LlmMessage;
 use goondan_store::writer::{Op, Report};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::agents::{Turn, TurnContext};
 use super::jobs::Purpose;
 use super::{Core, Effect, LogEvent, ProcessId, RequestToken};
+
+/// What of a message event goes to or comes from a model.
+#[derive(Deserialize)]
+struct Exchanged<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow)]
+    message: Option<ExchangedMessage<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ExchangedMessage<'a> {
+    #[serde(borrow)]
+    data: &'a RawValue,
+    source: ExchangedSource,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExchangedSource {
+    step_id: Option<StepId>,
+}
 
 impl Core {
     /// An agent asks for its conversation.
@@ -208,6 +233,7 @@ impl Core {
             seq,
             event,
         } = append;
+        self.log_llm(at, &turn_id, &event);
         let op = Op::AppendEvent {
             instance: at.clone(),
             turn_id,
@@ -221,6 +247,29 @@ impl Core {
                 process,
             },
         );
+    }
+
+    /// Keeps a message that goes to the model or came from it in the log of such messages (`LLM-1`).
+    fn log_llm(&mut self, at: &InstanceRef, turn_id: &TurnId, event: &RawValue) {
+        // What is no such event is refused by the store.
+        let Ok(exchanged) = serde_json::from_str::<Exchanged<'_>>(event.get()) else {
+            return;
+        };
+        let Some(message) = exchanged.message.filter(|_| exchanged.kind == "append") else {
+            return;
+        };
+        let message = LlmMessage {
+            at: self.now.wall,
+            turn_id: turn_id.clone(),
+            step_id: message.source.step_id,
+            message: message.data.to_owned(),
+        };
+        let op = Op::LogLlm {
+            instance: at.clone(),
+            message: Box::new(message),
+        };
+        let instance = at.clone();
+        self.store(op, Purpose::LogLlm { instance });
     }
 
     pub(super) fn on_appended(

@@ -15,6 +15,7 @@ use serde_json::json;
 use super::connectors::Connector;
 use super::jobs::Purpose;
 use super::mailbox::closed_error;
+use super::retention::Retention;
 use super::{
     Core, Effect, LoadPurpose, Loaded, LogEvent, RequestToken, Workspace, no_workspace,
     stopping_error,
@@ -83,6 +84,7 @@ impl Core {
                 problem: None,
                 instances: BTreeMap::new(),
                 connectors: BTreeMap::new(),
+                retention: Retention::default(),
                 closing: None,
             });
         workspace.record = found.record;

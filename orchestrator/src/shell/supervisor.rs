@@ -263,6 +263,23 @@ impl Supervisor {
                     drop(events.blocking_send(Event::Answer { token, result }));
                 });
             }
+            Effect::ListMetadata {
+                purpose,
+                workspace_id,
+            } => {
+                let (disk, layout) = (self.disk.clone(), self.layout.clone());
+                let events = self.reports.events.clone();
+                self.tasks.spawn_blocking(move || {
+                    let instances = layout.instances(&workspace_id);
+                    let listed = workspace::list_instances(disk.as_ref(), &instances);
+                    let input = Input::Listed {
+                        workspace_id,
+                        purpose,
+                        result: listed.map(|found| found.0).map_err(|e| control_error(&e)),
+                    };
+                    drop(events.blocking_send(Event::Input(input)));
+                });
+            }
             Effect::Respond { token, result } => self.respond(token, result),
             Effect::Progress { token, event } => {
                 let request = self.requests.get(&token)?;

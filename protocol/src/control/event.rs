@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::TurnOutcome;
 use crate::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
 use crate::observe::RuntimeEvent;
+use crate::time::Timestamp;
 use crate::trace::TraceId;
 
 /// `event.send`.
@@ -57,4 +58,89 @@ pub struct TurnProgress {
     pub request_id: u64,
     /// What happened.
     pub event: RuntimeEvent,
+}
+
+/// `event.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListEvents {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// Only this conversation's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_key: Option<InstanceKey>,
+    /// Only those that are parked.
+    #[serde(default)]
+    pub parked: bool,
+}
+
+/// Where an event stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum EventStanding {
+    /// Its turn is yet to come.
+    Waiting,
+    /// Its turn is in progress.
+    Processing,
+    /// Its turn crashed too many processes; a person decides.
+    Parked,
+}
+
+impl EventStanding {
+    /// The standing as it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Processing => "processing",
+            Self::Parked => "parked",
+        }
+    }
+}
+
+/// An event that is not over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventInfo {
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// Its agent.
+    pub agent_name: AgentName,
+    /// The event.
+    pub event_id: EventId,
+    /// Where it stands.
+    pub standing: EventStanding,
+    /// How many processes crashed in its turn.
+    pub crashes: u32,
+    /// Why it is parked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it was parked; else when it came.
+    pub since: Timestamp,
+    /// The head of its input, on one line.
+    pub input: String,
+}
+
+/// `event.retry`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RetryEvent {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// The event.
+    pub event_id: EventId,
+}
+
+/// `event.drop`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DropEvent {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// The event.
+    pub event_id: EventId,
 }

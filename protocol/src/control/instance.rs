@@ -98,6 +98,45 @@ pub struct History {
     pub next: Option<u64>,
 }
 
+/// `instance.prune` (`INST-7`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PruneInstances {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// Those whose last change is longer ago, in milliseconds, instead of those that are due by the
+    /// swarm's policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub older_than_ms: Option<u64>,
+    /// Only tell which they are.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Result of `instance.prune`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pruned {
+    /// The conversations that are due, or were deleted; oldest first.
+    pub instances: Vec<Prunable>,
+    /// Whether they were deleted.
+    pub deleted: bool,
+}
+
+/// A conversation that nobody has used for long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Prunable {
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// Its agent.
+    pub agent_name: AgentName,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// Since when it may be deleted.
+    pub due_at: Timestamp,
+}
+
 /// `instance.delete`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

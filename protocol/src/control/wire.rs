@@ -156,6 +156,10 @@ pub enum ErrorCode {
     InstanceNotFound,
     /// The instance key belongs to another agent (`INST-3`).
     InstanceKeyTaken,
+    /// No such event waits or is parked.
+    EventNotFound,
+    /// The event is parked: its turn crashed too many processes.
+    EventParked,
     /// The instance has too many events waiting.
     Overloaded,
     /// The daemon is stopping.

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use goondan_protocol::control::{self, Call, ErrorCode, Incoming, Method, ProcessState, Request};
+use goondan_protocol::control::{
+    self, Call, ErrorCode, EventStanding, Incoming, Method, ProcessState, Request,
+};
 use goondan_protocol::definition::{AgentAssignment, ConnectorAssignment};
 use goondan_protocol::envelope::Envelope;
 use goondan_protocol::event::{AgentEvent, ConnectorEvent, TurnOutcome};
@@ -160,6 +162,7 @@ fn the_protocol_page_names_every_refusal_and_every_runtime_event() {
         Kind::TurnResumed,
         Kind::TurnCompleted,
         Kind::TurnFailed,
+        Kind::TurnParked,
         Kind::StepStarted,
         Kind::StepCompleted,
         Kind::StepFailed,
@@ -173,6 +176,7 @@ fn the_protocol_page_names_every_refusal_and_every_runtime_event() {
             | Kind::TurnResumed
             | Kind::TurnCompleted
             | Kind::TurnFailed
+            | Kind::TurnParked
             | Kind::StepStarted
             | Kind::StepCompleted
             | Kind::StepFailed
@@ -236,6 +240,10 @@ fn check_result(method: &str, result: &str) {
         control::CloseWorkspace::NAME => result_round_trip::<control::CloseWorkspace>(result),
         control::Restart::NAME => result_round_trip::<control::Restart>(result),
         control::SendEvent::NAME => result_round_trip::<control::SendEvent>(result),
+        control::ListEvents::NAME => result_round_trip::<control::ListEvents>(result),
+        control::RetryEvent::NAME => result_round_trip::<control::RetryEvent>(result),
+        control::DropEvent::NAME => result_round_trip::<control::DropEvent>(result),
+        control::PruneInstances::NAME => result_round_trip::<control::PruneInstances>(result),
         control::ListInstances::NAME => result_round_trip::<control::ListInstances>(result),
         control::ShowInstance::NAME => result_round_trip::<control::ShowInstance>(result),
         control::InstanceHistory::NAME => result_round_trip::<control::InstanceHistory>(result),
@@ -346,6 +354,8 @@ fn every_error_code_has_its_row() {
         ErrorCode::AgentNotFound,
         ErrorCode::InstanceNotFound,
         ErrorCode::InstanceKeyTaken,
+        ErrorCode::EventNotFound,
+        ErrorCode::EventParked,
         ErrorCode::Overloaded,
         ErrorCode::Stopping,
         ErrorCode::Storage,
@@ -362,6 +372,8 @@ fn every_error_code_has_its_row() {
             | ErrorCode::AgentNotFound
             | ErrorCode::InstanceNotFound
             | ErrorCode::InstanceKeyTaken
+            | ErrorCode::EventNotFound
+            | ErrorCode::EventParked
             | ErrorCode::Overloaded
             | ErrorCode::Stopping
             | ErrorCode::Storage
@@ -381,6 +393,16 @@ fn every_error_code_has_its_row() {
             "| no |"
         };
         assert!(row.ends_with(retryable), "{row}");
+    }
+    for standing in [
+        EventStanding::Waiting,
+        EventStanding::Processing,
+        EventStanding::Parked,
+    ] {
+        let name = serde_json::to_value(standing).unwrap();
+        let shown = format!("`{}`", name.as_str().unwrap());
+        assert!(CONTROL_API.contains(&shown), "{shown} is not described");
+        assert_eq!(name, standing.as_str());
     }
     for state in [
         ProcessState::Spawning,

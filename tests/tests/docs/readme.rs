@@ -32,9 +32,9 @@ fn readme() -> Page {
 fn the_first_two_commands_build_and_show_it_and_run_all_tests() {
     let commands = readme().fences("sh");
     let (build, demo) = commands[0].trim_end().split_once(" && ").unwrap();
-    assert_eq!(build, "cargo build --release --locked --bins");
+    assert_eq!(build, "cargo build --locked --bins");
     let (run, demo) = demo.split_once(" -- ").unwrap();
-    assert_eq!(run, "cargo run --quiet --release --locked --bin gdn");
+    assert_eq!(run, "cargo run --quiet --locked --bin gdn");
     let home = Home::without_project();
     type_in(&home, &format!("gdn {demo}"), &repository())
         .exits(0)

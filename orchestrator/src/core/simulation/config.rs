@@ -20,15 +20,26 @@ pub(super) enum Edit {
     Valid(u32),
     /// As valid, without the second agent and the second connection.
     Smaller,
+    /// As valid, and conversations expire.
+    Expiring,
     /// Not valid.
     Broken,
 }
+
+/// How long a conversation is kept by [`Edit::Expiring`], grace included, in milliseconds.
+pub(super) const KEEP_MS: u64 = 3_600_000;
 
 impl Edit {
     pub(super) fn bundle(self) -> Result<Bundle, ControlError> {
         match self {
             Self::Valid(n) => Ok(bundle(n, &[ENTRY_AGENT, HELPER_AGENT], &["a", "b"])),
             Self::Smaller => Ok(bundle(0, &[ENTRY_AGENT], &["a"])),
+            Self::Expiring => {
+                let mut bundle = bundle(0, &[ENTRY_AGENT], &["a"]);
+                bundle.lifecycle.ttl_ms = Some(KEEP_MS / 2);
+                bundle.lifecycle.gc_grace_ms = KEEP_MS / 2;
+                Ok(bundle)
+            }
             Self::Broken => {
                 let message = "line 3: unknown field `agnet`";
                 Err(ControlError::new(ErrorCode::InvalidConfiguration, message))

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use goondan_protocol::control::Sent;
+use goondan_protocol::control::{EventInfo, Sent};
 use goondan_protocol::ids::{EventId, InstanceKey};
 use serde_json::Value;
 
 use super::agent::{messages_of, reply_to};
 use crate::core::{ProcessId, RequestToken};
-use crate::limits::IDLE_STOP_MS;
+use crate::limits::CRASH_MEMORY_MS;
 
 /// What a client asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,23 @@ pub(super) enum Asked {
     Delete(InstanceKey),
     /// A fresh restart deletes too, but says which only at its end.
     FreshRestart,
+    /// Which events are parked.
+    ListParked,
+    /// A person lets a parked event wait again.
+    Retry(EventId),
+    /// A person gives a parked event up.
+    Drop(EventId),
     Other,
+}
+
+/// What follows from an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Answered {
+    Nothing,
+    /// Whether this event is safe is not known.
+    PostAgain(EventId),
+    /// These events are parked.
+    Parked(Vec<EventInfo>),
 }
 
 /// The crashes of one place in a row, and when the next process may start at the earliest.
@@ -75,7 +91,12 @@ impl Oracle {
         match &asked {
             Asked::Delete(key) => self.excuse(key),
             Asked::FreshRestart => self.excuse_all(),
-            Asked::Send { .. } | Asked::Other => {}
+            // Whether it is carried out is not known if the daemon is killed.
+            Asked::Retry(event_id) => {
+                self.misplaced.insert(event_id.clone());
+            }
+            Asked::Drop(event_id) => self.excuse_event(event_id),
+            Asked::Send { .. } | Asked::ListParked | Asked::Other => {}
         }
         self.open_requests.insert(token, asked);
     }
@@ -85,6 +106,13 @@ impl Oracle {
         self.excused.extend(gone);
     }
 
+    fn excuse_event(&mut self, event_id: &EventId) {
+        for of_key in self.acknowledged.values_mut() {
+            of_key.retain(|id| id != event_id);
+        }
+        self.excused.insert(event_id.clone());
+    }
+
     fn excuse_all(&mut self) {
         let keys: Vec<InstanceKey> = self.acknowledged.keys().cloned().collect();
         for key in keys {
@@ -92,15 +120,15 @@ impl Oracle {
         }
     }
 
-    /// A client is answered. Returns the event it may submit again, when it is not known to be safe.
+    /// A client is answered.
     pub(super) fn answer(
         &mut self,
         token: RequestToken,
         result: &Result<Value, goondan_protocol::control::ControlError>,
-    ) -> Option<EventId> {
+    ) -> Answered {
         self.answers += 1;
         if self.gone.remove(&token) {
-            return None;
+            return Answered::Nothing;
         }
         let asked = self.open_requests.remove(&token);
         match asked.expect("nobody asked, or was answered already") {
@@ -113,22 +141,35 @@ impl Oracle {
                         Some(outcome) => assert_eq!(*outcome, reply_to(&event_id)),
                         None => assert!(!waits, "the outcome was waited for"),
                     }
-                    None
+                    Answered::Nothing
                 }
-                Err(_) => Some(event_id),
+                Err(_) => Answered::PostAgain(event_id),
             },
             // What is made anew has never crashed.
             Asked::Delete(key) => {
                 self.excuse(&key);
                 self.forgive(&format!("instanceKey {key:?}"));
-                None
+                Answered::Nothing
             }
             Asked::FreshRestart => {
                 self.excuse_all();
                 self.forgive_all();
-                None
+                Answered::Nothing
             }
-            Asked::Other => None,
+            Asked::ListParked => match result {
+                Ok(value) => Answered::Parked(serde_json::from_value(value.clone()).unwrap()),
+                Err(_) => Answered::Nothing,
+            },
+            // It waits in its old place, behind which others may have been answered.
+            Asked::Retry(event_id) => {
+                self.misplaced.insert(event_id);
+                Answered::Nothing
+            }
+            Asked::Drop(event_id) => {
+                self.excuse_event(&event_id);
+                Answered::Nothing
+            }
+            Asked::Other => Answered::Nothing,
         }
     }
 
@@ -182,7 +223,7 @@ impl Oracle {
         assert_eq!(self.processes.remove(owner), Some(process));
         if crashed {
             let crashes = self.crashes.entry(owner.to_owned()).or_default();
-            if now_ms - crashes.last_ms >= IDLE_STOP_MS {
+            if now_ms - crashes.last_ms >= CRASH_MEMORY_MS {
                 crashes.in_a_row = 0;
             }
             crashes.last_ms = now_ms;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use goondan_config::Bundle;
-use goondan_protocol::control::{Call, Stop};
+use goondan_protocol::control::{Call, EventInfo, Stop};
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Hello, Status, ToChild, ToOrchestrator};
@@ -18,10 +18,10 @@ use serde::Deserialize;
 
 use super::agent::{Act, Agent};
 use super::config::{self, Edit};
-use super::oracle::{Asked, Oracle};
+use super::oracle::{Answered, Asked, Oracle};
 use crate::core::{
-    Core, Effect, Facts, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, ProcessId, RequestToken,
-    Spawn, control_error,
+    Core, Effect, Facts, Input, ListPurpose, LoadPurpose, Loaded, LoadedWorkspace, Now, ProcessId,
+    RequestToken, Spawn, control_error,
 };
 use crate::limits::TICK_MS;
 
@@ -54,6 +54,7 @@ pub(super) enum Happening {
     Store,
     Load(LoadPurpose, Option<WorkspaceId>),
     Write(Box<WorkspaceRecord>),
+    List(ListPurpose, WorkspaceId),
     Tick,
 }
 
@@ -110,6 +111,8 @@ pub(super) struct World {
     next_event: u64,
     pub(super) posts: Vec<Post>,
     pub(super) edit: Edit,
+    /// The parked events, as the latest answer had them.
+    pub(super) parked: Option<Vec<EventInfo>>,
     pub(super) oracle: Oracle,
     pub(super) has_exited: bool,
     pub(super) steps: u64,
@@ -165,6 +168,7 @@ impl World {
             next_event: 0,
             posts: Vec::new(),
             edit: Edit::Valid(0),
+            parked: None,
             oracle: Oracle::default(),
             has_exited: false,
             steps: 0,
@@ -222,6 +226,16 @@ impl World {
                 let result = written.map_err(|error| control_error(&error));
                 self.input(Input::WorkspaceWritten {
                     workspace_id,
+                    result,
+                });
+            }
+            Happening::List(purpose, workspace_id) => {
+                let instances = self.layout.instances(&workspace_id);
+                let listed = workspace::list_instances(&self.disk, &instances);
+                let result = listed.map(|found| found.0).map_err(|e| control_error(&e));
+                self.input(Input::Listed {
+                    workspace_id,
+                    purpose,
                     result,
                 });
             }
@@ -299,17 +313,21 @@ impl World {
                 ..
             } => self.soon(20, Happening::Load(purpose, workspace_id)),
             Effect::WriteWorkspace(record) => self.soon(20, Happening::Write(record)),
-            Effect::Respond { token, result } => {
-                if let Some(again) = self.oracle.answer(token, &result) {
-                    self.post_again(&again);
-                }
-            }
+            Effect::Respond { token, result } => match self.oracle.answer(token, &result) {
+                Answered::Nothing => {}
+                Answered::PostAgain(event_id) => self.post_again(&event_id),
+                Answered::Parked(found) => self.parked = Some(found),
+            },
             Effect::Progress { token, .. } => self.oracle.progress(token),
             Effect::Exit => {
                 assert!(self.children.is_empty(), "it ended before its children");
                 assert!(self.batch.is_empty(), "it ended before its store was done");
                 self.has_exited = true;
             }
+            Effect::ListMetadata {
+                purpose,
+                workspace_id,
+            } => self.soon(20, Happening::List(purpose, workspace_id)),
             Effect::SetTrace { .. } | Effect::ListInstances { .. } | Effect::Log(_) => {}
         }
         Vec::new()

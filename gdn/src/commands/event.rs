@@ -1,0 +1,161 @@
+//! `gdn event …`: what agents are still to do, and what was parked.
+
+use goondan_protocol::control::{DropEvent, EventInfo, EventStanding, ListEvents, RetryEvent};
+use goondan_protocol::ids::{EventId, WorkspaceId};
+use serde_json::json;
+
+use super::confirm::confirm;
+use crate::cli::{Event, EventDrop, EventList, EventRetry};
+use crate::client::Client;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::{Cell, Table};
+use crate::output::text;
+use crate::schemas;
+
+pub(super) async fn run(command: Event, context: &Context) -> Result<(), Failure> {
+    match command {
+        Event::List(args) => list(args, context).await,
+        Event::Retry(args) => retry(args, context).await,
+        Event::Drop(args) => drop_parked(args, context).await,
+    }
+}
+
+async fn list(args: EventList, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let list = ListEvents {
+        workspace_id: workspace.workspace_id,
+        instance_key: args.instance,
+        parked: args.parked,
+    };
+    let events = client.query(list).await?;
+    let output = context.output;
+    output.object(schemas::EVENT_LIST, &json!({ "events": events }))?;
+    if events.is_empty() {
+        let text = if args.parked {
+            "No event is parked."
+        } else {
+            "No event waits."
+        };
+        return output.data(text);
+    }
+    output.data(table_of(&events).render(output.out))?;
+    for parked in events
+        .iter()
+        .filter(|event| event.standing == EventStanding::Parked)
+    {
+        let reason = parked.reason.as_deref().unwrap_or_default();
+        output.note(format!("{}: {}", parked.event_id, text::one_line(reason)));
+    }
+    Ok(())
+}
+
+fn table_of(events: &[EventInfo]) -> Table {
+    let titles = [
+        "EVENT",
+        "CONVERSATION",
+        "AGENT",
+        "STATE",
+        "CRASHES",
+        "SINCE",
+        "INPUT",
+    ];
+    let mut table = Table::new(titles);
+    let now = text::now();
+    for event in events {
+        let look = match event.standing {
+            EventStanding::Parked => style::BAD,
+            EventStanding::Processing => style::GOOD,
+            EventStanding::Waiting => style::FAINT,
+        };
+        table.row([
+            Cell::from(&event.event_id),
+            Cell::from(&event.instance_key),
+            Cell::from(&event.agent_name),
+            Cell::styled(event.standing.as_str(), look),
+            event.crashes.to_string().into(),
+            format!("{} ago", text::age(event.since, now)).into(),
+            text::one_line(&event.input).into(),
+        ]);
+    }
+    table
+}
+
+async fn retry(args: EventRetry, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let workspace_id = workspace.workspace_id;
+    let chosen = if args.all {
+        parked(&mut client, &workspace_id).await?
+    } else {
+        vec![find(&mut client, &workspace_id, args.event, context).await?]
+    };
+    for event in &chosen {
+        let retry = RetryEvent {
+            workspace_id: workspace_id.clone(),
+            instance_key: event.instance_key.clone(),
+            event_id: event.event_id.clone(),
+        };
+        client.change(retry).await?;
+    }
+    let output = context.output;
+    let ids: Vec<&EventId> = chosen.iter().map(|event| &event.event_id).collect();
+    output.object(schemas::EVENT_RETRY, &json!({ "eventIds": ids }))?;
+    for event in &chosen {
+        output.data(format!("Event {} waits again", event.event_id))?;
+    }
+    if chosen.is_empty() {
+        output.data("No event is parked.")?;
+    }
+    Ok(())
+}
+
+async fn drop_parked(args: EventDrop, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let workspace_id = workspace.workspace_id;
+    let event = find(&mut client, &workspace_id, Some(args.event), context).await?;
+    if !args.yes {
+        let question = format!("Give up event {}, unanswered?", event.event_id);
+        let command = format!("event drop {} --yes", event.event_id);
+        confirm(context, &question, &command)?;
+    }
+    let drop = DropEvent {
+        workspace_id,
+        instance_key: event.instance_key,
+        event_id: event.event_id.clone(),
+    };
+    client.change(drop).await?;
+    let output = context.output;
+    output.object(schemas::EVENT_DROP, &json!({ "eventId": event.event_id }))?;
+    output.data(format!("Gave up event {}", event.event_id))
+}
+
+async fn parked(client: &mut Client, id: &WorkspaceId) -> Result<Vec<EventInfo>, Failure> {
+    let list = ListEvents {
+        workspace_id: id.clone(),
+        instance_key: None,
+        parked: true,
+    };
+    Ok(client.query(list).await?)
+}
+
+/// The parked event of that id, in whichever conversation it is.
+async fn find(
+    client: &mut Client,
+    id: &WorkspaceId,
+    wanted: Option<EventId>,
+    context: &Context,
+) -> Result<EventInfo, Failure> {
+    let found = parked(client, id).await?;
+    let is_wanted = |event: &EventInfo| Some(&event.event_id) == wanted.as_ref();
+    found.into_iter().find(is_wanted).ok_or_else(|| {
+        let name = wanted.map(|id| id.to_string()).unwrap_or_default();
+        let hint = context.command("event list");
+        Failure::new(
+            Exit::NotFound,
+            format!("no event `{name}` is parked"),
+            format!("see what is: `{hint}`"),
+        )
+    })
+}
