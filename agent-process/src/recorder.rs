@@ -64,7 +64,7 @@ impl Recorder {
                 self.begun.insert(place.span_id, now);
                 None
             }
-            Kind::MessageWarning => None,
+            Kind::TurnParked | Kind::MessageWarning => None,
             Kind::TurnCompleted
             | Kind::TurnFailed
             | Kind::StepCompleted
