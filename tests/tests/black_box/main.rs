@@ -17,6 +17,8 @@ mod keys;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod parking;
+#[cfg(test)]
 mod project_root;
 #[cfg(test)]
 mod supervision;

@@ -1,0 +1,96 @@
+//! An event that brings down whoever works on it is parked, and people decide about it.
+
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::Value;
+
+use crate::conversation::{check, shape, text};
+
+/// Kills the agent of `main` in three processes of its turn.
+fn kill_three_times(home: &Home) {
+    let mut last = Value::Null;
+    for _ in 0..3 {
+        let mut pid = Value::Null;
+        wait_until("another process works on the turn", || {
+            let Some(agent) = home.ps_agent("main") else {
+                return false;
+            };
+            pid = agent["pid"].clone();
+            !pid.is_null() && pid != last && !agent["turnId"].is_null()
+        });
+        let number = u32::try_from(pid.as_u64().unwrap()).unwrap();
+        processes::signal(number, Signal::SIGKILL);
+        last = pid;
+    }
+}
+
+fn parked(home: &Home) -> Vec<Value> {
+    let listed = home.gdn_json(&["event", "list", "--parked"]);
+    listed["events"].as_array().unwrap().clone()
+}
+
+#[test]
+fn msg_13_an_event_that_kills_its_agent_thrice_is_parked_and_the_conversation_goes_on() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    assert_eq!(home.ask("main", "echo before"), "before");
+    let asking = home.start_gdn(&["send", "--event-id", "poison", "hold x"]);
+    kill_three_times(&home);
+
+    let parked_now = asking.wait().exits(14);
+    parked_now.tells(&["poison", "gdn event retry poison", "gdn event drop poison"]);
+    let events = parked(&home);
+    assert_eq!(events.len(), 1, "{events:#?}");
+    assert_eq!(events[0]["eventId"], "poison");
+    assert_eq!(events[0]["crashes"], 3);
+    assert_eq!(events[0]["input"], "hold x");
+    assert_eq!(home.ask("main", "echo after"), "after");
+    let messages = home.history("main");
+    check(&messages);
+    assert_eq!(
+        shape(&messages),
+        "uaua",
+        "the parked turn left nothing behind"
+    );
+
+    // It is still there when the daemon was killed, and the same id does not begin it again.
+    drop(daemon.kill());
+    let _daemon = Daemon::start(&home);
+    assert_eq!(parked(&home), events);
+    home.gdn(&["send", "--event-id", "poison", "hold x"])
+        .exits(14);
+
+    home.write("notes/x.go", "");
+    home.gdn(&["event", "retry", "poison"]).exits(0);
+    wait_until("it is answered", || {
+        shape(&home.history("main")).ends_with("uata")
+    });
+    let messages = home.history("main");
+    check(&messages);
+    assert_eq!(text(messages.last().unwrap()), "done x");
+    assert_eq!(
+        home.gdn_json(&["event", "list"])["events"],
+        Value::Array(Vec::new())
+    );
+    home.gdn(&["event", "retry", "poison"]).exits(5);
+}
+
+#[test]
+fn a_parked_event_that_is_dropped_is_never_answered() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    let asking = home.start_gdn(&["send", "--event-id", "poison", "hold x"]);
+    kill_three_times(&home);
+    asking.wait().exits(14);
+
+    // A question cannot be asked without a terminal.
+    home.gdn(&["event", "drop", "poison"]).exits(2);
+    assert_eq!(parked(&home).len(), 1);
+    home.gdn(&["event", "drop", "poison", "--yes"]).exits(0);
+    assert!(parked(&home).is_empty());
+    assert_eq!(home.ask("main", "echo after"), "after");
+    let messages = home.history("main");
+    check(&messages);
+    assert_eq!(shape(&messages), "ua");
+}
