@@ -86,7 +86,7 @@ impl Daemon {
 
     /// Its log.
     #[must_use]
-    pub fn log(&self) -> &Log {
+    pub fn log(&self) -> &Arc<Log> {
         &self.log
     }
 
@@ -97,8 +97,7 @@ impl Daemon {
             message(line) == "listening" && line["connection"] == connection
         };
         self.log.wait_for("the webhook listens", is_listening);
-        let lines = self.log.lines();
-        let latest = lines.iter().rev().find(|line| is_listening(line)).unwrap();
+        let latest = self.log.latest(is_listening).unwrap();
         latest["address"].as_str().unwrap().parse().unwrap()
     }
 

@@ -101,6 +101,13 @@ impl Log {
         lines
     }
 
+    /// The latest line that fits.
+    #[must_use]
+    pub fn latest(&self, fits: impl Fn(&Value) -> bool) -> Option<Value> {
+        let state = self.state.lock().unwrap();
+        state.lines.iter().rev().find(|line| fits(line)).cloned()
+    }
+
     /// How many lines of a flood there were.
     #[must_use]
     pub fn flood_lines(&self) -> usize {

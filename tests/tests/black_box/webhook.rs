@@ -19,6 +19,8 @@ use crate::conversation::{check, role, text};
 
 const KEYS: usize = 20;
 const EVENTS_PER_KEY: usize = 10;
+/// A question, a call, its result, an answer.
+const MESSAGES_PER_EVENT: usize = 4;
 /// Clients that post at the same time; each has its own keys.
 const CLIENTS: usize = 4;
 /// After so many accepted events the orchestrator is killed, and again after as many more.
@@ -132,21 +134,27 @@ fn msg_13_every_accepted_event_is_answered_exactly_once_whatever_is_killed() {
         daemons > 3 && shots > 20,
         "{daemons} daemons, {shots} shots at children"
     );
+    // Once more while events wait for their turn: now none comes after them to wake anybody.
+    drop(running.take().unwrap().kill());
+    let _daemon = Daemon::start(&home);
+    let by_key = accepted.by_key.into_inner().unwrap();
     // An event that happened to be hit three times is parked: then it is answered after later ones.
     let mut parked: BTreeSet<String> = BTreeSet::new();
-    wait_until("everything is answered", || {
-        let found = home.gdn_json(&["event", "retry", "--all"])["eventIds"].clone();
-        let found: Vec<String> = serde_json::from_value(found).unwrap();
-        let is_none_parked = found.is_empty();
-        parked.extend(found);
-        is_none_parked && home.gdn_json(&["status"])["workspaces"][0]["pendingEvents"] == 0
-    });
+    for (key, events) in &by_key {
+        let messages = events.len() * MESSAGES_PER_EVENT;
+        wait_until("everything is answered", || {
+            let found = home.gdn_json(&["event", "retry", "--all"])["eventIds"].clone();
+            parked.extend(serde_json::from_value::<Vec<String>>(found).unwrap());
+            let shown = home.gdn_json(&["instance", "show", key]);
+            shown["pendingEvents"] == 0 && shown["messages"] == messages
+        });
+    }
 
     let in_order = |events: &[String]| -> Vec<String> {
         let in_order = events.iter().filter(|id| !parked.contains(*id));
         in_order.cloned().collect()
     };
-    for (key, events) in accepted.by_key.lock().unwrap().iter() {
+    for (key, events) in &by_key {
         let messages = home.history(key);
         check(&messages);
         let answered = exchanges(&messages);
