@@ -125,12 +125,19 @@ impl RunningChild {
 
     /// Kills it and its process group.
     pub(super) fn kill(&self) {
-        let Ok(pid) = i32::try_from(self.pid) else {
-            return;
-        };
-        // Either fails only when there is nothing left to kill.
-        killpg(Pid::from_raw(pid), Signal::SIGKILL).ok();
-        kill(Pid::from_raw(pid), Signal::SIGKILL).ok();
+        self.kill_group();
+        if let Ok(pid) = i32::try_from(self.pid) {
+            // It fails only when there is nothing left to kill.
+            kill(Pid::from_raw(pid), Signal::SIGKILL).ok();
+        }
+    }
+
+    /// Kills what is left of its process group. Safe when the process itself is gone and its number
+    /// may be another's: a group keeps its number for as long as anything is in it.
+    pub(super) fn kill_group(&self) {
+        if let Ok(pid) = i32::try_from(self.pid) {
+            killpg(Pid::from_raw(pid), Signal::SIGKILL).ok();
+        }
     }
 }
 

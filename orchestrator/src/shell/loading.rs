@@ -1,6 +1,8 @@
 //! Reading a workspace from disk: its configuration, its record, its instances with work.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan_config::{Diagnostics, ProcessEnvironment};
 use goondan_protocol::control::{ControlError, ErrorCode, InstanceSummary};
@@ -27,6 +29,7 @@ pub(super) fn load(
     layout: &Layout,
     project_root: &Path,
     wanted: Instances,
+    warned: &Warned,
 ) -> Result<LoadedWorkspace, ControlError> {
     let canonical = std::fs::canonicalize(project_root).map_err(|error| {
         let text = format!(
@@ -56,12 +59,14 @@ pub(super) fn load(
     let instances = layout.instances(&record.workspace_id);
     let (with_work, unusable) =
         workspace::instances_with_work(disk, &instances).map_err(|error| storage(&error))?;
-    report(&unusable);
+    warned.report(&unusable);
     let to_begin_anew = match wanted {
         Instances::WithWork => Vec::new(),
         Instances::All => {
             let listed = workspace::list_instances(disk, &instances);
-            listed.map_err(|error| storage(&error))?.0
+            let (found, unusable) = listed.map_err(|error| storage(&error))?;
+            warned.report(&unusable);
+            found
         }
     };
     Ok(LoadedWorkspace {
@@ -78,8 +83,15 @@ pub(super) fn load_registered(
     disk: &dyn Disk,
     layout: &Layout,
     record: WorkspaceRecord,
+    warned: &Warned,
 ) -> Result<LoadedWorkspace, ControlError> {
-    let found = load(disk, layout, &record.project_root, Instances::WithWork);
+    let found = load(
+        disk,
+        layout,
+        &record.project_root,
+        Instances::WithWork,
+        warned,
+    );
     match found {
         // The package was renamed: that is another workspace, to be opened by a person.
         Ok(found) if found.record.workspace_id != record.workspace_id => {
@@ -89,10 +101,10 @@ pub(super) fn load_registered(
                 found.record.workspace_id
             );
             let error = ControlError::new(ErrorCode::WorkspaceConflict, text);
-            without_configuration(disk, layout, record, error)
+            without_configuration(disk, layout, record, error, warned)
         }
         Ok(found) => Ok(found),
-        Err(error) => without_configuration(disk, layout, record, error),
+        Err(error) => without_configuration(disk, layout, record, error, warned),
     }
 }
 
@@ -101,11 +113,12 @@ fn without_configuration(
     layout: &Layout,
     record: WorkspaceRecord,
     problem: ControlError,
+    warned: &Warned,
 ) -> Result<LoadedWorkspace, ControlError> {
     let instances = layout.instances(&record.workspace_id);
     let (with_work, unusable) =
         workspace::instances_with_work(disk, &instances).map_err(|error| storage(&error))?;
-    report(&unusable);
+    warned.report(&unusable);
     Ok(LoadedWorkspace {
         record,
         bundle: Err(problem),
@@ -125,13 +138,23 @@ fn storage(error: &StoreError) -> ControlError {
     crate::core::control_error(error)
 }
 
-fn report(unusable: &[workspace::Unusable]) {
-    for found in unusable {
-        tracing::warn!(
-            path = %found.path.display(),
-            error = &found.error as &dyn std::error::Error,
-            "a directory of the state cannot be used and is left alone"
-        );
+/// What was said to be unusable, so that it is said once (`INST-4`).
+#[derive(Debug, Clone, Default)]
+pub(super) struct Warned(Arc<Mutex<BTreeSet<PathBuf>>>);
+
+impl Warned {
+    /// Says which directories cannot be used, of those of which it was not said before.
+    pub(super) fn report(&self, unusable: &[workspace::Unusable]) {
+        let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for found in unusable {
+            if warned.insert(found.path.clone()) {
+                tracing::warn!(
+                    path = %found.path.display(),
+                    error = &found.error as &dyn std::error::Error,
+                    "a directory of the state cannot be used and is left alone"
+                );
+            }
+        }
     }
 }
 
@@ -141,10 +164,11 @@ pub(super) fn list_instances(
     layout: &Layout,
     workspace_id: &WorkspaceId,
     is_processing: impl Fn(&InstanceRef) -> bool,
+    warned: &Warned,
 ) -> Result<Vec<InstanceSummary>, ControlError> {
     let (found, unusable) = workspace::list_instances(disk, &layout.instances(workspace_id))
         .map_err(|error| storage(&error))?;
-    report(&unusable);
+    warned.report(&unusable);
     Ok(found
         .into_iter()
         .map(|metadata| {

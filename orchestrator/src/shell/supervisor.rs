@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 
 use super::child::{self, Programs, Reports, RunningChild};
 use super::control::Client;
-use super::loading::{self, Instances};
+use super::loading::{self, Instances, Warned};
 use super::logs::LogHub;
 use super::strays;
 use crate::core::{
@@ -74,6 +74,7 @@ pub(super) struct Supervisor {
     tasks: JoinSet<()>,
     started: Instant,
     announced_drops: u64,
+    warned: Warned,
     is_over: bool,
 }
 
@@ -85,6 +86,7 @@ impl Supervisor {
         writers: Writers,
         disk: Arc<dyn Disk>,
         layout: Layout,
+        warned: Warned,
     ) -> Self {
         Self {
             core,
@@ -98,6 +100,7 @@ impl Supervisor {
             tasks: JoinSet::new(),
             started: Instant::now(),
             announced_drops: 0,
+            warned,
             is_over: false,
         }
     }
@@ -242,7 +245,7 @@ impl Supervisor {
                 processing,
             } => {
                 let (disk, layout) = (self.disk.clone(), self.layout.clone());
-                let events = self.reports.events.clone();
+                let (events, warned) = (self.reports.events.clone(), self.warned.clone());
                 self.tasks.spawn_blocking(move || {
                     let mut all = Vec::new();
                     let listed = workspaces.iter().try_for_each(|id| {
@@ -252,6 +255,7 @@ impl Supervisor {
                             &layout,
                             id,
                             is_processing,
+                            &warned,
                         )?);
                         Ok(())
                     });
@@ -268,14 +272,18 @@ impl Supervisor {
                 workspace_id,
             } => {
                 let (disk, layout) = (self.disk.clone(), self.layout.clone());
-                let events = self.reports.events.clone();
+                let (events, warned) = (self.reports.events.clone(), self.warned.clone());
                 self.tasks.spawn_blocking(move || {
                     let instances = layout.instances(&workspace_id);
                     let listed = workspace::list_instances(disk.as_ref(), &instances);
+                    let listed = listed.map(|(found, unusable)| {
+                        warned.report(&unusable);
+                        found
+                    });
                     let input = Input::Listed {
                         workspace_id,
                         purpose,
-                        result: listed.map(|found| found.0).map_err(|e| control_error(&e)),
+                        result: listed.map_err(|error| control_error(&error)),
                     };
                     drop(events.blocking_send(Event::Input(input)));
                 });
@@ -307,13 +315,13 @@ impl Supervisor {
         project_root: PathBuf,
     ) {
         let (disk, layout) = (self.disk.clone(), self.layout.clone());
-        let events = self.reports.events.clone();
+        let (events, warned) = (self.reports.events.clone(), self.warned.clone());
         let wanted = match &purpose {
             LoadPurpose::Restart { request, .. } if request.fresh => Instances::All,
             _ => Instances::WithWork,
         };
         self.tasks.spawn_blocking(move || {
-            let result = loading::load(disk.as_ref(), &layout, &project_root, wanted);
+            let result = loading::load(disk.as_ref(), &layout, &project_root, wanted, &warned);
             let loaded = Box::new(Loaded {
                 purpose,
                 workspace_id,
@@ -342,7 +350,7 @@ impl Supervisor {
     /// Forgets a child that is gone, with whatever it left behind.
     fn bury(&mut self, process: ProcessId) {
         if let Some(child) = self.children.remove(&process) {
-            child.kill();
+            child.kill_group();
         }
         let known = self.children.values().map(|child| child.pid).collect();
         let ended = strays::end_all(&known);
