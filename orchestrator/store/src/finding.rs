@@ -42,8 +42,6 @@ pub enum FindingKind {
     UnknownFile,
     /// A file stands for another thing than the folder it lies in.
     WrongOwner,
-    /// Something others may read or write.
-    OpenToOthers,
     /// Work that a crash cut short; opening the instance finishes it.
     UnfinishedWork,
     /// A file that was set aside earlier, for people to look at.
@@ -143,7 +141,6 @@ fn defaults_of(kind: FindingKind) -> (Severity, &'static str) {
         ),
         FindingKind::MissingFile => (Severity::Warning, RESTORE),
         FindingKind::UnknownFile => (Severity::Info, "remove it if nobody needs it"),
-        FindingKind::OpenToOthers => (Severity::Warning, "take the rights of others away"),
         FindingKind::UnfinishedWork => (
             Severity::Info,
             "nothing to do: it is finished when the instance is opened",

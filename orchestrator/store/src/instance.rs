@@ -37,6 +37,7 @@ use crate::naming::instance_dir_name;
 
 mod align;
 mod base;
+mod check;
 mod extension;
 mod fold;
 mod folder;
@@ -45,16 +46,20 @@ mod llm;
 mod metadata;
 mod page;
 mod parking;
+mod raw;
 mod recovery;
+mod repair;
 mod sums;
 mod turn;
 
 pub use crate::finding::Finding;
+pub(crate) use check::{check, check_json, check_log, odd};
 pub use folder::{delete, has_work, sweep, work_dir};
 pub use inbox::{EventState, ParkedEvent};
 pub use llm::LlmMessage;
 pub use metadata::{InstanceStatus, Metadata};
 pub use page::Page;
+pub use repair::repair;
 pub use turn::{OpenTurn, TurnEvent};
 
 use base::{BASE, Base};
@@ -167,7 +172,7 @@ impl InstanceStore {
         let mut findings = Vec::new();
         let inbox = Inbox::open(disk.as_ref(), &messages.join(INBOX), &mut findings)?;
         let turn = TurnLog::open(disk.as_ref(), &messages.join(EVENTS), &mut findings)?;
-        let base = Base::open(disk.as_ref(), &messages)?;
+        let base = Base::open(disk.as_ref(), &messages, &mut findings)?;
         let observed = Journal::open(disk.as_ref(), &messages.join(OBSERVED))?;
         let llm = Journal::open(disk.as_ref(), &messages.join(LLM))?;
         // Names that a killed process made may be seen without being durable; and files that were

@@ -28,6 +28,7 @@ pub mod limits;
 pub mod naming;
 pub mod root;
 mod sealed;
+pub mod verify;
 pub mod workspace;
 pub mod writer;
 

@@ -270,6 +270,16 @@ pub(crate) fn torn(path: &Path, line: u64, torn: &TornTail) -> Finding {
         .severity(Severity::Warning)
 }
 
+/// A record as it was before it was sealed; none if it is no object.
+pub(crate) fn unsealed(record: &[u8]) -> Option<serde_json::Value> {
+    const SEAL_FIELDS: [&str; 3] = ["n", "d", "crc32"];
+    let Ok(serde_json::Value::Object(mut record)) = serde_json::from_slice(record) else {
+        return None;
+    };
+    record.retain(|name, _| !SEAL_FIELDS.contains(&name.as_str()));
+    Some(record.into())
+}
+
 impl SealedLog {
     /// Opens the file, making it if it is missing, and cuts off what a crash left over.
     pub(crate) fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, Reading), StoreError> {
@@ -318,6 +328,32 @@ impl SealedLog {
         (self.last_number, self.durable_number) = (number, number);
         self.is_damaged = false;
         Ok(())
+    }
+
+    /// Writes the file anew with what can be read of it, if anything cannot; it is kept as it was
+    /// beside itself. Returns where. Durable when it returns.
+    pub(crate) fn mend(&mut self, disk: &dyn Disk) -> Result<Option<PathBuf>, StoreError> {
+        if !self.is_damaged {
+            return Ok(None);
+        }
+        let mut records = Vec::new();
+        for span in read(&mut self.journal)?.records {
+            let bytes = self.record(span)?;
+            records.push(unsealed(&bytes).ok_or_else(|| StoreError::Damaged {
+                path: self.path().to_owned(),
+                line: span.line,
+                problem: "a record is no object".to_owned(),
+            })?);
+        }
+        let content = self.journal.read(0, usize::MAX)?;
+        let kept = crate::durable::keep_aside(disk, self.journal.path(), "damaged", &content)?;
+        self.is_damaged = false;
+        self.replace(disk, &records)?;
+        Ok(Some(kept))
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.is_damaged
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -6,19 +6,20 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Disk, EntryKind, append_all, read_all};
+use crate::disk::{Disk, EntryKind, read_all};
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
 use crate::instance::{self, Metadata};
+use crate::jsonl::Journal;
 use crate::naming::{instance_dir_name, instance_key_of, workspace_id};
 use crate::root::Layout;
 
 /// Largest `workspace.json`, in bytes.
 const WORKSPACE_BYTES_MAX: usize = 64 * 1024;
 /// The record's name in the workspace's folder.
-const WORKSPACE_FILE: &str = "workspace.json";
+pub(crate) const WORKSPACE_FILE: &str = "workspace.json";
 /// The audit log's name in the workspace's folder (`INST-6`).
-const AUDIT_FILE: &str = "audit.jsonl";
+pub(crate) const AUDIT_FILE: &str = "audit.jsonl";
 
 /// `workspace.json`: the project a workspace stands for (`ROOT-10`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -81,7 +82,7 @@ pub fn open(
                 && found.package.as_deref() == package =>
         {
             if found.registered {
-                instance::sweep(disk, &layout.instances(&found.workspace_id))?;
+                settle(disk, layout, &found.workspace_id)?;
                 return Ok(found);
             }
             WorkspaceRecord {
@@ -102,7 +103,7 @@ pub fn open(
         }
     };
     write(disk, layout, &record)?;
-    instance::sweep(disk, &layout.instances(&record.workspace_id))?;
+    settle(disk, layout, &record.workspace_id)?;
     Ok(record)
 }
 
@@ -270,6 +271,30 @@ pub fn instances_with_work(
     Ok((with_work, unusable))
 }
 
+/// Opens an audit log, which a crash or a full disk may have cut short: the end that is left must not
+/// become part of the next line.
+fn open_audit(disk: &dyn Disk, path: &Path) -> Result<Journal, StoreError> {
+    let mut journal = Journal::open(disk, path)?;
+    if journal.len() > 0 && journal.read(journal.len() - 1, 1)? != b"\n" {
+        let good = journal.scan(|_, _| {})?;
+        journal.mend_tail(disk, good)?;
+    }
+    Ok(journal)
+}
+
+/// Removes what crashes left over in a workspace, and makes durable what a killed process may have
+/// left in the page cache only.
+fn settle(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<(), StoreError> {
+    instance::sweep(disk, &layout.instances(id))?;
+    let dir = layout.workspace(id);
+    let path = dir.join(AUDIT_FILE);
+    if disk.stat(&path).during("look at", &path)?.is_some() {
+        open_audit(disk, &path)?.sync()?;
+        disk.sync_dir(&dir).during("sync", &dir)?;
+    }
+    Ok(())
+}
+
 /// Appends a record to a workspace's audit log (`INST-6`, `SEC-5`). Durable when it returns.
 ///
 /// # Errors
@@ -288,9 +313,9 @@ pub fn append_audit(
         problem: error.to_string(),
     })?;
     line.push(b'\n');
-    let mut file = disk.open(&path).during("open", &path)?;
-    append_all(file.as_mut(), &line).during("append to", &path)?;
-    file.sync().during("sync", &path)?;
+    let mut journal = open_audit(disk, &path)?;
+    journal.append(&line)?;
+    journal.sync()?;
     if is_new {
         disk.sync_dir(&dir).during("sync", &dir)?;
     }

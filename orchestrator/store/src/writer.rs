@@ -34,7 +34,11 @@ use crate::naming::instance_dir_name;
 use crate::root::Layout;
 use crate::workspace;
 
+mod check;
 mod op;
+mod outcome;
+
+use outcome::{again, report_findings};
 
 pub use op::{Completion, Inspection, Job, Op, Report};
 
@@ -309,6 +313,15 @@ impl Worker {
                 self.held(&instance)?.store.drop_parked(&event_id, at)?;
                 Ok(Report::Dropped { event_id })
             }
+            Op::SetExtension {
+                instance,
+                extension,
+                state,
+            } => {
+                let store = &self.held(&instance)?.store;
+                store.set_extension_state(&extension, &state)?;
+                Ok(Report::ExtensionSet)
+            }
             Op::ReadPage { instance, offset } => {
                 let page = self.held(&instance)?.store.page(offset)?;
                 Ok(Report::Page(Box::new(page)))
@@ -319,6 +332,11 @@ impl Worker {
                 .event_state(&event_id)
                 .map(Report::EventState),
             Op::Inspect(instance) => self.inspect(&instance),
+            Op::Verify {
+                instance,
+                repair,
+                at,
+            } => self.verify(&instance, repair, at),
             Op::Close(instance) => {
                 if let Some(mut held) = self.open.remove(&instance) {
                     held.store.sync()?;
@@ -448,39 +466,6 @@ impl Worker {
                 );
             }
         }
-    }
-}
-
-fn report_findings(instance: &InstanceRef, store: &InstanceStore) {
-    for finding in store.state().findings {
-        tracing::warn!(
-            workspace_id = %instance.workspace_id,
-            instance_key = %instance.instance_key,
-            path = %finding.path.display(),
-            problem = finding.problem,
-            "found and set aside while opening an instance"
-        );
-    }
-}
-
-/// The same failure, for another operation that it befell.
-fn again(error: &StoreError) -> StoreError {
-    match error {
-        StoreError::Io {
-            operation,
-            path,
-            source,
-        } => StoreError::Io {
-            operation,
-            path: path.clone(),
-            source: match source.raw_os_error() {
-                Some(code) => io::Error::from_raw_os_error(code),
-                None => io::Error::new(source.kind(), source.to_string()),
-            },
-        },
-        other => StoreError::InvalidEvent {
-            problem: other.to_string(),
-        },
     }
 }
 

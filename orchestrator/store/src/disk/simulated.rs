@@ -28,6 +28,9 @@ pub enum Crash {
     KeepUnsynced,
     /// A subset chosen by this seed; appends may be torn at any byte.
     Subset(u64),
+    /// All changes of names, and so many bytes of the appends, in the order they were made; a cut
+    /// counts as no byte.
+    KeepBytes(u64),
     /// Only the process ended, not the machine: all of them are seen, and none is durable yet.
     ProcessOnly,
 }
@@ -43,8 +46,16 @@ pub enum Fault {
 
 #[derive(Debug, Clone)]
 enum FileChange {
-    Append { offset: usize, data: Vec<u8> },
-    SetLen(usize),
+    Append {
+        offset: usize,
+        data: Vec<u8>,
+        /// How many bytes of all files were appended before it.
+        before: u64,
+    },
+    SetLen {
+        len: usize,
+        before: u64,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -88,6 +99,7 @@ struct Machine {
     crash_at: Option<u64>,
     fault: Option<(u64, Fault, bool)>,
     is_down: bool,
+    reused_after_failed_sync: u64,
 }
 
 /// A file system in memory; clones share it.
@@ -152,11 +164,18 @@ impl SimulatedDisk {
         self.machine().is_down
     }
 
+    /// How many times a file handle was written to or synced after a sync of it had failed.
+    #[must_use]
+    pub fn reused_after_failed_sync(&self) -> u64 {
+        self.machine().reused_after_failed_sync
+    }
+
     /// The file system as it is found when the machine starts again.
     #[must_use]
     pub fn after_crash(&self, crash: Crash) -> Self {
         let mut choice = Choice::new(crash);
         let mut machine = self.machine().clone();
+        choice.bytes_before = machine.oldest_unsynced();
         if crash != Crash::ProcessOnly {
             for node in machine.nodes.values_mut() {
                 settle(node, &mut choice);
@@ -167,6 +186,13 @@ impl SimulatedDisk {
         machine.fault = None;
         machine.is_down = false;
         Self(Arc::new(Mutex::new(machine)))
+    }
+
+    /// How many bytes were appended since the oldest unsynced append.
+    #[must_use]
+    pub fn unsynced_bytes(&self) -> u64 {
+        let machine = self.machine();
+        machine.bytes_written - machine.oldest_unsynced()
     }
 
     /// Puts a whole durable file there, as if it had always been: for tests of found data.
@@ -190,6 +216,8 @@ impl SimulatedDisk {
 struct Choice {
     crash: Crash,
     state: u64,
+    /// How many bytes were appended before the oldest unsynced append.
+    bytes_before: u64,
 }
 
 impl Choice {
@@ -202,6 +230,7 @@ impl Choice {
         Self {
             crash,
             state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            bytes_before: 0,
         }
     }
 
@@ -216,14 +245,26 @@ impl Choice {
     fn keeps(&mut self) -> bool {
         match self.crash {
             Crash::LoseUnsynced => false,
-            Crash::KeepUnsynced | Crash::ProcessOnly => true,
+            Crash::KeepUnsynced | Crash::ProcessOnly | Crash::KeepBytes(_) => true,
             Crash::Subset(_) => self.below(2) == 0,
         }
     }
 
-    /// How many of `len` bytes survive.
-    fn bytes(&mut self, len: usize) -> usize {
+    /// Whether a cut survives that was made after so many bytes were appended.
+    fn keeps_cut(&mut self, before: u64) -> bool {
         match self.crash {
+            Crash::KeepBytes(kept) => before <= self.bytes_before + kept,
+            _ => self.keeps(),
+        }
+    }
+
+    /// How many of `len` bytes survive that were appended after `before` others.
+    fn bytes(&mut self, len: usize, before: u64) -> usize {
+        match self.crash {
+            Crash::KeepBytes(kept) => {
+                let left = (self.bytes_before + kept).saturating_sub(before);
+                len.min(usize::try_from(left).unwrap_or(usize::MAX))
+            }
             Crash::LoseUnsynced => 0,
             Crash::KeepUnsynced | Crash::ProcessOnly => len,
             Crash::Subset(_) => match self.below(3) {
@@ -244,8 +285,12 @@ fn settle(node: &mut Node, choice: &mut Choice) {
         } => {
             for change in changes.drain(..) {
                 match change {
-                    FileChange::Append { offset, data } => {
-                        let kept = choice.bytes(data.len());
+                    FileChange::Append {
+                        offset,
+                        data,
+                        before,
+                    } => {
+                        let kept = choice.bytes(data.len(), before);
                         if kept > 0 {
                             if durable.len() < offset {
                                 durable.resize(offset, 0);
@@ -254,8 +299,8 @@ fn settle(node: &mut Node, choice: &mut Choice) {
                             durable.extend(data.into_iter().take(kept));
                         }
                     }
-                    FileChange::SetLen(len) => {
-                        if choice.keeps() {
+                    FileChange::SetLen { len, before } => {
+                        if choice.keeps_cut(before) {
                             durable.truncate(len);
                         }
                     }
@@ -409,10 +454,23 @@ impl Machine {
         }
     }
 
+    /// How many bytes were appended before the oldest append that is not synced.
+    fn oldest_unsynced(&self) -> u64 {
+        let changes = self.nodes.values().filter_map(|node| match node {
+            Node::File { changes, .. } => changes.first(),
+            Node::Dir { .. } => None,
+        });
+        let before = changes.map(|change| match change {
+            FileChange::Append { before, .. } | FileChange::SetLen { before, .. } => *before,
+        });
+        before.min().unwrap_or(self.bytes_written)
+    }
+
     fn truncate(&mut self, ino: Ino, len: usize) -> io::Result<()> {
+        let before = self.bytes_written;
         let (current, changes) = self.file(ino)?;
         current.truncate(len);
-        changes.push(FileChange::SetLen(len));
+        changes.push(FileChange::SetLen { len, before });
         Ok(())
     }
 }
@@ -421,6 +479,7 @@ impl Machine {
 struct SimulatedFile {
     disk: SimulatedDisk,
     ino: Ino,
+    has_failed: bool,
 }
 
 impl SimulatedDisk {
@@ -428,6 +487,7 @@ impl SimulatedDisk {
         Box::new(SimulatedFile {
             disk: self.clone(),
             ino,
+            has_failed: false,
         })
     }
 
@@ -598,14 +658,17 @@ impl DiskFile for SimulatedFile {
 
     fn append(&mut self, buf: &[u8]) -> io::Result<usize> {
         let mut machine = self.disk.machine();
+        machine.reused_after_failed_sync += u64::from(self.has_failed);
         let mut len = buf.len();
         let turn = machine.count(Some(&mut len))?;
+        let before = machine.bytes_written;
         machine.bytes_written += len as u64;
         let (current, changes) = machine.file(self.ino)?;
         let data = buf.get(..len).unwrap_or_default();
         changes.push(FileChange::Append {
             offset: current.len(),
             data: data.to_vec(),
+            before,
         });
         current.extend_from_slice(data);
         machine.finish(turn).map(|()| len)
@@ -625,7 +688,9 @@ impl DiskFile for SimulatedFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.disk.call(|machine| {
+        let has_failed = self.has_failed;
+        let synced = self.disk.call(|machine| {
+            machine.reused_after_failed_sync += u64::from(has_failed);
             let stops_here = machine.crash_at == Some(machine.calls);
             if let Some(Node::File {
                 durable,
@@ -638,7 +703,9 @@ impl DiskFile for SimulatedFile {
                 changes.clear();
             }
             Ok(())
-        })
+        });
+        self.has_failed |= synced.is_err();
+        synced
     }
 }
 

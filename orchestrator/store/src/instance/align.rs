@@ -148,23 +148,19 @@ fn settle(
         .flat_map(|gap| gap.written_from..gap.written_to)
         .map(|at| (at, true))
         .collect();
-    for gap in gaps {
-        for at in gap.found_from..gap.found_to {
-            let (Some(line), Some(verdict)) = (found.get(at), verdicts.get_mut(at)) else {
-                continue;
-            };
-            let Some(written) = places.get(line) else {
-                continue;
-            };
-            *verdict = Verdict::Repeated;
-            if let Some(still) = written.iter().find_map(|place| {
-                let still = lost.get(place).copied()?;
-                still.then_some(*place)
-            }) {
-                lost.insert(still, false);
-                *verdict = Verdict::Moved;
+    for (line, verdict) in found.iter().zip(verdicts.iter_mut()) {
+        let is_open = matches!(verdict, Verdict::Unknown | Verdict::Uncovered);
+        let Some(written) = places.get(line).filter(|_| is_open) else {
+            continue;
+        };
+        let still = written.iter().find(|place| lost.get(place) == Some(&true));
+        *verdict = match still {
+            Some(place) => {
+                lost.insert(*place, false);
+                Verdict::Moved
             }
-        }
+            None => Verdict::Repeated,
+        };
     }
     let mut missing = Vec::new();
     for gap in gaps {
@@ -228,9 +224,11 @@ mod tests {
         check("abc", "", &[], &[(0, 3)]);
         check("abcd", "acbd", &[Whole, Whole, Moved, Whole], &[]);
         check("abcd", "adbc", &[Whole, Moved, Whole, Whole], &[]);
+        check("abcd", "adcb", &[Whole, Whole, Moved, Moved], &[]);
         check("abc", "abbc", &[Whole, Whole, Repeated, Whole], &[]);
         check("abc", "abxc", &[Whole, Whole, Unknown, Whole], &[]);
         check("abc", "abcx", &[Whole, Whole, Whole, Uncovered], &[]);
+        check("abc", "abcb", &[Whole, Whole, Whole, Repeated], &[]);
         // Two lines that lost the break between them, and one that was broken in two.
         check("abcd", "axd", &[Whole, Damaged, Whole], &[]);
         check("abc", "axyc", &[Whole, Damaged, Damaged, Whole], &[]);

@@ -45,7 +45,7 @@ pub(super) struct Survey {
     pub lines: Vec<LineSum>,
     /// Where the lines begin that are not as they were written.
     bad: HashSet<u64>,
-    findings: Vec<Finding>,
+    pub findings: Vec<Finding>,
 }
 
 #[derive(Debug)]
@@ -62,19 +62,27 @@ struct Reader {
 
 impl Base {
     /// Opens both files, making what is missing. Checks nothing yet.
-    pub(super) fn open(disk: &dyn Disk, messages: &Path) -> Result<Self, StoreError> {
+    pub(super) fn open(
+        disk: &dyn Disk,
+        messages: &Path,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Self, StoreError> {
         let lines = Journal::open(disk, &messages.join(BASE))?;
         let mut sums = Journal::open(disk, &messages.join(SUMS))?;
-        let coverage = match sums::coverage(&mut sums)? {
-            Some((coverage, end)) => {
-                if end < sums.len() {
-                    // Cut short by a crash; what it was to say is said again when the base is settled.
-                    sums.cut(end)?;
+        let mut coverage = sums::coverage(&mut sums)?;
+        if let Some((covered, end)) = coverage
+            && end < sums.len()
+        {
+            // What it was to say is said again when the base is settled.
+            match sums.mend_tail(disk, end)? {
+                Some(torn) => {
+                    let line = covered.records() + 1;
+                    findings.push(crate::sealed::torn(sums.path(), line, &torn));
                 }
-                Some(coverage)
+                None => coverage = sums::coverage(&mut sums)?,
             }
-            None => None,
-        };
+        }
+        let coverage = coverage.map(|(coverage, _)| coverage);
         let messages = messages.to_owned();
         Ok(Self {
             messages,
@@ -156,8 +164,12 @@ impl Base {
                 let finding = Finding::new(self.lines.path(), FindingKind::Unverified, problem);
                 findings.push(finding.at(coverage.lines + 1, coverage.bytes, len));
             }
+            if coverage.bytes > 0 {
+                // What was added may be what was there already.
+                return self.reconcile(disk, findings);
+            }
             let mut added = Vec::new();
-            each_line(&mut self.lines, coverage.bytes, |_, sum| added.push(sum))?;
+            each_line(&mut self.lines, 0, |_, sum| added.push(sum))?;
             self.append_sums(&added, &mut coverage)?;
         }
         Ok(())
@@ -278,25 +290,47 @@ impl Base {
         }
         disk.sync_dir(&self.messages)
             .during("sync", &self.messages)?;
-        *self = Self::open(disk, &self.messages)?;
+        *self = Self::open(disk, &self.messages, &mut Vec::new())?;
         Ok(())
     }
 
     /// Every line with what it was written as.
     pub(super) fn survey(&mut self) -> Result<Survey, StoreError> {
-        let (written, mut findings) = sums::load(&mut self.sums, &mut self.lines)?;
-        let mut found = Vec::new();
-        let mut is_json = Vec::new();
-        each_line(&mut self.lines, 0, |line, sum| {
-            let is_as_written = written.get(found.len()) == Some(&sum);
-            is_json.push(
-                is_as_written || serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok(),
-            );
-            found.push(sum);
+        survey(&mut self.lines, Some(&mut self.sums))
+    }
+
+    /// Writes the base anew without the lines that are not as they were written, if there are any;
+    /// both files are kept as they were beside it. Returns where. Durable when it returns.
+    pub(super) fn mend(&mut self, disk: &dyn Disk) -> Result<Vec<PathBuf>, StoreError> {
+        let survey = self.survey()?;
+        if survey.findings.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut kept = Vec::new();
+        for journal in [&mut self.lines, &mut self.sums] {
+            let content = journal.read(0, usize::MAX)?;
+            kept.push(durable::keep_aside(
+                disk,
+                journal.path(),
+                "damaged",
+                &content,
+            )?);
+        }
+        let (mut content, mut lines) = (Vec::new(), Vec::new());
+        let mut sums = survey.lines.into_iter();
+        self.lines.scan(|_, line| {
+            if let Some(sum) = sums.next().filter(|sum| sum.sum.is_some()) {
+                content.extend_from_slice(line);
+                content.push(b'\n');
+                lines.push(sum);
+            }
         })?;
-        let alignment = align(&written, &found);
-        let survey = judge(self.lines.path(), alignment, found, &is_json, &mut findings);
-        Ok(survey)
+        // Between the two the checksums do not fit, which opening the instance would settle.
+        durable::replace(disk, &self.messages.join(BASE), &content)?;
+        let sums = sums::records_of(&lines, &mut Coverage::default())?;
+        durable::replace(disk, &self.messages.join(SUMS), &sums)?;
+        *self = Self::open(disk, &self.messages, &mut Vec::new())?;
+        Ok(kept)
     }
 
     /// Begins or goes on reading at byte `offset`.
@@ -369,6 +403,33 @@ impl Base {
         }
         findings
     }
+}
+
+/// Compares the lines of a base with their checksums, if it has any. Changes nothing.
+pub(super) fn survey(
+    lines: &mut Journal,
+    sums: Option<&mut Journal>,
+) -> Result<Survey, StoreError> {
+    let (written, mut findings) = match sums {
+        Some(sums) => sums::load(sums, lines)?,
+        None => (Vec::new(), Vec::new()),
+    };
+    let mut found = Vec::new();
+    let mut is_json = Vec::new();
+    each_line(lines, 0, |line, sum| {
+        let is_as_written = written.get(found.len()) == Some(&sum);
+        is_json
+            .push(is_as_written || serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok());
+        found.push(sum);
+    })?;
+    let alignment = align(&written, &found);
+    Ok(judge(
+        lines.path(),
+        alignment,
+        found,
+        &is_json,
+        &mut findings,
+    ))
 }
 
 fn each_line(

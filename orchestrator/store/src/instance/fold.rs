@@ -19,8 +19,9 @@ use serde::Deserialize;
 
 use super::align::LineSum;
 use super::base::{BASE_NEXT, Base};
+use super::raw::RawEvent;
 use super::sums::{self, SUMS_NEXT};
-use super::turn::{FoldMode, RawEvent};
+use super::turn::FoldMode;
 use crate::checksum::crc32;
 use crate::disk::Disk;
 use crate::error::{IoContext as _, StoreError};

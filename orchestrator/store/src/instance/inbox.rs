@@ -29,8 +29,6 @@ use records::{Known, Pending, Record, Table};
 
 /// The code of a dropped event's outcome.
 const DROPPED: &str = "E_EVENT_DROPPED";
-/// The fields a seal adds, which a record that is written again gets anew.
-const SEAL_FIELDS: [&str; 3] = ["n", "d", "crc32"];
 
 /// What the inbox knows of an event id.
 #[derive(Debug, Clone, PartialEq)]
@@ -321,6 +319,20 @@ impl Inbox {
         if self.log.len() < self.compact_at {
             return Ok(());
         }
+        self.rewrite(disk)
+    }
+
+    /// Writes the file anew if anything in it cannot be read; it is kept as it was beside itself.
+    /// Returns whether it did. Durable when it returns.
+    pub(super) fn mend(&mut self, disk: &dyn Disk) -> Result<bool, StoreError> {
+        let is_damaged = self.log.is_damaged();
+        if is_damaged {
+            self.rewrite(disk)?;
+        }
+        Ok(is_damaged)
+    }
+
+    fn rewrite(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
         let known = self.table.known.values();
         let mut over: Vec<(u64, Span)> = known
             .filter_map(|known| match known {
@@ -335,10 +347,9 @@ impl Inbox {
             let bytes = self.log.record(span)?;
             // What is damaged is kept in the copy that replacing makes.
             if seal_of(&bytes) != Seal::Broken
-                && let Ok(serde_json::Value::Object(mut record)) = serde_json::from_slice(&bytes)
+                && let Some(record) = sealed::unsealed(&bytes)
             {
-                record.retain(|name, _| !SEAL_FIELDS.contains(&name.as_str()));
-                records.push(record.into());
+                records.push(record);
             }
         }
         for (seq, entry) in &self.table.pending {
@@ -359,6 +370,26 @@ impl Inbox {
 fn wrong(event_id: &EventId) -> StoreError {
     let event_id = event_id.clone();
     StoreError::WrongEvent { event_id }
+}
+
+/// Looks at the records of an inbox file. Changes nothing.
+pub(super) fn check(
+    journal: &mut Journal,
+    reading: &sealed::Reading,
+    findings: &mut Vec<Finding>,
+) -> Result<(), StoreError> {
+    let mut table = Table::default();
+    for span in &reading.records {
+        let len = usize::try_from(span.len).unwrap_or(usize::MAX);
+        if let Err(problem) = table.take(*span, &journal.read(span.offset, len)?) {
+            let problem = format!("line {}: {problem}; it is passed over", span.line);
+            findings.push(
+                span.finding(journal.path(), FindingKind::UnknownRecord, problem)
+                    .severity(Severity::Error),
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Whether any event waits in the inbox at `path`. Only reads.

@@ -5,7 +5,7 @@
 
 use goondan_protocol::event::TurnOutcome;
 
-use super::{EVENTS, InstanceStore, MESSAGES, TurnEvent, fold};
+use super::{EVENTS, INBOX, InstanceStore, MESSAGES, TurnEvent, fold};
 use crate::error::StoreError;
 use crate::finding::{Finding, FindingKind, Severity};
 
@@ -132,6 +132,15 @@ impl InstanceStore {
                 "the turn's event cannot be read any more; it was folded as it stood",
             )
         };
+        if let Some(event) = event {
+            let problem = format!(
+                "event `{}` is lost; what its turn had recorded became part of the conversation",
+                event.event_id
+            );
+            let kind = FindingKind::MissingRecords;
+            let path = self.dir.join(MESSAGES).join(INBOX);
+            self.findings.push(Finding::new(&path, kind, problem));
+        }
         let outcome = TurnOutcome::Failed {
             code: code.to_owned(),
             message: message.to_owned(),

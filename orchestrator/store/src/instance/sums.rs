@@ -49,6 +49,13 @@ pub(super) struct Coverage {
     records: u64,
 }
 
+impl Coverage {
+    /// Records of the file of checksums.
+    pub(super) fn records(self) -> u64 {
+        self.records
+    }
+}
+
 /// The checksum of a line, its newline included.
 pub(super) fn sum_of(line: &[u8]) -> Result<LineSum, StoreError> {
     let len = u32::try_from(line.len()).map_err(|_| StoreError::TooLarge {

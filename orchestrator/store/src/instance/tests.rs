@@ -1,13 +1,12 @@
 //! Tests of one instance: what it keeps through crashes at every call, and the formats it reads.
 
-use goondan_protocol::conversation::Conversation;
 use goondan_protocol::event::EventSource;
 use goondan_protocol::ids::ExtensionName;
 use goondan_protocol::message::{Message, MessageEvent};
 use serde_json::json;
 
 use super::*;
-use crate::disk::{Crash, Fault, SimulatedDisk};
+use crate::disk::{Crash, SimulatedDisk};
 
 const INSTANCES: &str = "/i";
 
@@ -155,34 +154,6 @@ struct Seen {
     done: Vec<String>,
 }
 
-/// The independent model: plain vectors.
-fn expected(steps: &[Step]) -> Vec<Seen> {
-    let mut seen = Seen::default();
-    let mut states = vec![seen.clone()];
-    let mut current: Option<&str> = None;
-    for step in steps {
-        match step {
-            Step::Create => seen.exists = true,
-            Step::Accept(id) => seen.waiting.push((*id).to_owned()),
-            Step::Begin(_, id) => current = Some(id),
-            Step::Append(_, _, event) => seen.pending.push((**event).clone()),
-            Step::Complete(..) => {
-                let mut talk = Conversation::from_base(std::mem::take(&mut seen.base));
-                for event in seen.pending.drain(..) {
-                    drop(talk.apply(event));
-                }
-                seen.base = talk.messages().to_vec();
-                let id = current.take().unwrap().to_owned();
-                seen.waiting.retain(|waiting| *waiting != id);
-                seen.done.push(id);
-            }
-            Step::Metadata => {}
-        }
-        states.push(seen.clone());
-    }
-    states
-}
-
 fn perform(
     disk: &SimulatedDisk,
     store: &mut Option<InstanceStore>,
@@ -257,93 +228,6 @@ fn crashes(seeds: u64) -> Vec<Crash> {
         .into_iter()
         .chain(subsets)
         .collect()
-}
-
-/// Goal: at whatever call the machine stops, recovery finds the last acknowledged state, or the one
-/// that was being made; and so it does when it is stopped itself. Method: stop at every call of a
-/// life with every kind of change, keep several subsets of what was unsynced, stop the recovery at
-/// every call of its own, and compare with a model of plain vectors.
-#[test]
-fn msg_8_a_crash_at_every_call_loses_and_repeats_nothing() {
-    let steps = life();
-    let states = expected(&steps);
-    let mut crashed = 0;
-    for call in 1.. {
-        let disk = fresh();
-        disk.crash_at(disk.calls() + call);
-        let mut store = None;
-        let acknowledged = steps
-            .iter()
-            .take_while(|step| perform(&disk, &mut store, step).is_ok())
-            .count();
-        if !disk.is_down() {
-            assert_eq!(acknowledged, steps.len());
-            break;
-        }
-        crashed += 1;
-        let allowed = &states[acknowledged..=(acknowledged + 1).min(steps.len())];
-        for crash in crashes(6) {
-            let found = look(&disk.after_crash(crash)).unwrap();
-            assert!(
-                allowed.contains(&found),
-                "call {call}, {crash:?}, {acknowledged} steps acknowledged\n{found:#?}\n{allowed:#?}"
-            );
-            if crash == Crash::ProcessOnly {
-                // What a successor has shown to anybody must survive the machine, too.
-                let disk = disk.after_crash(crash);
-                assert_eq!(look(&disk).unwrap(), found);
-                let after = look(&disk.after_crash(Crash::LoseUnsynced)).unwrap();
-                assert_eq!(after, found, "call {call}: seen, and then lost");
-            }
-            for again in 1.. {
-                let disk = disk.after_crash(crash);
-                disk.crash_at(again);
-                if look(&disk).is_ok() {
-                    break;
-                }
-                let second = Crash::Subset(call * 31 + again);
-                let found = look(&disk.after_crash(second)).unwrap();
-                assert!(
-                    allowed.contains(&found),
-                    "call {call}, {crash:?}, then call {again}, {second:?}\n{found:#?}\n{allowed:#?}"
-                );
-            }
-        }
-    }
-    assert!(crashed > 100, "only {crashed} calls were tried");
-}
-
-/// Goal: an I/O error acknowledges nothing, damages nothing, and is over when its cause is. Method:
-/// fail every call, once and for ever, then open anew on the healed disk.
-#[test]
-fn msg_10_an_error_at_every_call_is_said_and_survived() {
-    let steps = life();
-    let states = expected(&steps);
-    for fault in [Fault::Errno(5), Fault::Errno(28), Fault::ShortWrite(3)] {
-        for for_ever in [false, true] {
-            for call in 1.. {
-                let disk = fresh();
-                let failing = disk.calls() + call;
-                disk.fail_at(failing, fault, for_ever);
-                let mut store = None;
-                let acknowledged = steps
-                    .iter()
-                    .take_while(|step| perform(&disk, &mut store, step).is_ok())
-                    .count();
-                let is_past_the_end = disk.calls() < failing;
-                drop(store);
-                let found = look(&disk.after_crash(Crash::KeepUnsynced)).unwrap();
-                let allowed = &states[acknowledged..=(acknowledged + 1).min(steps.len())];
-                assert!(
-                    allowed.contains(&found),
-                    "call {call}, {fault:?}\n{found:#?}"
-                );
-                if is_past_the_end {
-                    break;
-                }
-            }
-        }
-    }
 }
 
 #[test]

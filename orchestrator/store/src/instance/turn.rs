@@ -11,18 +11,18 @@
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::{EventId, MessageId, TurnId};
-use goondan_protocol::limits::MAX_MESSAGE_BYTES;
-use goondan_protocol::message::Message;
+use goondan_protocol::ids::{EventId, TurnId};
 use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::raw::{Line, RawEvent};
 use crate::disk::Disk;
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
 use crate::finding::{Finding, FindingKind, Severity};
-use crate::sealed::{SealedLog, Span};
+use crate::jsonl::Journal;
+use crate::sealed::{self, SealedLog, Span};
 
 /// The turn in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,131 +97,6 @@ enum Mark<'a> {
     TurnCommit(&'a CommitRecord),
 }
 
-/// Any line of the file; which fields are there depends on the type.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Line<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    turn_id: Option<TurnId>,
-    seq: Option<u64>,
-    attempt: Option<u32>,
-    #[serde(borrow)]
-    event: Option<&'a RawValue>,
-    target_id: Option<MessageId>,
-    #[serde(borrow)]
-    message: Option<&'a RawValue>,
-}
-
-/// A message event with its message unread.
-#[derive(Debug, Clone)]
-pub(super) enum RawEvent {
-    Append {
-        message: Box<RawValue>,
-    },
-    Replace {
-        target_id: MessageId,
-        message: Box<RawValue>,
-    },
-    Remove {
-        target_id: MessageId,
-    },
-    Truncate,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct EventLine<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    turn_id: Option<&'a TurnId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seq: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target_id: Option<&'a MessageId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<&'a RawValue>,
-}
-
-impl RawEvent {
-    fn of_line(line: &Line<'_>) -> Result<Self, String> {
-        let message = || match line.message {
-            Some(message) => one_line(message),
-            None => Err(format!("`{}` has no `message`", line.kind)),
-        };
-        let target_id = || {
-            line.target_id
-                .clone()
-                .ok_or_else(|| format!("`{}` has no `targetId`", line.kind))
-        };
-        match line.kind {
-            "append" => Ok(Self::Append {
-                message: message()?,
-            }),
-            "replace" => Ok(Self::Replace {
-                target_id: target_id()?,
-                message: message()?,
-            }),
-            "remove" => Ok(Self::Remove {
-                target_id: target_id()?,
-            }),
-            "truncate" => Ok(Self::Truncate),
-            other => Err(format!("unknown record `{other}`")),
-        }
-    }
-
-    fn line<'a>(&'a self, turn_id: Option<&'a TurnId>, seq: Option<u64>) -> EventLine<'a> {
-        let (kind, target_id, message) = match self {
-            Self::Append { message } => ("append", None, Some(&**message)),
-            Self::Replace { target_id, message } => ("replace", Some(target_id), Some(&**message)),
-            Self::Remove { target_id } => ("remove", Some(target_id), None),
-            Self::Truncate => ("truncate", None, None),
-        };
-        EventLine {
-            kind,
-            turn_id,
-            seq,
-            target_id,
-            message,
-        }
-    }
-
-    /// The event as JSON, without the journal's own fields.
-    pub(super) fn to_raw(&self) -> serde_json::Result<Box<RawValue>> {
-        serde_json::value::to_raw_value(&self.line(None, None))
-    }
-
-    /// Reads an event that an agent sent, and checks that its message is one.
-    pub(super) fn from_agent(raw: &RawValue) -> Result<Self, StoreError> {
-        let invalid = |problem: String| StoreError::InvalidEvent { problem };
-        if raw.get().len() > MAX_MESSAGE_BYTES {
-            return Err(StoreError::TooLarge {
-                bytes: raw.get().len(),
-                max: MAX_MESSAGE_BYTES,
-            });
-        }
-        let line: Line<'_> =
-            serde_json::from_str(raw.get()).map_err(|error| invalid(error.to_string()))?;
-        let event = Self::of_line(&line).map_err(invalid)?;
-        if let Self::Append { message } | Self::Replace { message, .. } = &event {
-            serde_json::from_str::<Message>(message.get())
-                .map_err(|error| invalid(error.to_string()))?;
-        }
-        Ok(event)
-    }
-}
-
-/// A record must fit a line, so line breaks between its tokens go.
-pub(super) fn one_line(raw: &RawValue) -> Result<Box<RawValue>, String> {
-    if !raw.get().contains(['\n', '\r']) {
-        return Ok(raw.to_owned());
-    }
-    let value: serde_json::Value =
-        serde_json::from_str(raw.get()).map_err(|error| error.to_string())?;
-    serde_json::value::to_raw_value(&value).map_err(|error| error.to_string())
-}
-
 /// The turn journal of one instance.
 #[derive(Debug)]
 pub(super) struct TurnLog {
@@ -256,14 +131,9 @@ impl TurnLog {
         let mut read = Read::default();
         for span in reading.records {
             let bytes = log.record(span)?;
-            let taken = serde_json::from_slice::<Line<'_>>(&bytes)
-                .map_err(|error| error.to_string())
-                .and_then(|line| read.take(&line, &bytes, span));
-            if let Err(problem) = taken {
+            if let Err(problem) = read.take_bytes(&bytes, span) {
                 log.mark_damaged();
-                let problem = format!("line {}: {problem}; it is passed over", span.line);
-                let finding = span.finding(path, FindingKind::UnknownRecord, problem);
-                findings.push(finding.severity(Severity::Error));
+                findings.push(passed_over(path, span, &problem));
             }
         }
         let Read {
@@ -412,9 +282,53 @@ impl TurnLog {
     pub(super) fn path(&self) -> &Path {
         self.log.path()
     }
+
+    /// Writes the file anew if anything in it cannot be read; it is kept as it was beside itself.
+    /// Returns whether it did. Durable when it returns.
+    pub(super) fn mend(&mut self, disk: &dyn Disk) -> Result<bool, StoreError> {
+        let is_damaged = self.log.mend(disk)?.is_some();
+        if is_damaged {
+            let path = self.log.path().to_owned();
+            let event = self.open.take().and_then(|open| open.event);
+            *self = Self::open(disk, &path, &mut Vec::new())?;
+            if let Some(open) = &mut self.open {
+                open.event = open.event.take().or(event);
+            }
+        }
+        Ok(is_damaged)
+    }
+}
+
+/// Looks at the records of a turn's journal; says whether a commit waits for its fold. Changes
+/// nothing.
+pub(super) fn check(
+    journal: &mut Journal,
+    reading: &sealed::Reading,
+    findings: &mut Vec<Finding>,
+) -> Result<bool, StoreError> {
+    let mut read = Read::default();
+    for span in &reading.records {
+        let len = usize::try_from(span.len).unwrap_or(usize::MAX);
+        let bytes = journal.read(span.offset, len)?;
+        if let Err(problem) = read.take_bytes(&bytes, *span) {
+            findings.push(passed_over(journal.path(), *span, &problem));
+        }
+    }
+    Ok(read.commit.is_some())
+}
+
+fn passed_over(path: &Path, span: Span, problem: &str) -> Finding {
+    let problem = format!("line {}: {problem}; it is passed over", span.line);
+    let finding = span.finding(path, FindingKind::UnknownRecord, problem);
+    finding.severity(Severity::Error)
 }
 
 impl Read {
+    fn take_bytes(&mut self, bytes: &[u8], span: Span) -> Result<(), String> {
+        let line: Line<'_> = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        self.take(&line, bytes, span)
+    }
+
     /// Takes one record into account, or says why it does not continue the turn.
     fn take(&mut self, line: &Line<'_>, bytes: &[u8], span: Span) -> Result<(), String> {
         if self.commit.is_some() {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId, WorkspaceId};
+use goondan_protocol::ids::{AgentName, EventId, ExtensionName, InstanceRef, TurnId, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -13,6 +13,7 @@ use crate::error::StoreError;
 use crate::instance::{
     EventState, InstanceState, LlmMessage, Metadata, OpenTurn, Page, ParkedEvent,
 };
+use crate::verify::Verified;
 
 /// Something to be done, and the mark it is reported under.
 #[derive(Debug)]
@@ -130,6 +131,15 @@ pub enum Op {
         /// The time.
         at: Timestamp,
     },
+    /// Set the state of an extension (`EXT-2`). Reports [`Report::ExtensionSet`].
+    SetExtension {
+        /// The instance.
+        instance: InstanceRef,
+        /// The extension.
+        extension: ExtensionName,
+        /// Its state.
+        state: Value,
+    },
     /// Read a page of the conversation. Reports [`Report::Page`].
     ReadPage {
         /// The instance.
@@ -146,6 +156,16 @@ pub enum Op {
     },
     /// Everything about an instance. Reports [`Report::Inspected`].
     Inspect(InstanceRef),
+    /// Check every file of an instance, and with `repair` set aside what is damaged. The instance is
+    /// closed for it and opened anew by what comes next. Reports [`Report::Verified`].
+    Verify {
+        /// The instance. No process may be working with it if it is to be repaired.
+        instance: InstanceRef,
+        /// Whether damage is set aside; the findings are then those of before.
+        repair: bool,
+        /// The time.
+        at: Timestamp,
+    },
     /// Write what is due and forget the open instance. Reports [`Report::Closed`].
     Close(InstanceRef),
     /// Remove an instance and all it holds. Reports [`Report::Deleted`].
@@ -168,10 +188,12 @@ impl Op {
             | Self::CompleteTurn { instance, .. }
             | Self::Observe { instance, .. }
             | Self::LogLlm { instance, .. }
+            | Self::SetExtension { instance, .. }
             | Self::NoteAttempt { instance, .. }
             | Self::Park { instance, .. }
             | Self::Retry { instance, .. }
             | Self::Drop { instance, .. }
+            | Self::Verify { instance, .. }
             | Self::ReadPage { instance, .. }
             | Self::LookUpEvent { instance, .. }
             | Self::Open(instance)
@@ -237,12 +259,16 @@ pub enum Report {
         /// The event.
         event_id: EventId,
     },
+    /// The extension's state is durable.
+    ExtensionSet,
     /// A page.
     Page(Box<Page>),
     /// What is known of an event.
     EventState(EventState),
     /// Everything about an instance.
     Inspected(Box<Inspection>),
+    /// What checking found.
+    Verified(Box<Verified>),
     /// The instance is closed.
     Closed,
     /// The instance is gone.

@@ -1,0 +1,263 @@
+//! Looking at every file of an instance without changing any.
+
+use std::path::Path;
+
+use super::base::{self, BASE, BASE_NEXT};
+use super::llm::LLM;
+use super::sums::{SUMS, SUMS_NEXT};
+use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox, turn};
+use crate::disk::{Disk, EntryKind, read_all};
+use crate::durable::TEMP_SUFFIX;
+use crate::error::{IoContext as _, StoreError};
+use crate::finding::{Finding, FindingKind, Severity};
+use crate::jsonl::Journal;
+use crate::naming::instance_dir_name;
+use crate::sealed;
+use crate::verify::Verified;
+
+/// Largest state of an extension that is looked at, in bytes.
+const STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Folders that hold no records of an instance.
+const FOLDERS: [&str; 4] = [MESSAGES, EXTENSIONS, WORK, "swarm-bundle"];
+/// What is set aside has one of these in its name.
+const ASIDE: [&str; 4] = [".torn-", ".damaged", ".replaced", ".parked"];
+
+/// Looks at every file of the instance in `dir`.
+pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+    check_metadata(disk, dir, out)?;
+    let messages = dir.join(MESSAGES);
+    if disk.stat(&messages).during("look at", &messages)?.is_none() {
+        let problem = "there are no messages";
+        let finding = Finding::new(&messages, FindingKind::MissingFile, problem);
+        out.findings.push(finding.severity(Severity::Info));
+    } else {
+        check_messages(disk, &messages, out)?;
+    }
+    let extensions = dir.join(EXTENSIONS);
+    if disk
+        .stat(&extensions)
+        .during("look at", &extensions)?
+        .is_some()
+    {
+        for entry in disk.list(&extensions).during("list", &extensions)? {
+            let path = extensions.join(&entry.name);
+            let name = entry.name.to_string_lossy();
+            if name.ends_with(".json") && entry.kind == EntryKind::File {
+                check_json(disk, &path, out)?;
+            } else {
+                out.findings.push(odd(&path, entry.kind, &name));
+            }
+        }
+    }
+    for entry in disk.list(dir).during("list", dir)? {
+        let name = entry.name.to_string_lossy();
+        let is_known = (entry.kind == EntryKind::Directory && FOLDERS.contains(&&*name))
+            || (entry.kind == EntryKind::File && name == Metadata::FILE);
+        if !is_known {
+            out.findings
+                .push(odd(&dir.join(&entry.name), entry.kind, &name));
+        }
+    }
+    Ok(())
+}
+
+fn check_metadata(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+    let path = dir.join(Metadata::FILE);
+    match Metadata::read(disk, dir) {
+        Ok(metadata) => {
+            out.files += 1;
+            let expected = instance_dir_name(&metadata.instance_key);
+            if dir.file_name().is_some_and(|name| *name != *expected) {
+                let problem = format!(
+                    "it names instance `{}`, whose folder is `{expected}`; this folder is left out",
+                    metadata.instance_key
+                );
+                let finding = Finding::new(&path, FindingKind::WrongOwner, problem);
+                out.findings
+                    .push(finding.advice("give the folder its own name again, or take it away"));
+            }
+        }
+        Err(StoreError::Damaged { line, problem, .. }) => {
+            let problem = format!("the instance cannot be opened: {problem}");
+            let mut finding = Finding::new(&path, FindingKind::UnreadableFile, problem);
+            finding.line = Some(line);
+            out.findings.push(finding);
+        }
+        Err(error) => out.findings.push(unreadable(&path, &error)),
+    }
+    Ok(())
+}
+
+fn unreadable(path: &Path, error: &StoreError) -> Finding {
+    let problem = match error {
+        StoreError::Io { source, .. } => format!("it cannot be read: {source}"),
+        other => other.to_string(),
+    };
+    Finding::new(path, FindingKind::UnreadableFile, problem)
+}
+
+/// A file that does not belong there.
+pub(crate) fn odd(path: &Path, kind: EntryKind, name: &str) -> Finding {
+    if kind == EntryKind::Other {
+        let problem = "a link or special file, which is never followed or read";
+        return Finding::new(path, FindingKind::UnreadableFile, problem)
+            .advice("take it away: nothing here is a link");
+    }
+    let is_aside = ASIDE.iter().any(|mark| name.contains(mark));
+    if name.ends_with(TEMP_SUFFIX) {
+        let problem = "a file that was being written when the machine stopped";
+        Finding::new(path, FindingKind::UnfinishedWork, problem)
+            .advice("nothing to do: the next write takes its place")
+    } else if is_aside {
+        let problem = "what was cut off, damaged or parked earlier";
+        Finding::new(path, FindingKind::SetAside, problem)
+    } else {
+        Finding::new(path, FindingKind::UnknownFile, "nobody here knows this")
+    }
+}
+
+/// A file of one JSON value.
+pub(crate) fn check_json(
+    disk: &dyn Disk,
+    path: &Path,
+    out: &mut Verified,
+) -> Result<(), StoreError> {
+    let opened = disk.open_read(path).during("open", path);
+    let bytes =
+        opened.and_then(|mut file| read_all(file.as_mut(), STATE_BYTES_MAX).during("read", path));
+    match bytes {
+        Err(error) => out.findings.push(unreadable(path, &error)),
+        Ok(bytes) => {
+            out.count(bytes.len() as u64);
+            if let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) {
+                let problem = format!("it is no JSON: {error}");
+                let mut finding = Finding::new(path, FindingKind::UnreadableFile, problem);
+                finding.line = u64::try_from(error.line()).ok();
+                out.findings.push(finding);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A log of JSON lines that is never read back.
+pub(crate) fn check_log(
+    disk: &dyn Disk,
+    path: &Path,
+    out: &mut Verified,
+) -> Result<(), StoreError> {
+    let Some(mut journal) = open(disk, path, out)? else {
+        return Ok(());
+    };
+    let (mut number, mut findings) = (0, Vec::new());
+    let good = journal.scan(|offset, line| {
+        number += 1;
+        if serde_json::from_slice::<serde::de::IgnoredAny>(line).is_err() {
+            let problem = format!("line {number} is no JSON");
+            let finding = Finding::new(path, FindingKind::DamagedRecord, problem)
+                .at(number, offset, offset + line.len() as u64)
+                .severity(Severity::Warning)
+                .advice("nothing to do: the log is never read back");
+            findings.push(finding);
+        }
+    })?;
+    out.findings.append(&mut findings);
+    note_torn(&journal, number + 1, good, out);
+    Ok(())
+}
+
+/// Opens a file for reading; none, with its finding, if that cannot be.
+fn open(disk: &dyn Disk, path: &Path, out: &mut Verified) -> Result<Option<Journal>, StoreError> {
+    let Some(stat) = disk.stat(path).during("look at", path)? else {
+        return Ok(None);
+    };
+    if stat.kind != EntryKind::File {
+        out.findings.push(odd(path, EntryKind::Other, ""));
+        return Ok(None);
+    }
+    match Journal::open_read(disk, path) {
+        Ok(journal) => {
+            out.count(journal.len());
+            Ok(Some(journal))
+        }
+        Err(error) => {
+            out.findings.push(unreadable(path, &error));
+            Ok(None)
+        }
+    }
+}
+
+fn note_torn(journal: &Journal, line: u64, good: u64, out: &mut Verified) {
+    if good < journal.len() {
+        let bytes = journal.len() - good;
+        let problem =
+            format!("{bytes} bytes from byte {good} on are cut short; opening keeps them aside");
+        let finding = Finding::new(journal.path(), FindingKind::TornTail, problem);
+        out.findings.push(finding.at(line, good, journal.len()));
+    }
+}
+
+fn check_messages(disk: &dyn Disk, messages: &Path, out: &mut Verified) -> Result<(), StoreError> {
+    let mut is_committed = false;
+    for name in [INBOX, EVENTS] {
+        let Some(mut journal) = open(disk, &messages.join(name), out)? else {
+            continue;
+        };
+        let reading = sealed::read(&mut journal)?;
+        if let Some(cut) = reading.cut {
+            note_torn(&journal, reading.records.len() as u64 + 1, cut, out);
+        }
+        out.findings.extend(reading.findings.iter().cloned());
+        if name == INBOX {
+            inbox::check(&mut journal, &reading, &mut out.findings)?;
+        } else {
+            is_committed = turn::check(&mut journal, &reading, &mut out.findings)?;
+        }
+    }
+    if is_committed {
+        let problem = "a committed turn is not yet part of the base";
+        let finding = Finding::new(&messages.join(EVENTS), FindingKind::UnfinishedWork, problem);
+        out.findings.push(finding);
+    }
+    check_base(disk, messages, is_committed, out)?;
+    for name in [OBSERVED, LLM] {
+        check_log(disk, &messages.join(name), out)?;
+    }
+    const KNOWN: [&str; 6] = [INBOX, EVENTS, BASE, SUMS, OBSERVED, LLM];
+    for entry in disk.list(messages).during("list", messages)? {
+        let name = entry.name.to_string_lossy();
+        let path = messages.join(&entry.name);
+        if name == BASE_NEXT || name == SUMS_NEXT {
+            let problem = "a new base that was being prepared when the machine stopped";
+            out.findings
+                .push(Finding::new(&path, FindingKind::UnfinishedWork, problem));
+        } else if entry.kind != EntryKind::File || !KNOWN.contains(&&*name) {
+            out.findings.push(odd(&path, entry.kind, &name));
+        }
+    }
+    Ok(())
+}
+
+fn check_base(
+    disk: &dyn Disk,
+    messages: &Path,
+    is_committed: bool,
+    out: &mut Verified,
+) -> Result<(), StoreError> {
+    let Some(mut lines) = open(disk, &messages.join(BASE), out)? else {
+        return Ok(());
+    };
+    let mut sums = open(disk, &messages.join(SUMS), out)?;
+    if sums.is_none() && lines.len() > 0 {
+        let problem = "there are no checksums for it yet, so only its form can be checked";
+        out.findings
+            .push(Finding::new(lines.path(), FindingKind::Unverified, problem));
+    }
+    let survey = base::survey(&mut lines, sums.as_mut())?;
+    out.findings.extend(survey.findings);
+    let good = survey.lines.iter().map(|line| u64::from(line.len)).sum();
+    if !is_committed {
+        note_torn(&lines, survey.lines.len() as u64 + 1, good, out);
+    }
+    Ok(())
+}

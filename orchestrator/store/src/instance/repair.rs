@@ -1,0 +1,125 @@
+//! Setting damage aside, so that an instance is whole again without what was lost. Nothing is ever
+//! deleted: every file is kept as it was beside itself.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use goondan_protocol::ids::AgentName;
+use goondan_protocol::time::Timestamp;
+use serde::Deserialize;
+
+use super::llm::LLM;
+use super::{EXTENSIONS, InstanceStore, MESSAGES, Metadata, OBSERVED};
+use crate::disk::{Disk, EntryKind, read_all};
+use crate::durable;
+use crate::error::{IoContext as _, StoreError};
+use crate::jsonl::Journal;
+use crate::naming::instance_key_of;
+
+/// Largest damaged file that is kept, in bytes.
+const KEPT_BYTES_MAX: usize = 1 << 40;
+
+/// Opens the instance in `dir`, which finishes what a crash cut short, and writes every file anew that
+/// holds something unreadable. Returns where the files are kept as they were. Nobody else may have the
+/// instance open. Can be done again.
+///
+/// # Errors
+///
+/// [`StoreError::Io`]; [`StoreError::Damaged`] if `metadata.json` is lost and nothing tells whose
+/// instance it was.
+pub fn repair(disk: &Arc<dyn Disk>, dir: &Path, at: Timestamp) -> Result<Vec<PathBuf>, StoreError> {
+    let mut kept = Vec::new();
+    if let Err(error) = Metadata::read(disk.as_ref(), dir) {
+        kept.extend(remake_metadata(disk.as_ref(), dir, at, error)?);
+    }
+    let messages = dir.join(MESSAGES);
+    let before = names(disk.as_ref(), &messages)?;
+    let mut store = InstanceStore::open(disk.clone(), dir)?;
+    store.inbox.mend(disk.as_ref())?;
+    store.turn.mend(disk.as_ref())?;
+    if let Some(open) = store.turn.open.clone()
+        && open.attempt == 0
+        && let Some(event) = open.event
+    {
+        // Its beginning is lost; what was concluded from the inbox is written down instead.
+        store.turn.begin(open.turn_id, event, at)?;
+        store.turn.sync()?;
+    }
+    store.base.mend(disk.as_ref())?;
+    drop(store);
+    let after = names(disk.as_ref(), &messages)?;
+    let made = after.into_iter().filter(|name| !before.contains(name));
+    kept.extend(made.filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.contains(".torn-") || name.contains(".damaged") || name.contains(".replaced")
+    }));
+    kept.extend(set_states_aside(disk.as_ref(), &dir.join(EXTENSIONS))?);
+    Ok(kept)
+}
+
+fn names(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    if disk.stat(dir).during("look at", dir)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let entries = disk.list(dir).during("list", dir)?.into_iter();
+    Ok(entries.map(|entry| dir.join(entry.name)).collect())
+}
+
+/// Whose instance it is, as its logs tell it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Owner {
+    agent_name: AgentName,
+}
+
+fn remake_metadata(
+    disk: &dyn Disk,
+    dir: &Path,
+    at: Timestamp,
+    error: StoreError,
+) -> Result<Option<PathBuf>, StoreError> {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let mut owner: Option<AgentName> = None;
+    for name in [OBSERVED, LLM] {
+        let path = dir.join(MESSAGES).join(name);
+        if disk.stat(&path).during("look at", &path)?.is_some() {
+            Journal::open_read(disk, &path)?.scan(|_, line| {
+                if let Ok(found) = serde_json::from_slice::<Owner>(line) {
+                    owner.get_or_insert(found.agent_name);
+                }
+            })?;
+        }
+    }
+    let (Some(key), Some(owner)) = (instance_key_of(&name), owner) else {
+        return Err(error);
+    };
+    let path = dir.join(Metadata::FILE);
+    let mut kept = None;
+    if disk.stat(&path).during("look at", &path)?.is_some() {
+        let mut file = disk.open_read(&path).during("open", &path)?;
+        let content = read_all(file.as_mut(), KEPT_BYTES_MAX).during("read", &path)?;
+        kept = Some(durable::keep_aside(disk, &path, "damaged", &content)?);
+    }
+    durable::replace(disk, &path, &Metadata::new(owner, key, at).to_bytes()?)?;
+    Ok(kept)
+}
+
+/// Renames states of extensions that are no JSON. Their extensions begin without a state.
+fn set_states_aside(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let mut kept = Vec::new();
+    for entry in disk.list(dir).during("list", dir)? {
+        let name = entry.name.to_string_lossy();
+        if entry.kind != EntryKind::File || !name.ends_with(".json") {
+            continue;
+        }
+        let path = dir.join(&entry.name);
+        let mut file = disk.open_read(&path).during("open", &path)?;
+        let bytes = read_all(file.as_mut(), KEPT_BYTES_MAX).during("read", &path)?;
+        if serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_err() {
+            let (aside, _) = durable::aside_name(disk, &path, "damaged", None)?;
+            durable::install(disk, &path, &aside)?;
+            kept.push(aside);
+        }
+    }
+    Ok(kept)
+}

@@ -1,0 +1,165 @@
+//! Checking every file of a System Root, a workspace or an instance, and setting damage aside.
+//!
+//! Checking changes nothing, so it may be done while nobody uses the files, or by whoever owns them.
+//! Repairing ([`crate::instance::repair`]) writes a file anew without what cannot be read of it, and
+//! keeps it as it was beside itself; it never deletes.
+
+use std::path::{Path, PathBuf};
+
+use goondan_protocol::ids::WorkspaceId;
+use serde::{Deserialize, Serialize};
+
+use crate::disk::{Disk, EntryKind};
+use crate::error::{IoContext as _, StoreError};
+use crate::finding::{Finding, FindingKind, Severity};
+use crate::instance;
+use crate::root::Layout;
+use crate::workspace::{self, AUDIT_FILE, WORKSPACE_FILE};
+
+/// What checking found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verified {
+    /// Files that were read.
+    pub files: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// What is not as it should be, in the order of the files.
+    pub findings: Vec<Finding>,
+    /// Files that a repair kept as they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<PathBuf>,
+}
+
+impl Verified {
+    /// The worst of the findings; none if there are none.
+    #[must_use]
+    pub fn worst(&self) -> Option<Severity> {
+        self.findings.iter().map(|finding| finding.severity).max()
+    }
+
+    pub(crate) fn count(&mut self, bytes: u64) {
+        self.files += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// Checks the instance in `dir`.
+///
+/// # Errors
+///
+/// [`StoreError::Io`] if its folders cannot be listed or a file that was opened cannot be read.
+pub fn instance(disk: &dyn Disk, dir: &Path) -> Result<Verified, StoreError> {
+    let mut out = Verified::default();
+    instance::check(disk, dir, &mut out)?;
+    Ok(out)
+}
+
+/// Checks a workspace and every instance in it.
+///
+/// # Errors
+///
+/// As [`instance`].
+pub fn workspace(
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+) -> Result<Verified, StoreError> {
+    let mut out = Verified::default();
+    check_workspace(disk, &layout.workspace(id), &mut out)?;
+    Ok(out)
+}
+
+/// Checks everything below the System Root that the store writes.
+///
+/// # Errors
+///
+/// As [`instance`].
+pub fn root(disk: &dyn Disk, layout: &Layout) -> Result<Verified, StoreError> {
+    let mut out = Verified::default();
+    let config = layout.config_file();
+    if disk.stat(&config).during("look at", &config)?.is_some() {
+        instance::check_json(disk, &config, &mut out)?;
+    }
+    let dir = layout.workspaces();
+    if disk.stat(&dir).during("look at", &dir)?.is_none() {
+        return Ok(out);
+    }
+    for (path, kind, name) in sorted(disk, &dir)? {
+        if kind == EntryKind::Directory {
+            check_workspace(disk, &path, &mut out)?;
+        } else {
+            out.findings.push(instance::odd(&path, kind, &name));
+        }
+    }
+    Ok(out)
+}
+
+fn sorted(disk: &dyn Disk, dir: &Path) -> Result<Vec<(PathBuf, EntryKind, String)>, StoreError> {
+    let entries = disk.list(dir).during("list", dir)?.into_iter();
+    let mut entries: Vec<_> = entries
+        .map(|entry| {
+            let name = entry.name.to_string_lossy().into_owned();
+            (dir.join(entry.name), entry.kind, name)
+        })
+        .collect();
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(entries)
+}
+
+fn check_workspace(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+    let record = dir.join(WORKSPACE_FILE);
+    let name = dir.file_name().unwrap_or_default();
+    match workspace::read(disk, dir) {
+        Ok(None) => {
+            let problem = "the folder does not say which project it stands for";
+            let finding = Finding::new(&record, FindingKind::MissingFile, problem);
+            out.findings
+                .push(finding.advice("register the project again, or take the folder away"));
+        }
+        Ok(Some(found)) => {
+            out.files += 1;
+            if name != found.workspace_id.as_str() {
+                let problem = format!("it names workspace `{}`", found.workspace_id);
+                let finding = Finding::new(&record, FindingKind::WrongOwner, problem);
+                out.findings
+                    .push(finding.advice("give the folder its own name again"));
+            }
+        }
+        Err(error @ StoreError::Io { .. }) => return Err(error),
+        Err(error) => {
+            let problem = error.to_string();
+            let finding = Finding::new(&record, FindingKind::UnreadableFile, problem);
+            out.findings.push(
+                finding.advice("take the file away and register the project again to remake it"),
+            );
+        }
+    }
+    for (path, kind, name) in sorted(disk, dir)? {
+        match (kind, name.as_str()) {
+            (EntryKind::File, WORKSPACE_FILE) => {}
+            (EntryKind::File, AUDIT_FILE) => instance::check_log(disk, &path, out)?,
+            (EntryKind::Directory, "instances") => check_instances(disk, &path, out)?,
+            (EntryKind::Directory, "tasks" | "sandboxes" | "backups") => {}
+            _ => out.findings.push(instance::odd(&path, kind, &name)),
+        }
+    }
+    Ok(())
+}
+
+fn check_instances(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+    for (path, kind, name) in sorted(disk, dir)? {
+        if name.starts_with('.') {
+            let problem = "an instance that was being made or removed when the machine stopped";
+            out.findings.push(
+                Finding::new(&path, FindingKind::UnfinishedWork, problem)
+                    .advice("nothing to do: it is removed when the workspace is opened"),
+            );
+        } else if kind == EntryKind::Directory {
+            instance::check(disk, &path, out)?;
+        } else {
+            out.findings.push(instance::odd(&path, kind, &name));
+        }
+    }
+    Ok(())
+}

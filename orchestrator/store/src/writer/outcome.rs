@@ -1,0 +1,41 @@
+//! What is said of failures and findings.
+
+use std::io;
+
+use goondan_protocol::ids::InstanceRef;
+
+use crate::error::StoreError;
+use crate::instance::InstanceStore;
+
+pub(super) fn report_findings(instance: &InstanceRef, store: &InstanceStore) {
+    for finding in store.state().findings {
+        tracing::warn!(
+            workspace_id = %instance.workspace_id,
+            instance_key = %instance.instance_key,
+            path = %finding.path.display(),
+            problem = finding.problem,
+            "found and set aside while opening an instance"
+        );
+    }
+}
+
+/// The same failure, for another operation that it befell.
+pub(super) fn again(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::Io {
+            operation,
+            path,
+            source,
+        } => StoreError::Io {
+            operation,
+            path: path.clone(),
+            source: match source.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => io::Error::new(source.kind(), source.to_string()),
+            },
+        },
+        other => StoreError::InvalidEvent {
+            problem: other.to_string(),
+        },
+    }
+}

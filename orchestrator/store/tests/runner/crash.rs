@@ -1,0 +1,174 @@
+//! The machine stops at every call (`MSG-5`, `MSG-8`, `MSG-9`, `MSG-13`, `EXT-2`, `INST-5`).
+//!
+//! `GOONDAN_STORE_SEEDS` (default 4) is how many seeded mixes are run, each from
+//! `GOONDAN_STORE_SEED` (default 1) on. Every failure prints the command that repeats it.
+
+use goondan_protocol::ids::WorkspaceId;
+use goondan_store::disk::{Crash, SimulatedDisk};
+
+use crate::mixes::{self, knob};
+use crate::model::{Batch, World};
+use crate::world::{crashes, events_of, fresh, look, perform};
+
+/// A run of batches that is stopped at one call after the other.
+struct Run<'a> {
+    name: String,
+    batches: &'a [Batch],
+    /// What is acknowledged after so many batches.
+    states: Vec<World>,
+    events: Vec<String>,
+}
+
+impl<'a> Run<'a> {
+    fn new(name: impl Into<String>, batches: &'a [Batch]) -> Self {
+        let mut world = World::default();
+        let mut states = vec![world.clone()];
+        for batch in batches {
+            batch.iter().for_each(|step| world.apply(step));
+            states.push(world.clone());
+        }
+        let (name, events) = (name.into(), events_of(batches));
+        Self {
+            name,
+            batches,
+            states,
+            events,
+        }
+    }
+
+    /// Stops at call `call`; what was acknowledged, what may be found, and the stopped machine. None
+    /// if the run ended before.
+    fn stop_at(&self, call: u64) -> Option<(usize, Vec<World>, SimulatedDisk, WorkspaceId)> {
+        let (disk, workspace_id) = fresh();
+        disk.crash_at(disk.calls() + call);
+        let (acknowledged, _) = perform(&disk, &workspace_id, self.batches);
+        if !disk.is_down() {
+            assert_eq!(acknowledged, self.batches.len(), "{}", self.name);
+            return None;
+        }
+        let state = &self.states[acknowledged];
+        let mut allowed = self
+            .batches
+            .get(acknowledged)
+            .map_or_else(Vec::new, |batch| state.may_become(batch));
+        allowed.push(state.clone());
+        Some((acknowledged, allowed, disk, workspace_id))
+    }
+
+    /// Recovers what a crash left and holds it against the model.
+    fn check(&self, found: &World, allowed: &[World], case: &str) {
+        assert!(
+            allowed.contains(found),
+            "{}, {case}\nfound: {found:#?}\nallowed: {allowed:#?}\n{}",
+            self.name,
+            mixes::REPEAT
+        );
+    }
+
+    /// Crashes at every call with every one of `kinds`, and again at every call of the recovery.
+    fn exhaust(&self, kinds: &[Crash], is_doubled: bool) -> u64 {
+        for call in 1.. {
+            let Some((acknowledged, allowed, disk, workspace_id)) = self.stop_at(call) else {
+                return call - 1;
+            };
+            for kind in kinds {
+                let case = format!("call {call}, {kind:?}, {acknowledged} batches acknowledged");
+                let after = disk.after_crash(*kind);
+                let (found, _) = look(&after, &workspace_id, &self.events)
+                    .unwrap_or_else(|error| panic!("{}, {case}: {error}", self.name));
+                self.check(&found, &allowed, &case);
+                if *kind == Crash::ProcessOnly {
+                    // What a successor has shown to anybody must survive the machine, too.
+                    let after = after.after_crash(Crash::LoseUnsynced);
+                    let (again, _) = look(&after, &workspace_id, &self.events).unwrap();
+                    assert_eq!(again, found, "{}, {case}: seen, and then lost", self.name);
+                }
+                if is_doubled && matches!(kind, Crash::LoseUnsynced | Crash::Subset(0)) {
+                    self.stop_recovery(&disk, *kind, &workspace_id, &allowed, &case);
+                }
+            }
+        }
+        0
+    }
+
+    fn stop_recovery(
+        &self,
+        disk: &SimulatedDisk,
+        kind: Crash,
+        workspace_id: &WorkspaceId,
+        allowed: &[World],
+        case: &str,
+    ) {
+        for again in 1.. {
+            let disk = disk.after_crash(kind);
+            disk.crash_at(again);
+            if look(&disk, workspace_id, &self.events).is_ok() {
+                return;
+            }
+            let second = Crash::Subset(again * 31 + 7);
+            let after = disk.after_crash(second);
+            let case = format!("{case}, then call {again}, {second:?}");
+            let (found, _) = look(&after, workspace_id, &self.events)
+                .unwrap_or_else(|error| panic!("{}, {case}: {error}", self.name));
+            self.check(&found, allowed, &case);
+        }
+    }
+}
+
+#[test]
+fn msg_8_a_crash_at_every_call_of_every_operation() {
+    for (name, batches) in mixes::small() {
+        let calls = Run::new(name, &batches).exhaust(&crashes(0..4), true);
+        assert!(calls > 20, "{name}: only {calls} calls were tried");
+    }
+}
+
+#[test]
+fn msg_8_a_crash_at_every_call_of_a_group_commit() {
+    let batches = mixes::grouped();
+    let calls = Run::new("grouped", &batches).exhaust(&crashes(0..24), false);
+    assert!(calls > 40, "only {calls} calls were tried");
+}
+
+#[test]
+fn msg_8_seeded_long_mixes_of_two_instances() {
+    let first = knob("GOONDAN_STORE_SEED", 1);
+    for seed in first..first + knob("GOONDAN_STORE_SEEDS", 4) {
+        let batches = mixes::seeded(seed, 40);
+        let run = Run::new(format!("GOONDAN_STORE_SEED={seed}"), &batches);
+        run.exhaust(&[Crash::LoseUnsynced, Crash::Subset(seed)], false);
+    }
+}
+
+/// An append that reaches the disk up to any byte, and no further.
+#[test]
+fn msg_11_an_append_torn_at_every_byte() {
+    let batches = mixes::grouped();
+    let run = Run::new("torn", &batches);
+    let mut lengths = std::collections::BTreeSet::new();
+    let mut last: Option<(Vec<World>, SimulatedDisk, WorkspaceId)> = None;
+    for call in 1.. {
+        let stopped = run.stop_at(call);
+        let unsynced = stopped.as_ref().map_or(0, |stop| stop.2.unsynced_bytes());
+        // Whatever was unsynced earlier is part of what is unsynced just before a sync.
+        if let Some((allowed, disk, workspace_id)) = last
+            && unsynced < disk.unsynced_bytes()
+        {
+            for kept in 0..disk.unsynced_bytes() {
+                let after = disk.after_crash(Crash::KeepBytes(kept));
+                let (found, _) = look(&after, &workspace_id, &run.events).unwrap();
+                run.check(
+                    &found,
+                    &allowed,
+                    &format!("call {}, {kept} bytes kept", call - 1),
+                );
+                lengths.insert(kept);
+            }
+        }
+        let Some((_, allowed, disk, workspace_id)) = stopped else {
+            break;
+        };
+        last = Some((allowed, disk, workspace_id));
+    }
+    assert!(lengths.len() > 200, "only {} lengths", lengths.len());
+}

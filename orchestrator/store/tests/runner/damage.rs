@@ -1,0 +1,368 @@
+//! Files that are not as they were left (`MSG-11`): every whole record stays readable, what is lost is
+//! said, nothing is dropped in silence, and the next append begins a line of its own.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use goondan_protocol::ids::WorkspaceId;
+use goondan_store::disk::{Disk, SimulatedDisk, read_all};
+use goondan_store::instance::{self, InstanceStore};
+use goondan_store::{Finding, FindingKind, Severity, verify};
+
+use crate::mixes;
+use crate::model::{Batch, Change, Seen};
+use crate::world::{at, events_of, fresh, layout, look_at, perform};
+
+const INBOX: &str = "inbox.jsonl";
+const EVENTS: &str = "events.jsonl";
+const BASE: &str = "base.jsonl";
+const SUMS: &str = "base.sums.jsonl";
+
+/// An instance with a history, events that wait, and an open turn.
+struct Rig {
+    disk: SimulatedDisk,
+    messages: PathBuf,
+    events: Vec<String>,
+    whole: Seen,
+}
+
+fn batches() -> Vec<Batch> {
+    mixes::with_open_turn()
+}
+
+fn rig() -> Rig {
+    let (disk, workspace_id) = fresh();
+    let batches = batches();
+    let (_, error) = perform(&disk, &workspace_id, &batches);
+    assert!(error.is_none(), "{error:?}");
+    let dir = dir(&workspace_id);
+    let events = events_of(&batches);
+    let mut rig = Rig {
+        disk,
+        messages: dir.join("messages"),
+        events,
+        whole: Seen::default(),
+    };
+    let (whole, findings) = rig.open(&rig.disk);
+    assert!(findings.is_empty(), "{findings:?}");
+    assert!(whole.messages.len() > 3 && whole.pending.len() > 1 && whole.waiting.len() > 1);
+    rig.whole = whole;
+    rig
+}
+
+fn dir(workspace_id: &WorkspaceId) -> PathBuf {
+    layout().instances(workspace_id).join("a")
+}
+
+impl Rig {
+    fn dir(&self) -> &Path {
+        self.messages.parent().unwrap()
+    }
+
+    fn read(&self, disk: &SimulatedDisk, name: &str) -> Vec<u8> {
+        let mut file = disk.open_read(&self.messages.join(name)).unwrap();
+        read_all(file.as_mut(), 1 << 20).unwrap()
+    }
+
+    /// The same disk with another content of one file.
+    fn with(&self, name: &str, content: &[u8]) -> SimulatedDisk {
+        let disk = self
+            .disk
+            .after_crash(goondan_store::disk::Crash::KeepUnsynced);
+        disk.plant(&self.messages.join(name), content).unwrap();
+        disk
+    }
+
+    fn open(&self, disk: &SimulatedDisk) -> (Seen, Vec<Finding>) {
+        let mut store = InstanceStore::open(Arc::new(disk.clone()), self.dir()).unwrap();
+        let mut findings = Vec::new();
+        let mut readable = self.events.clone();
+        // An answer that cannot be trusted is an error for whoever asks for it.
+        readable.retain(|event| store.event_state(&event.parse().unwrap()).is_ok());
+        let seen = look_at(&mut store, &readable, &mut findings).unwrap();
+        (seen, findings)
+    }
+
+    /// The names of all files of the messages.
+    fn names(&self, disk: &SimulatedDisk) -> BTreeSet<String> {
+        let entries = disk.list(&self.messages).unwrap().into_iter();
+        entries
+            .map(|entry| entry.name.to_string_lossy().into_owned())
+            .collect()
+    }
+
+    /// Every byte of `content` must still be somewhere: in the file, or in what was kept of it.
+    fn assert_kept(&self, disk: &SimulatedDisk, name: &str, content: &[u8], case: &str) {
+        let mut left: Vec<Vec<u8>> = vec![self.read(disk, name)];
+        for other in self.names(disk) {
+            if other.starts_with(&format!("{name}.")) {
+                left.push(self.read(disk, &other));
+            }
+        }
+        for line in content
+            .split(|byte| *byte == b'\n')
+            .filter(|l| !l.is_empty())
+        {
+            let is_there = left
+                .iter()
+                .any(|file| file.windows(line.len()).any(|window| window == line));
+            assert!(is_there, "{case}: a line of {name} is gone");
+        }
+    }
+}
+
+/// Whether `part` is `whole` without some of its entries.
+fn is_part_of<T: PartialEq>(part: &[T], whole: &[T]) -> bool {
+    let mut rest = whole.iter();
+    part.iter().all(|entry| rest.any(|other| other == entry))
+}
+
+/// The conversation with what the open turn adds. A turn whose event is lost is folded as it stands,
+/// so it does not matter here which of the two a message is in.
+fn conversation(seen: &Seen) -> Vec<String> {
+    let pending = seen.pending.iter().map(|change| match change {
+        Change::Append(id) => id.clone(),
+        other => panic!("{other:?}"),
+    });
+    let messages = seen.messages.iter().map(|message| message.0.clone());
+    messages.chain(pending).collect()
+}
+
+/// What was lost of `whole`, in messages; the rest must be there, in its order, once.
+fn lost(found: &Seen, whole: &Seen, case: &str) -> usize {
+    let (found, whole) = (conversation(found), conversation(whole));
+    assert!(is_part_of(&found, &whole), "{case}: {found:?}");
+    whole.len() - found.len()
+}
+
+#[test]
+fn msg_11_a_log_cut_at_every_byte() {
+    let rig = rig();
+    for name in [INBOX, EVENTS, BASE, SUMS] {
+        let content = rig.read(&rig.disk, name);
+        for len in 0..content.len() {
+            let case = format!("{name} cut to {len} of {}", content.len());
+            let disk = rig.with(name, &content[..len]);
+            let (found, findings) = rig.open(&disk);
+            let kept = content[..len].iter().filter(|byte| **byte == b'\n').count();
+            // A last record that lacks only its newline is whole.
+            let kept = kept + usize::from(len > 0 && content[len] == b'\n');
+            match name {
+                BASE => {
+                    assert_eq!(found.messages, rig.whole.messages[..kept], "{case}");
+                    let is_said = findings
+                        .iter()
+                        .any(|found| found.kind == FindingKind::MissingRecords);
+                    assert_eq!(
+                        is_said,
+                        kept < rig.whole.messages.len(),
+                        "{case}: {findings:?}"
+                    );
+                }
+                SUMS => assert_eq!(found, rig.whole, "{case}"),
+                EVENTS => {
+                    let pending = kept.saturating_sub(1);
+                    assert_eq!(found.pending, rig.whole.pending[..pending], "{case}");
+                    assert_eq!(found.messages, rig.whole.messages, "{case}");
+                }
+                _ => assert_eq!(lost(&found, &rig.whole, &case), 0, "{case}"),
+            }
+            let is_torn = len > 0 && content[len - 1] != b'\n' && content[len] != b'\n';
+            if is_torn && name != SUMS {
+                let torn: Vec<_> = findings
+                    .iter()
+                    .filter(|found| found.kind == FindingKind::TornTail)
+                    .collect();
+                assert_eq!(torn.len(), 1, "{case}: {findings:?}");
+                rig.assert_kept(&disk, name, &content[..len], &case);
+            }
+            assert!(rig.read(&disk, name).is_empty() || rig.read(&disk, name).ends_with(b"\n"));
+        }
+    }
+}
+
+/// Every byte of every file is changed by one bit, and by all of them.
+#[test]
+fn msg_11_no_flipped_bit_goes_unnoticed() {
+    let rig = rig();
+    for name in [INBOX, EVENTS, BASE, SUMS] {
+        let content = rig.read(&rig.disk, name);
+        for at in 0..content.len() {
+            for mask in [1 << (at % 8), 0xff] {
+                let mut flipped = content.clone();
+                flipped[at] ^= mask;
+                let case = format!("{name}, byte {at} of {}, mask {mask:#x}", content.len());
+                let disk = rig.with(name, &flipped);
+                let before = rig.names(&disk);
+                let (found, findings) = rig.open(&disk);
+                let lost = lost(&found, &rig.whole, &case);
+                assert!(lost <= 2, "{case}: {lost} records are gone\n{findings:#?}");
+                if findings.is_empty() {
+                    assert_eq!(found, rig.whole, "{case}: nothing was said");
+                    assert!(name != BASE, "{case}: nothing was said");
+                }
+                for finding in &findings {
+                    assert!(
+                        finding.path.starts_with(&rig.messages),
+                        "{case}: {finding:?}"
+                    );
+                    assert!(!finding.problem.is_empty() && !finding.advice.is_empty());
+                }
+                assert!(
+                    rig.names(&disk).is_superset(&before),
+                    "{case}: a file is gone"
+                );
+                rig.assert_kept(&disk, name, &flipped, &case);
+            }
+        }
+    }
+}
+
+#[test]
+fn msg_11_lines_that_are_swapped_repeated_or_gone() {
+    let rig = rig();
+    for name in [INBOX, EVENTS, BASE] {
+        let content = rig.read(&rig.disk, name);
+        let lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
+        assert!(lines.len() > 2, "{name}");
+        for at in 0..lines.len() {
+            for at2 in 0..lines.len() {
+                let mut swapped = lines.clone();
+                swapped.swap(at, at2);
+                let case = format!("{name}, lines {at} and {at2} swapped");
+                let (found, findings) = rig.open(&rig.with(name, &swapped.concat()));
+                if name == BASE {
+                    let set = |seen: &Seen| seen.messages.iter().cloned().collect::<BTreeSet<_>>();
+                    assert_eq!(set(&found), set(&rig.whole), "{case}");
+                    assert_eq!(found.messages.len(), rig.whole.messages.len(), "{case}");
+                } else {
+                    assert_eq!(found, rig.whole, "{case}");
+                }
+                assert_eq!(findings.is_empty(), at == at2, "{case}: {findings:?}");
+            }
+            let mut repeated = lines.clone();
+            repeated.insert(at, lines[at]);
+            let case = format!("{name}, line {at} repeated");
+            let (found, findings) = rig.open(&rig.with(name, &repeated.concat()));
+            assert_eq!(found, rig.whole, "{case}");
+            assert!(!findings.is_empty(), "{case}");
+            let mut gone = lines.clone();
+            gone.remove(at);
+            let case = format!("{name}, line {at} gone");
+            let (found, findings) = rig.open(&rig.with(name, &gone.concat()));
+            let most = usize::from(name != INBOX);
+            assert!(lost(&found, &rig.whole, &case) <= most, "{case}");
+            // A journal that lost its end cannot know; the base can, by its checksums.
+            if name == BASE || at + 1 < lines.len() {
+                let kinds: Vec<_> = findings.iter().map(|found| found.kind).collect();
+                assert!(
+                    kinds.contains(&FindingKind::MissingRecords),
+                    "{case}: {kinds:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn msg_11_bytes_that_are_no_text() {
+    let rig = rig();
+    for name in [INBOX, EVENTS, BASE] {
+        let content = rig.read(&rig.disk, name);
+        let first = content.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        for junk in [
+            &b"\0\0\0\n"[..],
+            b"\xff\xfe\n",
+            b"\xc3(\n",
+            b"null\n",
+            b"[1]\n",
+            b"{}\n",
+        ] {
+            let case = format!("{name}, {junk:?}");
+            let (head, tail) = content.split_at(first);
+            let spoiled = [head, junk, tail].concat();
+            let disk = rig.with(name, &spoiled);
+            let (found, findings) = rig.open(&disk);
+            assert_eq!(lost(&found, &rig.whole, &case), 0, "{case}");
+            assert_eq!(found.waiting, rig.whole.waiting, "{case}");
+            assert!(!findings.is_empty(), "{case}");
+            rig.assert_kept(&disk, name, &spoiled, &case);
+        }
+    }
+}
+
+/// Checking says the same as opening, changes nothing, and repairing leaves nothing to say.
+#[test]
+fn verify_finds_every_flipped_bit_and_repair_sets_it_aside() {
+    let rig = rig();
+    for name in [INBOX, EVENTS, BASE, SUMS] {
+        let content = rig.read(&rig.disk, name);
+        for at_byte in (0..content.len()).step_by(17) {
+            let mut flipped = content.clone();
+            flipped[at_byte] ^= 4;
+            let case = format!("{name}, byte {at_byte}");
+            let disk = rig.with(name, &flipped);
+            let written = disk.bytes_written();
+            let verified = verify::instance(&disk, rig.dir()).unwrap();
+            assert_eq!(
+                disk.bytes_written(),
+                written,
+                "{case}: checking wrote something"
+            );
+            let is_bad = verified.worst() >= Some(Severity::Warning);
+            if !is_bad {
+                assert_eq!(rig.open(&disk).0, rig.whole, "{case}: {verified:#?}");
+                continue;
+            }
+            let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+            instance::repair(&shared, rig.dir(), at()).unwrap();
+            let verified = verify::instance(&disk, rig.dir()).unwrap();
+            assert!(
+                verified.worst() <= Some(Severity::Info),
+                "{case}: {verified:#?}"
+            );
+            rig.assert_kept(&disk, name, &flipped, &case);
+            let (found, findings) = rig.open(&disk);
+            assert!(lost(&found, &rig.whole, &case) <= 1, "{case}");
+            assert!(findings.is_empty(), "{case}: {findings:?}");
+        }
+    }
+}
+
+#[test]
+fn repair_makes_lost_metadata_again_and_sets_states_aside() {
+    let rig = rig();
+    let metadata = rig.dir().join("metadata.json");
+    let notes = rig.dir().join("extensions").join("notes.json");
+    rig.disk.plant(&metadata, b"{\"status\":\"id").unwrap();
+    rig.disk.plant(&notes, b"{\"n\":").unwrap();
+    rig.disk
+        .plant(
+            &rig.messages.join("llm.jsonl"),
+            b"{\"agentName\":\"agent\"}\n",
+        )
+        .unwrap();
+    let verified = verify::instance(&rig.disk, rig.dir()).unwrap();
+    let unreadable: Vec<_> = verified
+        .findings
+        .iter()
+        .filter(|found| found.kind == FindingKind::UnreadableFile)
+        .map(|found| found.path.clone())
+        .collect();
+    assert_eq!(unreadable, [metadata, notes]);
+    let text = serde_json::to_string(&verified).unwrap();
+    assert_eq!(
+        serde_json::from_str::<verify::Verified>(&text).unwrap(),
+        verified
+    );
+    let shared: Arc<dyn Disk> = Arc::new(rig.disk.clone());
+    let kept = instance::repair(&shared, rig.dir(), at()).unwrap();
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    let (found, _) = rig.open(&rig.disk);
+    assert_eq!(
+        (found.messages, found.extension),
+        (rig.whole.messages.clone(), None)
+    );
+    assert!(verify::instance(&rig.disk, rig.dir()).unwrap().worst() <= Some(Severity::Info));
+}

@@ -1,0 +1,127 @@
+//! A call fails, once or for ever (`MSG-10`): the error is said, nothing that failed is acknowledged, no
+//! handle is used again after a failure, and all is well when the cause is gone.
+
+use goondan_store::StoreError;
+use goondan_store::disk::{Crash, Fault};
+
+use crate::mixes;
+use crate::model::{Batch, World};
+use crate::world::{events_of, fresh, look, perform, perform_again};
+
+const EIO: i32 = 5;
+const EINTR: i32 = 4;
+const ENOSPC: i32 = 28;
+const EMFILE: i32 = 24;
+const EROFS: i32 = 30;
+
+const FAULTS: [Fault; 7] = [
+    Fault::Errno(EIO),
+    Fault::Errno(ENOSPC),
+    Fault::Errno(EMFILE),
+    Fault::Errno(EROFS),
+    Fault::ShortWrite(3),
+    Fault::ShortWrite(0),
+    Fault::Errno(EINTR),
+];
+
+/// Whether the fault must be survived without anybody noticing: a call that took only a part is gone
+/// on with.
+fn is_harmless(fault: Fault) -> bool {
+    fault == Fault::ShortWrite(3)
+}
+
+/// Fails every call of `batches` in turn.
+fn exhaust(name: &str, batches: &[Batch], fault: Fault, for_ever: bool) {
+    let events = events_of(batches);
+    for call in 1.. {
+        let (disk, workspace_id) = fresh();
+        let failing = disk.calls() + call;
+        disk.fail_at(failing, fault, for_ever);
+        let (acknowledged, error) = perform(&disk, &workspace_id, batches);
+        let is_past_the_end = disk.calls() < failing;
+        let case = format!("{name}, {fault:?} at call {call}, for ever: {for_ever}");
+        if is_harmless(fault) {
+            assert!(error.is_none(), "{case}: {error:?}");
+        }
+        if let Some(error) = &error {
+            let StoreError::Io { source, .. } = error else {
+                panic!("{case}: {error:?}");
+            };
+            let is_said = match fault {
+                Fault::Errno(code) => source.raw_os_error() == Some(code),
+                Fault::ShortWrite(_) => source.kind() == std::io::ErrorKind::WriteZero,
+            };
+            assert!(
+                is_said && !error.to_string().is_empty(),
+                "{case}: {source:?}"
+            );
+        }
+        assert_eq!(
+            disk.reused_after_failed_sync(),
+            0,
+            "{case}: a handle was used again"
+        );
+        let mut world = World::default();
+        for batch in batches.iter().take(acknowledged) {
+            batch.iter().for_each(|step| world.apply(step));
+        }
+        let mut allowed = batches
+            .get(acknowledged)
+            .map_or_else(Vec::new, |batch| world.may_become(batch));
+        allowed.push(world);
+        // The cause is gone: first for a successor of the process, then after a power failure, too.
+        for crash in [Crash::KeepUnsynced, Crash::LoseUnsynced] {
+            let healed = disk.after_crash(crash);
+            let (found, _) = look(&healed, &workspace_id, &events).unwrap();
+            assert!(
+                allowed.contains(&found),
+                "{case}, {crash:?}\nfound: {found:#?}\nallowed: {allowed:#?}"
+            );
+        }
+        if is_past_the_end {
+            return;
+        }
+    }
+}
+
+#[test]
+fn msg_10_an_error_at_every_call_once() {
+    for (name, batches) in mixes::small() {
+        for fault in FAULTS {
+            exhaust(name, &batches, fault, false);
+        }
+    }
+}
+
+#[test]
+fn msg_10_an_error_at_every_call_and_ever_after() {
+    for (name, batches) in mixes::small() {
+        // An append that is interrupted for ever would be tried for ever; no kernel does that.
+        for fault in FAULTS
+            .into_iter()
+            .filter(|fault| *fault != Fault::Errno(EINTR))
+        {
+            exhaust(name, &batches, fault, true);
+        }
+    }
+}
+
+/// The same writer goes on once the cause is gone: nothing but the failed batch is lost.
+#[test]
+fn msg_10_the_same_writer_recovers() {
+    let batches = mixes::grouped();
+    for call in 1.. {
+        let (disk, workspace_id) = fresh();
+        let failing = disk.calls() + call;
+        disk.fail_at(failing, Fault::Errno(ENOSPC), false);
+        let found = perform_again(&disk, &workspace_id, &batches);
+        let mut world = World::default();
+        for batch in &batches {
+            batch.iter().for_each(|step| world.apply(step));
+        }
+        assert_eq!(found.as_ref(), Ok(&world), "ENOSPC at call {call}");
+        if disk.calls() < failing {
+            return;
+        }
+    }
+}

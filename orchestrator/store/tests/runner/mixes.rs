@@ -1,0 +1,309 @@
+//! What the store is put through: small mixes for exhaustive runs, seeded ones for long ones.
+
+use crate::model::{Batch, Change, INSTANCES, Step};
+
+/// How a failure is repeated: the failing mix or seed is in its message.
+pub(crate) const REPEAT: &str = "to repeat a seed: GOONDAN_STORE_SEED=<seed> GOONDAN_STORE_SEEDS=1 \
+     cargo nextest run -p goondan-store -E 'binary(runner)'";
+
+/// A number from the environment.
+pub(crate) fn knob(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(default)
+}
+
+fn accept(at: &'static str, event: &str) -> Step {
+    Step::Accept(at, event.into())
+}
+
+fn begin(at: &'static str, turn: &str, event: &str) -> Step {
+    Step::Begin(at, turn.into(), event.into())
+}
+
+fn append(at: &'static str, turn: &str, seq: u64, id: &str) -> Step {
+    Step::Append(at, turn.into(), seq, Change::Append(id.into()))
+}
+
+fn change(at: &'static str, turn: &str, seq: u64, change: Change) -> Step {
+    Step::Append(at, turn.into(), seq, change)
+}
+
+fn complete(at: &'static str, turn: &str, last: u64) -> Step {
+    Step::Complete(at, turn.into(), last)
+}
+
+fn one_by_one(steps: Vec<Step>) -> Vec<Batch> {
+    steps.into_iter().map(|step| vec![step]).collect()
+}
+
+/// One mix for each kind of operation; every step is a batch of its own.
+pub(crate) fn small() -> Vec<(&'static str, Vec<Batch>)> {
+    let first_turn = || {
+        vec![
+            accept("a", "e1"),
+            begin("a", "t1", "e1"),
+            append("a", "t1", 1, "m1"),
+            append("a", "t1", 2, "m2"),
+            complete("a", "t1", 2),
+        ]
+    };
+    let with_first = |more: Vec<Step>| one_by_one([first_turn(), more].concat());
+    vec![
+        (
+            "fold by delta",
+            with_first(vec![
+                accept("a", "e2"),
+                begin("a", "t2", "e2"),
+                append("a", "t2", 1, "m3"),
+                begin("a", "ignored", "e2"),
+                append("a", "t2", 2, "m4"),
+                complete("a", "t2", 2),
+                accept("a", "e2"),
+            ]),
+        ),
+        (
+            "fold by rewrite",
+            with_first(vec![
+                accept("a", "e2"),
+                begin("a", "t2", "e2"),
+                change("a", "t2", 1, Change::Replace("m1".into(), "m1b".into())),
+                change("a", "t2", 2, Change::Remove("not-there".into())),
+                append("a", "t2", 3, "m3"),
+                complete("a", "t2", 3),
+                accept("a", "e3"),
+                begin("a", "t3", "e3"),
+                change("a", "t3", 1, Change::Truncate),
+                append("a", "t3", 2, "m4"),
+                complete("a", "t3", 2),
+            ]),
+        ),
+        (
+            "park, retry and drop",
+            one_by_one(vec![
+                accept("a", "e1"),
+                accept("a", "e2"),
+                begin("a", "t1", "e1"),
+                append("a", "t1", 1, "m1"),
+                Step::Attempts("a", "e1".into(), 1),
+                Step::Attempts("a", "e1".into(), 1),
+                Step::Attempts("a", "e1".into(), 3),
+                Step::Park("a", "e1".into()),
+                Step::Park("a", "e1".into()),
+                begin("a", "t2", "e2"),
+                append("a", "t2", 1, "m2"),
+                complete("a", "t2", 1),
+                Step::Retry("a", "e1".into()),
+                Step::Retry("a", "e1".into()),
+                begin("a", "t3", "e1"),
+                append("a", "t3", 1, "m3"),
+                Step::Park("a", "e1".into()),
+                Step::Drop("a", "e1".into()),
+                Step::Drop("a", "e1".into()),
+                accept("a", "e1"),
+            ]),
+        ),
+        (
+            "extensions, metadata, logs, audit",
+            with_first(vec![
+                Step::Extension("a", 1),
+                Step::Extension("a", 1),
+                Step::Observe("a"),
+                Step::Audit(1),
+                Step::Extension("a", 2),
+                Step::Close("a"),
+                Step::Audit(2),
+                accept("a", "e2"),
+                Step::Close("a"),
+            ]),
+        ),
+        (
+            "delete and make again",
+            with_first(vec![
+                accept("b", "e2"),
+                Step::Extension("a", 1),
+                Step::Delete("a"),
+                Step::Delete("a"),
+                accept("a", "e3"),
+                begin("a", "t3", "e3"),
+                append("a", "t3", 1, "m5"),
+                Step::Delete("b"),
+                complete("a", "t3", 1),
+            ]),
+        ),
+    ]
+}
+
+/// A conversation of three turns, with events that wait and a fourth turn open.
+pub(crate) fn with_open_turn() -> Vec<Batch> {
+    let mut batches = Vec::new();
+    for (turn, event) in [("t1", "e1"), ("t2", "e2"), ("t3", "e3")] {
+        batches.push(vec![accept("a", event)]);
+        batches.push(vec![begin("a", turn, event)]);
+        batches.push(vec![
+            append("a", turn, 1, &format!("{turn}:u")),
+            append("a", turn, 2, &format!("{turn}:a")),
+        ]);
+        batches.push(vec![complete("a", turn, 2)]);
+    }
+    batches.extend([
+        vec![
+            accept("a", "e4"),
+            accept("a", "e5"),
+            Step::Extension("a", 3),
+        ],
+        vec![begin("a", "t4", "e4")],
+        vec![append("a", "t4", 1, "t4:u"), append("a", "t4", 2, "t4:a")],
+        vec![append("a", "t4", 3, "t4:b")],
+        vec![Step::Attempts("a", "e4".into(), 1), Step::Observe("a")],
+        vec![Step::Close("a")],
+    ]);
+    batches
+}
+
+/// Many steps in few batches, so that many of them wait for one sync.
+pub(crate) fn grouped() -> Vec<Batch> {
+    vec![
+        vec![accept("a", "e1"), accept("b", "e2"), accept("a", "e3")],
+        vec![begin("a", "t1", "e1"), begin("b", "t2", "e2")],
+        vec![
+            append("a", "t1", 1, "m1"),
+            append("a", "t1", 2, "m2"),
+            append("b", "t2", 1, "m3"),
+            append("a", "t1", 3, "m4"),
+            accept("a", "e4"),
+        ],
+        vec![
+            append("a", "t1", 4, "m5"),
+            complete("a", "t1", 4),
+            change("b", "t2", 2, Change::Truncate),
+            Step::Extension("b", 7),
+        ],
+        vec![begin("a", "t3", "e3"), complete("b", "t2", 2)],
+        vec![append("a", "t3", 1, "m6"), complete("a", "t3", 1)],
+    ]
+}
+
+/// A random legal life of two instances.
+pub(crate) fn seeded(seed: u64, batches: usize) -> Vec<Batch> {
+    let mut maker = Maker {
+        random: fastrand::Rng::with_seed(seed),
+        next_event: 1,
+        next_turn: 1,
+        next_message: 1,
+        instances: [Plan::default(), Plan::default()],
+    };
+    (0..batches).map(|_| maker.batch()).collect()
+}
+
+/// What the maker knows of an instance: enough to stay legal.
+#[derive(Default)]
+struct Plan {
+    exists: bool,
+    waiting: Vec<String>,
+    parked: Vec<String>,
+    messages: Vec<String>,
+    turn: Option<(String, String, u64)>,
+    added: Vec<String>,
+}
+
+struct Maker {
+    random: fastrand::Rng,
+    next_event: u32,
+    next_turn: u32,
+    next_message: u32,
+    instances: [Plan; 2],
+}
+
+impl Maker {
+    fn batch(&mut self) -> Batch {
+        let mut batch = Vec::new();
+        for at in 0..INSTANCES.len() {
+            if self.random.u8(..) < 200 {
+                self.steps(at, &mut batch);
+            }
+        }
+        if batch.is_empty() || self.random.u8(..) < 12 {
+            batch.push(Step::Audit(self.next_event));
+        }
+        batch
+    }
+
+    fn event(&mut self) -> String {
+        self.next_event += 1;
+        format!("e{}", self.next_event)
+    }
+
+    /// Steps that an agent and its clients may have under way at the same time.
+    fn steps(&mut self, at: usize, batch: &mut Batch) {
+        let key = INSTANCES[at];
+        let (event, dice) = (self.event(), self.random.u8(..));
+        let plan = &mut self.instances[at];
+        if !plan.exists || dice < 60 {
+            plan.exists = true;
+            plan.waiting.push(event.clone());
+            batch.push(Step::Accept(key, event));
+            return;
+        }
+        if dice < 64 {
+            *plan = Plan::default();
+            batch.push(Step::Delete(key));
+            return;
+        }
+        if dice < 80 {
+            batch.push(Step::Extension(key, u32::from(dice % 4)));
+        }
+        if dice < 90 {
+            batch.push(Step::Observe(key));
+        }
+        let Some((turn, event, mut seq)) = plan.turn.take() else {
+            if let Some(event) = plan.parked.first().cloned().filter(|_| dice < 110) {
+                plan.parked.retain(|id| *id != event);
+                if dice % 2 == 0 {
+                    plan.waiting.insert(0, event.clone());
+                    batch.push(Step::Retry(key, event));
+                } else {
+                    batch.push(Step::Drop(key, event));
+                }
+            } else if let Some(event) = plan.waiting.first().cloned() {
+                self.next_turn += 1;
+                let turn = format!("t{}", self.next_turn);
+                plan.turn = Some((turn.clone(), event.clone(), 0));
+                batch.push(Step::Begin(key, turn, event));
+            }
+            return;
+        };
+        if dice > 246 {
+            plan.waiting.retain(|id| *id != event);
+            plan.parked.push(event.clone());
+            plan.added.clear();
+            batch.push(Step::Attempts(key, event.clone(), 3));
+            batch.push(Step::Park(key, event));
+            return;
+        }
+        for _ in 0..self.random.u8(0..4) {
+            seq += 1;
+            self.next_message += 1;
+            let id = format!("m{}", self.next_message);
+            let target = plan.messages.last().cloned();
+            let change = match (self.random.u8(..), target) {
+                (0..20, Some(target)) => Change::Replace(target, id),
+                (20..35, Some(target)) => Change::Remove(target),
+                (35..40, _) => Change::Truncate,
+                _ => {
+                    plan.added.push(id.clone());
+                    Change::Append(id)
+                }
+            };
+            batch.push(Step::Append(key, turn.clone(), seq, change));
+        }
+        if self.random.bool() {
+            plan.waiting.retain(|id| *id != event);
+            plan.messages.append(&mut plan.added);
+            batch.push(Step::Complete(key, turn, seq));
+        } else {
+            plan.turn = Some((turn, event, seq));
+        }
+    }
+}

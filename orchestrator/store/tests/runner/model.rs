@@ -1,0 +1,280 @@
+//! What is done to a store in the tests, and an independent model of what must come of it: plain
+//! vectors and maps, which share no code with the store.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+/// Instances that the mixes use.
+pub(crate) const INSTANCES: [&str; 2] = ["a", "b"];
+
+/// One operation on one instance.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Step {
+    Accept(&'static str, String),
+    Begin(&'static str, String, String),
+    Append(&'static str, String, u64, Change),
+    Complete(&'static str, String, u64),
+    Attempts(&'static str, String, u32),
+    Park(&'static str, String),
+    Retry(&'static str, String),
+    Drop(&'static str, String),
+    Extension(&'static str, u32),
+    Observe(&'static str),
+    Close(&'static str),
+    Delete(&'static str),
+    Audit(u32),
+}
+
+/// A change of a conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Change {
+    Append(String),
+    Replace(String, String),
+    Remove(String),
+    Truncate,
+}
+
+/// Steps that are handed to a writer at once.
+pub(crate) type Batch = Vec<Step>;
+
+impl Step {
+    pub(crate) fn instance(&self) -> Option<&'static str> {
+        match self {
+            Self::Accept(at, ..)
+            | Self::Begin(at, ..)
+            | Self::Append(at, ..)
+            | Self::Complete(at, ..)
+            | Self::Attempts(at, ..)
+            | Self::Park(at, ..)
+            | Self::Retry(at, ..)
+            | Self::Drop(at, ..)
+            | Self::Extension(at, _)
+            | Self::Observe(at)
+            | Self::Close(at)
+            | Self::Delete(at) => Some(at),
+            Self::Audit(_) => None,
+        }
+    }
+
+    /// The file whose order it is part of: unacknowledged changes of two files may survive apart.
+    fn file(&self) -> usize {
+        match self {
+            Self::Begin(..) | Self::Append(..) | Self::Complete(..) => 1,
+            Self::Extension(..) => 2,
+            _ => 0,
+        }
+    }
+}
+
+/// What can be seen of an instance.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Seen {
+    pub messages: Vec<(String, String)>,
+    pub pending: Vec<Change>,
+    pub open: Option<(String, String)>,
+    pub waiting: Vec<String>,
+    pub parked: Vec<String>,
+    /// Crashes of the turns of events that are not over.
+    pub attempts: BTreeMap<String, u32>,
+    /// How events ended.
+    pub ended: BTreeMap<String, String>,
+    pub extension: Option<u32>,
+}
+
+/// What can be seen of everything: instances that exist, and the audit log.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct World {
+    pub instances: BTreeMap<&'static str, Seen>,
+    pub audit: Vec<u32>,
+}
+
+fn text_of(id: &str) -> String {
+    format!("text of {id}")
+}
+
+impl World {
+    /// The model: what a step comes to.
+    pub(crate) fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Audit(n) => self.audit.push(*n),
+            Step::Delete(at) => drop(self.instances.remove(at)),
+            Step::Accept(at, event) => {
+                let seen = self.instances.entry(at).or_default();
+                let is_known = seen.ended.contains_key(event)
+                    || seen.waiting.contains(event)
+                    || seen.parked.contains(event);
+                if !is_known {
+                    seen.waiting.push(event.clone());
+                }
+            }
+            other => {
+                if let Some(seen) = other.instance().and_then(|at| self.instances.get_mut(at)) {
+                    seen.apply(other);
+                }
+            }
+        }
+    }
+
+    /// What may be found after a crash in `batch`: of each instance, any number of the first steps on
+    /// each of its files.
+    pub(crate) fn may_become(&self, batch: &[Step]) -> Vec<Self> {
+        let mut worlds = vec![self.clone()];
+        let mut keys: Vec<Option<&str>> = batch.iter().map(Step::instance).collect();
+        keys.dedup();
+        for key in keys {
+            let steps: Vec<&Step> = batch.iter().filter(|s| s.instance() == key).collect();
+            let mut next: Vec<Self> = Vec::new();
+            for counts in counts_of(&steps) {
+                for world in &worlds {
+                    let mut world = world.clone();
+                    let mut taken = [0; 3];
+                    for step in &steps {
+                        let file = step.file();
+                        if taken[file] < counts[file] {
+                            taken[file] += 1;
+                            world.apply(step);
+                        }
+                    }
+                    if !next.contains(&world) {
+                        next.push(world);
+                    }
+                }
+            }
+            worlds = next;
+        }
+        worlds
+    }
+}
+
+/// Every way to take some first steps of each file.
+fn counts_of(steps: &[&Step]) -> Vec<[usize; 3]> {
+    let most = |file| steps.iter().filter(|step| step.file() == file).count();
+    let mut all = Vec::new();
+    for a in 0..=most(0) {
+        for b in 0..=most(1) {
+            for c in 0..=most(2) {
+                all.push([a, b, c]);
+            }
+        }
+    }
+    all
+}
+
+impl Seen {
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Begin(_, turn, event) => {
+                if self.open.is_none() {
+                    self.open = Some((turn.clone(), event.clone()));
+                }
+            }
+            Step::Append(_, _, _, change) => self.pending.push(change.clone()),
+            Step::Complete(_, turn, _) => {
+                for change in std::mem::take(&mut self.pending) {
+                    change.apply(&mut self.messages);
+                }
+                if let Some((_, event)) = self.open.take() {
+                    self.end(&event, &format!("reply of {turn}"));
+                }
+            }
+            Step::Attempts(_, event, n) => {
+                let known = self.attempts.entry(event.clone()).or_default();
+                *known = (*known).max(*n);
+            }
+            Step::Park(_, event) => {
+                if let Some(place) = self.waiting.iter().position(|id| id == event) {
+                    self.waiting.remove(place);
+                    self.parked.push(event.clone());
+                    self.parked.sort_by_key(|id| number(id));
+                }
+                if self.open.as_ref().is_some_and(|(_, open)| open == event) {
+                    self.open = None;
+                    self.pending.clear();
+                }
+            }
+            Step::Retry(_, event) => {
+                if let Some(place) = self.parked.iter().position(|id| id == event) {
+                    self.parked.remove(place);
+                    self.waiting.push(event.clone());
+                    self.waiting.sort_by_key(|id| number(id));
+                    self.attempts.remove(event);
+                }
+            }
+            Step::Drop(_, event) => {
+                if self.parked.contains(event) {
+                    self.end(event, "E_EVENT_DROPPED");
+                }
+            }
+            Step::Extension(_, n) => self.extension = Some(*n),
+            Step::Accept(..)
+            | Step::Observe(_)
+            | Step::Close(_)
+            | Step::Delete(_)
+            | Step::Audit(_) => {}
+        }
+    }
+
+    fn end(&mut self, event: &str, outcome: &str) {
+        self.waiting.retain(|id| id != event);
+        self.parked.retain(|id| id != event);
+        self.attempts.remove(event);
+        self.ended.insert(event.to_owned(), outcome.to_owned());
+    }
+}
+
+/// Events are accepted in the order of their numbers.
+fn number(event: &str) -> u32 {
+    event.trim_start_matches('e').parse().unwrap()
+}
+
+impl Change {
+    fn apply(self, messages: &mut Vec<(String, String)>) {
+        let message = |id: String| {
+            let text = text_of(&id);
+            (id, text)
+        };
+        match self {
+            Self::Append(id) => messages.push(message(id)),
+            Self::Replace(target, id) => {
+                for held in messages.iter_mut().filter(|held| held.0 == target).take(1) {
+                    *held = message(id.clone());
+                }
+            }
+            Self::Remove(target) => {
+                if let Some(place) = messages.iter().position(|held| held.0 == target) {
+                    messages.remove(place);
+                }
+            }
+            Self::Truncate => messages.clear(),
+        }
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let message = |id: &str| {
+            json!({
+                "id": id, "data": {"role": "user", "content": text_of(id)}, "metadata": {},
+                "createdAt": "2026-01-01T00:00:00.000Z", "source": {"type": "user"}, "x-other": 1,
+            })
+        };
+        match self {
+            Self::Append(id) => json!({"type": "append", "message": message(id)}),
+            Self::Replace(target, id) => {
+                json!({"type": "replace", "targetId": target, "message": message(id)})
+            }
+            Self::Remove(target) => json!({"type": "remove", "targetId": target}),
+            Self::Truncate => json!({"type": "truncate"}),
+        }
+    }
+
+    pub(crate) fn of_json(value: &Value) -> Self {
+        let id = || value["message"]["id"].as_str().unwrap().to_owned();
+        let target = || value["targetId"].as_str().unwrap().to_owned();
+        match value["type"].as_str().unwrap() {
+            "append" => Self::Append(id()),
+            "replace" => Self::Replace(target(), id()),
+            "remove" => Self::Remove(target()),
+            _ => Self::Truncate,
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Carries steps out on a store on a simulated disk, and looks at what is there.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
+use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::time::Timestamp;
+use goondan_store::disk::{Crash, Disk, SimulatedDisk, read_all};
+use goondan_store::instance::{EventState, InstanceStore};
+use goondan_store::naming::instance_dir_name;
+use goondan_store::root::Layout;
+use goondan_store::workspace;
+use goondan_store::writer::{Job, Op, Worker};
+use goondan_store::{Finding, StoreError};
+use serde_json::{Value, json};
+
+use crate::model::{Batch, Change, INSTANCES, Seen, Step, World};
+
+const PROJECT: &str = "/p";
+
+pub(crate) fn at() -> Timestamp {
+    Timestamp::from_unix_millis(1_700_000_000_000)
+}
+
+pub(crate) fn layout() -> Layout {
+    Layout::new("/s")
+}
+
+/// A disk with an empty workspace, all of it durable, and the workspace's id.
+pub(crate) fn fresh() -> (SimulatedDisk, WorkspaceId) {
+    let disk = SimulatedDisk::new();
+    for dir in ["/s", "/s/workspaces"] {
+        disk.create_dir(Path::new(dir)).unwrap();
+    }
+    for dir in ["/", "/s"] {
+        disk.sync_dir(Path::new(dir)).unwrap();
+    }
+    let record = workspace::open(&disk, &layout(), Path::new(PROJECT), None).unwrap();
+    (disk, record.workspace_id)
+}
+
+fn event(id: &str) -> AgentEvent {
+    AgentEvent {
+        id: id.parse().unwrap(),
+        kind: "message".into(),
+        created_at: at(),
+        trace_id: None,
+        parent_span_id: None,
+        input: Some(format!("input of {id}")),
+        instance_key: None,
+        source: EventSource::Connector {
+            name: "cli".parse().unwrap(),
+        },
+        auth: None,
+        reply_to: None,
+        metadata: goondan_protocol::JsonObject::new(),
+    }
+}
+
+fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
+    let instance = InstanceRef {
+        workspace_id: workspace_id.clone(),
+        instance_key: step.instance().unwrap_or("none").parse().unwrap(),
+    };
+    let at = at();
+    match step {
+        Step::Accept(_, id) => Op::Accept {
+            instance,
+            agent: "agent".parse().unwrap(),
+            event: Box::new(event(id)),
+        },
+        Step::Begin(_, turn, event) => Op::BeginTurn {
+            instance,
+            turn_id: turn.parse().unwrap(),
+            event_id: event.parse().unwrap(),
+            at,
+        },
+        Step::Append(_, turn, seq, change) => Op::AppendEvent {
+            instance,
+            turn_id: turn.parse().unwrap(),
+            seq: *seq,
+            event: serde_json::value::to_raw_value(&change.to_json()).unwrap(),
+        },
+        Step::Complete(_, turn, last_seq) => Op::CompleteTurn {
+            instance,
+            turn_id: turn.parse().unwrap(),
+            last_seq: *last_seq,
+            outcome: TurnOutcome::Completed {
+                reply: format!("reply of {turn}"),
+            },
+            at,
+        },
+        Step::Attempts(_, event, attempts) => Op::NoteAttempt {
+            instance,
+            event_id: event.parse().unwrap(),
+            attempts: *attempts,
+            at,
+        },
+        Step::Park(_, event) => Op::Park {
+            instance,
+            event_id: event.parse().unwrap(),
+            reason: "it crashed".into(),
+            at,
+        },
+        Step::Retry(_, event) => Op::Retry {
+            instance,
+            event_id: event.parse().unwrap(),
+            at,
+        },
+        Step::Drop(_, event) => Op::Drop {
+            instance,
+            event_id: event.parse().unwrap(),
+            at,
+        },
+        Step::Extension(_, n) => Op::SetExtension {
+            instance,
+            extension: "notes".parse().unwrap(),
+            state: json!({"n": n}),
+        },
+        Step::Observe(_) => Op::Observe {
+            instance,
+            line: b"{\"type\":\"turn.started\"}\n".to_vec(),
+        },
+        Step::Close(_) => Op::Close(instance),
+        Step::Delete(_) => Op::Delete(instance),
+        Step::Audit(n) => Op::Audit {
+            workspace_id: workspace_id.clone(),
+            record: goondan_protocol::JsonObject::from_iter([("n".to_owned(), json!(n))]),
+        },
+    }
+}
+
+/// Does batches until one fails; says how many were acknowledged, and what the failure was.
+pub(crate) fn perform(
+    disk: &SimulatedDisk,
+    workspace_id: &WorkspaceId,
+    batches: &[Batch],
+) -> (usize, Option<StoreError>) {
+    let mut worker = Worker::new(Arc::new(disk.clone()), layout());
+    for (done, batch) in batches.iter().enumerate() {
+        let mut jobs: Vec<Job> = (0..)
+            .zip(batch)
+            .map(|(token, step)| Job {
+                token,
+                op: op(workspace_id, step),
+            })
+            .collect();
+        let reports = worker.work(&mut jobs);
+        assert_eq!(reports.len(), batch.len());
+        if let Some(error) = reports.into_iter().find_map(|report| report.result.err()) {
+            return (done, Some(error));
+        }
+    }
+    (batches.len(), None)
+}
+
+/// Does batches with one writer, each step that fails a second time, as a sender would; then looks.
+pub(crate) fn perform_again(
+    disk: &SimulatedDisk,
+    workspace_id: &WorkspaceId,
+    batches: &[Batch],
+) -> Result<World, String> {
+    let mut worker = Worker::new(Arc::new(disk.clone()), layout());
+    for step in batches.iter().flatten() {
+        let mut results = (0..2).map(|token| {
+            let op = op(workspace_id, step);
+            let mut reports = worker.work(&mut vec![Job { token, op }]);
+            reports.remove(0).result
+        });
+        let is_done = results.any(|result| match result {
+            Ok(_) => true,
+            // What failed may have reached the disk all the same; then it is refused as a repetition.
+            Err(error) => !error.is_io(),
+        });
+        if !is_done {
+            return Err(format!("{step:?} failed twice"));
+        }
+    }
+    drop(worker);
+    let healed = disk.after_crash(Crash::KeepUnsynced);
+    let found = look(&healed, workspace_id, &events_of(batches));
+    found
+        .map(|(world, _)| world)
+        .map_err(|error| error.to_string())
+}
+
+/// Everything that was found wrong while looking.
+pub(crate) type Findings = Vec<Finding>;
+
+/// Opens everything, as a daemon that starts, and looks at it. `events` names all events there may be.
+pub(crate) fn look(
+    disk: &SimulatedDisk,
+    workspace_id: &WorkspaceId,
+    events: &[String],
+) -> Result<(World, Findings), StoreError> {
+    workspace::open(disk, &layout(), Path::new(PROJECT), None)?;
+    let mut world = World::default();
+    let mut findings = Vec::new();
+    let instances = layout().instances(workspace_id);
+    let (_, unusable) = workspace::list_instances(disk, &instances)?;
+    if let Some(first) = unusable.into_iter().next() {
+        return Err(first.error);
+    }
+    for key in INSTANCES {
+        let dir = instances.join(instance_dir_name(&key.parse().unwrap()));
+        let stat = disk.stat(&dir).map_err(|source| StoreError::Io {
+            operation: "look at",
+            path: dir.clone(),
+            source,
+        })?;
+        if stat.is_none() {
+            continue;
+        }
+        let mut store = InstanceStore::open(Arc::new(disk.clone()), &dir)?;
+        let seen = look_at(&mut store, events, &mut findings)?;
+        // One that was made for an event which was never acknowledged holds nothing.
+        if seen != Seen::default() {
+            world.instances.insert(key, seen);
+        }
+    }
+    let audit = layout().workspace(workspace_id).join("audit.jsonl");
+    let text = disk.open_read(&audit).and_then(|mut file| {
+        let bytes = read_all(file.as_mut(), 1 << 20)?;
+        Ok(String::from_utf8(bytes).unwrap())
+    });
+    match text {
+        Ok(text) => {
+            let whole = text.split_inclusive('\n').filter(|l| l.ends_with('\n'));
+            let records = whole.map(|line| serde_json::from_str::<Value>(line).unwrap());
+            world.audit = records
+                .map(|value| u32::try_from(value["n"].as_u64().unwrap()).unwrap())
+                .collect();
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(source) => {
+            return Err(StoreError::Io {
+                operation: "read",
+                path: audit,
+                source,
+            });
+        }
+    }
+    Ok((world, findings))
+}
+
+pub(crate) fn look_at(
+    store: &mut InstanceStore,
+    events: &[String],
+    findings: &mut Findings,
+) -> Result<Seen, StoreError> {
+    let mut seen = Seen::default();
+    let state = store.state();
+    findings.extend(state.findings);
+    let mut offset = Some(0);
+    while let Some(from) = offset {
+        let page = store.page(from)?;
+        findings.extend(page.damage);
+        for raw in page.messages {
+            let value: Value = serde_json::from_str(raw.get()).unwrap();
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            seen.messages
+                .push((text(&value["id"]), text(&value["data"]["content"])));
+        }
+        for raw in page.events {
+            let value: Value = serde_json::from_str(raw.get()).unwrap();
+            seen.pending.push(Change::of_json(&value));
+        }
+        offset = page.next;
+    }
+    seen.open = state.open_turn.map(|open| {
+        let event = open.event.map(|event| event.event_id.to_string());
+        (open.turn_id.to_string(), event.unwrap_or_default())
+    });
+    let waiting = state.waiting.iter();
+    seen.waiting = waiting.map(|event| event.id.to_string()).collect();
+    for parked in state.parked {
+        if parked.attempts > 0 {
+            seen.attempts
+                .insert(parked.event.id.to_string(), parked.attempts);
+        }
+        seen.parked.push(parked.event.id.to_string());
+    }
+    let attempts = state.attempts.into_iter();
+    seen.attempts
+        .extend(attempts.map(|(event, attempts)| (event.to_string(), attempts)));
+    for event in events {
+        if let EventState::Done(outcome) = store.event_state(&event.parse().unwrap())? {
+            let how = match outcome {
+                TurnOutcome::Completed { reply } => reply,
+                TurnOutcome::Failed { code, .. } => code,
+            };
+            seen.ended.insert(event.clone(), how);
+        }
+    }
+    let notes = store.extension_state(&"notes".parse().unwrap())?;
+    seen.extension = notes.map(|value| u32::try_from(value["n"].as_u64().unwrap()).unwrap());
+    Ok(seen)
+}
+
+/// Every event that the batches name.
+pub(crate) fn events_of(batches: &[Batch]) -> Vec<String> {
+    let mut events: Vec<String> = batches
+        .iter()
+        .flatten()
+        .filter_map(|step| match step {
+            Step::Accept(_, event) => Some(event.clone()),
+            _ => None,
+        })
+        .collect();
+    events.sort();
+    events.dedup();
+    events
+}
+
+/// The crashes that each interruption is tried with.
+pub(crate) fn crashes(seeds: std::ops::Range<u64>) -> Vec<Crash> {
+    let subsets = seeds.map(Crash::Subset);
+    [Crash::LoseUnsynced, Crash::KeepUnsynced, Crash::ProcessOnly]
+        .into_iter()
+        .chain(subsets)
+        .collect()
+}
