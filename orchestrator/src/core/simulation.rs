@@ -361,3 +361,17 @@ fn inst_7_a_clock_that_jumps_and_is_set_right_deletes_nothing() {
     run_for(&mut world, 2 * RETENTION_INTERVAL_MS);
     assert_eq!(conversations_of(&world), ["ann"]);
 }
+
+#[test]
+fn sup_3_an_idle_agent_is_stopped_and_the_next_event_starts_it_again() {
+    let mut world = expiring_world();
+    post_to(&mut world, "ann");
+    assert_eq!(world.running(), 2, "the connector and the agent");
+    run_for(
+        &mut world,
+        goondan_config::Lifecycle::default().idle_ms + 30_000,
+    );
+    assert_eq!(world.running(), 1, "the connector stays");
+    post_to(&mut world, "ann");
+    assert_eq!(world.running(), 2);
+}

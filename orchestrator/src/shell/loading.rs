@@ -145,9 +145,8 @@ pub(super) struct Warned(Arc<Mutex<BTreeSet<PathBuf>>>);
 impl Warned {
     /// Says which directories cannot be used, of those of which it was not said before.
     pub(super) fn report(&self, unusable: &[workspace::Unusable]) {
-        let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for found in unusable {
-            if warned.insert(found.path.clone()) {
+            if self.is_new(&found.path) {
                 tracing::warn!(
                     path = %found.path.display(),
                     error = &found.error as &dyn std::error::Error,
@@ -155,6 +154,11 @@ impl Warned {
                 );
             }
         }
+    }
+
+    fn is_new(&self, path: &Path) -> bool {
+        let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        warned.insert(path.to_owned())
     }
 }
 
@@ -191,4 +195,18 @@ pub(super) fn list_instances(
             }
         })
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inst_4_what_cannot_be_used_is_said_once_whoever_looks() {
+        let warned = Warned::default();
+        let path = Path::new("/root/workspaces/w/instances/x");
+        assert!(warned.is_new(path));
+        assert!(!warned.clone().is_new(path));
+        assert!(warned.is_new(&path.with_file_name("y")));
+    }
 }

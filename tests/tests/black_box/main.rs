@@ -21,6 +21,8 @@ mod parking;
 #[cfg(test)]
 mod project_root;
 #[cfg(test)]
+mod records;
+#[cfg(test)]
 mod supervision;
 #[cfg(test)]
 mod webhook;
