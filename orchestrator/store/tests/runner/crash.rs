@@ -83,7 +83,7 @@ impl<'a> Run<'a> {
                     let (again, _) = look(&after, &workspace_id, &self.events).unwrap();
                     assert_eq!(again, found, "{}, {case}: seen, and then lost", self.name);
                 }
-                if is_doubled && matches!(kind, Crash::LoseUnsynced | Crash::Subset(0)) {
+                if is_doubled && *kind == Crash::Subset(call % 4) {
                     self.stop_recovery(&disk, *kind, &workspace_id, &allowed, &case);
                 }
             }
@@ -115,12 +115,37 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Crashes at every call of one small mix, and at every call of each recovery.
+fn exhaust_small(name: &str) {
+    let small = mixes::small();
+    let (_, batches) = small.iter().find(|mix| mix.0 == name).unwrap();
+    let calls = Run::new(name, batches).exhaust(&crashes(0..4), true);
+    assert!(calls > 20, "{name}: only {calls} calls were tried");
+}
+
 #[test]
-fn msg_8_a_crash_at_every_call_of_every_operation() {
-    for (name, batches) in mixes::small() {
-        let calls = Run::new(name, &batches).exhaust(&crashes(0..4), true);
-        assert!(calls > 20, "{name}: only {calls} calls were tried");
-    }
+fn msg_8_a_crash_at_every_call_of_a_fold_by_delta() {
+    exhaust_small("fold by delta");
+}
+
+#[test]
+fn msg_8_a_crash_at_every_call_of_a_fold_by_rewrite() {
+    exhaust_small("fold by rewrite");
+}
+
+#[test]
+fn msg_13_a_crash_at_every_call_of_parking() {
+    exhaust_small("park, retry and drop");
+}
+
+#[test]
+fn ext_2_a_crash_at_every_call_of_states_and_logs() {
+    exhaust_small("extensions, metadata, logs, audit");
+}
+
+#[test]
+fn inst_5_a_crash_at_every_call_of_deleting() {
+    exhaust_small("delete and make again");
 }
 
 #[test]

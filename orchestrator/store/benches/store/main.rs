@@ -1,0 +1,51 @@
+//! How fast the store is, next to what the same machine can do without it.
+//!
+//! `cargo bench -p goondan-store` runs everything, `cargo bench -p goondan-store -- fold` what has `fold`
+//! in its name. Each measure and its yardstick are taken in the same run, on the same file system: the
+//! directory named by `GOONDAN_BENCH_DIR`, else the system's directory of temporary files. Results and
+//! targets are in `docs/performance.md`.
+
+use std::error::Error;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+mod appends;
+mod history;
+mod startup;
+mod world;
+
+/// What a measure ends in.
+pub(crate) type Outcome = Result<(), Box<dyn Error>>;
+/// A measure: it works in the given directory.
+type Measure = fn(&Path) -> Outcome;
+
+const MEASURES: [(&str, Measure); 6] = [
+    ("appends", appends::one_in_flight),
+    ("group", appends::several_in_flight),
+    ("fold", history::fold),
+    ("load", history::load),
+    ("startup", startup::many_instances),
+    ("idle", startup::idle),
+];
+
+/// Prints one line of results.
+pub(crate) fn say(line: &str) -> Outcome {
+    writeln!(std::io::stdout().lock(), "{line}")?;
+    Ok(())
+}
+
+fn main() -> Outcome {
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with('-'))
+        .collect();
+    let dir = std::env::var_os("GOONDAN_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    for (name, measure) in MEASURES {
+        if wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str())) {
+            let temp = tempfile::tempdir_in(&dir)?;
+            say(&format!("## {name}"))?;
+            measure(temp.path())?;
+        }
+    }
+    Ok(())
+}
