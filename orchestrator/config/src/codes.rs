@@ -1,6 +1,6 @@
 //! The stable codes of every problem a load can report.
 //!
-//! A code never changes its meaning. `docs/configuration.md` explains each to users; a test holds
+//! `E_…` are errors, `W_…` warnings. A code never changes its meaning. `docs/configuration.md` explains each to users; a test holds
 //! that table against [`ALL`].
 
 macro_rules! codes {
@@ -55,6 +55,16 @@ codes! {
     NO_ENTRY_AGENT = "E_CONFIG_NO_ENTRY_AGENT";
     /// An environment variable that is asked for is not set.
     MISSING_ENVIRONMENT = "E_CONFIG_MISSING_ENVIRONMENT";
+    /// A line of an environment file is no `NAME=value`.
+    ENVIRONMENT_FILE = "E_CONFIG_ENVIRONMENT_FILE";
     /// More problems were found than are shown.
     TOO_MANY_PROBLEMS = "E_CONFIG_TOO_MANY_PROBLEMS";
+    /// Warning: nothing refers to a resource.
+    UNUSED_RESOURCE = "W_CONFIG_UNUSED_RESOURCE";
+    /// Warning: a secret is written into a file of the project.
+    PLAIN_SECRET = "W_CONFIG_PLAIN_SECRET";
+    /// Warning: a setting that changes nothing where it stands.
+    NO_EFFECT = "W_CONFIG_NO_EFFECT";
+    /// Warning: an environment file sets one variable twice.
+    DUPLICATE_VARIABLE = "W_CONFIG_DUPLICATE_VARIABLE";
 }

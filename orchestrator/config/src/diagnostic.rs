@@ -5,9 +5,31 @@ use std::path::PathBuf;
 
 use unicode_width::UnicodeWidthChar;
 
+/// How much a problem weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// The project cannot run.
+    Error,
+    /// The project runs, but hardly as it was meant.
+    Warning,
+}
+
+impl Severity {
+    /// `error` or `warning`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
 /// One problem of a project's files, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
+    /// How much it weighs.
+    pub severity: Severity,
     /// Stable code, one of [`crate::codes`].
     pub code: &'static str,
     /// What is wrong and what would be right: a fragment in lower case, without a full stop.
@@ -24,12 +46,16 @@ pub struct Diagnostic {
     pub span_len: usize,
     /// What to do about it.
     pub suggestion: Option<String>,
+    /// What to write in place of the `span_len` characters at `column`, where that mends the problem
+    /// without a person's judgement; [`crate::mend()`] does it.
+    pub fix: Option<String>,
 }
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gutter = self.line.to_string().len();
-        writeln!(f, "error[{}]: {}", self.code, Printable(&self.message))?;
+        let severity = self.severity.as_str();
+        writeln!(f, "{severity}[{}]: {}", self.code, Printable(&self.message))?;
         write!(
             f,
             "{:gutter$}--> {}:{}:{}",
@@ -89,7 +115,7 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// Every problem of a project, ordered by file and line. Never empty.
+/// Every error of a project, ordered by file and line. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostics(Vec<Diagnostic>);
 
@@ -133,6 +159,7 @@ mod tests {
 
     fn diagnostic(source_line: &str, column: usize, span_len: usize) -> Diagnostic {
         Diagnostic {
+            severity: Severity::Error,
             code: "E_CONFIG_TEST",
             message: "something is wrong".into(),
             file: "goondan.yaml".into(),
@@ -141,6 +168,7 @@ mod tests {
             source_line: Some(source_line.into()),
             span_len,
             suggestion: Some("do it right".into()),
+            fix: None,
         }
     }
 

@@ -4,12 +4,44 @@ use std::fmt;
 
 use crate::codes;
 use crate::fields::{Fields, Label, Located, one_of};
+use crate::kinds;
 use crate::report::{Problem, Report};
+use crate::shape::{Content, Field, Shape};
 use crate::similar::nearest;
 use crate::tree::{Entry, Node, Value};
 
 /// The only `apiVersion` there is.
 pub(crate) const API_VERSION: &str = "goondan.ai/v1";
+
+/// What every document holds. What is in `spec` is its kind's business.
+pub(crate) static FRAME: Shape = Shape::of(
+    "Document",
+    "A resource of a goondan project.",
+    &[
+        Field::required("apiVersion", Content::Text, "The version of this format."),
+        Field::required("kind", Content::Text, "What the document defines."),
+        Field::required(
+            "metadata",
+            Content::Mapping(&METADATA),
+            "What the resource is called.",
+        ),
+        Field::optional(
+            "spec",
+            Content::Anything,
+            "What the resource is. Optional for a Package.",
+        ),
+    ],
+);
+
+static METADATA: Shape = Shape::of(
+    "Metadata",
+    "What a resource is called.",
+    &[Field::required(
+        "name",
+        Content::Text,
+        "The name, unique within its kind.",
+    )],
+);
 
 /// The kinds of resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,18 +117,17 @@ impl<'n> Document<'n> {
     /// Reads a document's frame. `None` if it cannot be told what the document defines.
     pub(crate) fn read(node: &'n Node, report: &mut Report) -> Option<Self> {
         let label = Label::of("this document");
-        let mut fields = Fields::open(node, node.place, label, report)?;
+        let frame = Content::Mapping(&FRAME);
+        let mut fields = Fields::open(node, node.place, label, frame, report)?;
         check_api_version(&mut fields, report);
         let kind = read_kind(&mut fields, report);
         let spec = fields.get("spec");
-        let name = fields
-            .require_nested("metadata", report)
-            .and_then(|mut metadata| {
-                let name = metadata.require_text("name", report);
-                metadata.close(report);
-                name
-            });
-        fields.close(report);
+        let name = fields.nested("metadata", report).and_then(|mut metadata| {
+            let name = metadata.text("name", report);
+            metadata.close();
+            name
+        });
+        fields.close();
         let (kind, name) = (kind?, name?);
         Some(Self {
             kind,
@@ -104,6 +135,11 @@ impl<'n> Document<'n> {
             name,
             spec,
         })
+    }
+
+    /// What stands under `spec`, if there is anything.
+    pub(crate) fn spec_node(&self) -> Option<&'n Node> {
+        self.spec.map(|entry| &entry.node)
     }
 
     /// The fields of `spec`; reports it if it is missing.
@@ -123,12 +159,13 @@ impl<'n> Document<'n> {
     pub(crate) fn optional_spec(&self, report: &mut Report) -> Option<Fields<'n>> {
         let entry = self.spec?;
         let label = self.label.field("spec");
-        Fields::open(&entry.node, entry.key_place, label, report)
+        let content = kinds::spec_of(self.kind);
+        Fields::open(&entry.node, entry.key_place, label, content, report)
     }
 }
 
 fn check_api_version(fields: &mut Fields<'_>, report: &mut Report) {
-    let Some(version) = fields.require_text("apiVersion", report) else {
+    let Some(version) = fields.text("apiVersion", report) else {
         return;
     };
     if version.value != API_VERSION {
@@ -141,13 +178,14 @@ fn check_api_version(fields: &mut Fields<'_>, report: &mut Report) {
                     version.value
                 ),
             )
-            .help(format!("write `apiVersion: {API_VERSION}`")),
+            .help(format!("write `apiVersion: {API_VERSION}`"))
+            .replace(version.value, API_VERSION),
         );
     }
 }
 
 fn read_kind(fields: &mut Fields<'_>, report: &mut Report) -> Option<Kind> {
-    let written = fields.require_text("kind", report)?;
+    let written = fields.text("kind", report)?;
     let kind = Kind::from_name(written.value);
     if kind.is_none() {
         let names = Kind::ALL.map(|kind| format!("`{kind}`"));
@@ -161,7 +199,10 @@ fn read_kind(fields: &mut Fields<'_>, report: &mut Report) -> Option<Kind> {
                     one_of(&names)
                 ),
             )
-            .did_you_mean(nearest(written.value, Kind::ALL.map(Kind::name))),
+            .rename(
+                written.value,
+                nearest(written.value, Kind::ALL.map(Kind::name)),
+            ),
         );
     }
     kind

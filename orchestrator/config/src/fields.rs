@@ -1,14 +1,17 @@
 //! Reads typed fields out of a [`Node`], reporting every problem on the way.
 //!
-//! A field is known by being asked for: [`Fields::close`] reports what nobody asked for. So a kind's
-//! reader is its schema, and the two cannot disagree.
+//! Opening a mapping checks it against its [`Shape`]: unknown, missing and contradicting fields. Each
+//! getter then checks one value. A reader that asks for a field its shape does not have, in another
+//! type, or leaves one out, is a fault of this crate that assertions catch in every test that gets
+//! there.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use crate::codes;
+use crate::reference::Reference;
 use crate::report::{Place, Problem, Report};
+use crate::shape::{Content, Rule, Shape};
 use crate::similar::nearest;
 use crate::tree::{Entry, Node, Value};
 
@@ -69,53 +72,69 @@ pub(crate) struct Fields<'n> {
     pub(crate) label: Label,
     pub(crate) place: Place,
     entries: &'n [Entry],
-    known: Vec<&'static str>,
+    shape: &'static Shape,
+    asked: Vec<&'static str>,
 }
 
 impl<'n> Fields<'n> {
-    /// Opens a mapping. `place` is where a missing field is reported: the mapping's own key.
+    /// Opens a mapping and checks which fields it has. `place` is where a missing field is reported:
+    /// the mapping's own key.
     pub(crate) fn open(
         node: &'n Node,
         place: Place,
         label: Label,
+        content: Content,
         report: &mut Report,
     ) -> Option<Self> {
         let entries = mapping(node, &label, report)?;
-        Some(Self {
+        let shape = content.shape(entries);
+        debug_assert!(shape.is_some(), "{label} is no mapping of known fields");
+        let fields = Self {
             label,
             place,
             entries,
-            known: Vec::new(),
-        })
+            shape: shape?,
+            asked: Vec::new(),
+        };
+        fields.check_unknown(report);
+        fields.check_missing(report);
+        fields.check_rules(report);
+        Some(fields)
     }
 
-    /// The field, if it is there and has a value.
-    pub(crate) fn get(&mut self, name: &'static str) -> Option<&'n Entry> {
-        self.known.push(name);
+    /// Whether the field is there and has a value.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// The place of the field's name, if it is there and has a value.
+    pub(crate) fn place_of(&self, name: &str) -> Option<Place> {
+        self.find(name).map(|entry| entry.key_place)
+    }
+
+    /// Whether the field is a list; one that is not was reported when it was read.
+    pub(crate) fn is_list(&self, name: &str) -> bool {
+        self.find(name)
+            .is_some_and(|entry| matches!(entry.node.value, Value::List(_)))
+    }
+
+    fn find(&self, name: &str) -> Option<&'n Entry> {
         self.entries
             .iter()
             .find(|entry| entry.key == name && !matches!(entry.node.value, Value::Null))
     }
 
-    /// The field; reports it if it is missing.
-    pub(crate) fn require(&mut self, name: &'static str, report: &mut Report) -> Option<&'n Entry> {
-        let found = self.get(name);
-        if found.is_none() {
-            let written = self.entries.iter().find(|entry| entry.key == name);
-            report.add(match written {
-                Some(entry) => Problem::new(
-                    codes::MISSING_FIELD,
-                    entry.key_place,
-                    format!("{} has no value", self.label.field(name)),
-                ),
-                None => Problem::new(
-                    codes::MISSING_FIELD,
-                    self.place,
-                    format!("{} needs the field `{name}`", self.label),
-                ),
-            });
-        }
-        found
+    /// The field and what it may be, if it is there and has a value.
+    fn ask(&mut self, name: &'static str) -> Option<(&'n Entry, Content)> {
+        self.asked.push(name);
+        let field = self.shape.field(name);
+        debug_assert!(field.is_some(), "`{name}` is no field of {}", self.label);
+        Some((self.find(name)?, field?.content))
+    }
+
+    /// The field as it is, if it is there and has a value.
+    pub(crate) fn get(&mut self, name: &'static str) -> Option<&'n Entry> {
+        self.ask(name).map(|(entry, _)| entry)
     }
 
     /// A text field.
@@ -124,35 +143,62 @@ impl<'n> Fields<'n> {
         name: &'static str,
         report: &mut Report,
     ) -> Option<Located<&'n str>> {
-        let entry = self.get(name)?;
+        let (entry, content) = self.ask(name)?;
+        debug_assert!(
+            matches!(content, Content::Text | Content::Path),
+            "`{name}` of {} is no text",
+            self.label
+        );
         text(&entry.node, &self.label.field(name), report)
     }
 
-    /// A text field that must be there.
-    pub(crate) fn require_text(
+    /// A text field that is one of the words its shape knows.
+    pub(crate) fn word(
         &mut self,
         name: &'static str,
         report: &mut Report,
     ) -> Option<Located<&'n str>> {
-        let entry = self.require(name, report)?;
-        text(&entry.node, &self.label.field(name), report)
+        let (entry, content) = self.ask(name)?;
+        let Content::Word(words) = content else {
+            debug_assert!(false, "`{name}` of {} is no word", self.label);
+            return None;
+        };
+        let label = self.label.field(name);
+        let written = text(&entry.node, &label, report)?;
+        if words.contains(&written.value) {
+            return Some(written);
+        }
+        let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+        report.add(
+            Problem::new(
+                codes::INVALID_VALUE,
+                written.place,
+                format!(
+                    "{label} must be {}, not `{}`",
+                    one_of(&quoted),
+                    written.value
+                ),
+            )
+            .rename(written.value, nearest(written.value, words.iter().copied())),
+        );
+        None
     }
 
-    /// A whole number within `range`.
-    pub(crate) fn integer(
-        &mut self,
-        name: &'static str,
-        range: RangeInclusive<u64>,
-        report: &mut Report,
-    ) -> Option<u64> {
-        let entry = self.get(name)?;
+    /// A whole number within the range of its shape.
+    pub(crate) fn number(&mut self, name: &'static str, report: &mut Report) -> Option<u64> {
+        let (entry, content) = self.ask(name)?;
         let label = self.label.field(name);
-        let (least, most) = (range.start(), range.end());
+        let Content::Number(least, most) = content else {
+            debug_assert!(false, "{label} is no number");
+            return None;
+        };
         let Value::Number(number) = &entry.node.value else {
             report.add(wrong_type(&entry.node, &label, "a whole number"));
             return None;
         };
-        let value = number.as_u64().filter(|value| range.contains(value));
+        let value = number
+            .as_u64()
+            .filter(|value| (least..=most).contains(value));
         if value.is_none() {
             report.add(Problem::new(
                 codes::INVALID_VALUE,
@@ -165,25 +211,37 @@ impl<'n> Fields<'n> {
 
     /// A field that is true or false.
     pub(crate) fn boolean(&mut self, name: &'static str, report: &mut Report) -> Option<bool> {
-        let entry = self.get(name)?;
+        let (entry, content) = self.ask(name)?;
+        let label = self.label.field(name);
+        debug_assert!(matches!(content, Content::Boolean), "{label} is no boolean");
         if let Value::Bool(value) = entry.node.value {
             return Some(value);
         }
-        let label = self.label.field(name);
         report.add(wrong_type(&entry.node, &label, "`true` or `false`"));
         None
     }
 
-    /// The items of a list field with their labels; none if the field is absent.
-    pub(crate) fn items(
+    /// A mapping field to read further.
+    pub(crate) fn nested(&mut self, name: &'static str, report: &mut Report) -> Option<Self> {
+        let (entry, content) = self.ask(name)?;
+        let label = self.label.field(name);
+        Self::open(&entry.node, entry.key_place, label, content, report)
+    }
+
+    /// The items of a list field with their labels and what they may be; none if it is absent.
+    fn items(
         &mut self,
         name: &'static str,
         report: &mut Report,
-    ) -> Vec<(&'n Node, Label)> {
-        let Some(entry) = self.get(name) else {
+    ) -> Vec<(&'n Node, Label, Content)> {
+        let Some((entry, content)) = self.ask(name) else {
             return Vec::new();
         };
         let label = self.label.field(name);
+        let Content::List(content) = content else {
+            debug_assert!(false, "{label} is no list");
+            return Vec::new();
+        };
         let Value::List(items) = &entry.node.value else {
             report.add(
                 wrong_type(&entry.node, &label, "a list")
@@ -194,62 +252,91 @@ impl<'n> Fields<'n> {
         items
             .iter()
             .enumerate()
-            .map(|(index, item)| (item, label.item(index)))
+            .map(|(index, item)| (item, label.item(index), *content))
             .collect()
     }
 
-    /// The entries of a mapping field with the field's label; none if the field is absent.
-    pub(crate) fn entries(&mut self, name: &'static str, report: &mut Report) -> &'n [Entry] {
-        self.get(name).map_or(&[], |entry| {
-            mapping(&entry.node, &self.label.field(name), report).unwrap_or_default()
-        })
-    }
-
-    /// A mapping field to read further.
-    pub(crate) fn nested(&mut self, name: &'static str, report: &mut Report) -> Option<Self> {
-        let entry = self.get(name)?;
-        Self::open(&entry.node, entry.key_place, self.label.field(name), report)
-    }
-
-    /// A mapping field to read further that must be there.
-    pub(crate) fn require_nested(
+    /// The mappings of a list field, each to read further; `None` for one that is none.
+    pub(crate) fn mappings(
         &mut self,
         name: &'static str,
         report: &mut Report,
-    ) -> Option<Self> {
-        let entry = self.require(name, report)?;
-        Self::open(&entry.node, entry.key_place, self.label.field(name), report)
+    ) -> Vec<Option<Self>> {
+        self.items(name, report)
+            .into_iter()
+            .map(|(node, label, content)| Self::open(node, node.place, label, content, report))
+            .collect()
     }
 
-    /// Reports the second of two fields that exclude each other, if both are there.
-    pub(crate) fn exclude(
+    /// The texts of a list field.
+    pub(crate) fn texts(
         &mut self,
-        first: &'static str,
-        second: &'static str,
+        name: &'static str,
         report: &mut Report,
-    ) {
-        if let (Some(_), Some(other)) = (self.get(first), self.get(second)) {
-            report.add(
-                Problem::new(
-                    codes::CONFLICTING_FIELDS,
-                    other.key_place,
-                    format!("{} has both `{first}` and `{second}`", self.label),
-                )
-                .help("keep one of the two"),
-            );
-        }
+    ) -> Vec<Located<&'n str>> {
+        self.items(name, report)
+            .into_iter()
+            .filter_map(|(node, label, _)| text(node, &label, report))
+            .collect()
     }
 
-    /// Reports every field that nobody asked for.
-    pub(crate) fn close(mut self, report: &mut Report) {
-        self.known.sort_unstable();
-        self.known.dedup();
+    /// The entries of a mapping field whose names are the writer's own; none if it is absent.
+    pub(crate) fn entries(&mut self, name: &'static str, report: &mut Report) -> &'n [Entry] {
+        let Some((entry, content)) = self.ask(name) else {
+            return &[];
+        };
+        let label = self.label.field(name);
+        debug_assert!(
+            content.shape(&[]).is_none(),
+            "{label} is a mapping of known fields"
+        );
+        mapping(&entry.node, &label, report).unwrap_or_default()
+    }
+
+    /// A reference to a resource of the kind the shape says.
+    pub(crate) fn reference(
+        &mut self,
+        name: &'static str,
+        report: &mut Report,
+    ) -> Option<Reference> {
+        let (entry, content) = self.ask(name)?;
+        let label = self.label.field(name);
+        let Content::Reference(kind) = content else {
+            debug_assert!(false, "{label} is no reference");
+            return None;
+        };
+        Reference::read(&entry.node, &label, kind, report)
+    }
+
+    /// The references of a list field; one that cannot be read is left out.
+    pub(crate) fn references(&mut self, name: &'static str, report: &mut Report) -> Vec<Reference> {
+        self.items(name, report)
+            .into_iter()
+            .filter_map(|(node, label, content)| {
+                let Content::Listed(shape) = content else {
+                    debug_assert!(false, "{label} is no reference");
+                    return None;
+                };
+                Reference::read_listed(node, &label, shape, report)
+            })
+            .collect()
+    }
+
+    fn check_unknown(&self, report: &mut Report) {
+        if self.shape.is_open {
+            return;
+        }
         for entry in self.entries {
-            if self.known.contains(&entry.key.as_str()) {
+            if self.shape.field(&entry.key).is_some() {
                 continue;
             }
-            let expected = self.known.iter().map(|name| format!("`{name}`"));
-            let expected: Vec<String> = expected.collect();
+            let mut names: Vec<&str> = self.shape.fields.iter().map(|field| field.name).collect();
+            names.sort_unstable();
+            let expected: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            // What is there already cannot be what was meant.
+            let free = names
+                .into_iter()
+                .filter(|name| !self.entries.iter().any(|entry| entry.key == *name));
             report.add(
                 Problem::new(
                     codes::UNKNOWN_FIELD,
@@ -261,9 +348,78 @@ impl<'n> Fields<'n> {
                         one_of(&expected)
                     ),
                 )
-                .did_you_mean(nearest(&entry.key, self.known.iter().copied())),
+                .rename(&entry.key, nearest(&entry.key, free)),
             );
         }
+    }
+
+    fn check_missing(&self, report: &mut Report) {
+        for field in self.shape.fields.iter().filter(|field| field.is_required) {
+            if self.has(field.name) {
+                continue;
+            }
+            let written = self.entries.iter().find(|entry| entry.key == field.name);
+            report.add(match written {
+                Some(entry) => Problem::new(
+                    codes::MISSING_FIELD,
+                    entry.key_place,
+                    format!("{} has no value", self.label.field(field.name)),
+                ),
+                None => Problem::new(
+                    codes::MISSING_FIELD,
+                    self.place,
+                    format!("{} needs the field `{}`", self.label, field.name),
+                ),
+            });
+        }
+    }
+
+    fn check_rules(&self, report: &mut Report) {
+        for rule in self.shape.rules {
+            match rule {
+                Rule::NotBoth(first, second) => {
+                    if let (true, Some(other)) = (self.has(first), self.find(second)) {
+                        report.add(
+                            Problem::new(
+                                codes::CONFLICTING_FIELDS,
+                                other.key_place,
+                                format!("{} has both `{first}` and `{second}`", self.label),
+                            )
+                            .help("keep one of the two"),
+                        );
+                    }
+                }
+                Rule::AnyOf(names, help) => {
+                    if !names.iter().any(|name| self.has(name)) {
+                        let names: Vec<String> =
+                            names.iter().map(|name| format!("`{name}`")).collect();
+                        report.add(
+                            Problem::new(
+                                codes::MISSING_FIELD,
+                                self.place,
+                                format!("{} needs {}", self.label, one_of(&names)),
+                            )
+                            .help(*help),
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the reading. Nothing is left to report; that no field was forgotten is checked in tests.
+    pub(crate) fn close(self) {
+        let forgotten = self
+            .shape
+            .fields
+            .iter()
+            .find(|field| !self.asked.contains(&field.name));
+        debug_assert!(
+            forgotten.is_none(),
+            "nobody reads `{}` of {}",
+            forgotten.map_or("", |field| field.name),
+            self.label
+        );
     }
 }
 
@@ -281,7 +437,7 @@ pub(crate) fn text<'n>(
     }
     let problem = wrong_type(node, label, "text");
     report.add(match node.value {
-        Value::Bool(_) | Value::Number(_) => problem.help("put the value in quotes"),
+        Value::Bool(_) | Value::Number(_) => problem.help("put the value in quotes").quote(),
         Value::Null | Value::Text(_) | Value::List(_) | Value::Mapping(_) => problem,
     });
     None

@@ -7,27 +7,30 @@ pub(crate) mod agent;
 mod captures;
 pub(crate) mod connection;
 pub(crate) mod connector;
+pub(crate) mod extension;
 pub(crate) mod model;
 pub(crate) mod package;
 pub(crate) mod script;
 pub(crate) mod swarm;
 pub(crate) mod tool;
+pub(crate) mod value;
 
 use std::str::FromStr;
 
 use goondan_protocol::ids::InvalidId;
 
-use crate::Environment;
 use crate::codes;
-use crate::document::Document;
+use crate::document::{Document, Kind};
+use crate::environment::Variables;
 use crate::fields::{Fields, Located};
 use crate::project_files::ProjectFiles;
 use crate::report::{Problem, Report};
+use crate::shape::Content;
 
 /// What readers work with.
 pub(crate) struct Context<'a> {
     pub(crate) files: &'a ProjectFiles,
-    pub(crate) env: &'a dyn Environment,
+    pub(crate) variables: &'a Variables<'a>,
     pub(crate) report: Report,
 }
 
@@ -66,28 +69,41 @@ pub(crate) fn read_named_file(
     }
 }
 
-/// Reports an `entry` field, which names a module of the project: this version runs none.
-///
-/// A path that leaves the project is reported as such first; later versions refuse it too.
-pub(crate) fn refuse_entry(document: &Document<'_>, spec: &mut Fields<'_>, report: &mut Report) {
-    let Some(field) = spec.get("entry") else {
+/// Checks an `entry` field, which names a module of the project (`ROOT-5`), and says that this version
+/// runs none.
+pub(crate) fn refuse_entry(document: &Document<'_>, spec: &mut Fields<'_>, cx: &mut Context<'_>) {
+    let Some(entry) = spec.text("entry", &mut cx.report) else {
         return;
     };
-    let label = spec.label.field("entry");
-    let Some(entry) = crate::fields::text(&field.node, &label, report) else {
-        return;
-    };
-    report.add(match ProjectFiles::check_text(entry.value) {
-        Err(failure) => failure.at(entry.place),
-        Ok(_) => Problem::new(
+    let found =
+        ProjectFiles::check_text(entry.value).and_then(|clean| cx.files.check_is_file(&clean));
+    if let Err(failure) = found {
+        cx.report.add(failure.at(entry.place));
+    }
+    cx.report.add(
+        Problem::new(
             codes::UNSUPPORTED,
-            field.key_place,
+            spec.place_of("entry").unwrap_or(entry.place),
             format!(
-                "modules of the project (`entry`) are not supported by this version; {} cannot be \
-                 loaded",
+                "modules of the project (`entry`) are not supported by this version yet; {} cannot \
+                 be loaded",
                 document.label
             ),
         )
-        .help("name a built-in with `builtin`"),
-    });
+        .help("name a built-in with `builtin`, or remove the document"),
+    );
+}
+
+/// What the `spec` of a kind holds.
+pub(crate) fn spec_of(kind: Kind) -> Content {
+    match kind {
+        Kind::Package => Content::Mapping(&package::SPEC),
+        Kind::Model => Content::Choice(&model::SPEC),
+        Kind::Agent => Content::Mapping(&agent::SPEC),
+        Kind::Swarm => Content::Mapping(&swarm::SPEC),
+        Kind::Tool => Content::Choice(&tool::SPEC),
+        Kind::Extension => Content::Mapping(&extension::SPEC),
+        Kind::Connector => Content::Choice(&connector::SPEC),
+        Kind::Connection => Content::Mapping(&connection::SPEC),
+    }
 }

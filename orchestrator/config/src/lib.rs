@@ -6,6 +6,9 @@
 //! files → tree of values with places (`tree`) → documents (`document`) → one typed value for each
 //! resource (`kinds`) → references followed (`resolve`) → [`Bundle`].
 //!
+//! What a mapping may hold is said once, as a `Shape` beside its reader. The reader checks by it; the
+//! JSON Schemas ([`schema()`]) and the list of effective values ([`effective()`]) are made of it.
+//!
 //! # Invariants
 //!
 //! * Loading is a function of the Project Root's files and the [`Environment`], and changes nothing
@@ -23,14 +26,19 @@ pub mod codes;
 mod diagnostic;
 mod digest;
 mod document;
+mod effective;
+mod environment;
 mod fields;
 mod kinds;
 pub mod limits;
 mod load;
+mod mend;
 mod project_files;
 mod reference;
 mod report;
 mod resolve;
+mod schema;
+mod shape;
 mod similar;
 mod tree;
 
@@ -43,18 +51,35 @@ use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use serde_json::Value;
 
-pub use diagnostic::{Diagnostic, Diagnostics};
+pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use effective::{Origin, Setting, SettingValue, effective};
+pub use mend::{Change, MendedFile, mend};
+pub use schema::{SCHEMA_NAMES, schema};
 
 /// Loads and validates the project in `project_root`.
 ///
-/// Reads `goondan.yaml`, the YAML files directly in `resources/`, and the prompts and scripts they
-/// name. Blocks on the file system; every file's size is bounded ([`limits`]).
+/// Reads `goondan.yaml`, the YAML files in `resources/`, the prompts and scripts they name, and
+/// `.env.local` and `.env`. Blocks on the file system; every file's size is bounded ([`limits`]).
 ///
 /// # Errors
 ///
 /// Everything that is wrong with the project, not only the first thing.
 pub fn load(project_root: &Path, env: &dyn Environment) -> Result<Bundle, Diagnostics> {
-    load::load(project_root, env)
+    check(project_root, env).bundle
+}
+
+/// Like [`load()`], with what is not wrong but hardly meant.
+pub fn check(project_root: &Path, env: &dyn Environment) -> Checked {
+    load::check(project_root, env)
+}
+
+/// What came of looking at a project.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checked {
+    /// The project, or everything that is wrong with it.
+    pub bundle: Result<Bundle, Diagnostics>,
+    /// What keeps it from nothing, ordered by file and line.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// The project's package name, which is half of its workspace id (`ROOT-9`). `None` if

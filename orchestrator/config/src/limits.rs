@@ -6,8 +6,17 @@ pub const MAX_YAML_BYTES: usize = 4 * 1024 * 1024;
 /// Largest prompt file, in bytes. An agent's whole assignment travels in one frame.
 pub const MAX_PROMPT_BYTES: usize = 1024 * 1024;
 
-/// Most files read from `resources/`.
+/// Largest environment file (`.env.local`, `.env`), in bytes.
+pub const MAX_ENV_FILE_BYTES: usize = 256 * 1024;
+
+/// Most files read from `resources/`, and most directories looked into.
 pub const MAX_RESOURCE_FILES: usize = 256;
+
+/// Deepest directory within `resources/` that is read.
+pub const MAX_RESOURCE_DEPTH: usize = 8;
+
+/// Most problems that one `gdn validate --fix` mends.
+pub const MAX_FIXES: usize = 500;
 
 /// Deepest nesting of lists and mappings in one YAML file.
 pub const MAX_YAML_DEPTH: usize = 48;

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use goondan_protocol::definition::{ModelDefinition, ToolDefinition};
-use goondan_protocol::ids::ResourceName;
 
 use crate::codes;
 use crate::diagnostic::Diagnostics;
 use crate::document::{Document, Kind};
+use crate::environment::Variables;
 use crate::fields::Located;
 use crate::kinds::agent::AgentSpec;
 use crate::kinds::connection::ConnectionSpec;
+use crate::kinds::connector::ConnectorSpec;
 use crate::kinds::swarm::SwarmSpec;
 use crate::kinds::{self, Context};
 use crate::limits::MAX_YAML_BYTES;
@@ -21,7 +22,7 @@ use crate::reference::Names;
 use crate::report::{FileId, Place, Problem, Report};
 use crate::resolve::resolve;
 use crate::tree::{self, Node};
-use crate::{Bundle, Environment, Package};
+use crate::{Bundle, Checked, Environment, Package};
 
 /// Everything a project defines, read but not yet connected.
 ///
@@ -35,7 +36,7 @@ pub(crate) struct Resources {
     pub(crate) package: Option<Package>,
     pub(crate) models: BTreeMap<String, ModelDefinition>,
     pub(crate) tools: BTreeMap<String, ToolDefinition>,
-    pub(crate) connectors: BTreeMap<String, ResourceName>,
+    pub(crate) connectors: BTreeMap<String, ConnectorSpec>,
     /// With the places of their names, in the order read.
     pub(crate) agents: Vec<Located<AgentSpec>>,
     pub(crate) swarms: Vec<Located<SwarmSpec>>,
@@ -44,23 +45,51 @@ pub(crate) struct Resources {
     pub(crate) counts: BTreeMap<Kind, usize>,
 }
 
-/// See [`crate::load()`].
-pub(crate) fn load(root: &Path, env: &dyn Environment) -> Result<Bundle, Diagnostics> {
+/// A project that was read, whether it is good or not.
+pub(crate) struct Reading<'e> {
+    /// There only if nothing is wrong.
+    pub(crate) bundle: Option<Bundle>,
+    pub(crate) report: Report,
+    /// What the resource files hold, in the order read.
+    pub(crate) trees: Vec<(FileId, Vec<Node>)>,
+    pub(crate) variables: Variables<'e>,
+}
+
+/// Reads the project in `root`.
+pub(crate) fn check(root: &Path, env: &dyn Environment) -> Checked {
     let mut report = Report::default();
-    let Some(files) = open(root, &mut report) else {
-        return Err(report.into_diagnostics());
+    let (bundle, report) = match open(root, &mut report) {
+        None => (None, report),
+        Some(files) => {
+            let reading = read(&files, env);
+            (reading.bundle, reading.report)
+        }
     };
-    let trees = read_trees(&files, &mut report);
+    let (errors, warnings) = report.finish();
+    Checked {
+        bundle: bundle.ok_or_else(|| Diagnostics::new(errors)),
+        warnings,
+    }
+}
+
+/// Reads a project from these files.
+pub(crate) fn read<'e>(files: &ProjectFiles, env: &'e dyn Environment) -> Reading<'e> {
+    let mut report = Report::default();
+    let trees = read_trees(files, &mut report);
+    let variables = Variables::read(env, files, &mut report);
     let mut cx = Context {
-        files: &files,
-        env,
+        files,
+        variables: &variables,
         report,
     };
     let resources = read_resources(&trees, &mut cx);
     let mut report = cx.report;
-    match resolve(resources, &mut report) {
-        Some(bundle) if !report.has_problems() => Ok(bundle),
-        _ => Err(report.into_diagnostics()),
+    let bundle = resolve(resources, &mut report);
+    Reading {
+        bundle: bundle.filter(|_| !report.has_errors()),
+        report,
+        trees,
+        variables,
     }
 }
 
@@ -78,13 +107,14 @@ pub(crate) fn package_name(root: &Path) -> Result<Option<String>, Diagnostics> {
             let document = Document::read(first, &mut report)?;
             kinds::package::read(&document, &mut report)
         });
-    if report.has_problems() {
+    if report.has_errors() {
         return Err(report.into_diagnostics());
     }
     Ok(package.map(|package| package.name))
 }
 
-fn open(root: &Path, report: &mut Report) -> Option<ProjectFiles> {
+/// Opens a Project Root, or reports why not.
+pub(crate) fn open(root: &Path, report: &mut Report) -> Option<ProjectFiles> {
     match ProjectFiles::open(root) {
         Ok(files) => Some(files),
         Err(error) => {
@@ -207,12 +237,14 @@ fn read_resource(document: &Document<'_>, resources: &mut Resources, cx: &mut Co
             resources.models.extend(model.map(|model| (key, model)));
         }
         Kind::Tool => {
-            let tool = kinds::tool::read(document, &mut cx.report);
+            let tool = kinds::tool::read(document, cx);
             resources.tools.extend(tool.map(|tool| (key, tool)));
         }
         Kind::Connector => {
-            let builtin = kinds::connector::read(document, &mut cx.report);
-            resources.connectors.extend(builtin.map(|name| (key, name)));
+            let connector = kinds::connector::read(document, cx);
+            resources
+                .connectors
+                .extend(connector.map(|connector| (key, connector)));
         }
         Kind::Agent => {
             let agent = kinds::agent::read(document, cx);
@@ -229,16 +261,6 @@ fn read_resource(document: &Document<'_>, resources: &mut Resources, cx: &mut Co
             let located = connection.map(|value| Located { value, place });
             resources.connections.extend(located);
         }
-        Kind::Extension => cx.report.add(
-            Problem::new(
-                codes::UNSUPPORTED,
-                place,
-                format!(
-                    "{} cannot be loaded: this version has no extensions",
-                    document.label
-                ),
-            )
-            .help("remove the document"),
-        ),
+        Kind::Extension => kinds::extension::check(document, cx),
     }
 }

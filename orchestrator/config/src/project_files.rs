@@ -1,11 +1,12 @@
 //! Reads files of the Project Root and nothing else (`ROOT-5`). Never writes (`ROOT-2`).
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use crate::codes;
-use crate::limits::MAX_RESOURCE_FILES;
+use crate::limits::{MAX_RESOURCE_DEPTH, MAX_RESOURCE_FILES};
 use crate::report::{Place, Problem};
 
 /// The name of a project's definition.
@@ -31,7 +32,10 @@ pub(crate) enum FileFailure {
     TooLarge { path: String, limit: usize },
     #[error("`{0}` is not UTF-8 text")]
     NotText(String),
-    #[error("`{RESOURCES_DIR}/` holds more than {MAX_RESOURCE_FILES} YAML files")]
+    #[error(
+        "`{RESOURCES_DIR}/` holds more than {MAX_RESOURCE_FILES} YAML files or directories, or more \
+         than {MAX_RESOURCE_DEPTH} levels of them"
+    )]
     TooManyFiles,
     #[error("`{path}` cannot be read: {reason}")]
     Unreadable { path: String, reason: io::ErrorKind },
@@ -84,6 +88,8 @@ impl FileFailure {
 pub(crate) struct ProjectFiles {
     /// Absolute and free of symbolic links.
     root: PathBuf,
+    /// Texts that are taken for those of the files, by path.
+    instead: BTreeMap<PathBuf, String>,
 }
 
 impl ProjectFiles {
@@ -91,10 +97,18 @@ impl ProjectFiles {
     pub(crate) fn open(root: &Path) -> io::Result<Self> {
         let root = root.canonicalize()?;
         if root.is_dir() {
-            Ok(Self { root })
+            Ok(Self {
+                root,
+                instead: BTreeMap::new(),
+            })
         } else {
             Err(io::ErrorKind::NotADirectory.into())
         }
+    }
+
+    /// From now on takes a file for one with this text.
+    pub(crate) fn pretend(&mut self, path: &Path, text: String) {
+        self.instead.insert(path.to_path_buf(), text);
     }
 
     /// Checks that a path written in a field stays within the project as text: relative, no `..`.
@@ -116,64 +130,89 @@ impl ProjectFiles {
         Ok(clean)
     }
 
-    /// Reads a text file of at most `limit` bytes. `path` is relative to the Project Root and has
-    /// passed [`Self::check_text`]; symbolic links are followed as long as they stay inside.
-    pub(crate) fn read(&self, path: &Path, limit: usize) -> Result<String, FileFailure> {
-        let shown = || path.display().to_string();
+    /// Where a path leads: to a regular file of the project. `path` is relative to the Project Root and
+    /// has passed [`Self::check_text`]; symbolic links are followed as long as they stay inside.
+    fn find(&self, path: &Path) -> Result<PathBuf, FileFailure> {
         let target = self
             .root
             .join(path)
             .canonicalize()
             .map_err(|error| FileFailure::io(path, &error))?;
         if !target.starts_with(&self.root) {
-            return Err(FileFailure::LeadsOutside(shown()));
+            return Err(FileFailure::LeadsOutside(path.display().to_string()));
         }
         // Asked before opening: opening a named pipe would wait for its writer.
         let metadata = fs::metadata(&target).map_err(|error| FileFailure::io(path, &error))?;
-        if !metadata.is_file() {
-            return Err(FileFailure::NotAFile(shown()));
+        if metadata.is_file() {
+            Ok(target)
+        } else {
+            Err(FileFailure::NotAFile(path.display().to_string()))
         }
-        let too_large = || FileFailure::TooLarge {
-            path: shown(),
-            limit,
-        };
+    }
+
+    /// Checks that a path leads to a regular file of the project.
+    pub(crate) fn check_is_file(&self, path: &Path) -> Result<(), FileFailure> {
+        self.find(path).map(drop)
+    }
+
+    /// Reads a text file of at most `limit` bytes.
+    pub(crate) fn read(&self, path: &Path, limit: usize) -> Result<String, FileFailure> {
+        if let Some(text) = self.instead.get(path) {
+            return Ok(text.clone());
+        }
+        let target = self.find(path)?;
+        let shown = || path.display().to_string();
         let mut bytes = Vec::new();
         let most = u64::try_from(limit).unwrap_or(u64::MAX);
         fs::File::open(&target)
             .and_then(|file| file.take(most.saturating_add(1)).read_to_end(&mut bytes))
             .map_err(|error| FileFailure::io(path, &error))?;
         if bytes.len() > limit {
-            return Err(too_large());
+            return Err(FileFailure::TooLarge {
+                path: shown(),
+                limit,
+            });
         }
         String::from_utf8(bytes).map_err(|_| FileFailure::NotText(shown()))
     }
 
     /// The files whose documents make up the project, in the order they are read: `goondan.yaml`,
-    /// then the YAML files directly in `resources/` by name. Hidden files are an editor's.
+    /// then the YAML files in `resources/` and its directories by path. What is hidden is an editor's.
     pub(crate) fn resource_files(&self) -> Result<Vec<PathBuf>, FileFailure> {
-        let directory = Path::new(RESOURCES_DIR);
         let mut files = Vec::new();
-        match fs::read_dir(self.root.join(directory)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(FileFailure::io(directory, &error)),
-            Ok(listing) => {
-                for entry in listing {
-                    let name = entry
-                        .map_err(|error| FileFailure::io(directory, &error))?
-                        .file_name();
-                    let path = directory.join(&name);
-                    let is_yaml = matches!(
-                        path.extension().and_then(|extension| extension.to_str()),
-                        Some("yaml" | "yml")
-                    );
-                    let is_hidden = name.to_string_lossy().starts_with('.');
-                    if is_yaml && !is_hidden {
-                        files.push(path);
-                    }
-                    if files.len() > MAX_RESOURCE_FILES {
-                        return Err(FileFailure::TooManyFiles);
-                    }
+        let mut directories = vec![PathBuf::from(RESOURCES_DIR)];
+        let mut looked_into = 0;
+        while let Some(directory) = directories.pop() {
+            looked_into += 1;
+            let io = |error: &io::Error| FileFailure::io(&directory, error);
+            let listing = match fs::read_dir(self.root.join(&directory)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                listing => listing.map_err(|error| io(&error))?,
+            };
+            for entry in listing {
+                let entry = entry.map_err(|error| io(&error))?;
+                if entry.file_name().to_string_lossy().starts_with('.') {
+                    continue;
                 }
+                let path = directory.join(entry.file_name());
+                let is_yaml = matches!(
+                    path.extension().and_then(|extension| extension.to_str()),
+                    Some("yaml" | "yml")
+                );
+                // Through a link, too; what leads nowhere is told when it is read.
+                if fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_dir()) {
+                    directories.push(path);
+                } else if is_yaml {
+                    files.push(path);
+                }
+            }
+            let too_deep = directories
+                .iter()
+                .any(|directory| directory.components().count() > MAX_RESOURCE_DEPTH);
+            let too_many = files.len() > MAX_RESOURCE_FILES
+                || looked_into + directories.len() > MAX_RESOURCE_FILES;
+            if too_deep || too_many {
+                return Err(FileFailure::TooManyFiles);
             }
         }
         files.sort();

@@ -1,11 +1,13 @@
 //! References from one resource to another: `Kind/name`, or `{kind, name, package?}`.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::codes;
 use crate::document::Kind;
 use crate::fields::{Fields, Label, one_of};
 use crate::report::{Place, Problem, Report};
+use crate::shape::{Content, Field, Shape};
 use crate::similar::nearest;
 use crate::tree::{Node, Value};
 
@@ -26,6 +28,21 @@ pub(crate) fn builtin_exports(tool: &str) -> &'static [&'static str] {
 
 /// The connectors of [`BASE_PACKAGE`].
 pub(crate) const BUILTIN_CONNECTORS: &[&str] = &["webhook"];
+
+/// A reference written out.
+pub(crate) static REFERENCE: Shape = Shape::of(
+    "Reference",
+    "A reference to a resource, written out.",
+    &[
+        Field::required("kind", Content::Text, "The resource's kind."),
+        Field::required("name", Content::Text, "The resource's name."),
+        Field::optional(
+            "package",
+            Content::Text,
+            "The package it comes from. Default: this project.",
+        ),
+    ],
+);
 
 /// A reference as written; its kind is the one the field takes.
 #[derive(Debug, Clone)]
@@ -62,6 +79,33 @@ impl Reference {
         }
     }
 
+    /// Reads a reference of a list, which may also be written as `{ref: …}`. Nothing of what else that
+    /// mapping may hold is supported yet, so the caller decides what to make of it.
+    pub(crate) fn read_listed(
+        node: &Node,
+        label: &Label,
+        shape: &'static Shape,
+        report: &mut Report,
+    ) -> Option<Self> {
+        let Some(Content::Reference(kind)) = shape.field("ref").map(|field| field.content) else {
+            debug_assert!(false, "{} holds no reference", shape.name);
+            return None;
+        };
+        let is_wrapped = matches!(&node.value, Value::Mapping(entries)
+            if entries.iter().any(|entry| entry.key == "ref"));
+        if !is_wrapped {
+            return Self::read(node, label, kind, report);
+        }
+        let content = Content::Mapping(shape);
+        let mut fields = Fields::open(node, node.place, label.clone(), content, report)?;
+        let reference = fields.reference("ref", report);
+        if shape.field("config").is_some() {
+            let _config = fields.entries("config", report);
+        }
+        fields.close();
+        reference
+    }
+
     fn from_text(
         text: &str,
         place: Place,
@@ -95,27 +139,17 @@ impl Reference {
         expected: Kind,
         report: &mut Report,
     ) -> Option<Self> {
-        let mut fields = Fields::open(node, node.place, label.clone(), report)?;
-        let kind = fields.require_text("kind", report);
-        let name = fields.require_text("name", report);
+        let content = Content::Mapping(&REFERENCE);
+        let mut fields = Fields::open(node, node.place, label.clone(), content, report)?;
+        let kind = fields.text("kind", report);
+        let name = fields.text("name", report);
         let package = fields.text("package", report);
-        fields.close(report);
+        fields.close();
 
         let (kind, name) = (kind?, name?);
         check_kind(kind.value, expected, kind.place, label, report)?;
         if let Some(package) = package.as_ref().filter(|p| p.value != BASE_PACKAGE) {
-            report.add(
-                Problem::new(
-                    codes::UNSUPPORTED,
-                    package.place,
-                    format!(
-                        "package `{}` cannot be used: this version has no packages but \
-                         `{BASE_PACKAGE}`",
-                        package.value
-                    ),
-                )
-                .did_you_mean(nearest(package.value, [BASE_PACKAGE])),
-            );
+            report.add(unsupported_package(package.value, package.place));
             return None;
         }
         Some(Self {
@@ -125,6 +159,18 @@ impl Reference {
             place: name.place,
         })
     }
+}
+
+/// The problem of a package that is not built in.
+pub(crate) fn unsupported_package(name: &str, place: Place) -> Problem {
+    Problem::new(
+        codes::UNSUPPORTED,
+        place,
+        format!(
+            "package `{name}` cannot be used: this version has no packages but `{BASE_PACKAGE}`"
+        ),
+    )
+    .did_you_mean(nearest(name, [BASE_PACKAGE]))
 }
 
 fn check_kind(
@@ -192,12 +238,16 @@ pub(crate) fn check_builtin(
 
 /// Every resource of the project by kind and name, with its place.
 #[derive(Debug, Default)]
-pub(crate) struct Names(BTreeMap<(Kind, String), Place>);
+pub(crate) struct Names {
+    places: BTreeMap<(Kind, String), Place>,
+    /// Those that something refers to.
+    used: RefCell<BTreeSet<(Kind, String)>>,
+}
 
 impl Names {
     /// Registers a resource; reports a second one of the same kind and name.
     pub(crate) fn register(&mut self, kind: Kind, name: &str, place: Place, report: &mut Report) {
-        if let Some(first) = self.0.get(&(kind, name.to_owned())) {
+        if let Some(first) = self.places.get(&(kind, name.to_owned())) {
             let first = report.locate(*first);
             report.add(
                 Problem::new(
@@ -208,11 +258,11 @@ impl Names {
                 .help("rename one of the two or remove it"),
             );
         } else {
-            self.0.insert((kind, name.to_owned()), place);
+            self.places.insert((kind, name.to_owned()), place);
         }
     }
 
-    /// Checks that what a reference names is there.
+    /// Checks that what a reference names is there, and remembers that it is used.
     pub(crate) fn check(&self, reference: &Reference, report: &mut Report) -> Option<()> {
         let Reference {
             kind, name, place, ..
@@ -220,7 +270,9 @@ impl Names {
         if reference.builtin {
             return check_builtin(*kind, name, *place, report);
         }
-        if self.0.contains_key(&(*kind, name.clone())) {
+        let key = (*kind, name.clone());
+        if self.places.contains_key(&key) {
+            self.used.borrow_mut().insert(key);
             return Some(());
         }
         if !report.is_partial() {
@@ -229,15 +281,33 @@ impl Names {
         None
     }
 
+    /// Warns of every resource of these kinds that nothing refers to.
+    pub(crate) fn warn_unused(&self, kinds: &[Kind], report: &mut Report) {
+        let used = self.used.borrow();
+        for (key, place) in &self.places {
+            let (kind, name) = key;
+            if kinds.contains(kind) && !used.contains(key) {
+                report.add(
+                    Problem::warning(
+                        codes::UNUSED_RESOURCE,
+                        *place,
+                        format!("nothing refers to {kind} `{name}`"),
+                    )
+                    .help("refer to it or remove it"),
+                );
+            }
+        }
+    }
+
     fn unknown(&self, kind: Kind, name: &str, place: Place) -> Problem {
         let problem = Problem::new(
             codes::UNKNOWN_REFERENCE,
             place,
             format!("there is no {kind} `{name}`"),
         );
-        let same_kind = self.0.keys().filter(|(other, _)| *other == kind);
+        let same_kind = self.places.keys().filter(|(other, _)| *other == kind);
         if let Some(meant) = nearest(name, same_kind.map(|(_, name)| name.as_str())) {
-            return problem.help(format!("did you mean `{kind}/{meant}`?"));
+            return problem.help(format!("did you mean `{kind}/{}`?", meant.name));
         }
         let builtin = match kind {
             Kind::Tool => BUILTIN_TOOLS.contains(&name),

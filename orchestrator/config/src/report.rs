@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::codes;
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
 use crate::limits::{MAX_DIAGNOSTICS, MAX_MESSAGE_CHARS, MAX_SOURCE_LINE_CHARS};
+use crate::similar::Nearest;
 
 /// Names one file of a [`Report`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,19 +40,57 @@ impl Place {
 /// One thing that is wrong.
 #[derive(Debug)]
 pub(crate) struct Problem {
+    severity: Severity,
     code: &'static str,
     place: Place,
     message: String,
     suggestion: Option<String>,
+    fix: Option<Fix>,
+}
+
+/// How a problem is mended without a person's judgement.
+#[derive(Debug)]
+enum Fix {
+    /// Write `to` where `from` stands.
+    Replace { from: String, to: String },
+    /// Put what stands there in quotes.
+    Quote,
+}
+
+impl Fix {
+    /// What is to stand in place of `token`. `None` if that is not what was expected there, as behind
+    /// an alias: then a person has to look.
+    fn of(&self, token: &str) -> Option<String> {
+        match self {
+            Self::Replace { from, to } => ["", "\"", "'"]
+                .into_iter()
+                .find(|quote| token == format!("{quote}{from}{quote}"))
+                .map(|quote| format!("{quote}{to}{quote}")),
+            Self::Quote => {
+                let is_plain = |c: char| c.is_ascii_alphanumeric() || "+-._:".contains(c);
+                (!token.is_empty() && token.chars().all(is_plain)).then(|| format!("\"{token}\""))
+            }
+        }
+    }
 }
 
 impl Problem {
     pub(crate) fn new(code: &'static str, place: Place, message: impl Into<String>) -> Self {
         Self {
+            severity: Severity::Error,
             code,
             place,
             message: message.into(),
             suggestion: None,
+            fix: None,
+        }
+    }
+
+    /// Something that may be meant but hardly is. It keeps no project from running.
+    pub(crate) fn warning(code: &'static str, place: Place, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Warning,
+            ..Self::new(code, place, message)
         }
     }
 
@@ -68,8 +107,33 @@ impl Problem {
     }
 
     /// Adds "did you mean" if there is a candidate.
-    pub(crate) fn did_you_mean(self, candidate: Option<&str>) -> Self {
-        self.help_if(candidate.map(|name| format!("did you mean `{name}`?")))
+    pub(crate) fn did_you_mean(self, found: Option<Nearest<'_>>) -> Self {
+        self.help_if(found.map(|found| format!("did you mean `{}`?", found.name)))
+    }
+
+    /// Adds "did you mean" if there is a candidate for a misspelt word, and that writing it mends the
+    /// problem if there is only one.
+    pub(crate) fn rename(self, written: &str, found: Option<Nearest<'_>>) -> Self {
+        let problem = self.did_you_mean(found);
+        match found {
+            Some(found) if found.is_only => problem.replace(written, found.name),
+            Some(_) | None => problem,
+        }
+    }
+
+    /// Adds that writing `to` where `from` stands mends the problem.
+    pub(crate) fn replace(mut self, from: &str, to: &str) -> Self {
+        self.fix = Some(Fix::Replace {
+            from: from.to_owned(),
+            to: to.to_owned(),
+        });
+        self
+    }
+
+    /// Adds that putting the value in quotes mends the problem.
+    pub(crate) fn quote(mut self) -> Self {
+        self.fix = Some(Fix::Quote);
+        self
     }
 }
 
@@ -124,8 +188,16 @@ impl Report {
         self.partial
     }
 
-    pub(crate) fn has_problems(&self) -> bool {
-        !self.problems.is_empty()
+    /// Whether anything keeps the project from running.
+    pub(crate) fn has_errors(&self) -> bool {
+        let mut problems = self.problems.iter();
+        problems.any(|problem| problem.severity == Severity::Error)
+    }
+
+    /// The file of a place, relative to the Project Root.
+    pub(crate) fn path_of(&self, place: Place) -> &Path {
+        let source = self.sources.get(place.file.0);
+        source.map_or(Path::new(""), |source| &source.path)
     }
 
     /// `file:line:column`, as shown in messages that name a second place.
@@ -135,8 +207,8 @@ impl Report {
         format!("{path}:{}:{}", place.line, place.column)
     }
 
-    /// What was found, in the order a reader meets it.
-    pub(crate) fn into_diagnostics(self) -> Diagnostics {
+    /// What was found, in the order a reader meets it: errors, and warnings.
+    pub(crate) fn finish(self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
         let mut found: BTreeMap<_, Diagnostic> = BTreeMap::new();
         for problem in self.problems {
             let Place {
@@ -159,6 +231,7 @@ impl Report {
                 problem.message.clone(),
             );
             found.entry(key).or_insert_with(|| Diagnostic {
+                severity: problem.severity,
                 code: problem.code,
                 message: shorten(&problem.message, MAX_MESSAGE_CHARS),
                 file: source.path.clone(),
@@ -169,21 +242,38 @@ impl Report {
                 suggestion: problem
                     .suggestion
                     .map(|text| shorten(&text, MAX_MESSAGE_CHARS)),
+                fix: problem
+                    .fix
+                    .and_then(|fix| fix.of(&source.token(line, column, len)?)),
             });
         }
-        let hidden = found.len().saturating_sub(MAX_DIAGNOSTICS);
-        let mut diagnostics: Vec<Diagnostic> = found.into_values().take(MAX_DIAGNOSTICS).collect();
-        if let Some(last) = diagnostics.last().filter(|_| hidden > 0) {
-            diagnostics.push(Diagnostic {
-                code: codes::TOO_MANY_PROBLEMS,
-                message: format!("{hidden} further problems are not shown"),
-                source_line: None,
-                suggestion: Some("solve those above and load again".into()),
-                ..last.clone()
-            });
-        }
-        Diagnostics::new(diagnostics)
+        let (errors, warnings): (Vec<_>, Vec<_>) = found
+            .into_values()
+            .partition(|diagnostic| diagnostic.severity == Severity::Error);
+        (cut(errors), cut(warnings))
     }
+
+    /// The errors that were found; there must be some.
+    pub(crate) fn into_diagnostics(self) -> Diagnostics {
+        Diagnostics::new(self.finish().0)
+    }
+}
+
+/// Keeps the first problems and counts the rest.
+fn cut(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let hidden = diagnostics.len().saturating_sub(MAX_DIAGNOSTICS);
+    diagnostics.truncate(MAX_DIAGNOSTICS);
+    if let Some(last) = diagnostics.last().filter(|_| hidden > 0) {
+        diagnostics.push(Diagnostic {
+            code: codes::TOO_MANY_PROBLEMS,
+            message: format!("{hidden} further problems are not shown"),
+            source_line: None,
+            suggestion: Some("solve those above and load again".into()),
+            fix: None,
+            ..last.clone()
+        });
+    }
+    diagnostics
 }
 
 impl Source {
@@ -199,6 +289,16 @@ impl Source {
         }
         let text = self.text_of_line(line)?;
         Some(shorten(text, MAX_SOURCE_LINE_CHARS))
+    }
+
+    /// What a span holds, if it is within one line.
+    fn token(&self, line: usize, column: usize, len: usize) -> Option<String> {
+        let rest = self
+            .text_of_line(line)?
+            .chars()
+            .skip(column.checked_sub(1)?);
+        let token: String = rest.take(len).collect();
+        (token.chars().count() == len).then_some(token)
     }
 
     /// A span's length within its first line, at least 1.

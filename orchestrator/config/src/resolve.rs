@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use goondan_protocol::definition::{AgentDefinition, ToolDefinition};
-use goondan_protocol::ids::AgentName;
+use goondan_protocol::definition::{AgentDefinition, ModelProvider, ToolDefinition};
+use goondan_protocol::ids::{AgentName, ResourceName};
 
 use crate::codes;
 use crate::digest::digest;
 use crate::document::Kind;
-use crate::fields::Located;
+use crate::fields::{Located, one_of};
 use crate::kinds::agent::AgentSpec;
 use crate::kinds::connection::{ConnectionSpec, RuleSpec};
 use crate::kinds::swarm::{Policy, SwarmSpec};
@@ -16,6 +16,7 @@ use crate::kinds::tool;
 use crate::load::Resources;
 use crate::reference::Reference;
 use crate::report::{Problem, Report};
+use crate::similar::nearest;
 use crate::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
 
 /// Who works together: the swarm's members, or all agents of a project without a Swarm.
@@ -49,6 +50,13 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
         if let Some(definition) = definition {
             connections.insert(definition.name.clone(), definition);
         }
+    }
+    if !report.has_errors() {
+        let mut kinds = vec![Kind::Model, Kind::Tool, Kind::Connector];
+        if swarm.is_some_and(|swarm| swarm.value.agents.is_some()) {
+            kinds.push(Kind::Agent);
+        }
+        resources.names.warn_unused(&kinds, report);
     }
     let mut bundle = Bundle {
         package: resources.package,
@@ -223,6 +231,31 @@ fn resolve_agent(
         resources.names.check(reference, report)?;
         resources.models.get(&reference.name).cloned()
     });
+    for reference in &agent.extensions {
+        if !reference.builtin {
+            let _is_there = resources.names.check(reference, report);
+        }
+        report.add(
+            Problem::new(
+                codes::UNSUPPORTED,
+                reference.place,
+                "extensions are not supported by this version yet",
+            )
+            .help("remove it from the Agent's `extensions`"),
+        );
+    }
+    if let (Some(place), Some(ModelProvider::Scripted { .. })) =
+        (agent.params, model.as_ref().map(|model| &model.provider))
+    {
+        report.add(
+            Problem::warning(
+                codes::NO_EFFECT,
+                place,
+                "`params` has no effect: the scripted model has no parameters",
+            )
+            .help("remove it, or keep it for another model"),
+        );
+    }
     let mut seen = BTreeSet::new();
     let mut tools = Vec::with_capacity(agent.tools.len());
     for reference in &agent.tools {
@@ -270,19 +303,26 @@ fn resolve_connection(
     resources: &Resources,
     report: &mut Report,
 ) -> Option<ConnectionDefinition> {
-    let connector = connection.connector.as_ref().and_then(|reference| {
+    if let Some(swarm) = &connection.swarm {
+        resources.names.check(swarm, report)?;
+    }
+    let mut events = None;
+    let connector: Option<ResourceName> = connection.connector.as_ref().and_then(|reference| {
         resources.names.check(reference, report)?;
         if reference.builtin {
-            reference.name.parse().ok()
-        } else {
-            resources.connectors.get(&reference.name).cloned()
+            return reference.name.parse().ok();
         }
+        let connector = resources.connectors.get(&reference.name)?;
+        events = Some(&connector.events).filter(|events| !events.is_empty());
+        Some(connector.builtin.clone())
     });
-    let mut rules: Vec<IngressRule> = connection
-        .rules
-        .iter()
-        .filter_map(|rule| resolve_rule(rule, membership, resources, report))
-        .collect();
+    let mut rules = Vec::with_capacity(connection.rules.len());
+    for rule in &connection.rules {
+        if let Some(events) = events {
+            check_events(rule, events, report);
+        }
+        rules.extend(resolve_rule(rule, membership, resources, report));
+    }
     if connection.rules.is_empty() {
         rules.push(IngressRule {
             event: None,
@@ -300,6 +340,42 @@ fn resolve_connection(
     })
 }
 
+/// Checks a rule by the events its connector says it brings.
+fn check_events(rule: &RuleSpec, events: &BTreeMap<String, Vec<String>>, report: &mut Report) {
+    let unknown = |what: &str, written: &Located<String>, known: Vec<&str>| {
+        let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+        let name = &written.value;
+        Problem::new(
+            codes::UNKNOWN_REFERENCE,
+            written.place,
+            format!(
+                "the connector brings no {what} `{name}`; there is {}",
+                one_of(&names)
+            ),
+        )
+        .did_you_mean(nearest(name, known))
+    };
+    let properties: Vec<&str> = match &rule.event {
+        Some(event) => match events.get(&event.value) {
+            Some(properties) => properties.iter().map(String::as_str).collect(),
+            None => {
+                let known = events.keys().map(String::as_str).collect();
+                report.add(unknown("event", event, known));
+                return;
+            }
+        },
+        None => {
+            let all = events.values().flatten().map(String::as_str);
+            all.collect::<BTreeSet<_>>().into_iter().collect()
+        }
+    };
+    for property in &rule.property_places {
+        if !properties.contains(&property.value.as_str()) {
+            report.add(unknown("property", property, properties.clone()));
+        }
+    }
+}
+
 fn resolve_rule(
     rule: &RuleSpec,
     membership: &Membership,
@@ -314,7 +390,7 @@ fn resolve_rule(
         }
     };
     Some(IngressRule {
-        event: rule.event.clone(),
+        event: rule.event.as_ref().map(|event| event.value.clone()),
         properties: rule.properties.clone(),
         agent,
         key: rule.key.clone(),

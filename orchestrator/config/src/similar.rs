@@ -1,5 +1,13 @@
 //! "Did you mean": the nearest of the names that would have been right.
 
+/// A name that was plausibly meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Nearest<'c> {
+    pub(crate) name: &'c str,
+    /// Whether no other is near enough too.
+    pub(crate) is_only: bool,
+}
+
 /// The candidate nearest to `text`, if one is near enough to be what was meant.
 ///
 /// Near enough is one edit for every three characters, at least one: more would suggest words that
@@ -7,14 +15,18 @@
 pub(crate) fn nearest<'c>(
     text: &str,
     candidates: impl IntoIterator<Item = &'c str>,
-) -> Option<&'c str> {
+) -> Option<Nearest<'c>> {
     let allowed = (text.chars().count() / 3).max(1);
-    candidates
+    let near: Vec<(usize, &str)> = candidates
         .into_iter()
         .map(|candidate| (distance(text, candidate), candidate))
         .filter(|(edits, _)| *edits <= allowed)
-        .min_by_key(|(edits, _)| *edits)
-        .map(|(_, candidate)| candidate)
+        .collect();
+    let (_, name) = near.iter().min_by_key(|(edits, _)| *edits)?;
+    Some(Nearest {
+        name,
+        is_only: near.len() == 1,
+    })
 }
 
 /// Longest text that is compared, in characters. Nobody mistypes a longer name, and the cost grows
@@ -67,9 +79,13 @@ mod tests {
     #[test]
     fn suggests_only_what_was_plausibly_meant() {
         let fields = ["modelConfig", "prompt", "tools"];
-        assert_eq!(nearest("promt", fields), Some("prompt"));
-        assert_eq!(nearest("tolos", fields), Some("tools"));
-        assert_eq!(nearest("temperature", fields), None);
-        assert_eq!(nearest("x", ["yz"]), None);
+        let name = |text, candidates: &[&'static str]| {
+            nearest(text, candidates.iter().copied()).map(|found| (found.name, found.is_only))
+        };
+        assert_eq!(name("promt", &fields), Some(("prompt", true)));
+        assert_eq!(name("tolos", &fields), Some(("tools", true)));
+        assert_eq!(name("temperature", &fields), None);
+        assert_eq!(name("x", &["yz"]), None);
+        assert_eq!(name("tol", &["tool", "to"]), Some(("tool", false)));
     }
 }

@@ -3,9 +3,120 @@
 use goondan_protocol::ids::AgentName;
 
 use super::{Context, id, read_named_file};
+use crate::codes;
 use crate::document::{Document, Kind};
+use crate::fields::Fields;
 use crate::limits::MAX_PROMPT_BYTES;
 use crate::reference::Reference;
+use crate::report::{Place, Problem};
+use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
+
+/// The kind of runtime there is: the turn loop with a model and tools.
+const LLM: &str = "llm";
+
+/// What an Agent's `spec` holds.
+pub(crate) static SPEC: Shape = Shape::of(
+    "AgentSpec",
+    "An agent: a model, a prompt and tools.",
+    &[
+        Field::required(
+            "modelConfig",
+            Content::Mapping(&MODEL_CONFIG),
+            "Who answers.",
+        ),
+        Field::optional(
+            "prompt",
+            Content::Mapping(&PROMPT),
+            "What the model is told first.",
+        ),
+        Field::optional(
+            "tools",
+            Content::List(&Content::Listed(&LISTED_TOOL)),
+            "The tools the agent may call. No two of the same name.",
+        ),
+        Field::optional(
+            "extensions",
+            Content::List(&Content::Listed(&LISTED_EXTENSION)),
+            "The extensions around its turns. Not supported by this version.",
+        ),
+        Field::optional("runtime", Content::Choice(&RUNTIME), "What runs the agent."),
+        Field::optional(
+            "requiredTools",
+            Content::List(&Content::Text),
+            "Tools, by their full names, without a call of which no turn ends. Not supported by this \
+             version.",
+        ),
+    ],
+);
+
+static MODEL_CONFIG: Shape = Shape::of(
+    "ModelConfig",
+    "Who answers.",
+    &[
+        Field::required("modelRef", Content::Reference(Kind::Model), "The Model."),
+        Field::optional(
+            "params",
+            Content::Entries(&Content::Anything),
+            "Parameters of each call, such as `temperature`. The scripted model has none.",
+        ),
+    ],
+);
+
+static PROMPT: Shape = Shape::of(
+    "Prompt",
+    "What the model is told first.",
+    &[
+        Field::optional("system", Content::Text, "The system prompt."),
+        Field::optional(
+            "systemRef",
+            Content::Path,
+            "Path of a file with the system prompt.",
+        ),
+    ],
+)
+.with(&[Rule::NotBoth("system", "systemRef")]);
+
+static LISTED_TOOL: Shape = Shape::of(
+    "ListedTool",
+    "A tool the agent may call.",
+    &[Field::required(
+        "ref",
+        Content::Reference(Kind::Tool),
+        "The Tool.",
+    )],
+);
+
+static LISTED_EXTENSION: Shape = Shape::of(
+    "ListedExtension",
+    "An extension and its settings for this agent.",
+    &[
+        Field::required("ref", Content::Reference(Kind::Extension), "The Extension."),
+        Field::optional(
+            "config",
+            Content::Entries(&Content::Anything),
+            "Settings for this agent.",
+        ),
+    ],
+);
+
+static RUNTIME: Choice = Choice {
+    field: "kind",
+    cases: &[(Case::Is(&["cli"]), &CLI)],
+    otherwise: &TURN_LOOP,
+};
+
+const RUNTIME_KIND: Field = Field::optional(
+    "kind",
+    Content::Word(&[LLM, "cli"]),
+    "`llm`: a turn loop with a model and tools. `cli`: an external coding agent; not supported by \
+     this version.",
+)
+.or(Default::Word(LLM));
+
+static TURN_LOOP: Shape = Shape::of("TurnLoop", "What runs the agent.", &[RUNTIME_KIND]);
+
+/// Its fields come with its support.
+static CLI: Shape = Shape::of("CliRuntime", "An external coding agent.", &[RUNTIME_KIND]).open();
 
 /// An Agent as written.
 #[derive(Debug)]
@@ -14,45 +125,79 @@ pub(crate) struct AgentSpec {
     pub(crate) model: Option<Reference>,
     pub(crate) system_prompt: Option<String>,
     pub(crate) tools: Vec<Reference>,
+    pub(crate) extensions: Vec<Reference>,
+    /// Where `params` are written, which the scripted model does not heed.
+    pub(crate) params: Option<Place>,
 }
 
 /// Reads an Agent document with its prompt.
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<AgentSpec> {
     let name = id(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;
-    let model = spec
-        .require_nested("modelConfig", &mut cx.report)
-        .and_then(|mut config| {
-            let label = config.label.field("modelRef");
-            let field = config.require("modelRef", &mut cx.report);
-            config.close(&mut cx.report);
-            Reference::read(&field?.node, &label, Kind::Model, &mut cx.report)
-        });
+    let mut model = None;
+    let mut params = None;
+    if let Some(mut config) = spec.nested("modelConfig", &mut cx.report) {
+        model = config.reference("modelRef", &mut cx.report);
+        let written = config.entries("params", &mut cx.report);
+        params = config.place_of("params").filter(|_| !written.is_empty());
+        config.close();
+    }
     let system_prompt = spec
         .nested("prompt", &mut cx.report)
-        .and_then(|mut prompt| {
-            prompt.exclude("system", "systemRef", &mut cx.report);
-            let inline = prompt.text("system", &mut cx.report);
-            let path = prompt.text("systemRef", &mut cx.report);
-            prompt.close(&mut cx.report);
-            match (inline, path) {
-                (Some(inline), _) => Some(inline.value.to_owned()),
-                (None, Some(path)) => {
-                    read_named_file(&path, MAX_PROMPT_BYTES, cx).map(|(_, text)| text)
-                }
-                (None, None) => None,
-            }
-        });
-    let tools = spec
-        .items("tools", &mut cx.report)
-        .into_iter()
-        .filter_map(|(node, label)| Reference::read(node, &label, Kind::Tool, &mut cx.report))
-        .collect();
-    spec.close(&mut cx.report);
+        .and_then(|prompt| read_prompt(prompt, cx));
+    let tools = spec.references("tools", &mut cx.report);
+    let extensions = spec.references("extensions", &mut cx.report);
+    check_runtime(&mut spec, cx);
+    let required = spec.texts("requiredTools", &mut cx.report);
+    if let Some(first) = required.first() {
+        cx.report.add(
+            Problem::new(
+                codes::UNSUPPORTED,
+                first.place,
+                "required tools are not supported by this version yet",
+            )
+            .help("remove `requiredTools`"),
+        );
+    }
+    spec.close();
     Some(AgentSpec {
         name: name?,
         model,
         system_prompt,
         tools,
+        extensions,
+        params,
     })
+}
+
+fn read_prompt(mut prompt: Fields<'_>, cx: &mut Context<'_>) -> Option<String> {
+    let inline = prompt.text("system", &mut cx.report);
+    let path = prompt.text("systemRef", &mut cx.report);
+    prompt.close();
+    match (inline, path) {
+        (Some(inline), _) => Some(inline.value.to_owned()),
+        (None, Some(path)) => read_named_file(&path, MAX_PROMPT_BYTES, cx).map(|(_, text)| text),
+        (None, None) => None,
+    }
+}
+
+fn check_runtime(spec: &mut Fields<'_>, cx: &mut Context<'_>) {
+    let Some(mut runtime) = spec.nested("runtime", &mut cx.report) else {
+        return;
+    };
+    let kind = runtime.word("kind", &mut cx.report);
+    if let Some(kind) = kind.filter(|kind| kind.value != LLM) {
+        cx.report.add(
+            Problem::new(
+                codes::UNSUPPORTED,
+                kind.place,
+                format!(
+                    "runtime `{}` is not supported by this version yet; the only one is `{LLM}`",
+                    kind.value
+                ),
+            )
+            .help(format!("write `kind: {LLM}`")),
+        );
+    }
+    runtime.close();
 }

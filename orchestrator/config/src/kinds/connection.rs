@@ -6,7 +6,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{ConnectionName, InstanceKey};
 use serde_json::Value as Json;
 
-use super::{Context, id};
+use super::{Context, id, value};
 use crate::KeyRule;
 use crate::codes;
 use crate::document::{Document, Kind};
@@ -14,15 +14,101 @@ use crate::fields::{Fields, Label, Located};
 use crate::limits::MAX_KEY_PREFIX_BYTES;
 use crate::reference::Reference;
 use crate::report::{Problem, Report};
+use crate::shape::{Content, Default, Field, Rule, Shape};
 use crate::tree::{Entry, Node, Value, entries_to_json};
 
 /// The name under which the local client's own events arrive.
 const LOCAL_CLIENT: &str = "cli";
 
+/// What a Connection's `spec` holds.
+pub(crate) static SPEC: Shape = Shape::of(
+    "ConnectionSpec",
+    "A connector at work: one process runs for it.",
+    &[
+        Field::required(
+            "connectorRef",
+            Content::Reference(Kind::Connector),
+            "The Connector.",
+        ),
+        Field::optional(
+            "swarmRef",
+            Content::Reference(Kind::Swarm),
+            "The Swarm its events go to.",
+        )
+        .or(Default::Meaning("the project's")),
+        Field::optional("config", Content::Settings, "The connector's settings."),
+        Field::optional(
+            "secrets",
+            Content::Entries(&Content::Secret),
+            "Its secrets by name. Never shown.",
+        ),
+        Field::optional(
+            "ingress",
+            Content::Mapping(&INGRESS),
+            "Where its events go.",
+        ),
+    ],
+);
+
+static INGRESS: Shape = Shape::of(
+    "Ingress",
+    "Where a connection's events go.",
+    &[Field::optional(
+        "rules",
+        Content::List(&Content::Mapping(&RULE)),
+        "Tried in order; the first that matches wins.",
+    )
+    .or(Default::Meaning("everything goes to the entry agent"))],
+);
+
+static RULE: Shape = Shape::of(
+    "IngressRule",
+    "Which events it takes, and where they go.",
+    &[
+        Field::optional("match", Content::Mapping(&MATCH), "The events it takes.")
+            .or(Default::Meaning("every event")),
+        Field::optional("route", Content::Mapping(&ROUTE), "Where they go."),
+    ],
+);
+
+static MATCH: Shape = Shape::of(
+    "Match",
+    "The events a rule takes.",
+    &[
+        Field::optional("event", Content::Text, "The event's name."),
+        Field::optional(
+            "properties",
+            Content::Entries(&Content::Anything),
+            "Properties the event must have, with equal values.",
+        ),
+    ],
+);
+
+static ROUTE: Shape = Shape::of(
+    "Route",
+    "Where events go.",
+    &[
+        Field::optional("agentRef", Content::Reference(Kind::Agent), "The Agent.")
+            .or(Default::Meaning("the entry agent")),
+        Field::optional("instanceKey", Content::Text, "Always this conversation."),
+        Field::optional(
+            "instanceKeyProperty",
+            Content::Text,
+            "The conversation that this property of the event names.",
+        ),
+        Field::optional("instanceKeyPrefix", Content::Text, "Put before the key."),
+    ],
+)
+.with(&[
+    Rule::NotBoth("instanceKey", "instanceKeyProperty"),
+    Rule::NotBoth("instanceKey", "instanceKeyPrefix"),
+]);
+
 /// A Connection as written, environment values filled in.
 pub(crate) struct ConnectionSpec {
     pub(crate) name: ConnectionName,
     pub(crate) connector: Option<Reference>,
+    pub(crate) swarm: Option<Reference>,
     pub(crate) config: JsonObject,
     pub(crate) secrets: BTreeMap<String, String>,
     pub(crate) rules: Vec<RuleSpec>,
@@ -30,8 +116,10 @@ pub(crate) struct ConnectionSpec {
 
 /// An ingress rule as written.
 pub(crate) struct RuleSpec {
-    pub(crate) event: Option<String>,
+    pub(crate) event: Option<Located<String>>,
     pub(crate) properties: BTreeMap<String, Json>,
+    /// The places of the properties' names.
+    pub(crate) property_places: Vec<Located<String>>,
     pub(crate) agent: Option<Reference>,
     pub(crate) key: KeyRule,
 }
@@ -40,10 +128,8 @@ pub(crate) struct RuleSpec {
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ConnectionSpec> {
     let name = read_name(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;
-    let label = spec.label.field("connectorRef");
-    let connector = spec
-        .require("connectorRef", &mut cx.report)
-        .and_then(|entry| Reference::read(&entry.node, &label, Kind::Connector, &mut cx.report));
+    let connector = spec.reference("connectorRef", &mut cx.report);
+    let swarm = spec.reference("swarmRef", &mut cx.report);
     let label = spec.label.field("config");
     let config = spec.entries("config", &mut cx.report);
     let config = fill_in_entries(config, &label, cx);
@@ -52,7 +138,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
         .entries("secrets", &mut cx.report)
         .iter()
         .filter_map(|entry| {
-            let secret = read_secret(entry, label.field(&entry.key), cx)?;
+            let secret = value::read_named_secret(entry, label.field(&entry.key), cx)?;
             Some((entry.key.clone(), secret))
         })
         .collect();
@@ -60,10 +146,11 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
         .nested("ingress", &mut cx.report)
         .map(|ingress| read_ingress(ingress, &mut cx.report))
         .unwrap_or_default();
-    spec.close(&mut cx.report);
+    spec.close();
     Some(ConnectionSpec {
         name: name?,
         connector,
+        swarm,
         config,
         secrets,
         rules,
@@ -99,13 +186,7 @@ fn fill_in_entries(entries: &[Entry], label: &Label, cx: &mut Context<'_>) -> Js
 fn fill_in(node: &Node, label: &Label, cx: &mut Context<'_>) -> Json {
     match &node.value {
         Value::Mapping(entries) if entries.iter().any(|entry| entry.key == "valueFrom") => {
-            let fields = Fields::open(node, node.place, label.clone(), &mut cx.report);
-            let value = fields.and_then(|mut fields| {
-                let value = read_environment(&mut fields, cx);
-                fields.close(&mut cx.report);
-                value
-            });
-            value.map_or(Json::Null, |value| Json::String(value.value))
+            value::read_setting(node, label.clone(), cx).map_or(Json::Null, Json::String)
         }
         Value::Mapping(entries) => Json::Object(fill_in_entries(entries, label, cx)),
         Value::List(items) => items
@@ -117,104 +198,53 @@ fn fill_in(node: &Node, label: &Label, cx: &mut Context<'_>) -> Json {
     }
 }
 
-/// Reads the field `valueFrom` and the variable it names.
-fn read_environment(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Located<String>> {
-    let mut source = fields.require_nested("valueFrom", &mut cx.report)?;
-    let variable = source.require_text("env", &mut cx.report);
-    source.close(&mut cx.report);
-    let variable = variable?;
-    let value = cx.env.get(variable.value);
-    if value.is_none() {
-        cx.report.add(
-            Problem::new(
-                codes::MISSING_ENVIRONMENT,
-                variable.place,
-                format!("the environment variable `{}` is not set", variable.value),
-            )
-            .help(format!(
-                "set it where the orchestrator is started: `export {}=…`",
-                variable.value
-            )),
-        );
-    }
-    Some(Located {
-        value: value?,
-        place: variable.place,
-    })
-}
-
-/// Reads one secret. An empty one is refused: it would protect nothing and look as if it did.
-fn read_secret(entry: &Entry, label: Label, cx: &mut Context<'_>) -> Option<String> {
-    let mut fields = Fields::open(&entry.node, entry.key_place, label, &mut cx.report)?;
-    fields.exclude("value", "valueFrom", &mut cx.report);
-    let secret = if fields.get("valueFrom").is_some() {
-        read_environment(&mut fields, cx)
-    } else {
-        fields
-            .require_text("value", &mut cx.report)
-            .map(|text| Located {
-                value: text.value.to_owned(),
-                place: text.place,
-            })
-    };
-    let label = fields.label.clone();
-    fields.close(&mut cx.report);
-    let secret = secret?;
-    if secret.value.is_empty() {
-        cx.report.add(Problem::new(
-            codes::INVALID_VALUE,
-            secret.place,
-            format!("{label} must not be empty"),
-        ));
-        return None;
-    }
-    Some(secret.value)
-}
-
 fn read_ingress(mut ingress: Fields<'_>, report: &mut Report) -> Vec<RuleSpec> {
     let rules = ingress
-        .items("rules", report)
+        .mappings("rules", report)
         .into_iter()
-        .filter_map(|(node, label)| read_rule(node, label, report))
+        .flatten()
+        .map(|rule| read_rule(rule, report))
         .collect();
-    ingress.close(report);
+    ingress.close();
     rules
 }
 
-fn read_rule(node: &Node, label: Label, report: &mut Report) -> Option<RuleSpec> {
-    let mut fields = Fields::open(node, node.place, label, report)?;
+fn read_rule(mut fields: Fields<'_>, report: &mut Report) -> RuleSpec {
     let mut rule = RuleSpec {
         event: None,
         properties: BTreeMap::new(),
+        property_places: Vec::new(),
         agent: None,
         key: KeyRule::FromEvent { prefix: None },
     };
     if let Some(mut conditions) = fields.nested("match", report) {
-        rule.event = conditions
-            .text("event", report)
-            .map(|event| event.value.to_owned());
-        rule.properties = entries_to_json(conditions.entries("properties", report))
-            .into_iter()
+        rule.event = conditions.text("event", report).map(|event| Located {
+            value: event.value.to_owned(),
+            place: event.place,
+        });
+        let properties = conditions.entries("properties", report);
+        rule.properties = entries_to_json(properties).into_iter().collect();
+        rule.property_places = properties
+            .iter()
+            .map(|entry| Located {
+                value: entry.key.clone(),
+                place: entry.key_place,
+            })
             .collect();
-        conditions.close(report);
+        conditions.close();
     }
     if let Some(mut route) = fields.nested("route", report) {
-        let label = route.label.field("agentRef");
-        rule.agent = route
-            .get("agentRef")
-            .and_then(|entry| Reference::read(&entry.node, &label, Kind::Agent, report));
+        rule.agent = route.reference("agentRef", report);
         if let Some(key) = read_key(&mut route, report) {
             rule.key = key;
         }
-        route.close(report);
+        route.close();
     }
-    fields.close(report);
-    Some(rule)
+    fields.close();
+    rule
 }
 
 fn read_key(route: &mut Fields<'_>, report: &mut Report) -> Option<KeyRule> {
-    route.exclude("instanceKey", "instanceKeyProperty", report);
-    route.exclude("instanceKey", "instanceKeyPrefix", report);
     let fixed = route.text("instanceKey", report);
     let property = route.text("instanceKeyProperty", report);
     let prefix = route.text("instanceKeyPrefix", report);

@@ -3,9 +3,49 @@
 use crate::Package;
 use crate::codes;
 use crate::document::Document;
-use crate::fields::Located;
+use crate::fields::{Fields, Located};
 use crate::limits::MAX_PACKAGE_NAME_BYTES;
+use crate::reference::{BASE_PACKAGE, unsupported_package};
 use crate::report::{Problem, Report};
+use crate::shape::{Content, Default, Field, Shape};
+
+/// What a Package's `spec` holds.
+pub(crate) static SPEC: Shape = Shape::of(
+    "PackageSpec",
+    "What the project is called.",
+    &[
+        Field::optional(
+            "version",
+            Content::Text,
+            "Semantic version, such as `0.1.0`.",
+        ),
+        Field::optional("description", Content::Text, "Text for people."),
+        Field::optional(
+            "access",
+            Content::Word(&["public", "restricted"]),
+            "Who may install the package once it is published.",
+        )
+        .or(Default::Word("restricted")),
+        Field::optional(
+            "dependencies",
+            Content::List(&Content::Mapping(&DEPENDENCY)),
+            "Packages whose resources the project refers to.",
+        ),
+    ],
+);
+
+static DEPENDENCY: Shape = Shape::of(
+    "Dependency",
+    "A package whose resources the project refers to.",
+    &[
+        Field::required("name", Content::Text, "Its name, such as `@goondan/base`."),
+        Field::required(
+            "version",
+            Content::Text,
+            "The versions that will do, such as `^0.1`.",
+        ),
+    ],
+);
 
 /// Reads a Package document. All fields of its `spec` are optional, and so is the `spec`.
 pub(crate) fn read(document: &Document<'_>, report: &mut Report) -> Option<Package> {
@@ -14,7 +54,11 @@ pub(crate) fn read(document: &Document<'_>, report: &mut Report) -> Option<Packa
     if let Some(mut spec) = document.optional_spec(report) {
         version = spec.text("version", report);
         let _description = spec.text("description", report);
-        spec.close(report);
+        let _access = spec.word("access", report);
+        for dependency in spec.mappings("dependencies", report).into_iter().flatten() {
+            check_dependency(dependency, report);
+        }
+        spec.close();
     }
     if let Some(version) = &version
         && let Err(error) = semver::Version::parse(version.value)
@@ -32,6 +76,47 @@ pub(crate) fn read(document: &Document<'_>, report: &mut Report) -> Option<Packa
         name: name?,
         version: version.map(|version| version.value.to_owned()),
     })
+}
+
+/// There is one package so far, the one that is built in.
+fn check_dependency(mut fields: Fields<'_>, report: &mut Report) {
+    let name = fields.text("name", report);
+    let version = fields.text("version", report);
+    fields.close();
+    let (Some(name), Some(version)) = (name, version) else {
+        return;
+    };
+    let range = match semver::VersionReq::parse(version.value) {
+        Ok(range) => range,
+        Err(error) => {
+            report.add(
+                Problem::new(
+                    codes::INVALID_VALUE,
+                    version.place,
+                    format!("`{}` is not a range of versions: {error}", version.value),
+                )
+                .help("write a range such as `^1.2`"),
+            );
+            return;
+        }
+    };
+    if name.value != BASE_PACKAGE {
+        report.add(unsupported_package(name.value, name.place));
+        return;
+    }
+    let own = env!("CARGO_PKG_VERSION");
+    if semver::Version::parse(own).is_ok_and(|own| !range.matches(&own)) {
+        report.add(
+            Problem::new(
+                codes::INVALID_VALUE,
+                version.place,
+                format!(
+                    "`{BASE_PACKAGE}` is built in with version {own}, which `{range}` excludes"
+                ),
+            )
+            .help(format!("write `^{own}`")),
+        );
+    }
 }
 
 fn read_name(name: &Located<&str>, report: &mut Report) -> Option<String> {

@@ -1,26 +1,118 @@
 //! The rules of a `scripted` model.
 
 use goondan_protocol::ids::ToolName;
-use goondan_protocol::script::{Rule, Script, ScriptedCall, When};
+use goondan_protocol::script::{self as protocol, Script, ScriptedCall, When};
 
 use super::captures::Captures;
 use super::id;
 use crate::codes;
-use crate::fields::{Fields, Label};
+use crate::fields::Fields;
 use crate::limits::MAX_SCRIPT_DELAY_MS;
 use crate::report::{Problem, Report};
-use crate::tree::{Node, entries_to_json};
+use crate::shape::{Content, Field, Rule, Shape};
+use crate::tree::entries_to_json;
+
+/// What a script file holds.
+pub(crate) static SCRIPT: Shape = Shape::of(
+    "Script",
+    "A script of the embedded model.",
+    &[Field::required(
+        "rules",
+        Content::List(&Content::Mapping(&RULE)),
+        "Tried in order at every step; the first whose conditions all hold is played.",
+    )],
+);
+
+/// A rule of a script.
+pub(crate) static RULE: Shape = Shape::of(
+    "Rule",
+    "What the model does when something holds.",
+    &[
+        Field::optional(
+            "when",
+            Content::Mapping(&WHEN),
+            "The conditions. None: the rule always holds.",
+        ),
+        Field::optional(
+            "say",
+            Content::Text,
+            "What the model says. `${name}` is replaced by the capture of that name.",
+        ),
+        Field::optional(
+            "call",
+            Content::List(&Content::Mapping(&CALL)),
+            "Tools the model calls.",
+        ),
+        Field::optional(
+            "fail",
+            Content::Text,
+            "The model call fails with this text.",
+        ),
+        Field::optional(
+            "delayMs",
+            Content::Number(0, MAX_SCRIPT_DELAY_MS),
+            "How long the answer takes, in milliseconds.",
+        ),
+    ],
+)
+.with(&[
+    Rule::NotBoth("say", "fail"),
+    Rule::NotBoth("call", "fail"),
+    Rule::AnyOf(&["say", "call", "fail"], "say what the model does then"),
+]);
+
+static WHEN: Shape = Shape::of(
+    "When",
+    "Conditions, all of which must hold. Patterns are regular expressions.",
+    &[
+        Field::optional("user", Content::Text, "Pattern of the latest user message."),
+        Field::optional(
+            "tool",
+            Content::Text,
+            "The latest message is the result of this tool: its full name, such as `bash__exec`.",
+        ),
+        Field::optional("result", Content::Text, "Pattern of that result's text."),
+        Field::optional(
+            "error",
+            Content::Boolean,
+            "Whether that result is an error.",
+        ),
+        Field::optional("system", Content::Text, "Pattern of the system prompt."),
+        Field::optional(
+            "history",
+            Content::Text,
+            "Pattern of any earlier message, the newest first.",
+        ),
+        Field::optional(
+            "step",
+            Content::Number(1, u32::MAX as u64),
+            "The number of the step within its turn, from 1.",
+        ),
+    ],
+);
+
+static CALL: Shape = Shape::of(
+    "Call",
+    "A tool the model calls.",
+    &[
+        Field::required(
+            "tool",
+            Content::Text,
+            "Its full name, such as `bash__exec`.",
+        ),
+        Field::optional(
+            "args",
+            Content::Entries(&Content::Anything),
+            "Its arguments. Captures are replaced in texts.",
+        ),
+    ],
+);
 
 /// Reads the field `rules` of a script file or of a Model's options.
 pub(crate) fn read_rules(fields: &mut Fields<'_>, report: &mut Report) -> Option<Script> {
-    let place = fields.require("rules", report)?.key_place;
-    let items = fields.items("rules", report);
-    let count = items.len();
-    let rules: Vec<Rule> = items
-        .into_iter()
-        .filter_map(|(node, label)| read_rule(node, label, report))
-        .collect();
-    if count == 0 {
+    let rules = fields.mappings("rules", report);
+    let place = fields.place_of("rules")?;
+    if rules.is_empty() && fields.is_list("rules") {
         report.add(
             Problem::new(
                 codes::INVALID_VALUE,
@@ -29,46 +121,37 @@ pub(crate) fn read_rules(fields: &mut Fields<'_>, report: &mut Report) -> Option
             )
             .help("add `- say: Hello` below `rules:`"),
         );
+        return None;
     }
+    let count = rules.len();
+    let rules: Vec<protocol::Rule> = rules
+        .into_iter()
+        .filter_map(|fields| Some(read_rule(fields?, report)))
+        .collect();
     (count > 0 && rules.len() == count).then_some(Script { rules })
 }
 
-fn read_rule(node: &Node, label: Label, report: &mut Report) -> Option<Rule> {
-    let mut fields = Fields::open(node, node.place, label, report)?;
+fn read_rule(mut fields: Fields<'_>, report: &mut Report) -> protocol::Rule {
     let mut captures = Captures::default();
     let when = fields
         .nested("when", report)
         .map(|when| read_when(when, &mut captures, report));
     let say = read_template(&mut fields, "say", &captures, report);
     let call: Vec<ScriptedCall> = fields
-        .items("call", report)
+        .mappings("call", report)
         .into_iter()
-        .filter_map(|(node, label)| read_call(node, label, &captures, report))
+        .filter_map(|fields| read_call(fields?, &captures, report))
         .collect();
     let fail = read_template(&mut fields, "fail", &captures, report);
-    let delay_ms = fields.integer("delayMs", 0..=MAX_SCRIPT_DELAY_MS, report);
-
-    fields.exclude("say", "fail", report);
-    fields.exclude("call", "fail", report);
-    let acts = ["say", "call", "fail"].map(|name| fields.get(name).is_some());
-    if !acts.contains(&true) {
-        report.add(
-            Problem::new(
-                codes::MISSING_FIELD,
-                node.place,
-                format!("{} does nothing", fields.label),
-            )
-            .help("add `say`, `call` or `fail`"),
-        );
-    }
-    fields.close(report);
-    Some(Rule {
+    let delay_ms = fields.number("delayMs", report);
+    fields.close();
+    protocol::Rule {
         when: when.unwrap_or_default(),
         say,
         call,
         fail,
         delay_ms,
-    })
+    }
 }
 
 fn read_when(mut fields: Fields<'_>, captures: &mut Captures, report: &mut Report) -> When {
@@ -80,10 +163,10 @@ fn read_when(mut fields: Fields<'_>, captures: &mut Captures, report: &mut Repor
         system: read_pattern(&mut fields, "system", captures, report),
         history: read_pattern(&mut fields, "history", captures, report),
         step: fields
-            .integer("step", 1..=u64::from(u32::MAX), report)
+            .number("step", report)
             .and_then(|step| u32::try_from(step).ok()),
     };
-    fields.close(report);
+    fields.close();
     when
 }
 
@@ -115,20 +198,17 @@ fn read_tool(fields: &mut Fields<'_>, report: &mut Report) -> Option<ToolName> {
 }
 
 fn read_call(
-    node: &Node,
-    label: Label,
+    mut fields: Fields<'_>,
     captures: &Captures,
     report: &mut Report,
 ) -> Option<ScriptedCall> {
-    let mut fields = Fields::open(node, node.place, label, report)?;
-    let _present = fields.require("tool", report);
     let tool = read_tool(&mut fields, report);
     let args = fields.entries("args", report);
     let label = fields.label.field("args");
     for entry in args {
         captures.check_node(&entry.node, &label.field(&entry.key), report);
     }
-    fields.close(report);
+    fields.close();
     Some(ScriptedCall {
         tool: tool?.as_str().to_owned(),
         args: entries_to_json(args).into_iter().collect(),

@@ -1,18 +1,121 @@
 //! `kind: Swarm`: which agents work together, who answers first, and the policy for all of them.
 
-use goondan_protocol::ids::ResourceName;
+use goondan_protocol::ids::{InstanceKey, ResourceName};
 use goondan_protocol::limits::{DEFAULT_GRACE_PERIOD_MS, DEFAULT_MAX_STEPS_PER_TURN};
 
 use super::id;
 use crate::Lifecycle;
+use crate::codes;
 use crate::document::{Document, Kind};
 use crate::fields::Fields;
 use crate::limits::{
-    MAX_GC_GRACE_SECONDS, MAX_GRACE_PERIOD_SECONDS, MAX_IDLE_SECONDS, MAX_STEPS_PER_TURN,
-    MAX_TTL_SECONDS,
+    DEFAULT_GC_GRACE_SECONDS, DEFAULT_IDLE_SECONDS, MAX_GC_GRACE_SECONDS, MAX_GRACE_PERIOD_SECONDS,
+    MAX_IDLE_SECONDS, MAX_STEPS_PER_TURN, MAX_TTL_SECONDS,
 };
 use crate::reference::Reference;
-use crate::report::Report;
+use crate::report::{Problem, Report};
+use crate::shape::{Content, Default, Field, Shape};
+
+/// What a Swarm's `spec` holds.
+pub(crate) static SPEC: Shape = Shape::of(
+    "SwarmSpec",
+    "Which agents work together, who answers first, and the rules for all.",
+    &[
+        Field::required(
+            "entryAgent",
+            Content::Reference(Kind::Agent),
+            "The Agent that gets what no rule sends elsewhere.",
+        ),
+        Field::optional(
+            "agents",
+            Content::List(&Content::Listed(&LISTED_AGENT)),
+            "The Agents that take part.",
+        )
+        .or(Default::Meaning("every Agent of the project")),
+        Field::optional(
+            "instanceKey",
+            Content::Text,
+            "The conversation that is meant when none is named. Not supported by this version.",
+        ),
+        POLICY,
+    ],
+);
+
+/// The policy that holds for a project without a Swarm too.
+pub(crate) const POLICY: Field = Field::optional(
+    "policy",
+    Content::Mapping(&POLICY_SHAPE),
+    "What holds for every agent of the swarm.",
+);
+
+static LISTED_AGENT: Shape = Shape::of(
+    "ListedAgent",
+    "An agent that takes part.",
+    &[Field::required(
+        "ref",
+        Content::Reference(Kind::Agent),
+        "The Agent.",
+    )],
+);
+
+static POLICY_SHAPE: Shape = Shape::of(
+    "Policy",
+    "What holds for every agent of the swarm.",
+    &[
+        Field::optional(
+            "maxStepsPerTurn",
+            Content::Number(1, MAX_STEPS_PER_TURN as u64),
+            "Most model calls of one turn.",
+        )
+        .or(Default::Number(DEFAULT_MAX_STEPS_PER_TURN as u64)),
+        Field::optional(
+            "lifecycle",
+            Content::Mapping(&LIFECYCLE),
+            "How long what nobody uses is kept.",
+        ),
+        Field::optional(
+            "shutdown",
+            Content::Mapping(&SHUTDOWN),
+            "How processes are stopped.",
+        ),
+    ],
+);
+
+static LIFECYCLE: Shape = Shape::of(
+    "Lifecycle",
+    "How long what nobody uses is kept.",
+    &[
+        Field::optional(
+            "ttlSeconds",
+            Content::Number(1, MAX_TTL_SECONDS),
+            "A conversation expires so long after its last message.",
+        )
+        .or(Default::Meaning("never")),
+        Field::optional(
+            "gcGraceSeconds",
+            Content::Number(0, MAX_GC_GRACE_SECONDS),
+            "An expired conversation is deleted so long after it expired.",
+        )
+        .or(Default::Number(DEFAULT_GC_GRACE_SECONDS)),
+        Field::optional(
+            "idleSeconds",
+            Content::Number(1, MAX_IDLE_SECONDS),
+            "An agent process without work is stopped after so long; the next event starts it again.",
+        )
+        .or(Default::Number(DEFAULT_IDLE_SECONDS)),
+    ],
+);
+
+static SHUTDOWN: Shape = Shape::of(
+    "Shutdown",
+    "How processes are stopped.",
+    &[Field::optional(
+        "gracePeriodSeconds",
+        Content::Number(0, MAX_GRACE_PERIOD_SECONDS),
+        "How long a stop waits for the turn in progress.",
+    )
+    .or(Default::Number(DEFAULT_GRACE_PERIOD_MS / 1_000))],
+);
 
 /// A Swarm as written.
 #[derive(Debug)]
@@ -32,7 +135,7 @@ pub(crate) struct Policy {
     pub(crate) lifecycle: Lifecycle,
 }
 
-impl Default for Policy {
+impl std::default::Default for Policy {
     fn default() -> Self {
         Self {
             max_steps_per_turn: DEFAULT_MAX_STEPS_PER_TURN,
@@ -46,61 +149,64 @@ impl Default for Policy {
 pub(crate) fn read(document: &Document<'_>, report: &mut Report) -> Option<SwarmSpec> {
     let name = id(&document.name, report);
     let mut spec = document.spec(report)?;
-    let label = spec.label.field("entryAgent");
-    let entry_agent = spec
-        .require("entryAgent", report)
-        .and_then(|entry| Reference::read(&entry.node, &label, Kind::Agent, report));
-    let agents = spec.get("agents").is_some().then(|| {
-        spec.items("agents", report)
-            .into_iter()
-            .filter_map(|(node, label)| Reference::read(node, &label, Kind::Agent, report))
-            .collect()
-    });
+    let entry_agent = spec.reference("entryAgent", report);
+    let names_agents = spec.has("agents");
+    let agents = spec.references("agents", report);
+    if let Some(key) = spec.text("instanceKey", report)
+        && id::<InstanceKey>(&key, report).is_some()
+    {
+        report.add(
+            Problem::new(
+                codes::UNSUPPORTED,
+                key.place,
+                "`instanceKey` of a Swarm is not supported by this version yet",
+            )
+            .help("name the conversation with `--instance` or in an ingress rule"),
+        );
+    }
     let policy = spec
         .nested("policy", report)
         .map(|policy| read_policy(policy, report))
         .unwrap_or_default();
-    spec.close(report);
+    spec.close();
     Some(SwarmSpec {
         name: name?,
         entry_agent,
-        agents,
+        agents: names_agents.then_some(agents),
         policy,
     })
 }
 
 fn read_policy(mut fields: Fields<'_>, report: &mut Report) -> Policy {
     let mut policy = Policy::default();
-    let steps = fields.integer("maxStepsPerTurn", 1..=u64::from(MAX_STEPS_PER_TURN), report);
+    let steps = fields.number("maxStepsPerTurn", report);
     if let Some(steps) = steps.and_then(|steps| u32::try_from(steps).ok()) {
         policy.max_steps_per_turn = steps;
     }
     if let Some(mut shutdown) = fields.nested("shutdown", report) {
-        let range = 0..=MAX_GRACE_PERIOD_SECONDS;
-        if let Some(seconds) = shutdown.integer("gracePeriodSeconds", range, report) {
+        if let Some(seconds) = shutdown.number("gracePeriodSeconds", report) {
             policy.grace_period_ms = seconds * 1_000;
         }
-        shutdown.close(report);
+        shutdown.close();
     }
     if let Some(lifecycle) = fields.nested("lifecycle", report) {
         policy.lifecycle = read_lifecycle(lifecycle, report);
     }
-    fields.close(report);
+    fields.close();
     policy
 }
 
 fn read_lifecycle(mut fields: Fields<'_>, report: &mut Report) -> Lifecycle {
-    let mut milliseconds = |name, range| {
-        let seconds = fields.integer(name, range, report)?;
+    let mut milliseconds = |name| {
+        let seconds = fields.number(name, report)?;
         Some(seconds * 1_000)
     };
     let default = Lifecycle::default();
     let lifecycle = Lifecycle {
-        ttl_ms: milliseconds("ttlSeconds", 1..=MAX_TTL_SECONDS),
-        gc_grace_ms: milliseconds("gcGraceSeconds", 0..=MAX_GC_GRACE_SECONDS)
-            .unwrap_or(default.gc_grace_ms),
-        idle_ms: milliseconds("idleSeconds", 1..=MAX_IDLE_SECONDS).unwrap_or(default.idle_ms),
+        ttl_ms: milliseconds("ttlSeconds"),
+        gc_grace_ms: milliseconds("gcGraceSeconds").unwrap_or(default.gc_grace_ms),
+        idle_ms: milliseconds("idleSeconds").unwrap_or(default.idle_ms),
     };
-    fields.close(report);
+    fields.close();
     lifecycle
 }

@@ -3,7 +3,7 @@
 use goondan_protocol::definition::{ToolDefinition, ToolExport};
 use goondan_protocol::ids::{ResourceName, ToolName};
 
-use super::{id, refuse_entry};
+use super::{Context, id, refuse_entry};
 use crate::codes;
 use crate::document::{Document, Kind};
 use crate::fields::{Fields, Located, one_of};
@@ -12,34 +12,123 @@ use crate::limits::{
 };
 use crate::reference::{BASE_PACKAGE, builtin_exports, check_builtin};
 use crate::report::{Problem, Report};
+use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
 use crate::similar::nearest;
 use crate::tree::{Entry, Value, entries_to_json};
 
 /// What joins a tool's name and its export's in the full name `tool__export`.
 const EXPORT_SEPARATOR: &str = "__";
 
+/// What a Tool's `spec` holds.
+pub(crate) static SPEC: Choice = Choice {
+    field: "entry",
+    cases: &[(Case::IsThere, &MODULE_SPEC)],
+    otherwise: &BUILTIN_SPEC,
+};
+
+const ERROR_MESSAGE_LIMIT: Field = Field::optional(
+    "errorMessageLimit",
+    Content::Number(1, MAX_ERROR_MESSAGE_LIMIT_CHARS as u64),
+    "Longest error text the model is told, in characters.",
+)
+.or(Default::Number(DEFAULT_ERROR_MESSAGE_LIMIT_CHARS as u64));
+
+const CONFIG: Field = Field::optional(
+    "config",
+    Content::Entries(&Content::Anything),
+    "The tool's settings.",
+);
+
+const IDEMPOTENT: Field = Field::optional(
+    "idempotent",
+    Content::Boolean,
+    "Whether a call that a crash cut short may be run again.",
+);
+
+static BUILTIN_SPEC: Shape = Shape::of(
+    "BuiltinToolSpec",
+    "A built-in tool under a name and with settings of its own.",
+    &[
+        Field::required("builtin", Content::Text, "`bash` or `file-system`."),
+        Field::optional(
+            "exports",
+            Content::List(&Content::Mapping(&BUILTIN_EXPORT)),
+            "What of the tool is offered.",
+        )
+        .or(Default::Meaning("everything")),
+        CONFIG,
+        ERROR_MESSAGE_LIMIT,
+    ],
+);
+
+static BUILTIN_EXPORT: Shape = Shape::of(
+    "BuiltinExport",
+    "One of a built-in tool's exports.",
+    &[
+        Field::required("name", Content::Text, "One of the tool's exports."),
+        Field::optional("description", Content::Text, "What models are told of it.")
+            .or(Default::Meaning("what the tool itself says")),
+        IDEMPOTENT.or(Default::Meaning("what the tool itself says")),
+    ],
+);
+
+static MODULE_SPEC: Shape = Shape::of(
+    "ModuleToolSpec",
+    "A tool that is a module of the project. Not supported by this version.",
+    &[
+        Field::required("entry", Content::Path, "Path of the module."),
+        Field::optional("builtin", Content::Text, "Not together with `entry`."),
+        Field::required(
+            "exports",
+            Content::List(&Content::Mapping(&MODULE_EXPORT)),
+            "What the module offers.",
+        ),
+        CONFIG,
+        ERROR_MESSAGE_LIMIT,
+    ],
+)
+.with(&[Rule::NotBoth("builtin", "entry")]);
+
+static MODULE_EXPORT: Shape = Shape::of(
+    "ModuleExport",
+    "One thing a module can do.",
+    &[
+        Field::required("name", Content::Text, "The second half of its full name."),
+        Field::required("description", Content::Text, "What models are told of it."),
+        Field::required(
+            "parameters",
+            Content::Entries(&Content::Anything),
+            "JSON Schema of its arguments.",
+        ),
+        IDEMPOTENT,
+    ],
+);
+
 /// Reads a Tool document.
-pub(crate) fn read(document: &Document<'_>, report: &mut Report) -> Option<ToolDefinition> {
-    let name = read_name(&document.name, report);
-    let mut spec = document.spec(report)?;
-    refuse_entry(document, &mut spec, report);
-    let builtin = if spec.get("entry").is_some() {
-        spec.exclude("builtin", "entry", report);
-        None
+pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ToolDefinition> {
+    let name = read_name(&document.name, &mut cx.report);
+    let mut spec = document.spec(&mut cx.report)?;
+    let is_module = spec.has("entry");
+    if is_module {
+        refuse_entry(document, &mut spec, cx);
+    }
+    let report = &mut cx.report;
+    let builtin = spec.text("builtin", report);
+    let exports = if is_module {
+        check_module_exports(&mut spec, report);
+        Vec::new()
     } else {
-        spec.require_text("builtin", report)
+        read_exports(&mut spec, builtin.as_ref(), report)
     };
-    let exports = read_exports(&mut spec, builtin.as_ref(), report);
     let config = spec.entries("config", report);
     refuse_environment(config, report);
-    let limit = u64::try_from(MAX_ERROR_MESSAGE_LIMIT_CHARS).unwrap_or(u64::MAX);
     let error_message_limit = spec
-        .integer("errorMessageLimit", 1..=limit, report)
+        .number("errorMessageLimit", report)
         .and_then(|limit| usize::try_from(limit).ok())
         .unwrap_or(DEFAULT_ERROR_MESSAGE_LIMIT_CHARS);
-    spec.close(report);
+    spec.close();
 
-    let builtin = builtin?;
+    let builtin = builtin.filter(|_| !is_module)?;
     check_builtin(Kind::Tool, builtin.value, builtin.place, report)?;
     Some(ToolDefinition {
         name: name?,
@@ -51,25 +140,31 @@ pub(crate) fn read(document: &Document<'_>, report: &mut Report) -> Option<ToolD
     })
 }
 
+fn check_module_exports(spec: &mut Fields<'_>, report: &mut Report) {
+    for mut export in spec.mappings("exports", report).into_iter().flatten() {
+        let _name = export.text("name", report);
+        let _description = export.text("description", report);
+        let _parameters = export.entries("parameters", report);
+        let _idempotent = export.boolean("idempotent", report);
+        export.close();
+    }
+}
+
 /// Reads the exports that are offered, each with what is said of it.
 fn read_exports(
     spec: &mut Fields<'_>,
     builtin: Option<&Located<&str>>,
     report: &mut Report,
 ) -> Vec<ToolExport> {
-    let known = builtin.map(|builtin| builtin_exports(builtin.value));
+    // Nothing is known of the exports of a built-in that is not known itself.
+    let known = builtin.map_or(&[][..], |builtin| builtin_exports(builtin.value));
     let mut exports: Vec<ToolExport> = Vec::new();
-    for (node, label) in spec.items("exports", report) {
-        let Some(mut fields) = Fields::open(node, node.place, label, report) else {
-            continue;
-        };
-        let name = fields.require_text("name", report);
+    for mut fields in spec.mappings("exports", report).into_iter().flatten() {
+        let name = fields.text("name", report);
         let description = fields.text("description", report);
         let idempotent = fields.boolean("idempotent", report);
-        fields.close(report);
+        fields.close();
         let Some(name) = name else { continue };
-        // Nothing is known of the exports of a built-in that is not known itself.
-        let known = known.unwrap_or_default();
         if !known.is_empty() && !known.contains(&name.value) {
             let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
             report.add(

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use goondan_config::{KeyRule, codes};
+use serde_json::Value;
 
 use crate::support::Project;
 
@@ -65,7 +66,7 @@ fn every_code_is_explained() {
     for code in codes::ALL {
         assert!(page.contains(&format!("| `{code}` |")), "{code} is missing");
     }
-    let listed = page.matches("| `E_CONFIG_").count();
+    let listed = page.matches("| `E_CONFIG_").count() + page.matches("| `W_CONFIG_").count();
     assert_eq!(
         listed,
         codes::ALL.len(),
@@ -80,7 +81,9 @@ fn every_limit_is_the_one_the_program_has() {
     for (limit, name) in [
         (MAX_YAML_BYTES, "Bytes of a YAML file"),
         (MAX_PROMPT_BYTES, "Bytes of a prompt file"),
+        (MAX_ENV_FILE_BYTES, "Bytes of an environment file"),
         (MAX_RESOURCE_FILES, "Files in `resources/`"),
+        (MAX_RESOURCE_DEPTH, "Levels of directories in `resources/`"),
         (MAX_YAML_DEPTH, "Levels of nesting"),
         (MAX_YAML_NODES, "Values in a file"),
         (MAX_YAML_TEXT_BYTES, "Bytes of text in a file"),
@@ -121,4 +124,52 @@ fn the_exports_are_those_the_page_of_tools_describes() {
         let shown = unknown[0].replace(" or ", ", ");
         assert!(shown.ends_with(&format!("`{listed}`")), "{unknown:?}");
     }
+}
+
+#[test]
+fn every_other_example_of_the_page_loads_too() {
+    let page = page();
+    let mut count = 0;
+    for block in page.split("```yaml\n").skip(1) {
+        let block = block.split("```").next().unwrap();
+        if block.starts_with("# file: ") {
+            continue;
+        }
+        count += 1;
+        Project::with(block)
+            .variable("HOOK_PATH", "/hook")
+            .variable("HOOK_SECRET", "s3cret")
+            .load();
+    }
+    assert_eq!(count, 3, "an example is not loaded");
+}
+
+#[test]
+fn every_field_is_described() {
+    fn walk(schema: &Value, page: &str) {
+        match schema {
+            Value::Object(fields) => {
+                for (keyword, field) in fields {
+                    let Some(of) = field.as_object().filter(|_| keyword == "properties") else {
+                        walk(field, page);
+                        continue;
+                    };
+                    for (name, field) in of {
+                        let ends = [
+                            format!(".{name}`"),
+                            format!("{name}."),
+                            format!("{{{name}: "),
+                            format!("`{name}`"),
+                        ];
+                        let is_there = ends.iter().any(|end| page.contains(end));
+                        assert!(is_there, "the page does not tell of `{name}`");
+                        walk(field, page);
+                    }
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| walk(item, page)),
+            _ => {}
+        }
+    }
+    walk(&goondan_config::schema(None).unwrap(), &page());
 }

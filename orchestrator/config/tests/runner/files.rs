@@ -222,3 +222,43 @@ fn listing(directory: &Path) -> BTreeMap<PathBuf, (u64, std::time::SystemTime)> 
     }
     found
 }
+
+#[test]
+fn directories_are_read_in_an_order_that_is_always_the_same() {
+    let (model, agent) = SMALLEST.split_once("---\n").unwrap();
+    let project = Project::new("")
+        .file("resources/b/agents/helper.yaml", agent)
+        .file("resources/a.yaml", model)
+        .file("resources/b/.hidden/x.yaml", "not: [valid")
+        .file("resources/b/notes.md", "no YAML: [");
+    assert_eq!(project.load(), Project::new(SMALLEST).load());
+    let twice = project
+        .file("resources/a/z.yaml", model)
+        .file("resources/b/a.yaml", model);
+    assert_eq!(
+        twice.problems(),
+        [
+            "E_CONFIG_DUPLICATE_RESOURCE 3:18 Model `main` is defined twice; first at \
+             resources/a/z.yaml:3:18",
+            "E_CONFIG_DUPLICATE_RESOURCE 3:18 Model `main` is defined twice; first at \
+             resources/a/z.yaml:3:18",
+        ]
+    );
+    let deep = Project::new(SMALLEST).file("resources/2/3/4/5/6/7/8/x.yaml", "");
+    deep.load();
+    let too_deep = deep.file("resources/2/3/4/5/6/7/8/9/x.yaml", "");
+    assert_eq!(too_deep.refused().as_slice()[0].code, "E_CONFIG_TOO_LARGE");
+    let circle = Project::new(SMALLEST).link("resources/again", ".");
+    assert_eq!(circle.refused().as_slice()[0].code, "E_CONFIG_TOO_LARGE");
+}
+
+#[test]
+fn version_control_is_neither_read_nor_touched() {
+    let project = Project::new(SMALLEST)
+        .file(".git/HEAD", "ref: refs/heads/main\n")
+        .file(".git/config.yaml", "not: [valid")
+        .file("resources/.git/x.yaml", "not: [valid");
+    let before = listing(&project.root());
+    project.load();
+    assert_eq!(listing(&project.root()), before);
+}

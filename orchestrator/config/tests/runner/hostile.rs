@@ -99,6 +99,37 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// Whatever bytes the files hold, loading, mending and showing end with an answer.
+    #[test]
+    fn no_bytes_make_it_panic(
+        yaml in proptest::collection::vec(any::<u8>(), 0..300),
+        text in "[a-z:{}\\[\\], \n'\"&*!#|>$=-]{0,200}",
+        variables in proptest::collection::vec(any::<u8>(), 0..100),
+        equals in "([A-Z]{0,2}[= '\"\\\\#\n]){0,20}",
+    ) {
+        let script = SMALLEST.replace("rules: [{say: Hello}]", "script: s.yaml");
+        for project in [
+            Project::empty().file("goondan.yaml", &yaml),
+            Project::new(&text),
+            Project::new(&format!("{SMALLEST}---\n{text}")),
+            Project::new(SMALLEST).file(".env", &variables).file(".env.local", &equals),
+            Project::new(&script).file("s.yaml", &text),
+        ] {
+            let checked = goondan_config::check(&project.root(), &project);
+            let shown: String = checked.warnings.iter().map(ToString::to_string).collect();
+            prop_assert!(shown.len() < 100_000);
+            for file in goondan_config::mend(&project.root(), &project).unwrap() {
+                prop_assert_ne!(file.before, file.after);
+            }
+            let settings = goondan_config::effective(&project.root(), &project);
+            prop_assert_eq!(settings.is_ok(), checked.bundle.is_ok());
+        }
+    }
+}
+
 const GOOD: &str = r#"apiVersion: goondan.ai/v1
 kind: Package
 metadata:

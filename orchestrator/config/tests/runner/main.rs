@@ -1,6 +1,8 @@
 //! Loads whole projects from temporary directories, good ones and bad ones.
 
 #[cfg(test)]
+mod agreement;
+#[cfg(test)]
 mod bundles;
 #[cfg(test)]
 mod documentation;
@@ -9,6 +11,10 @@ mod files;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod mending;
+#[cfg(test)]
 mod problems;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod values;

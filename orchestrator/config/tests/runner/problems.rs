@@ -79,7 +79,7 @@ spec:
    |               ^^^^^^^^^^
    = help: did you mean `Model/main`?
 
-error[E_CONFIG_UNKNOWN_FIELD]: unknown field `promt` in `spec` of Agent `helper`; expected `modelConfig`, `prompt` or `tools`
+error[E_CONFIG_UNKNOWN_FIELD]: unknown field `promt` in `spec` of Agent `helper`; expected `extensions`, `modelConfig`, `prompt`, `requiredTools`, `runtime` or `tools`
   --> goondan.yaml:17:3
    |
 17 |   promt:
@@ -263,9 +263,9 @@ fn a_package_is_the_first_document() {
 #[test]
 fn what_this_version_does_not_do_is_said_clearly() {
     assert_eq!(
-        only_problem("provider: scripted", "provider: anthropic"),
-        "E_CONFIG_UNSUPPORTED 4:18 provider `anthropic` is not part of this version; the only \
-         provider is `scripted`"
+        only_problem("provider: scripted", "provider: anthropic, model: opus"),
+        "E_CONFIG_UNSUPPORTED 4:18 provider `anthropic` is not supported by this version yet; the \
+         only provider is `scripted`"
     );
     let document = |kind: &str, spec: &str| {
         format!(
@@ -273,22 +273,37 @@ fn what_this_version_does_not_do_is_said_clearly() {
         )
     };
     assert_eq!(
-        only_problem_with(&document("Extension", "entry: extensions/x.ts")),
-        "E_CONFIG_UNSUPPORTED 13:18 Extension `x` cannot be loaded: this version has no extensions"
+        only_problem("scripted", "scriptd"),
+        "E_CONFIG_INVALID_VALUE 4:18 `spec.provider` of Model `main` must be `scripted`, \
+         `anthropic`, `openai` or `google`, not `scriptd`"
     );
-    for kind in ["Tool", "Connector"] {
-        assert_eq!(
-            only_problem_with(&document(kind, "entry: tools/x.ts")),
-            format!(
-                "E_CONFIG_UNSUPPORTED 14:8 modules of the project (`entry`) are not supported by \
-                 this version; {kind} `x` cannot be loaded"
-            )
+    let module = |kind: &str, entry: &str| {
+        let exports = "exports: [{name: a, description: b, parameters: {type: object}}]";
+        let more = if kind == "Tool" { exports } else { "" };
+        let text = document(kind, &format!("entry: {entry}, {more}"));
+        Project::with(&text)
+            .file("tools/x.ts", "export {}")
+            .problems()
+    };
+    for kind in ["Tool", "Connector", "Extension"] {
+        let unsupported = format!(
+            "E_CONFIG_UNSUPPORTED 14:8 modules of the project (`entry`) are not supported by this \
+             version yet; {kind} `x` cannot be loaded"
         );
-        let outside = only_problem_with(&document(kind, "entry: ../x.ts"));
-        assert!(
-            outside.starts_with("E_CONFIG_PATH_OUTSIDE 14:15"),
-            "{outside}"
-        );
+        assert_eq!(module(kind, "tools/x.ts"), [unsupported.as_str()]);
+        for (entry, code) in [
+            ("../x.ts", "E_CONFIG_PATH_OUTSIDE"),
+            ("/etc/passwd", "E_CONFIG_PATH_OUTSIDE"),
+            ("tools/y.ts", "E_CONFIG_MISSING_FILE"),
+            ("tools", "E_CONFIG_UNREADABLE_FILE"),
+        ] {
+            let problems = module(kind, entry);
+            assert_eq!(problems[0], unsupported);
+            assert!(
+                problems[1].starts_with(&format!("{code} 14:15")),
+                "{problems:?}"
+            );
+        }
     }
     let swarm = document("Swarm", "entryAgent: Agent/helper");
     let second = swarm.replace("name: x", "name: y");
@@ -376,7 +391,8 @@ fn a_script_says_calls_or_fails() {
     let rule = |rule: &str| only_problem("{say: Hello}", rule);
     assert_eq!(
         rule("{when: {step: 1}}"),
-        "E_CONFIG_MISSING_FIELD 4:46 `spec.options.rules[0]` of Model `main` does nothing"
+        "E_CONFIG_MISSING_FIELD 4:46 `spec.options.rules[0]` of Model `main` needs `say`, `call` or \
+         `fail`"
     );
     assert!(rule("{say: a, fail: b}").starts_with("E_CONFIG_CONFLICTING_FIELDS"));
     assert!(rule("{say: a, when: {usr: b}}").contains("unknown field `usr`"));
@@ -427,7 +443,7 @@ fn one_script_shared_by_two_models_is_judged_once() {
     let (model, _) = models.split_once("---\n").unwrap();
     let second = model.replace("name: main", "name: other");
     let project = Project::new(&format!("{models}---\n{second}")).file("s.yaml", "rules: [{}]");
-    assert!(only_problem_of(&project).contains("does nothing"));
+    assert!(only_problem_of(&project).contains("needs `say`, `call` or `fail`"));
 }
 
 #[test]
@@ -522,4 +538,115 @@ fn no_problem_shows_a_secret() {
         .variable("HMAC", SECRET)
         .refused();
     assert!(!problems.to_string().contains(SECRET), "{problems}");
+}
+
+#[test]
+fn what_is_hardly_meant_is_warned_of() {
+    assert_eq!(Project::new(SMALLEST).warnings(), Vec::<String>::new());
+    let text = format!(
+        "{}---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {{name: shell}}
+spec: {{builtin: bash}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: spare}}
+spec: {{modelConfig: {{modelRef: Model/main}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {{name: team}}
+spec: {{entryAgent: Agent/helper, agents: [Agent/helper]}}
+---
+{}",
+        SMALLEST.replace("Model/main}", "Model/main, params: {temperature: 1}}"),
+        connection("  secrets: {hmac: {value: open-sesame}}\n"),
+    );
+    let project = Project::new(&text).file(".env", "A=1\nA=2\n");
+    assert_eq!(
+        project.warnings(),
+        [
+            "W_CONFIG_DUPLICATE_VARIABLE 2:1 `A` is set again; first on line 1",
+            "W_CONFIG_NO_EFFECT 9:44 `params` has no effect: the scripted model has no parameters",
+            "W_CONFIG_UNUSED_RESOURCE 13:18 nothing refers to Tool `shell`",
+            "W_CONFIG_UNUSED_RESOURCE 18:18 nothing refers to Agent `spare`",
+            "W_CONFIG_PLAIN_SECRET 31:27 `spec.secrets.hmac` of Connection `hook` is written out, \
+             for everyone who can read the project",
+        ]
+    );
+    let checked = goondan_config::check(&project.root(), &project);
+    let shown: String = checked.warnings.iter().map(ToString::to_string).collect();
+    assert!(shown.starts_with("warning[W_CONFIG_"), "{shown}");
+    assert!(!shown.contains("open-sesame"), "{shown}");
+}
+
+#[test]
+fn each_further_kind_and_field_is_checked() {
+    let document = |kind: &str, spec: &str| {
+        format!(
+            "apiVersion: goondan.ai/v1\nkind: {kind}\nmetadata: {{name: x}}\nspec: {{{spec}}}\n"
+        )
+    };
+    let agent = |more: &str| only_problem("Model/main}", &format!("Model/main}}, {more}"));
+    assert!(agent("runtime: {kind: cli, command: [x]}").contains("runtime `cli` is not supported"));
+    assert!(agent("runtime: {kind: lmm}").contains("must be `llm` or `cli`, not `lmm`"));
+    assert!(agent("requiredTools: [bash__exec]").contains("required tools are not supported"));
+    assert!(
+        agent("extensions: [{kind: Extension, name: message-window, package: '@goondan/base'}]")
+            .contains("extensions are not supported")
+    );
+    assert!(agent("tools: [{ref: Tool/x}]").contains("there is no Tool `x`"));
+    let bash = "{kind: Tool, name: bash, package: '@goondan/base'}";
+    assert!(
+        agent(&format!("tools: [{{ref: {bash}, config: {{}}}}]"))
+            .contains("unknown field `config`")
+    );
+
+    let swarm = |more: &str| {
+        only_problem_with(&document(
+            "Swarm",
+            &format!("entryAgent: Agent/helper, {more}"),
+        ))
+    };
+    assert!(swarm("instanceKey: k").contains("`instanceKey` of a Swarm is not supported"));
+    assert!(swarm("instanceKey: ''").contains("must not be empty"));
+
+    let package = |spec: &str| {
+        let text = format!("{}---\n{SMALLEST}", document("Package", spec));
+        only_problem_of(&Project::new(&text))
+    };
+    assert!(package("access: privat").contains("must be `public` or `restricted`"));
+    let on = |name: &str, range: &str| {
+        package(&format!(
+            "dependencies: [{{name: '{name}', version: '{range}'}}]"
+        ))
+    };
+    assert!(on("@goondan/base", "one").contains("is not a range of versions"));
+    assert!(on("@goondan/base", ">=99").contains("which `>=99` excludes"));
+    assert!(on("@acme/x", "^1").contains("package `@acme/x` cannot be used"));
+
+    let hook = |events: &str, rule: &str| {
+        let connector = document(
+            "Connector",
+            &format!("builtin: webhook, events: [{events}]"),
+        );
+        let connection = connection(&format!("  ingress: {{rules: [{rule}]}}\n")).replace(
+            "{kind: Connector, name: webhook, package: \"@goondan/base\"}",
+            "Connector/x",
+        );
+        only_problem_with(&format!("{connector}---\n{connection}"))
+    };
+    let push = "{name: push, properties: {branch: the branch}}";
+    assert!(
+        hook(push, "{match: {event: psuh}}").contains("brings no event `psuh`; there is `push`")
+    );
+    assert!(
+        hook(push, "{match: {properties: {brnach: a}}}")
+            .contains("brings no property `brnach`; there is `branch`")
+    );
+    assert!(hook(&format!("{push}, {push}"), "").contains("`push` is listed twice"));
+    let swarm_ref = connection("  swarmRef: Swarm/team\n");
+    assert!(only_problem_with(&swarm_ref).contains("there is no Swarm `team`"));
 }

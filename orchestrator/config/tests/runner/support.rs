@@ -75,6 +75,19 @@ impl Project {
         goondan_config::load(&self.root(), self)
     }
 
+    /// The warnings of a project that must be good, as `code line:column message`.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let checked = goondan_config::check(&self.root(), self);
+        assert!(checked.bundle.is_ok(), "{:?}", checked.bundle);
+        let warnings = checked.warnings.iter();
+        warnings
+            .map(|warning| {
+                let (line, column) = (warning.line, warning.column);
+                format!("{} {line}:{column} {}", warning.code, warning.message)
+            })
+            .collect()
+    }
+
     /// Loads a project that must be good.
     pub(crate) fn load(&self) -> Bundle {
         self.try_load()

@@ -1,0 +1,281 @@
+//! Every value that holds for a project, and where it comes from: `gdn config show`.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+
+use crate::Environment;
+use crate::diagnostic::Diagnostics;
+use crate::document::{Document, Kind};
+use crate::environment::{Setter, Variables};
+use crate::kinds;
+use crate::kinds::swarm::POLICY;
+use crate::load;
+use crate::report::{Place, Report};
+use crate::shape::{Content, Default, Field, Shape};
+use crate::tree::{Entry, Node, Value};
+
+/// One value that holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// The resource it belongs to: `Agent/helper`. A Swarm's defaults belong to `Swarm` in a project
+    /// that has none.
+    pub resource: String,
+    /// Its path within `spec`: `policy.maxStepsPerTurn`.
+    pub path: String,
+    /// What it is.
+    pub value: SettingValue,
+    /// Who says so.
+    pub origin: Origin,
+}
+
+/// What a setting is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SettingValue {
+    /// As plain data.
+    Plain(Json),
+    /// Not one value, but what these words say: `every Agent of the project`.
+    Meaning(&'static str),
+    /// A secret, or a value from the environment, which may be one. Never shown (`SEC-2`).
+    Masked,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody says otherwise.
+    Default,
+    /// A file of the project says so.
+    File {
+        /// Relative to the Project Root.
+        file: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1, in characters.
+        column: usize,
+    },
+    /// An environment variable says so.
+    Environment {
+        /// The variable.
+        variable: String,
+        /// The environment file that sets it, and the line; `None` for the process's own.
+        file: Option<(PathBuf, usize)>,
+    },
+}
+
+/// Every value that holds for the project in `project_root`, in the order of its files.
+///
+/// # Errors
+///
+/// Everything that is wrong with the project: what does not hold cannot be shown.
+pub fn effective(project_root: &Path, env: &dyn Environment) -> Result<Vec<Setting>, Diagnostics> {
+    let mut report = Report::default();
+    let Some(files) = load::open(project_root, &mut report) else {
+        return Err(report.into_diagnostics());
+    };
+    let reading = load::read(&files, env);
+    if reading.bundle.is_none() {
+        return Err(reading.report.into_diagnostics());
+    }
+    // Reading the documents a second time must not report anything a second time.
+    let mut unheeded = Report::default();
+    let documents: Vec<Document<'_>> = reading
+        .trees
+        .iter()
+        .flat_map(|(_, nodes)| nodes)
+        .filter_map(|node| Document::read(node, &mut unheeded))
+        .collect();
+    let mut walk = Walk {
+        report: &reading.report,
+        variables: &reading.variables,
+        resource: String::new(),
+        settings: Vec::new(),
+    };
+    for document in &documents {
+        walk.resource = format!("{}/{}", document.kind, document.name.value);
+        let node = document.spec_node();
+        walk.content(kinds::spec_of(document.kind), node, String::new());
+    }
+    if !documents
+        .iter()
+        .any(|document| document.kind == Kind::Swarm)
+    {
+        walk.resource = Kind::Swarm.to_string();
+        walk.field(&POLICY, None, "");
+    }
+    Ok(walk.settings)
+}
+
+struct Walk<'r> {
+    report: &'r Report,
+    variables: &'r Variables<'r>,
+    resource: String,
+    settings: Vec<Setting>,
+}
+
+impl Walk<'_> {
+    fn add(&mut self, path: String, value: SettingValue, origin: Origin) {
+        self.settings.push(Setting {
+            resource: self.resource.clone(),
+            path,
+            value,
+            origin,
+        });
+    }
+
+    fn field(&mut self, field: &Field, node: Option<&Node>, parent: &str) {
+        let path = within(parent, field.name);
+        match (node, field.default) {
+            (None, Some(default)) => {
+                let value = match default {
+                    Default::Number(number) => SettingValue::Plain(number.into()),
+                    Default::Word(word) => SettingValue::Plain(word.into()),
+                    Default::Meaning(meaning) => SettingValue::Meaning(meaning),
+                };
+                self.add(path, value, Origin::Default);
+            }
+            (node, _) => self.content(field.content, node, path),
+        }
+    }
+
+    fn content(&mut self, content: Content, node: Option<&Node>, path: String) {
+        let entries = node.map_or(&[][..], entries_of);
+        match content {
+            Content::Secret => {
+                if let Some(node) = node {
+                    self.secret(node, path);
+                }
+            }
+            Content::Mapping(_) | Content::Choice(_) => {
+                if let Some(shape) = content.shape(entries) {
+                    self.shape(shape, entries, &path);
+                }
+            }
+            Content::List(content) => {
+                let Some(node) = node else { return };
+                let Value::List(items) = &node.value else {
+                    return;
+                };
+                if items.is_empty() {
+                    self.plain(node, path);
+                    return;
+                }
+                for (index, item) in items.iter().enumerate() {
+                    self.content(*content, Some(item), format!("{path}[{index}]"));
+                }
+            }
+            Content::Entries(content) => {
+                for entry in entries {
+                    self.content(*content, Some(&entry.node), within(&path, &entry.key));
+                }
+            }
+            Content::Settings => {
+                if let Some(node) = node {
+                    self.settings(node, path);
+                }
+            }
+            Content::Text
+            | Content::Path
+            | Content::Word(_)
+            | Content::Number(..)
+            | Content::Boolean
+            | Content::Anything
+            | Content::Reference(_)
+            | Content::Listed(_) => {
+                if let Some(node) = node {
+                    self.plain(node, path);
+                }
+            }
+        }
+    }
+
+    fn shape(&mut self, shape: &'static Shape, entries: &[Entry], path: &str) {
+        for field in shape.fields {
+            let entry = entries
+                .iter()
+                .find(|entry| entry.key == field.name)
+                .filter(|entry| !matches!(entry.node.value, Value::Null));
+            self.field(field, entry.map(|entry| &entry.node), path);
+        }
+    }
+
+    fn settings(&mut self, node: &Node, path: String) {
+        match &node.value {
+            Value::Mapping(entries) => match variable_of(entries) {
+                Some(variable) => self.environment(variable, path),
+                None => {
+                    for entry in entries {
+                        self.settings(&entry.node, within(&path, &entry.key));
+                    }
+                }
+            },
+            Value::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.settings(item, format!("{path}[{index}]"));
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {
+                self.plain(node, path);
+            }
+        }
+    }
+
+    fn secret(&mut self, node: &Node, path: String) {
+        match variable_of(entries_of(node)) {
+            Some(variable) => self.environment(variable, path),
+            None => {
+                let origin = self.file(node.place);
+                self.add(path, SettingValue::Masked, origin);
+            }
+        }
+    }
+
+    fn environment(&mut self, variable: &str, path: String) {
+        let file = match self.variables.get(variable).map(|found| found.setter) {
+            Some(Setter::File { path, line }) => Some((path, line)),
+            Some(Setter::Process) | None => None,
+        };
+        let origin = Origin::Environment {
+            variable: variable.to_owned(),
+            file,
+        };
+        self.add(path, SettingValue::Masked, origin);
+    }
+
+    fn plain(&mut self, node: &Node, path: String) {
+        let origin = self.file(node.place);
+        self.add(path, SettingValue::Plain(node.to_json()), origin);
+    }
+
+    fn file(&self, place: Place) -> Origin {
+        Origin::File {
+            file: self.report.path_of(place).to_path_buf(),
+            line: place.line,
+            column: place.column,
+        }
+    }
+}
+
+fn within(parent: &str, name: &str) -> String {
+    let dot = if parent.is_empty() { "" } else { "." };
+    format!("{parent}{dot}{name}")
+}
+
+fn entries_of(node: &Node) -> &[Entry] {
+    match &node.value {
+        Value::Mapping(entries) => entries,
+        _ => &[],
+    }
+}
+
+/// The variable that `{valueFrom: {env: NAME}}` names.
+fn variable_of(entries: &[Entry]) -> Option<&str> {
+    let find =
+        |entries: &'_ [Entry], name: &str| entries.iter().position(|entry| entry.key == name);
+    let source = entries.get(find(entries, "valueFrom")?)?;
+    let source = entries_of(&source.node);
+    match &source.get(find(source, "env")?)?.node.value {
+        Value::Text(name) => Some(name),
+        _ => None,
+    }
+}

@@ -1,0 +1,291 @@
+//! JSON Schemas of everything people write, made of the shapes the loader itself checks by.
+//!
+//! Draft 7, which editors know best. A schema accepts every document the loader accepts; what it cannot
+//! say (that a reference leads somewhere, that a pattern compiles) only the loader refuses.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::document::{API_VERSION, FRAME, Kind};
+use crate::kinds;
+use crate::kinds::script::SCRIPT;
+use crate::kinds::value::{TAKEN, VALUE};
+use crate::reference::REFERENCE;
+use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
+
+/// The dialect of the schemas.
+const DIALECT: &str = "http://json-schema.org/draft-07/schema#";
+
+/// Names a schema file of its own: a script of the scripted model.
+const SCRIPT_NAME: &str = "Script";
+
+/// What there is a schema of by itself: each kind, and a script file of the scripted model.
+pub const SCHEMA_NAMES: [&str; 9] = [
+    "Package",
+    "Model",
+    "Agent",
+    "Swarm",
+    "Tool",
+    "Extension",
+    "Connector",
+    "Connection",
+    SCRIPT_NAME,
+];
+
+/// The JSON Schema of a document: of any kind, or of the kind `name`; or of a script file, by the name
+/// `Script`. `None` if there is no such name.
+#[must_use]
+pub fn schema(name: Option<&str>) -> Option<Json> {
+    let mut definitions = Definitions::default();
+    let root = match name {
+        None => any_document(&mut definitions),
+        Some(SCRIPT_NAME) => definitions.object(&SCRIPT),
+        Some(name) => document(Kind::from_name(name)?, &mut definitions),
+    };
+    let mut schema = Map::new();
+    schema.insert("$schema".into(), DIALECT.into());
+    schema.insert(
+        "title".into(),
+        format!("goondan {}", name.unwrap_or("resource")).into(),
+    );
+    if let Json::Object(root) = root {
+        schema.extend(root);
+    }
+    let mut definitions: Vec<(String, Json)> = definitions.0.into_iter().collect();
+    definitions.sort_by(|(left, _), (right, _)| left.cmp(right));
+    if !definitions.is_empty() {
+        let definitions: Map<String, Json> = definitions.into_iter().collect();
+        schema.insert("definitions".into(), Json::Object(definitions));
+    }
+    Some(Json::Object(schema))
+}
+
+/// A document of any kind: the frame, and by its kind what `spec` holds.
+fn any_document(definitions: &mut Definitions) -> Json {
+    let kinds: Vec<&str> = Kind::ALL.map(Kind::name).to_vec();
+    let mut schema = frame(&json!({ "enum": kinds }), definitions);
+    let cases: Vec<Json> = Kind::ALL
+        .into_iter()
+        .map(|kind| {
+            json!({
+                "if": { "properties": { "kind": { "const": kind.name() } }, "required": ["kind"] },
+                "then": spec(kind, definitions),
+            })
+        })
+        .collect();
+    insert(&mut schema, "allOf", cases.into());
+    schema
+}
+
+fn document(kind: Kind, definitions: &mut Definitions) -> Json {
+    let mut schema = frame(&json!({ "const": kind.name() }), definitions);
+    insert(&mut schema, "allOf", json!([spec(kind, definitions)]));
+    schema
+}
+
+fn frame(kind: &Json, definitions: &mut Definitions) -> Json {
+    let mut schema = definitions.object(&FRAME);
+    if let Some(properties) = schema.get_mut("properties") {
+        describe(properties, "apiVersion", &json!({ "const": API_VERSION }));
+        describe(properties, "kind", kind);
+    }
+    schema
+}
+
+/// Says more of a property that is described already.
+fn describe(properties: &mut Json, name: &str, more: &Json) {
+    if let (Some(Json::Object(property)), Json::Object(more)) = (properties.get_mut(name), more) {
+        property.extend(more.clone());
+    }
+}
+
+fn spec(kind: Kind, definitions: &mut Definitions) -> Json {
+    let content = definitions.content(kinds::spec_of(kind));
+    if kind == Kind::Package {
+        json!({ "properties": { "spec": or_nothing(&content) } })
+    } else {
+        json!({ "properties": { "spec": content }, "required": ["spec"] })
+    }
+}
+
+fn insert(schema: &mut Json, name: &str, value: Json) {
+    if let Json::Object(fields) = schema {
+        fields.insert(name.to_owned(), value);
+    }
+}
+
+/// A field without a value counts as absent.
+fn or_nothing(schema: &Json) -> Json {
+    json!({ "anyOf": [schema, { "type": "null" }] })
+}
+
+/// Shapes that were met, by name.
+#[derive(Debug, std::default::Default)]
+struct Definitions(Map<String, Json>);
+
+impl Definitions {
+    /// A reference to what `make` makes, made once.
+    fn named(&mut self, name: &str, make: impl FnOnce(&mut Self) -> Json) -> Json {
+        if !self.0.contains_key(name) {
+            // Held before it is made, since it may hold itself.
+            self.0.insert(name.to_owned(), Json::Null);
+            let made = make(self);
+            self.0.insert(name.to_owned(), made);
+        }
+        json!({ "$ref": format!("#/definitions/{name}") })
+    }
+
+    fn shape(&mut self, shape: &'static Shape) -> Json {
+        self.named(shape.name, |definitions| definitions.object(shape))
+    }
+
+    fn object(&mut self, shape: &'static Shape) -> Json {
+        let properties: Map<String, Json> = shape
+            .fields
+            .iter()
+            .map(|field| (field.name.to_owned(), self.field(field)))
+            .collect();
+        let required: Vec<&str> = shape
+            .fields
+            .iter()
+            .filter(|field| field.is_required)
+            .map(|field| field.name)
+            .collect();
+        let mut schema = json!({
+            "type": "object",
+            "description": shape.about,
+            "properties": properties,
+        });
+        if !required.is_empty() {
+            insert(&mut schema, "required", json!(required));
+        }
+        if !shape.is_open {
+            insert(&mut schema, "additionalProperties", false.into());
+        }
+        let rules: Vec<Json> = shape.rules.iter().map(rule).collect();
+        if !rules.is_empty() {
+            insert(&mut schema, "allOf", rules.into());
+        }
+        schema
+    }
+
+    fn field(&mut self, field: &'static Field) -> Json {
+        let mut schema = self.content(field.content);
+        if !field.is_required {
+            schema = or_nothing(&schema);
+        } else if schema.get("$ref").is_some() {
+            // Nothing beside a `$ref` is heeded.
+            schema = json!({ "allOf": [schema] });
+        }
+        let mut about = field.about.to_owned();
+        match field.default {
+            Some(Default::Number(number)) => insert(&mut schema, "default", number.into()),
+            Some(Default::Word(word)) => insert(&mut schema, "default", word.into()),
+            Some(Default::Meaning(meaning)) => about = format!("{about} Default: {meaning}."),
+            None => {}
+        }
+        insert(&mut schema, "description", about.into());
+        schema
+    }
+
+    fn content(&mut self, content: Content) -> Json {
+        match content {
+            Content::Text | Content::Path => json!({ "type": "string" }),
+            Content::Word(words) => json!({ "enum": words }),
+            Content::Number(least, most) => {
+                json!({ "type": "integer", "minimum": least, "maximum": most })
+            }
+            Content::Boolean => json!({ "type": "boolean" }),
+            Content::Mapping(shape) => self.shape(shape),
+            Content::Choice(choice) => self.choice(choice),
+            Content::List(content) => json!({ "type": "array", "items": self.content(*content) }),
+            Content::Entries(content) => {
+                let values = self.content(*content);
+                json!({ "type": "object", "additionalProperties": values })
+            }
+            Content::Anything => json!({}),
+            Content::Settings => self.named("Settings", |definitions| {
+                let value = definitions.setting();
+                json!({
+                    "type": "object",
+                    "description": "Settings. Any value may be taken from elsewhere with `valueFrom`.",
+                    "additionalProperties": value,
+                })
+            }),
+            Content::Reference(kind) => self.reference(kind),
+            Content::Listed(shape) => {
+                let Some(Content::Reference(kind)) = shape.field("ref").map(|field| field.content)
+                else {
+                    return json!({});
+                };
+                json!({
+                    "if": { "type": "object", "required": ["ref"] },
+                    "then": self.shape(shape),
+                    "else": self.reference(kind),
+                })
+            }
+            Content::Secret => self.shape(&VALUE),
+        }
+    }
+
+    fn setting(&mut self) -> Json {
+        self.named("Setting", |definitions| {
+            let taken = definitions.shape(&TAKEN);
+            json!({
+                "if": { "type": "object", "required": ["valueFrom"] },
+                "then": taken,
+                "else": {
+                    "items": { "$ref": "#/definitions/Setting" },
+                    "additionalProperties": { "$ref": "#/definitions/Setting" },
+                },
+            })
+        })
+    }
+
+    fn choice(&mut self, choice: &'static Choice) -> Json {
+        let mut schema = self.shape(choice.otherwise);
+        for (case, shape) in choice.cases.iter().rev() {
+            let value = match case {
+                Case::Is(words) => json!({ "enum": words }),
+                Case::IsThere => json!({ "not": { "type": "null" } }),
+            };
+            schema = json!({
+                "if": {
+                    "type": "object",
+                    "properties": { choice.field: value },
+                    "required": [choice.field],
+                },
+                "then": self.shape(shape),
+                "else": schema,
+            });
+        }
+        schema
+    }
+
+    fn reference(&mut self, kind: Kind) -> Json {
+        self.named(&format!("{kind}Reference"), |definitions| {
+            let mut written_out = definitions.object(&REFERENCE);
+            if let Some(properties) = written_out.get_mut("properties") {
+                describe(properties, "kind", &json!({ "const": kind.name() }));
+            }
+            json!({
+                "description": format!("A reference to a resource of kind {kind}: `{kind}/name`."),
+                "if": { "type": "object" },
+                "then": written_out,
+                "else": { "type": "string", "pattern": format!("^{kind}/.") },
+            })
+        })
+    }
+}
+
+fn rule(rule: &Rule) -> Json {
+    let is_there = |name: &str| json!({ "required": [name], "properties": { name: { "not": { "type": "null" } } } });
+    match rule {
+        Rule::NotBoth(first, second) => {
+            json!({ "not": { "allOf": [is_there(first), is_there(second)] } })
+        }
+        Rule::AnyOf(names, _) => {
+            let cases: Vec<Json> = names.iter().map(|name| is_there(name)).collect();
+            json!({ "anyOf": cases })
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What a mapping of a project's files may hold, said once.
+//!
+//! The loader checks by it ([`crate::fields`]), the JSON Schemas are made of it ([`crate::schema`]),
+//! and `gdn config show` walks along it ([`crate::effective`]), so none of them can disagree with
+//! another. What a shape cannot say (a path that leaves the project, a pattern that does not compile,
+//! a reference to nothing) is the readers' business.
+
+use crate::document::Kind;
+use crate::kinds::value;
+use crate::tree::{Entry, Value};
+
+/// A mapping with known fields.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// Its name in the JSON Schemas.
+    pub(crate) name: &'static str,
+    /// What it is, for people who write one.
+    pub(crate) about: &'static str,
+    pub(crate) fields: &'static [Field],
+    pub(crate) rules: &'static [Rule],
+    /// Whether further fields are left alone, because nothing is known of them yet.
+    pub(crate) is_open: bool,
+}
+
+impl Shape {
+    /// A shape without rules.
+    pub(crate) const fn of(
+        name: &'static str,
+        about: &'static str,
+        fields: &'static [Field],
+    ) -> Self {
+        Self {
+            name,
+            about,
+            fields,
+            rules: &[],
+            is_open: false,
+        }
+    }
+
+    /// The same with rules.
+    pub(crate) const fn with(self, rules: &'static [Rule]) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// The same, leaving further fields alone.
+    pub(crate) const fn open(self) -> Self {
+        Self {
+            is_open: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<&'static Field> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+}
+
+/// One field of a shape.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) content: Content,
+    pub(crate) is_required: bool,
+    pub(crate) default: Option<Default>,
+    pub(crate) about: &'static str,
+}
+
+impl Field {
+    pub(crate) const fn required(
+        name: &'static str,
+        content: Content,
+        about: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            content,
+            is_required: true,
+            default: None,
+            about,
+        }
+    }
+
+    pub(crate) const fn optional(
+        name: &'static str,
+        content: Content,
+        about: &'static str,
+    ) -> Self {
+        Self {
+            is_required: false,
+            ..Self::required(name, content, about)
+        }
+    }
+
+    /// The same with the value that holds if it is not written.
+    pub(crate) const fn or(self, default: Default) -> Self {
+        Self {
+            default: Some(default),
+            ..self
+        }
+    }
+}
+
+/// What holds if a field is not written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Default {
+    Number(u64),
+    Word(&'static str),
+    /// Not one value, but what these words say.
+    Meaning(&'static str),
+}
+
+/// What a shape demands of several fields together.
+#[derive(Debug)]
+pub(crate) enum Rule {
+    /// At most one of the two is there.
+    NotBoth(&'static str, &'static str),
+    /// At least one of these is there; then how to mend it.
+    AnyOf(&'static [&'static str], &'static str),
+}
+
+/// What a value may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Content {
+    Text,
+    /// A path within the Project Root.
+    Path,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A whole number of this range, both ends included.
+    Number(u64, u64),
+    Boolean,
+    Mapping(&'static Shape),
+    /// One of several shapes.
+    Choice(&'static Choice),
+    List(&'static Content),
+    /// A mapping with names of the writer's own.
+    Entries(&'static Content),
+    /// Whatever YAML can say.
+    Anything,
+    /// A mapping of anything, in which a value may be taken from elsewhere (`valueFrom`).
+    Settings,
+    /// A reference to a resource.
+    Reference(Kind),
+    /// A reference in a list: also as a mapping of this shape, whose field `ref` is the reference.
+    Listed(&'static Shape),
+    /// A value that is written here or taken from elsewhere, and never shown.
+    Secret,
+}
+
+/// Several shapes of which one field's value decides.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    pub(crate) field: &'static str,
+    /// The first that fits holds.
+    pub(crate) cases: &'static [(Case, &'static Shape)],
+    pub(crate) otherwise: &'static Shape,
+}
+
+/// When a case holds.
+#[derive(Debug)]
+pub(crate) enum Case {
+    /// The field has one of these values.
+    Is(&'static [&'static str]),
+    /// The field is there.
+    IsThere,
+}
+
+impl Choice {
+    /// The shape of a mapping with these entries.
+    pub(crate) fn of(&self, entries: &[Entry]) -> &'static Shape {
+        let value = entries
+            .iter()
+            .find(|entry| entry.key == self.field)
+            .map(|entry| &entry.node.value);
+        let holds = |case: &Case| match (case, value) {
+            (_, None | Some(Value::Null)) => false,
+            (Case::IsThere, Some(_)) => true,
+            (Case::Is(words), Some(Value::Text(text))) => words.contains(&text.as_str()),
+            (Case::Is(_), Some(_)) => false,
+        };
+        let found = self.cases.iter().find(|(case, _)| holds(case));
+        found.map_or(self.otherwise, |(_, shape)| shape)
+    }
+}
+
+impl Content {
+    /// The shape of a mapping with these entries; none if any names may be in it.
+    pub(crate) fn shape(self, entries: &[Entry]) -> Option<&'static Shape> {
+        match self {
+            Self::Mapping(shape) => Some(shape),
+            Self::Secret => Some(&value::VALUE),
+            Self::Choice(choice) => Some(choice.of(entries)),
+            Self::Text
+            | Self::Path
+            | Self::Word(_)
+            | Self::Number(..)
+            | Self::Boolean
+            | Self::List(_)
+            | Self::Entries(_)
+            | Self::Anything
+            | Self::Settings
+            | Self::Reference(_)
+            | Self::Listed(_) => None,
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The JSON Schemas and the loader say the same.
+//!
+//! Each document of a corpus that holds every field there is is damaged in every place, one place at a
+//! time: a field is taken out, misnamed, doubled under another name, or given a value of every other
+//! type. Then
+//!
+//! * what the schema refuses, the loader refuses too;
+//! * what the loader says of fields and types (not of what they lead to), the schema refuses too.
+
+use std::collections::BTreeSet;
+
+use goondan_config::{SCHEMA_NAMES, schema};
+use jsonschema::Validator;
+use serde_json::{Map, Value, json};
+
+use crate::support::Project;
+
+/// What a schema can say too.
+const SHAPE_CODES: [&str; 6] = [
+    "E_CONFIG_UNKNOWN_FIELD",
+    "E_CONFIG_MISSING_FIELD",
+    "E_CONFIG_WRONG_TYPE",
+    "E_CONFIG_CONFLICTING_FIELDS",
+    "E_CONFIG_UNKNOWN_KIND",
+    "E_CONFIG_WRONG_KIND",
+];
+
+fn document(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "goondan.ai/v1", "kind": kind, "metadata": {"name": name}, "spec": spec,
+    })
+}
+
+/// Documents that hold, together, every field of every kind.
+fn corpus() -> Vec<Value> {
+    let webhook = json!({"kind": "Connector", "name": "webhook", "package": "@goondan/base"});
+    let parameters = json!({"type": "object"});
+    vec![
+        document(
+            "Package",
+            "@goondan/corpus",
+            &json!({
+                "version": "1.0.0", "description": "d", "access": "public",
+                "dependencies": [{"name": "@goondan/base", "version": "*"}],
+            }),
+        ),
+        document(
+            "Model",
+            "main",
+            &json!({
+                "provider": "scripted", "model": "m",
+                "options": {"rules": [{
+                    "when": {"user": "(?P<a>x)", "tool": "bash__exec", "result": "r", "error": true,
+                             "system": "s", "history": "h", "step": 1},
+                    "say": "${a}", "call": [{"tool": "bash__exec", "args": {"command": "ls"}}],
+                    "delayMs": 1,
+                }, {"fail": "no"}]},
+                "capabilities": {"toolCalling": true, "streaming": false, "images": false},
+            }),
+        ),
+        document(
+            "Model",
+            "by-file",
+            &json!({"provider": "scripted", "options": {"script": "s.yaml"}}),
+        ),
+        document(
+            "Model",
+            "hosted",
+            &json!({
+                "provider": "anthropic", "model": "m", "endpoint": "https://x", "options": {"a": 1},
+                "apiKey": {"valueFrom": {"env": "KEY"}},
+            }),
+        ),
+        document(
+            "Agent",
+            "helper",
+            &json!({
+                "modelConfig": {"modelRef": "Model/main", "params": {"temperature": 1}},
+                "prompt": {"system": "s"},
+                "tools": ["Tool/files", {"ref": "Tool/module"}, {"kind": "Tool", "name": "bash",
+                          "package": "@goondan/base"}],
+                "extensions": ["Extension/log", {"ref": "Extension/log", "config": {"a": 1}}],
+                "runtime": {"kind": "llm"},
+                "requiredTools": ["bash__exec"],
+            }),
+        ),
+        document(
+            "Agent",
+            "second",
+            &json!({
+                "modelConfig": {"modelRef": {"kind": "Model", "name": "by-file"}},
+                "prompt": {"systemRef": "p.md"}, "runtime": {"kind": "cli", "command": ["x"]},
+            }),
+        ),
+        document(
+            "Swarm",
+            "team",
+            &json!({
+                "entryAgent": "Agent/helper", "agents": ["Agent/helper", {"ref": "Agent/second"}],
+                "instanceKey": "k",
+                "policy": {
+                    "maxStepsPerTurn": 3,
+                    "lifecycle": {"ttlSeconds": 1, "gcGraceSeconds": 1, "idleSeconds": 1},
+                    "shutdown": {"gracePeriodSeconds": 1},
+                },
+            }),
+        ),
+        document(
+            "Tool",
+            "files",
+            &json!({
+                "builtin": "file-system", "config": {}, "errorMessageLimit": 5,
+                "exports": [{"name": "read", "description": "d", "idempotent": true}],
+            }),
+        ),
+        document(
+            "Tool",
+            "module",
+            &json!({
+                "entry": "tools/x.ts", "config": {"a": [1]}, "errorMessageLimit": 5,
+                "exports": [{"name": "a", "description": "d", "parameters": parameters,
+                             "idempotent": false}],
+            }),
+        ),
+        document(
+            "Extension",
+            "log",
+            &json!({"entry": "tools/x.ts", "config": {"a": 1}}),
+        ),
+        document(
+            "Connector",
+            "hook",
+            &json!({
+                "builtin": "webhook",
+                "events": [{"name": "e", "properties": {"p": {"type": "string"}}}],
+            }),
+        ),
+        document("Connector", "module", &json!({"entry": "tools/x.ts"})),
+        document(
+            "Connection",
+            "in",
+            &json!({
+                "connectorRef": "Connector/hook", "swarmRef": "Swarm/team",
+                "config": {"path": {"valueFrom": {"env": "KEY"}}, "list": [{"a": 1}]},
+                "secrets": {"hmac": {"value": "v"}, "token": {"valueFrom": {"secretRef":
+                    {"ref": "Secret/x", "key": "k"}}}},
+                "ingress": {"rules": [
+                    {"match": {"event": "e", "properties": {"p": 1}},
+                     "route": {"agentRef": "Agent/second", "instanceKeyProperty": "p",
+                               "instanceKeyPrefix": "x:"}},
+                    {"route": {"instanceKey": "k"}},
+                ]},
+            }),
+        ),
+        document("Connection", "direct", &json!({"connectorRef": webhook})),
+    ]
+}
+
+fn project(documents: &[Value]) -> Project {
+    let texts: Vec<String> = documents.iter().map(Value::to_string).collect();
+    Project::new(&texts.join("\n---\n"))
+        .file("s.yaml", "rules: [{say: a}]")
+        .file("p.md", "p")
+        .file("tools/x.ts", "")
+        .variable("KEY", "key")
+}
+
+/// Calls `visit` with every way to damage the value in one place, and what was done.
+fn damage(value: &Value, path: &str, visit: &mut dyn FnMut(Value, String)) {
+    for other in [
+        json!(null),
+        json!(true),
+        json!(7),
+        json!("text"),
+        json!([]),
+        json!({}),
+    ] {
+        if std::mem::discriminant(&other) != std::mem::discriminant(value) || value.is_string() {
+            let what = format!("{path} is {other}");
+            visit(other, what);
+        }
+    }
+    match value {
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                damage(item, &format!("{path}[{index}]"), &mut |item, what| {
+                    let mut items = items.clone();
+                    items[index] = item;
+                    visit(Value::Array(items), what);
+                });
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let path = format!("{path}.{name}");
+                let with = |changed: Vec<(String, Value)>| -> Value {
+                    let others = fields.iter().filter(|(other, _)| *other != name);
+                    let others = others.map(|(name, field)| (name.clone(), field.clone()));
+                    Value::Object(others.chain(changed).collect::<Map<_, _>>())
+                };
+                visit(with(Vec::new()), format!("{path} is gone"));
+                let misnamed = vec![(format!("{name}x"), field.clone())];
+                visit(with(misnamed), format!("{path} is misnamed"));
+                let doubled = vec![
+                    (name.clone(), field.clone()),
+                    ("surplus".to_owned(), field.clone()),
+                ];
+                visit(with(doubled), format!("{path} has a surplus brother"));
+                damage(field, &path, &mut |field, what| {
+                    visit(with(vec![(name.clone(), field)]), what);
+                });
+            }
+        }
+        _ => {}
+    }
+}
+
+fn validator(name: Option<&str>) -> Validator {
+    jsonschema::validator_for(&schema(name).unwrap()).unwrap()
+}
+
+#[test]
+fn the_corpus_is_good_but_for_what_is_not_supported_and_holds_every_field() {
+    let documents = corpus();
+    let any = validator(None);
+    let mut written = BTreeSet::new();
+    for document in &documents {
+        let kind = document["kind"].as_str().unwrap();
+        for validator in [&any, &validator(Some(kind))] {
+            let errors: Vec<String> = validator
+                .iter_errors(document)
+                .map(|error| format!("{} at {}", error, error.instance_path()))
+                .collect();
+            assert_eq!(errors, Vec::<String>::new(), "{document}");
+        }
+        names(document, &mut written);
+    }
+    let codes: BTreeSet<String> = project(&documents)
+        .problems()
+        .iter()
+        .map(|problem| problem.split(' ').next().unwrap().to_owned())
+        .collect();
+    assert_eq!(codes, BTreeSet::from(["E_CONFIG_UNSUPPORTED".to_owned()]));
+
+    let mut known = BTreeSet::new();
+    properties(&schema(None).unwrap(), &mut known);
+    known.extend(["script".to_owned(), "rules".to_owned()]);
+    let forgotten: Vec<_> = known.difference(&written).collect();
+    assert_eq!(forgotten, Vec::<&String>::new(), "not in the corpus");
+}
+
+/// The name of every field in a document.
+fn names(value: &Value, into: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                into.insert(name.clone());
+                names(field, into);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| names(item, into)),
+        _ => {}
+    }
+}
+
+/// The name of every property in a schema.
+fn properties(schema: &Value, into: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                if name == "properties" {
+                    let of = field.as_object().unwrap();
+                    into.extend(of.keys().cloned());
+                    of.values().for_each(|field| properties(field, into));
+                } else {
+                    properties(field, into);
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| properties(item, into)),
+        _ => {}
+    }
+}
+
+/// The problems of a document by itself, without their places.
+fn problems_of(document: &Value) -> BTreeSet<String> {
+    let found = project(std::slice::from_ref(document)).problems();
+    found
+        .into_iter()
+        .map(|problem| {
+            let mut words = problem.splitn(3, ' ');
+            let (code, _place) = (words.next().unwrap(), words.next().unwrap());
+            format!("{code} {}", words.next().unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn schema_and_loader_agree_on_every_damage() {
+    let any = validator(None);
+    let mut damaged = 0;
+    for document in corpus() {
+        let kind = document["kind"].as_str().unwrap();
+        let of_kind = validator(Some(kind));
+        // By itself it refers to what is not there.
+        let before = problems_of(&document);
+        let mut wrong = Vec::new();
+        damage(&document, kind, &mut |document, what| {
+            // A document without content is none.
+            if document.is_null() {
+                return;
+            }
+            damaged += 1;
+            let fits = any.is_valid(&document);
+            if document["kind"] == kind {
+                assert_eq!(of_kind.is_valid(&document), fits, "{what}");
+            }
+            let mut problems = problems_of(&document);
+            problems.retain(|problem| !before.contains(problem));
+            let is_shape = |problem: &String| {
+                let code = problem.split(' ').next().unwrap();
+                SHAPE_CODES.contains(&code)
+            };
+            if !fits && problems.is_empty() {
+                wrong.push(format!("{what}: only the schema refuses it"));
+            }
+            if fits && problems.iter().any(is_shape) {
+                wrong.push(format!("{what}: only the loader refuses it: {problems:?}"));
+            }
+        });
+        assert!(wrong.is_empty(), "{kind}:\n{}", wrong.join("\n"));
+    }
+    assert!(damaged > 1_000, "only {damaged} ways to damage the corpus");
+}
+
+#[test]
+fn there_is_a_schema_of_each_name_and_of_no_other() {
+    for name in SCHEMA_NAMES {
+        let schema = schema(Some(name)).unwrap();
+        assert_eq!(schema["title"], format!("goondan {name}"));
+        jsonschema::validator_for(&schema).unwrap();
+    }
+    assert_eq!(schema(Some("Secret")), None);
+    let script = validator(Some("Script"));
+    assert!(script.is_valid(&json!({"rules": [{"say": "a"}]})));
+    assert!(!script.is_valid(&json!({"rules": [{"say": "a", "fail": "b"}]})));
+}
