@@ -149,6 +149,16 @@ Exit code 3 says that no daemon runs.")]
     /// List, show, prune and delete conversations
     #[command(subcommand)]
     Instance(Instance),
+    /// Check that every file of the conversations is as it was written
+    #[command(after_help = "\
+Examples:
+  gdn verify                        this project's conversations
+  gdn verify --instance order-17
+  gdn verify --repair               set damage aside; nothing is deleted
+  gdn verify --all --json | jq '.findings[] | select(.severity == \"error\")'
+
+Exit code 15 says that something that was written cannot be read.")]
+    Verify(Verify),
     /// List what waits for an agent, and decide about what was parked
     #[command(subcommand)]
     Event(Event),
@@ -384,6 +394,19 @@ fn parse_age_ms(text: &str) -> Result<u64, String> {
         .and_then(|number| number.parse().ok())
         .ok_or_else(problem)?;
     number.checked_mul(unit_ms).ok_or_else(problem)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// Only this conversation
+    #[arg(long, value_name = "KEY", conflicts_with = "all")]
+    pub(crate) instance: Option<InstanceKey>,
+    /// Those of every workspace
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Set damage aside, so that everything else can be used; nothing is deleted
+    #[arg(long)]
+    pub(crate) repair: bool,
 }
 
 #[derive(Debug, Subcommand)]

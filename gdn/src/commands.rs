@@ -22,6 +22,7 @@ mod shutdown;
 mod status;
 mod transcript;
 mod validate;
+mod verify;
 mod workspace;
 
 /// Runs one command.
@@ -34,6 +35,7 @@ pub(crate) async fn run(command: Command, context: &Context) -> Result<(), Failu
         Command::Ps(args) => ps::run(&args, context).await,
         Command::Status => status::run(context).await,
         Command::Instance(args) => instance::run(args, context).await,
+        Command::Verify(args) => verify::run(args, context).await,
         Command::Event(args) => event::run(args, context).await,
         Command::Workspace(args) => workspace::run(&args, context).await,
         Command::Logs(args) => logs::run(args, context).await,

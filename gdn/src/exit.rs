@@ -38,13 +38,15 @@ pub enum Exit {
     StartFailed,
     /// The event is parked: its turn crashed too many processes, and a person has to decide.
     Parked,
+    /// Something that was written cannot be read any more.
+    Damaged,
     /// Ctrl-C; what was accepted goes on.
     Interrupted,
 }
 
 impl Exit {
     /// Every way to end, by rising code.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Ok,
         Self::Internal,
         Self::Usage,
@@ -60,6 +62,7 @@ impl Exit {
         Self::Cancelled,
         Self::StartFailed,
         Self::Parked,
+        Self::Damaged,
         Self::Interrupted,
     ];
 
@@ -82,6 +85,7 @@ impl Exit {
             Self::Cancelled => 12,
             Self::StartFailed => 13,
             Self::Parked => 14,
+            Self::Damaged => 15,
             // The shell's own convention: 128 + the number of SIGINT.
             Self::Interrupted => 130,
         }
@@ -106,6 +110,7 @@ impl Exit {
             Self::Cancelled => "cancelled",
             Self::StartFailed => "startFailed",
             Self::Parked => "parked",
+            Self::Damaged => "damaged",
             Self::Interrupted => "interrupted",
         }
     }

@@ -25,6 +25,8 @@ pub const INSTANCE_HISTORY: &str = "gdn.instance.history/v1";
 pub const INSTANCE_DELETE: &str = "gdn.instance.delete/v1";
 /// `gdn instance prune`.
 pub const INSTANCE_PRUNE: &str = "gdn.instance.prune/v1";
+/// `gdn verify`.
+pub const VERIFY: &str = "gdn.verify/v1";
 /// `gdn event list`.
 pub const EVENT_LIST: &str = "gdn.event.list/v1";
 /// `gdn event retry`.
@@ -45,7 +47,7 @@ pub const VALIDATE: &str = "gdn.validate/v1";
 pub const DEMO: &str = "gdn.demo/v1";
 
 /// Every form.
-pub const ALL: [&str; 20] = [
+pub const ALL: [&str; 21] = [
     ERROR,
     INIT,
     RUN,
@@ -57,6 +59,7 @@ pub const ALL: [&str; 20] = [
     INSTANCE_HISTORY,
     INSTANCE_DELETE,
     INSTANCE_PRUNE,
+    VERIFY,
     EVENT_LIST,
     EVENT_RETRY,
     EVENT_DROP,

@@ -13,6 +13,7 @@
 //! * [`agents`]: agent instances and their processes. [`connectors`]: connector processes.
 //! * [`processes`]: what all children have in common.
 //! * [`requests`]: what clients ask for. [`deletion`]: what becomes of that request.
+//! * [`verification`]: whether files are as they were written.
 //! * [`retention`]: conversations that nobody uses any more.
 //! * [`workspaces`]: opening, changing, restarting and closing workspaces.
 //!
@@ -51,13 +52,14 @@ mod router;
 mod simulation;
 mod slot;
 mod turns;
+mod verification;
 mod views;
 mod workspaces;
 
 pub(crate) use effect::{Effect, LogEvent, Severity, Spawn};
 pub(crate) use input::{Input, LoadPurpose, Loaded, LoadedWorkspace, Now, ProcessId, RequestToken};
 pub(crate) use requests::control_error;
-pub(crate) use retention::ListPurpose;
+pub(crate) use retention::{ListPurpose, ListedInstances};
 
 use agents::Instance;
 use connectors::Connector;
@@ -65,6 +67,7 @@ use deletion::Sweep;
 use jobs::Jobs;
 use parking::EventListing;
 use retention::Retention;
+use verification::Verifying;
 
 /// Whose process a process is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -130,6 +133,7 @@ pub(crate) struct Core {
     stop_requests: Vec<RequestToken>,
     sweeps: BTreeMap<RequestToken, Sweep>,
     event_listings: BTreeMap<RequestToken, EventListing>,
+    verifications: BTreeMap<RequestToken, Verifying>,
     next_process: u64,
     next_uuid: Box<dyn FnMut() -> Uuid + Send>,
     now: Now,
@@ -149,6 +153,7 @@ impl Core {
             stop_requests: Vec::new(),
             sweeps: BTreeMap::new(),
             event_listings: BTreeMap::new(),
+            verifications: BTreeMap::new(),
             next_process: 0,
             next_uuid: Box::new(next_uuid),
             now: Now { mono_ms: 0, wall },

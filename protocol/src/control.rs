@@ -10,6 +10,7 @@ mod daemon;
 mod event;
 mod instance;
 mod logs;
+mod verification;
 mod wire;
 mod workspace;
 
@@ -24,6 +25,7 @@ pub use instance::{
     ListInstances, Prunable, PruneInstances, Pruned, ShowInstance,
 };
 pub use logs::{FollowLogs, LogLine};
+pub use verification::{Finding, FindingSeverity, Verification, VerifyInstances};
 pub use wire::{
     ControlError, ErrorCode, Incoming, JsonRpc, Notification, Request, Response, RpcError,
 };
@@ -94,6 +96,8 @@ methods! {
     ShowInstance = "instance.show" -> InstanceDetail;
     /// Messages of an instance's conversation.
     InstanceHistory = "instance.history" -> History;
+    /// Checks the files of conversations, and sets damage aside.
+    VerifyInstances = "instance.verify" -> Verification;
     /// Deletes the conversations that nobody has used for long, or tells which they are.
     PruneInstances = "instance.prune" -> Pruned;
     /// Stops an instance's process and removes its state.

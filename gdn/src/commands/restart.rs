@@ -30,7 +30,7 @@ pub(super) async fn run(args: Restart, context: &Context) -> Result<(), Failure>
     output.object(schemas::RESTART, &restarted)?;
     output.data(format!(
         "Restarting {}, each after its turn in progress.",
-        text::count(restarted.processes, "process").replace("processs", "processes")
+        text::count(restarted.processes, "process")
     ))?;
     if args.fresh {
         let removed = text::count(restarted.removed.len(), "conversation");

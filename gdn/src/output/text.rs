@@ -2,6 +2,7 @@
 
 use goondan_protocol::time::Timestamp;
 use jiff::tz::TimeZone;
+use std::fmt::Display;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 const MS_PER_SECOND: u64 = 1_000;
@@ -132,12 +133,13 @@ pub(crate) fn bytes(size: u64) -> String {
 }
 
 /// `1 agent`, `2 agents`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
-    if number == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{number} {noun}s")
-    }
+pub(crate) fn count(number: impl Copy + Display + PartialEq + From<u8>, noun: &str) -> String {
+    let ending = match noun {
+        _ if number == 1.into() => "",
+        _ if noun.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{number} {noun}{ending}")
 }
 
 /// The text as one argument of a POSIX shell, so that a hint can be pasted; nothing if it is too long

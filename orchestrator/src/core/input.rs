@@ -10,7 +10,7 @@ use goondan_store::instance::Metadata;
 use goondan_store::workspace::{WithWork, WorkspaceRecord};
 use goondan_store::writer::Completion;
 
-use super::ListPurpose;
+use super::{ListPurpose, ListedInstances};
 
 /// The time at which something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(crate) enum Input {
     Listed {
         workspace_id: WorkspaceId,
         purpose: ListPurpose,
-        result: Result<Vec<Metadata>, ControlError>,
+        result: Result<ListedInstances, ControlError>,
     },
     /// A workspace's record was written, or could not be.
     WorkspaceWritten {

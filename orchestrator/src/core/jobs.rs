@@ -78,6 +78,11 @@ pub(super) enum Purpose {
         instance: InstanceRef,
         token: RequestToken,
     },
+    Verify {
+        instance: InstanceRef,
+        token: RequestToken,
+        is_repair: bool,
+    },
     PageForAgent {
         instance: InstanceRef,
         process: ProcessId,
@@ -119,6 +124,7 @@ impl Purpose {
             | Self::Park { instance, .. }
             | Self::Decide { instance, .. }
             | Self::InspectEvents { instance, .. }
+            | Self::Verify { instance, .. }
             | Self::PageForAgent { instance, .. }
             | Self::PageForClient { instance, .. }
             | Self::LookUp { instance, .. }
@@ -220,6 +226,11 @@ impl Core {
                 event_id,
                 decision,
             } => self.on_decided(&instance, token, &event_id, decision, result),
+            Purpose::Verify {
+                instance,
+                token,
+                is_repair,
+            } => self.on_verified(&instance, token, is_repair, result),
             Purpose::InspectEvents { instance, token } => {
                 self.on_events_inspected(&instance, token, result);
             }

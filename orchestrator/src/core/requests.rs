@@ -120,6 +120,7 @@ impl Core {
                 };
                 self.decide(token, at, drop.event_id, Decision::Drop);
             }
+            Call::VerifyInstances(verify) => self.verify(token, verify),
             Call::PruneInstances(prune) => self.prune(token, prune),
             Call::DeleteInstance(delete) => {
                 let instance = InstanceRef {

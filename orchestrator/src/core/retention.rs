@@ -9,11 +9,12 @@ use std::collections::BTreeSet;
 
 use goondan_config::Lifecycle;
 use goondan_protocol::control::{
-    ControlError, ErrorCode, ListEvents, Prunable, PruneInstances, Pruned,
+    ControlError, ErrorCode, ListEvents, Prunable, PruneInstances, Pruned, VerifyInstances,
 };
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_store::instance::Metadata;
+use goondan_store::workspace::Unusable;
 
 use super::deletion::DeleteReply;
 use super::{Core, Effect, LogEvent, RequestToken, Workspace};
@@ -29,11 +30,36 @@ pub(crate) enum ListPurpose {
         token: RequestToken,
         request: ListEvents,
     },
+    /// A person has the files checked.
+    Verify {
+        token: RequestToken,
+        request: VerifyInstances,
+    },
     /// A person asks which conversations nobody uses.
     Prune {
         token: RequestToken,
         request: PruneInstances,
     },
+}
+
+/// The instances of a workspace.
+#[derive(Debug, Default)]
+pub(crate) struct ListedInstances {
+    pub(crate) found: Vec<Metadata>,
+    /// Those whose metadata cannot be read, by the names of their directories.
+    pub(crate) unreadable: Vec<InstanceKey>,
+}
+
+impl ListedInstances {
+    /// What the store listed.
+    pub(crate) fn of((found, unusable): (Vec<Metadata>, Vec<Unusable>)) -> Self {
+        let key_of = |unusable: Unusable| {
+            let name = unusable.path.file_name()?.to_str()?;
+            goondan_store::naming::instance_key_of(name)
+        };
+        let unreadable = unusable.into_iter().filter_map(key_of).collect();
+        Self { found, unreadable }
+    }
 }
 
 /// What the policy has seen of a workspace.
@@ -124,22 +150,33 @@ impl Core {
         &mut self,
         id: &WorkspaceId,
         purpose: ListPurpose,
-        result: Result<Vec<Metadata>, ControlError>,
+        result: Result<ListedInstances, ControlError>,
     ) {
         match (purpose, result) {
-            (ListPurpose::Policy, Ok(found)) => self.on_look(id, found),
+            (ListPurpose::Policy, Ok(listed)) => self.on_look(id, listed.found),
             (ListPurpose::Policy, Err(error)) => {
                 let event = LogEvent::warn("expired conversations could not be looked for");
                 let event = event.with("workspaceId", id.as_str());
                 self.log(event.with("error", error.message));
             }
-            (ListPurpose::Prune { token, request }, Ok(found)) => {
-                self.on_prune_listed(token, &request, found);
+            (ListPurpose::Prune { token, request }, Ok(listed)) => {
+                self.on_prune_listed(token, &request, listed.found);
             }
-            (ListPurpose::Events { token, request }, Ok(found)) => {
-                self.on_events_listed(token, request, found);
+            (ListPurpose::Verify { token, request }, Ok(listed)) => {
+                let found = listed.found.into_iter();
+                let keys = found.map(|metadata| metadata.instance_key);
+                let keys = keys.chain(listed.unreadable).collect();
+                self.verify_all(token, &request, keys);
             }
-            (ListPurpose::Prune { token, .. } | ListPurpose::Events { token, .. }, Err(error)) => {
+            (ListPurpose::Events { token, request }, Ok(listed)) => {
+                self.on_events_listed(token, request, listed.found);
+            }
+            (
+                ListPurpose::Prune { token, .. }
+                | ListPurpose::Events { token, .. }
+                | ListPurpose::Verify { token, .. },
+                Err(error),
+            ) => {
                 self.respond_error(token, error);
             }
         }

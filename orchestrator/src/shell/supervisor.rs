@@ -29,8 +29,8 @@ use super::loading::{self, Instances, Warned};
 use super::logs::LogHub;
 use super::strays;
 use crate::core::{
-    Core, Effect, Input, LoadPurpose, Loaded, LogEvent, Now, ProcessId, RequestToken, Severity,
-    control_error,
+    Core, Effect, Input, ListedInstances, LoadPurpose, Loaded, LogEvent, Now, ProcessId,
+    RequestToken, Severity, control_error,
 };
 use crate::limits::TICK_MS;
 
@@ -276,9 +276,9 @@ impl Supervisor {
                 self.tasks.spawn_blocking(move || {
                     let instances = layout.instances(&workspace_id);
                     let listed = workspace::list_instances(disk.as_ref(), &instances);
-                    let listed = listed.map(|(found, unusable)| {
-                        warned.report(&unusable);
-                        found
+                    let listed = listed.map(|listed| {
+                        warned.report(&listed.1);
+                        ListedInstances::of(listed)
                     });
                     let input = Input::Listed {
                         workspace_id,

@@ -13,6 +13,8 @@ mod conversation;
 #[cfg(test)]
 mod crashes;
 #[cfg(test)]
+mod damage;
+#[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod lifecycle;

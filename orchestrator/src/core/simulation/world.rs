@@ -20,8 +20,8 @@ use super::agent::{Act, Agent};
 use super::config::{self, Edit};
 use super::oracle::{Answered, Asked, Oracle};
 use crate::core::{
-    Core, Effect, Facts, Input, ListPurpose, LoadPurpose, Loaded, LoadedWorkspace, Now, ProcessId,
-    RequestToken, Spawn, control_error,
+    Core, Effect, Facts, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, LoadedWorkspace,
+    Now, ProcessId, RequestToken, Spawn, control_error,
 };
 use crate::limits::TICK_MS;
 
@@ -232,7 +232,8 @@ impl World {
             Happening::List(purpose, workspace_id) => {
                 let instances = self.layout.instances(&workspace_id);
                 let listed = workspace::list_instances(&self.disk, &instances);
-                let result = listed.map(|found| found.0).map_err(|e| control_error(&e));
+                let result = listed.map(ListedInstances::of);
+                let result = result.map_err(|error| control_error(&error));
                 self.input(Input::Listed {
                     workspace_id,
                     purpose,

@@ -1,0 +1,93 @@
+//! `gdn verify`.
+
+use goondan_protocol::control::{
+    Finding, FindingSeverity, ListWorkspaces, Verification, VerifyInstances,
+};
+use goondan_protocol::ids::WorkspaceId;
+
+use crate::cli::Verify;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::{Cell, Table};
+use crate::output::text;
+use crate::schemas;
+
+pub(super) async fn run(args: Verify, context: &Context) -> Result<(), Failure> {
+    let (mut client, scope) = context.open_scope(args.all).await?;
+    let workspaces: Vec<WorkspaceId> = match scope {
+        Some(id) => vec![id],
+        None => {
+            let all = client.query(ListWorkspaces {}).await?;
+            all.into_iter().map(|info| info.workspace_id).collect()
+        }
+    };
+    let mut found = Verification::default();
+    for workspace_id in workspaces {
+        let verify = VerifyInstances {
+            workspace_id,
+            instance_key: args.instance.clone(),
+            repair: args.repair,
+        };
+        let part = client.change(verify).await?;
+        found.instances += part.instances;
+        found.files += part.files;
+        found.bytes += part.bytes;
+        found.findings.extend(part.findings);
+        found.kept.extend(part.kept);
+    }
+    let output = context.output;
+    output.object(schemas::VERIFY, &found)?;
+    let checked = format!(
+        "Checked {} in {} ({})",
+        text::count(found.instances, "conversation"),
+        text::count(found.files, "file"),
+        text::bytes(found.bytes)
+    );
+    if found.findings.is_empty() {
+        return output.data(format!("{checked}: every file is as it was written."));
+    }
+    output.data(table_of(&found.findings).render(output.out))?;
+    output.data(format!(
+        "{checked}: {}.",
+        text::count(found.findings.len(), "finding")
+    ))?;
+    for kept in &found.kept {
+        output.data(format!(
+            "Kept as it was: {}",
+            text::one_line(&kept.to_string_lossy())
+        ))?;
+    }
+    if args.repair || found.worst() < Some(FindingSeverity::Error) {
+        return Ok(());
+    }
+    let repair = context.command("verify --repair");
+    Err(Failure::new(
+        Exit::Damaged,
+        "something that was written cannot be read any more",
+        format!("restore the files from a backup, or go on without what is damaged: `{repair}`"),
+    ))
+}
+
+fn table_of(findings: &[Finding]) -> Table {
+    let mut table = Table::new(["", "CONVERSATION", "FILE", "LINE", "FOUND", "WHAT TO DO"]);
+    for finding in findings {
+        let look = match finding.severity {
+            FindingSeverity::Info => style::FAINT,
+            FindingSeverity::Warning => style::WARN,
+            FindingSeverity::Error => style::BAD,
+        };
+        let file = finding.path.file_name().unwrap_or(finding.path.as_os_str());
+        let line = finding.line.map(|line| line.to_string());
+        table.row([
+            Cell::styled(finding.severity.as_str(), look),
+            Cell::from(&finding.instance_key),
+            text::one_line(&file.to_string_lossy()).into(),
+            line.unwrap_or_default().into(),
+            text::one_line(&finding.problem).into(),
+            text::one_line(&finding.advice).into(),
+        ]);
+    }
+    table
+}

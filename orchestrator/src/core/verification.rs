@@ -1,0 +1,184 @@
+//! Checking the files of conversations, and setting damage aside (`MSG-11`).
+
+use std::collections::btree_map::Entry;
+
+use goondan_protocol::control::{
+    ControlError, ErrorCode, Finding, FindingSeverity, Verification, VerifyInstances,
+};
+use goondan_protocol::ids::{InstanceKey, InstanceRef};
+use goondan_store::verify::Verified;
+use goondan_store::writer::{Op, Report};
+use goondan_store::{Severity, StoreError};
+use serde_json::json;
+
+use super::jobs::Purpose;
+use super::retention::ListPurpose;
+use super::{Core, Effect, RequestToken, control_error};
+
+/// A verification that still waits for some of its instances.
+#[derive(Debug, Default)]
+pub(super) struct Verifying {
+    outstanding: usize,
+    found: Verification,
+    failure: Option<ControlError>,
+}
+
+impl Core {
+    /// Checks one conversation or all of a workspace.
+    pub(super) fn verify(&mut self, token: RequestToken, request: VerifyInstances) {
+        if let Err(error) = self.workspace(&request.workspace_id) {
+            return self.respond_error(token, error);
+        }
+        if let Some(key) = request.instance_key.clone() {
+            return self.verify_all(token, &request, vec![key]);
+        }
+        let workspace_id = request.workspace_id.clone();
+        let purpose = ListPurpose::Verify { token, request };
+        self.push(Effect::ListMetadata {
+            purpose,
+            workspace_id,
+        });
+    }
+
+    pub(super) fn verify_all(
+        &mut self,
+        token: RequestToken,
+        request: &VerifyInstances,
+        keys: Vec<InstanceKey>,
+    ) {
+        let wall = self.now.wall;
+        let instances: Vec<InstanceRef> = keys
+            .into_iter()
+            .map(|instance_key| InstanceRef {
+                workspace_id: request.workspace_id.clone(),
+                instance_key,
+            })
+            .collect();
+        if request.repair
+            && let Some(busy) = instances.iter().find(|at| self.is_in_turn(at))
+        {
+            let message = format!("conversation `{}` is in a turn", busy.instance_key);
+            let error = ControlError::new(ErrorCode::Overloaded, message)
+                .suggest("wait until it is over, `gdn ps` shows it; then repair");
+            return self.respond_error(token, error);
+        }
+        let verifying = Verifying {
+            outstanding: instances.len(),
+            ..Verifying::default()
+        };
+        self.verifications.insert(token, verifying);
+        for instance in instances {
+            if request.repair {
+                self.end_idle_process(&instance);
+            }
+            let op = Op::Verify {
+                instance: instance.clone(),
+                repair: request.repair,
+                at: wall,
+            };
+            let is_repair = request.repair;
+            let purpose = Purpose::Verify {
+                instance,
+                token,
+                is_repair,
+            };
+            self.store(op, purpose);
+        }
+        self.finish_verification(token);
+    }
+
+    fn is_in_turn(&self, at: &InstanceRef) -> bool {
+        let workspace = self.workspaces.get(&at.workspace_id);
+        let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
+        entry.is_some_and(|entry| entry.turn.is_some() || entry.progress.is_beginning)
+    }
+
+    /// Ends the process of an instance that is not in a turn: it holds the conversation as it was.
+    fn end_idle_process(&mut self, at: &InstanceRef) {
+        let up = self.instance_mut(at).and_then(|entry| entry.slot.up());
+        if let Some(process) = up.map(|up| up.process) {
+            self.kill(process, true);
+        }
+    }
+
+    pub(super) fn on_verified(
+        &mut self,
+        at: &InstanceRef,
+        token: RequestToken,
+        is_repair: bool,
+        result: Result<Report, StoreError>,
+    ) {
+        let found = match result {
+            Ok(Report::Verified(found)) => Ok(*found),
+            Ok(other) => {
+                self.log_confusion(at, &other);
+                let message = "a conversation was not checked";
+                Err(ControlError::new(ErrorCode::Internal, message))
+            }
+            Err(error) => Err(control_error(&error)),
+        };
+        if is_repair {
+            if let Ok(found) = &found
+                && !found.kept.is_empty()
+            {
+                self.audit(at, "repaired", json!({"kept": found.kept}));
+            }
+            self.distrust_inbox(at);
+        }
+        if let Some(verifying) = self.verifications.get_mut(&token) {
+            verifying.outstanding = verifying.outstanding.saturating_sub(1);
+            match found {
+                Ok(found) => verifying.add(at, found),
+                Err(error) => verifying.failure = Some(error),
+            }
+        }
+        self.finish_verification(token);
+    }
+
+    fn finish_verification(&mut self, token: RequestToken) {
+        let Entry::Occupied(entry) = self.verifications.entry(token) else {
+            return;
+        };
+        if entry.get().outstanding > 0 {
+            return;
+        }
+        let verifying = entry.remove();
+        match verifying.failure {
+            Some(error) => self.respond_error(token, error),
+            None => self.respond(token, &verifying.found),
+        }
+    }
+}
+
+impl Verifying {
+    fn add(&mut self, at: &InstanceRef, found: Verified) {
+        self.found.instances += 1;
+        self.found.files += found.files;
+        self.found.bytes += found.bytes;
+        self.found.kept.extend(found.kept);
+        let findings = found.findings.into_iter();
+        let findings = findings.map(|finding| told(at.instance_key.clone(), finding));
+        self.found.findings.extend(findings);
+    }
+}
+
+/// A finding as a client is told it.
+fn told(instance_key: InstanceKey, finding: goondan_store::Finding) -> Finding {
+    let kind = serde_json::to_value(finding.kind).unwrap_or_default();
+    let kind = kind.as_str().unwrap_or_default().to_owned();
+    Finding {
+        instance_key,
+        severity: match finding.severity {
+            Severity::Info => FindingSeverity::Info,
+            Severity::Warning => FindingSeverity::Warning,
+            Severity::Error => FindingSeverity::Error,
+        },
+        kind,
+        path: finding.path,
+        line: finding.line,
+        bytes: finding.bytes.map(|bytes| [bytes.from, bytes.to]),
+        problem: finding.problem,
+        advice: finding.advice,
+        kept_in: finding.kept_in,
+    }
+}

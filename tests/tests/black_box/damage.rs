@@ -1,0 +1,62 @@
+//! Files that are not as they were written: `gdn verify` says so, and sets damage aside (`MSG-11`).
+
+use std::fs;
+
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home};
+use serde_json::Value;
+
+use crate::conversation::{shape, text};
+
+fn of_severity(report: &Value, severity: &str) -> Vec<Value> {
+    let findings = report["findings"].as_array().unwrap().iter();
+    findings
+        .filter(|found| found["severity"] == severity)
+        .cloned()
+        .collect()
+}
+
+#[test]
+fn msg_11_a_flipped_bit_is_found_named_and_set_aside_and_the_rest_stays() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    for question in ["echo one", "echo two", "echo three"] {
+        home.ask("main", question);
+    }
+    home.ask("other", "echo untouched");
+    let clean = home.gdn_json(&["verify"]);
+    assert_eq!(clean["instances"], 2);
+    assert!(of_severity(&clean, "error").is_empty(), "{clean:#}");
+    assert!(of_severity(&clean, "warning").is_empty(), "{clean:#}");
+    drop(daemon.stop());
+
+    // The text still is a text and the line still is JSON: only a checksum can tell.
+    let base = home
+        .workspace_dir()
+        .join("instances/main/messages/base.jsonl");
+    let before = fs::read_to_string(&base).unwrap();
+    assert_eq!(before.matches("echo two").count(), 1);
+    fs::write(&base, before.replace("echo two", "echo tvo")).unwrap();
+
+    let daemon = Daemon::start(&home);
+    let report = home.gdn(&["verify", "--json"]).exits(15).json();
+    let errors = of_severity(&report, "error");
+    assert_eq!(errors.len(), 1, "{report:#}");
+    assert_eq!(errors[0]["instanceKey"], "main");
+    assert_eq!(errors[0]["line"], 3);
+    assert!(errors[0]["path"].as_str().unwrap().ends_with("base.jsonl"));
+    home.gdn(&["verify", "--instance", "other"]).exits(0);
+
+    let repaired = home.gdn_json(&["verify", "--repair"]);
+    let kept = repaired["kept"].as_array().unwrap();
+    let of_base = format!("{}.damaged", base.display());
+    assert!(kept.contains(&of_base.as_str().into()), "{repaired:#}");
+    assert!(fs::read_to_string(of_base).unwrap().contains("echo tvo"));
+    let after = home.gdn_json(&["verify"]);
+    assert!(of_severity(&after, "error").is_empty(), "{after:#}");
+    let messages = home.history("main");
+    assert_eq!(shape(&messages), "uaaua");
+    assert_eq!(text(&messages[4]), "three");
+    assert_eq!(home.ask("main", "echo on"), "on");
+    drop(daemon);
+}
