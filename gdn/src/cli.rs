@@ -37,6 +37,20 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+impl Cli {
+    /// Whether the person asked for JSON, in either way there is.
+    pub(crate) fn wants_json(&self) -> bool {
+        let by_format = matches!(
+            &self.command,
+            Command::Validate(Validate {
+                format: ValidateFormat::Json,
+                ..
+            })
+        );
+        self.global.json || by_format
+    }
+}
+
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
@@ -201,8 +215,21 @@ What was accepted and not answered is answered after the next `gdn run`.")]
 Examples:
   gdn validate
   gdn validate docs/examples/bookshop
+  gdn validate --fix                     mend misspelt fields and missing quotes
+  gdn validate --strict --format github  in a workflow
   gdn validate --json | jq '.agents[]'")]
     Validate(Validate),
+    /// Print the JSON Schema of a project's documents, for editors
+    #[command(after_help = "\
+Examples:
+  gdn schema > goondan.schema.json       and write at the top of goondan.yaml:
+                                         # yaml-language-server: $schema=goondan.schema.json
+  gdn schema Agent
+  gdn schema Script                      a script file of the scripted model")]
+    Schema(Schema),
+    /// Look at a project's configuration
+    #[command(subcommand)]
+    Config(Config),
     /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:
@@ -522,6 +549,57 @@ pub(crate) struct Shutdown {
 
 #[derive(Debug, Args)]
 pub(crate) struct Validate {
+    /// The project
+    #[arg(value_name = "PATH", conflicts_with = "project")]
+    pub(crate) path: Option<PathBuf>,
+    /// Take warnings for errors
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Mend what needs no judgement in the project's files, and show each change
+    #[arg(long)]
+    pub(crate) fix: bool,
+    /// How to tell what was found: text, json or github
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        hide_possible_values = true
+    )]
+    pub(crate) format: ValidateFormat,
+}
+
+/// How `gdn validate` tells what it found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ValidateFormat {
+    /// For people.
+    Text,
+    /// One JSON object, as with `--json`.
+    Json,
+    /// Annotations of a GitHub workflow.
+    Github,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    /// Only this kind, or `Script` [default: documents of every kind]
+    #[arg(value_name = "KIND")]
+    pub(crate) kind: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Show every value that holds, defaults included, and who says so
+    #[command(after_help = "\
+Examples:
+  gdn config show
+  gdn config show --json | jq '.settings[] | select(.origin.kind == \"environment\")'
+
+Secrets and values from the environment are masked.")]
+    Show(ConfigShow),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigShow {
     /// The project
     #[arg(value_name = "PATH", conflicts_with = "project")]
     pub(crate) path: Option<PathBuf>,

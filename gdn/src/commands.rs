@@ -8,6 +8,7 @@ use crate::failure::Failure;
 
 mod ask;
 mod chat;
+mod config;
 mod confirm;
 mod demo;
 mod event;
@@ -17,6 +18,7 @@ mod logs;
 mod ps;
 mod restart;
 mod run;
+mod schema;
 mod send;
 mod shutdown;
 mod status;
@@ -43,6 +45,8 @@ pub(crate) async fn run(command: Command, context: &Context) -> Result<(), Failu
         Command::Stop => workspace::close(context).await,
         Command::Shutdown(args) => shutdown::run(&args, context).await,
         Command::Validate(args) => validate::run(&args, context),
+        Command::Schema(args) => schema::run(&args, context),
+        Command::Config(command) => config::run(&command, context),
         Command::Completions(args) => completions(&args, context),
         Command::Demo(args) => demo::run(args, context).await,
     }

@@ -56,7 +56,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    let output = Output::new(cli.global.json, cli.global.color.into());
+    let output = Output::new(cli.wants_json(), cli.global.color.into());
     match run(cli, output) {
         Ok(()) => Exit::Ok.into(),
         Err(failure) => {

@@ -43,6 +43,8 @@ pub const RESTART: &str = "gdn.restart/v1";
 pub const SHUTDOWN: &str = "gdn.shutdown/v1";
 /// `gdn validate`.
 pub const VALIDATE: &str = "gdn.validate/v1";
+/// `gdn config show`.
+pub const CONFIG_SHOW: &str = "gdn.config.show/v1";
 /// `gdn demo`.
 pub const DEMO: &str = "gdn.demo/v1";
 
@@ -68,5 +70,6 @@ pub const ALL: [&str; 21] = [
     RESTART,
     SHUTDOWN,
     VALIDATE,
+    CONFIG_SHOW,
     DEMO,
 ];

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use goondan_config::{Bundle, Diagnostic, Diagnostics, ProcessEnvironment};
+use goondan_config::{Bundle, Checked, Diagnostic, ProcessEnvironment};
 use serde_json::{Value, json};
 
 use super::run::listed;
-use crate::cli::Validate;
+use crate::cli::{Validate, ValidateFormat};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -15,35 +15,138 @@ use crate::output::table::{Cell, Table};
 use crate::output::text;
 use crate::{project, schemas};
 
+mod fix;
+mod github;
+
+use fix::Mended;
+
 pub(super) fn run(args: &Validate, context: &Context) -> Result<(), Failure> {
     let root = match &args.path {
         Some(path) => project::find(Some(path))?,
         None => context.project()?,
     };
-    match goondan_config::load(&root, &ProcessEnvironment) {
-        Ok(bundle) => report_valid(&root, &bundle, context),
-        Err(problems) => report_invalid(&root, &problems, context),
+    let mended = if args.fix {
+        fix::mend(&root)?
+    } else {
+        Vec::new()
+    };
+    let Checked { bundle, warnings } = goondan_config::check(&root, &ProcessEnvironment);
+    let errors = bundle.as_ref().err().map_or(&[][..], AsRef::as_ref);
+    let found = Found {
+        root: &root,
+        bundle: bundle.as_ref().ok(),
+        mended: &mended,
+        errors,
+        warnings: &warnings,
+        is_valid: errors.is_empty() && (warnings.is_empty() || !args.strict),
+    };
+    found.print_json(context)?;
+    if args.format == ValidateFormat::Github {
+        for diagnostic in found.problems() {
+            context.output.data(github::annotation(&root, diagnostic))?;
+        }
+    } else {
+        found.print_text(context)?;
+    }
+    if found.is_valid {
+        Ok(())
+    } else {
+        Err(found.failure())
     }
 }
 
-fn report_valid(root: &Path, bundle: &Bundle, context: &Context) -> Result<(), Failure> {
-    let output = context.output;
-    let package = bundle.package.as_ref();
-    output.object(
-        schemas::VALIDATE,
-        &json!({
-            "valid": true,
-            "projectRoot": root,
-            "package": package.map(|package| &package.name),
-            "entryAgent": bundle.entry_agent,
-            "agents": bundle.agents.keys().collect::<Vec<_>>(),
-            "connections": bundle.connections.keys().collect::<Vec<_>>(),
-            "problems": [],
-        }),
-    )?;
+/// What is to be told of a project.
+struct Found<'f> {
+    root: &'f Path,
+    /// There if nothing is wrong, whatever is warned of.
+    bundle: Option<&'f Bundle>,
+    mended: &'f [Mended],
+    errors: &'f [Diagnostic],
+    warnings: &'f [Diagnostic],
+    is_valid: bool,
+}
+
+impl Found<'_> {
+    fn problems(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.errors.iter().chain(self.warnings)
+    }
+
+    fn print_json(&self, context: &Context) -> Result<(), Failure> {
+        let problems: Vec<Value> = self.problems().map(problem_json).collect();
+        let fixed: Vec<Value> = self.mended.iter().map(Mended::to_json).collect();
+        let mut object = json!({
+            "valid": self.is_valid,
+            "projectRoot": self.root,
+            "problems": problems,
+            "fixed": fixed,
+        });
+        if let (Some(bundle), Value::Object(fields)) = (self.bundle, &mut object) {
+            let package = bundle.package.as_ref().map(|package| &package.name);
+            let more = [
+                ("package", json!(package)),
+                ("entryAgent", json!(bundle.entry_agent)),
+                ("agents", json!(bundle.agents.keys().collect::<Vec<_>>())),
+                (
+                    "connections",
+                    json!(bundle.connections.keys().collect::<Vec<_>>()),
+                ),
+            ];
+            fields.extend(more.map(|(name, value)| (name.to_owned(), value)));
+        }
+        context.output.object(schemas::VALIDATE, &object)
+    }
+
+    fn print_text(&self, context: &Context) -> Result<(), Failure> {
+        let output = context.output;
+        for mended in self.mended {
+            output.data(mended.to_text(output.out))?;
+        }
+        for problem in self.problems() {
+            output.note(format!("{problem}\n"));
+        }
+        if let Some(bundle) = self.bundle.filter(|_| self.is_valid) {
+            let table = summary(self.root, bundle, self.warnings.len());
+            output.data(table.render(output.out))?;
+        }
+        Ok(())
+    }
+
+    fn failure(&self) -> Failure {
+        let counts = [(self.errors, "error"), (self.warnings, "warning")]
+            .into_iter()
+            .filter(|(found, _)| !found.is_empty())
+            .map(|(found, noun)| text::count(found.len(), noun))
+            .collect::<Vec<_>>();
+        let can_fix = self.problems().any(|problem| problem.fix.is_some());
+        let hint = if can_fix && self.mended.is_empty() {
+            "mend what needs no judgement with `gdn validate --fix`, and the rest by hand"
+        } else {
+            "mend the places named above, then check again: `gdn validate`"
+        };
+        Failure::new(
+            Exit::InvalidConfiguration,
+            format!(
+                "the configuration of {} has {}",
+                self.root.display(),
+                counts.join(" and ")
+            ),
+            hint,
+        )
+    }
+}
+
+fn summary(root: &Path, bundle: &Bundle, warnings: usize) -> Table {
     let mut table = Table::of_fields();
-    table.field("Configuration", Cell::styled("valid", style::GOOD));
+    let state = match warnings {
+        0 => Cell::styled("valid", style::GOOD),
+        count => Cell::styled(
+            format!("valid, with {}", text::count(count, "warning")),
+            style::WARN,
+        ),
+    };
+    table.field("Configuration", state);
     table.field("Project", root.to_string_lossy());
+    let package = bundle.package.as_ref();
     table.field("Package", package.map_or("none", |package| &package.name));
     for (name, agent) in &bundle.agents {
         let entry = if *name == bundle.entry_agent {
@@ -67,32 +170,19 @@ fn report_valid(root: &Path, bundle: &Bundle, context: &Context) -> Result<(), F
     }
     let connections: Vec<String> = bundle.connections.keys().map(ToString::to_string).collect();
     table.field("Connections", listed(&connections));
-    output.data(table.render(output.out))
-}
-
-fn report_invalid(root: &Path, problems: &Diagnostics, context: &Context) -> Result<(), Failure> {
-    let output = context.output;
-    let as_json: Vec<Value> = problems.as_slice().iter().map(problem_json).collect();
-    output.object(
-        schemas::VALIDATE,
-        &json!({ "valid": false, "projectRoot": root, "problems": as_json }),
-    )?;
-    output.note(format!("{problems}\n"));
-    let count = text::count(problems.as_slice().len(), "problem");
-    Err(Failure::new(
-        Exit::InvalidConfiguration,
-        format!("the configuration of {} has {count}", root.display()),
-        "mend the places named above, then check again: `gdn validate`",
-    ))
+    table
 }
 
 fn problem_json(problem: &Diagnostic) -> Value {
     json!({
+        "severity": problem.severity.as_str(),
         "code": problem.code,
         "message": problem.message,
         "file": problem.file,
         "line": problem.line,
         "column": problem.column,
+        "length": problem.span_len,
         "suggestion": problem.suggestion,
+        "fix": problem.fix,
     })
 }

@@ -11,6 +11,8 @@
 #[cfg(test)]
 mod chat;
 #[cfg(test)]
+mod config;
+#[cfg(test)]
 mod daemon;
 #[cfg(test)]
 mod failures;

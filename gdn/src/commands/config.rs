@@ -1,0 +1,135 @@
+//! `gdn config show`: every value that holds for a project, and who says so.
+
+use std::path::Path;
+
+use goondan_config::{Origin, ProcessEnvironment, Setting, SettingValue};
+use serde_json::{Value, json};
+
+use crate::cli::{Config, ConfigShow};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::{Cell, Table};
+use crate::output::text;
+use crate::{project, schemas};
+
+/// What stands in place of a secret.
+const MASK: &str = "••••••";
+
+/// Longest value that is shown in a table, in columns; `--json` shows it whole.
+const VALUE_COLUMNS: usize = 60;
+
+pub(super) fn run(command: &Config, context: &Context) -> Result<(), Failure> {
+    match command {
+        Config::Show(args) => show(args, context),
+    }
+}
+
+fn show(args: &ConfigShow, context: &Context) -> Result<(), Failure> {
+    let root = match &args.path {
+        Some(path) => project::find(Some(path))?,
+        None => context.project()?,
+    };
+    let settings = goondan_config::effective(&root, &ProcessEnvironment).map_err(|problems| {
+        Failure::new(
+            Exit::InvalidConfiguration,
+            format!(
+                "the configuration of {} has {}",
+                root.display(),
+                text::count(problems.as_slice().len(), "error")
+            ),
+            "see every problem with its place: `gdn validate`",
+        )
+    })?;
+    let output = context.output;
+    output.object(
+        schemas::CONFIG_SHOW,
+        &json!({
+            "projectRoot": root,
+            "settings": settings.iter().map(setting_json).collect::<Vec<_>>(),
+        }),
+    )?;
+    output.data(table(&settings).render(output.out))
+}
+
+fn table(settings: &[Setting]) -> Table {
+    let mut table = Table::new(["RESOURCE", "FIELD", "VALUE", "FROM"]);
+    let mut last = "";
+    for setting in settings {
+        // A resource is named once, above its fields.
+        let resource = if setting.resource == last {
+            Cell::from("")
+        } else {
+            Cell::styled(&setting.resource, style::TITLE)
+        };
+        last = &setting.resource;
+        let value = match &setting.value {
+            SettingValue::Plain(value) => {
+                Cell::from(text::fit(&text::one_line(&shown(value)), VALUE_COLUMNS))
+            }
+            SettingValue::Meaning(meaning) => Cell::styled(meaning, style::FAINT),
+            SettingValue::Masked => Cell::from(MASK),
+        };
+        let origin = match &setting.origin {
+            Origin::Default => Cell::styled("default", style::FAINT),
+            other => Cell::from(origin_text(other)),
+        };
+        table.row([resource, setting.path.as_str().into(), value, origin]);
+    }
+    table
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn at(file: &Path, line: usize) -> String {
+    format!("{}:{line}", file.display())
+}
+
+fn origin_text(origin: &Origin) -> String {
+    match origin {
+        Origin::Default => "default".to_owned(),
+        Origin::File { file, line, .. } => at(file, *line),
+        Origin::Environment {
+            variable,
+            file: None,
+        } => format!("${variable}"),
+        Origin::Environment {
+            variable,
+            file: Some((file, line)),
+        } => format!("${variable} ({})", at(file, *line)),
+    }
+}
+
+fn setting_json(setting: &Setting) -> Value {
+    let (value, meaning, masked) = match &setting.value {
+        SettingValue::Plain(value) => (value.clone(), None, false),
+        SettingValue::Meaning(meaning) => (Value::Null, Some(*meaning), false),
+        SettingValue::Masked => (Value::Null, None, true),
+    };
+    let origin = match &setting.origin {
+        Origin::Default => json!({ "kind": "default" }),
+        Origin::File { file, line, column } => {
+            json!({ "kind": "file", "file": file, "line": line, "column": column })
+        }
+        Origin::Environment { variable, file } => json!({
+            "kind": "environment",
+            "variable": variable,
+            "file": file.as_ref().map(|(file, _)| file),
+            "line": file.as_ref().map(|(_, line)| line),
+        }),
+    };
+    json!({
+        "resource": setting.resource,
+        "path": setting.path,
+        "value": value,
+        "meaning": meaning,
+        "masked": masked,
+        "origin": origin,
+    })
+}
