@@ -49,7 +49,7 @@ pub const CONFIG_SHOW: &str = "gdn.config.show/v1";
 pub const DEMO: &str = "gdn.demo/v1";
 
 /// Every form.
-pub const ALL: [&str; 21] = [
+pub const ALL: [&str; 22] = [
     ERROR,
     INIT,
     RUN,
