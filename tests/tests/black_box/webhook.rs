@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::conversation::{check, role, text};
 
 const KEYS: usize = 20;
+/// Events posted to each key, unless `GOONDAN_TEST_EVENTS_PER_KEY` says otherwise.
 const EVENTS_PER_KEY: usize = 10;
 /// A question, a call, its result, an answer.
 const MESSAGES_PER_EVENT: usize = 4;
@@ -59,8 +60,17 @@ fn post_until_accepted(address: &RwLock<SocketAddr>, key: &str, event_id: &str) 
     });
 }
 
+fn events_per_key() -> usize {
+    match std::env::var("GOONDAN_TEST_EVENTS_PER_KEY") {
+        Ok(number) => number
+            .parse()
+            .expect("GOONDAN_TEST_EVENTS_PER_KEY is a number"),
+        Err(_) => EVENTS_PER_KEY,
+    }
+}
+
 fn client(number: usize, address: &RwLock<SocketAddr>, accepted: &Accepted) {
-    for turn in 0..EVENTS_PER_KEY {
+    for turn in 0..events_per_key() {
         for key in (0..KEYS).filter(|key| key % CLIENTS == number) {
             let (key, event_id) = (format!("key-{key}"), format!("e{key}-{turn}"));
             post_until_accepted(address, &key, &event_id);
@@ -103,10 +113,11 @@ impl Drop for Over<'_> {
 fn msg_13_every_accepted_event_is_answered_exactly_once_whatever_is_killed() {
     let home = Home::new(LAB);
     let random = Random::announced();
+    let mut fate = random.clone();
     let mut running = Some(Daemon::serving(&home));
     let address = RwLock::new(running.as_ref().unwrap().webhook("hook"));
     let (accepted, is_over) = (Accepted::default(), AtomicBool::new(false));
-    let total = KEYS * EVENTS_PER_KEY;
+    let total = KEYS * events_per_key();
     let mut daemons = 1;
 
     let shots = std::thread::scope(|scope| {
@@ -119,6 +130,10 @@ fn msg_13_every_accepted_event_is_answered_exactly_once_whatever_is_killed() {
         while clients.iter().any(|client| !client.is_finished()) {
             if accepted.count.load(Ordering::SeqCst) >= daemons * ACCEPTED_PER_DAEMON {
                 drop(running.take().unwrap().kill());
+                // Now and then the next one is killed as well, while it recovers.
+                while fate.below(3) == 0 {
+                    drop(Daemon::start(&home).kill());
+                }
                 running = Some(Daemon::start(&home));
                 daemons += 1;
             }
