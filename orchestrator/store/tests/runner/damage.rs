@@ -266,6 +266,27 @@ fn msg_11_lines_that_are_swapped_repeated_or_gone() {
 }
 
 #[test]
+fn msg_11_two_damaged_messages_are_both_passed_over() {
+    let rig = rig();
+    let mut content = rig.read(&rig.disk, BASE);
+    let starts: Vec<usize> = std::iter::once(0)
+        .chain((1..content.len()).filter(|at| content[at - 1] == b'\n'))
+        .collect();
+    for line in [1, 4] {
+        content[starts[line] + 20] ^= 1;
+    }
+    let (found, findings) = rig.open(&rig.with(BASE, &content));
+    let expected = [0, 2, 3, 5].map(|at: usize| rig.whole.messages[at].clone());
+    assert_eq!(found.messages, expected);
+    let lines: Vec<_> = findings
+        .iter()
+        .map(|found| (found.kind, found.line))
+        .collect();
+    let damaged = FindingKind::DamagedRecord;
+    assert_eq!(lines, [(damaged, Some(2)), (damaged, Some(5))]);
+}
+
+#[test]
 fn msg_11_bytes_that_are_no_text() {
     let rig = rig();
     for name in [INBOX, EVENTS, BASE] {
