@@ -6,7 +6,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Disk, EntryKind, read_all};
+use crate::disk::{Disk, Entry, EntryKind, read_all};
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
 use crate::instance::{self, Metadata};
@@ -16,6 +16,8 @@ use crate::root::Layout;
 
 /// Largest `workspace.json`, in bytes.
 const WORKSPACE_BYTES_MAX: usize = 64 * 1024;
+/// Instances that one thread reads by itself before another is worth its start.
+const LISTED_BY_ONE_THREAD: usize = 512;
 /// The record's name in the workspace's folder.
 pub(crate) const WORKSPACE_FILE: &str = "workspace.json";
 /// The audit log's name in the workspace's folder (`INST-6`).
@@ -195,15 +197,59 @@ pub fn list_instances(
     if disk.stat(instances).during("look at", instances)?.is_none() {
         return Ok((found, unusable));
     }
-    for entry in disk.list(instances).during("list", instances)? {
-        let name = entry.name.as_encoded_bytes();
-        if entry.kind != EntryKind::Directory || name.starts_with(b".") {
-            continue;
-        }
+    let mut folders = disk.list(instances).during("list", instances)?;
+    folders.retain(|entry| {
+        entry.kind == EntryKind::Directory && !entry.name.as_encoded_bytes().starts_with(b".")
+    });
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let each = LISTED_BY_ONE_THREAD.max(folders.len().div_ceil(threads));
+    let parts: Vec<_> = std::thread::scope(|scope| {
+        let parts: Vec<_> = folders.chunks(each).collect();
+        let (last, others) = match parts.split_last() {
+            Some((last, others)) => (*last, others),
+            None => return Vec::new(),
+        };
+        let others: Vec<_> = others
+            .iter()
+            .map(|part| scope.spawn(|| read_instances(disk, instances, part)))
+            .collect();
+        // The last part is read here; a thread that cannot end is a bug, and its panic goes on.
+        let last = read_instances(disk, instances, last);
+        let others = others.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        others.chain(std::iter::once(last)).collect()
+    });
+    for (some, odd) in parts {
+        found.extend(some);
+        unusable.extend(odd);
+    }
+    found.sort_by(|a, b| a.instance_key.cmp(&b.instance_key));
+    Ok((found, unusable))
+}
+
+/// An instance that has something to do, or may have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WithWork {
+    /// Its key.
+    pub instance_key: InstanceKey,
+    /// Its agent, if that could be read.
+    pub agent_name: Option<AgentName>,
+}
+
+fn read_instances(
+    disk: &dyn Disk,
+    instances: &Path,
+    folders: &[Entry],
+) -> (Vec<Metadata>, Vec<Unusable>) {
+    let (mut found, mut unusable) = (Vec::new(), Vec::new());
+    for entry in folders {
         let path = instances.join(&entry.name);
         match Metadata::read(disk, &path) {
             // A folder that was copied or renamed by hand is not the instance its metadata names.
-            Ok(metadata) if instance_dir_name(&metadata.instance_key).as_bytes() == name => {
+            Ok(metadata) if *entry.name == *instance_dir_name(&metadata.instance_key) => {
                 found.push(metadata);
             }
             Ok(metadata) => {
@@ -222,17 +268,7 @@ pub fn list_instances(
             Err(error) => unusable.push(Unusable { path, error }),
         }
     }
-    found.sort_by(|a, b| a.instance_key.cmp(&b.instance_key));
-    Ok((found, unusable))
-}
-
-/// An instance that has something to do, or may have.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WithWork {
-    /// Its key.
-    pub instance_key: InstanceKey,
-    /// Its agent, if that could be read.
-    pub agent_name: Option<AgentName>,
+    (found, unusable)
 }
 
 /// The instances of a workspace that have something to do. One that cannot be read for now is among

@@ -87,7 +87,7 @@ impl Rig {
     pub(crate) fn new(dir: &Path) -> Result<Self, Box<dyn Error>> {
         let layout = Layout::new(dir);
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        disk.create_dir(&layout.workspaces())?;
+        std::fs::create_dir_all(layout.workspaces())?;
         let record = workspace::open(disk.as_ref(), &layout, Path::new("/p"), None)?;
         let (writers, completed) = Writers::start(&disk, &layout, WRITER_THREADS)?;
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;

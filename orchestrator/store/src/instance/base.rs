@@ -360,27 +360,36 @@ impl Base {
         Ok(std::mem::take(&mut reader.findings))
     }
 
-    /// Whether the line at `offset`, its newline included, may be handed out. Lines must be asked for
-    /// in order, after [`Self::seek`].
-    pub(super) fn is_good(&mut self, offset: u64, line: &[u8]) -> Result<bool, StoreError> {
-        let Some(reader) = &mut self.reader else {
-            return Ok(true);
-        };
-        if let Some(survey) = &reader.survey {
-            return Ok(!survey.bad.contains(&offset));
-        }
-        let expected = reader.lines.get(reader.next).copied();
-        if reader.offset == offset && expected == Some(sums::sum_of(line)?) {
+    /// The length of the line at `offset`, with which `rest` begins, its newline included; and whether
+    /// it may be handed out. Lines must be asked for in order, after [`Self::seek`].
+    pub(super) fn next_line(
+        &mut self,
+        offset: u64,
+        rest: &[u8],
+    ) -> Result<(usize, bool), StoreError> {
+        if let Some(reader) = self.reader.as_mut().filter(|reader| reader.survey.is_none())
+            && reader.offset == offset
+            && let Some(expected) = reader.lines.get(reader.next)
+            && let Ok(len) = usize::try_from(expected.len)
+            && let Some(line) = rest.get(..len)
+            // The length is known, so the line's end need not be looked for.
+            && *expected == sums::sum_of(line)?
+        {
             reader.next += 1;
-            reader.offset += line.len() as u64;
-            return Ok(true);
+            reader.offset += u64::from(expected.len);
+            return Ok((len, true));
         }
-        let survey = self.survey()?;
-        let is_good = !survey.bad.contains(&offset);
-        if let Some(reader) = &mut self.reader {
-            reader.survey = Some(survey);
+        let end = rest.iter().position(|byte| *byte == b'\n');
+        let len = end.map_or(rest.len(), |at| at + 1);
+        if self.reader.as_ref().is_some_and(|r| r.survey.is_none()) {
+            let survey = self.survey()?;
+            if let Some(reader) = &mut self.reader {
+                reader.survey = Some(survey);
+            }
         }
-        Ok(is_good)
+        let survey = self.reader.as_ref().and_then(|r| r.survey.as_ref());
+        let is_good = survey.is_none_or(|survey| !survey.bad.contains(&offset));
+        Ok((len, is_good))
     }
 
     /// Ends a page: what is wrong between `from` and `to`. Behind the last page nothing is kept.

@@ -47,9 +47,15 @@ impl InstanceStore {
             None => chunk = self.base.line_at(offset)?,
         }
         let mut end = offset;
-        for line in chunk.split_inclusive(|byte| *byte == b'\n') {
-            self.take(&mut page, end, line)?;
+        let mut rest = chunk.as_slice();
+        while !rest.is_empty() {
+            let (len, is_good) = self.base.next_line(end, rest)?;
+            let (line, behind) = rest.split_at_checked(len).unwrap_or((rest, b""));
+            if is_good && line != b"\n" {
+                self.take(&mut page, end, line);
+            }
             end += line.len() as u64;
+            rest = behind;
         }
         page.damage.extend(self.base.end_page(offset, end));
         if end < self.base.len() {
@@ -60,10 +66,7 @@ impl InstanceStore {
         Ok(page)
     }
 
-    fn take(&mut self, page: &mut Page, offset: u64, line: &[u8]) -> Result<(), StoreError> {
-        if !self.base.is_good(offset, line)? || line == b"\n" {
-            return Ok(());
-        }
+    fn take(&self, page: &mut Page, offset: u64, line: &[u8]) {
         match serde_json::from_slice::<Box<RawValue>>(line) {
             Ok(message) => page.messages.push(message),
             Err(error) => {
@@ -75,7 +78,6 @@ impl InstanceStore {
                 page.damage.push(finding);
             }
         }
-        Ok(())
     }
 
     /// How many confirmed messages there are.
