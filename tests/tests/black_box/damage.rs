@@ -36,7 +36,8 @@ fn msg_11_a_flipped_bit_is_found_named_and_set_aside_and_the_rest_stays() {
         .join("instances/main/messages/base.jsonl");
     let before = fs::read_to_string(&base).unwrap();
     assert_eq!(before.matches("echo two").count(), 1);
-    fs::write(&base, before.replace("echo two", "echo tvo")).unwrap();
+    let within_home = base.strip_prefix(home.path()).unwrap().to_str().unwrap();
+    home.write(within_home, &before.replace("echo two", "echo tvo"));
 
     let daemon = Daemon::start(&home);
     let report = home.gdn(&["verify", "--json"]).exits(15).json();
