@@ -326,7 +326,11 @@ impl Agent {
             }
         });
         let effects = self.engine.start(start, now())?;
-        self.recorder = Some(Recorder::new(start.turn_id.clone(), trace));
+        self.recorder = Some(Recorder::new(
+            start.turn_id.clone(),
+            start.event.id.clone(),
+            trace,
+        ));
         self.carry_out(effects).await
     }
 

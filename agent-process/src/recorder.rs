@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use goondan_protocol::ids::{AgentName, InstanceKey, TurnId};
+use goondan_protocol::ids::{AgentName, EventId, InstanceKey, TurnId};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{SpanId, TraceContext};
@@ -14,15 +14,17 @@ use crate::turn::{Observation, Scope};
 #[derive(Debug)]
 pub(crate) struct Recorder {
     turn_id: TurnId,
+    event_id: EventId,
     trace: TraceContext,
     begun: HashMap<SpanId, Instant>,
 }
 
 impl Recorder {
-    /// A recorder of one turn, whose span is that of `trace`.
-    pub(crate) fn new(turn_id: TurnId, trace: TraceContext) -> Self {
+    /// A recorder of the turn that answers an event, whose span is that of `trace`.
+    pub(crate) fn new(turn_id: TurnId, event_id: EventId, trace: TraceContext) -> Self {
         Self {
             turn_id,
+            event_id,
             trace,
             begun: HashMap::new(),
         }
@@ -75,6 +77,7 @@ impl Recorder {
                 u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX)
             }),
         };
+        let event_id = matches!(observation.scope, Scope::Turn).then(|| self.event_id.clone());
         let (step_id, tool_call_id, tool_name) = match observation.scope {
             Scope::Turn => (None, None, None),
             Scope::Step(step_id) => (Some(step_id), None, None),
@@ -93,6 +96,7 @@ impl Recorder {
             agent_name: agent_name.clone(),
             instance_key: instance_key.clone(),
             turn_id: self.turn_id.clone(),
+            event_id,
             step_id,
             tool_call_id,
             tool_name,
@@ -159,7 +163,8 @@ mod tests {
             call_id: ToolCallId::new("c").unwrap(),
             tool_name: "x__y".into(),
         };
-        let mut recorder = Recorder::new(turn_id.clone(), trace);
+        let event_id = EventId::new("e").unwrap();
+        let mut recorder = Recorder::new(turn_id.clone(), event_id.clone(), trace);
         let record = |recorder: &mut Recorder, kind, scope: &Scope, at_ms| {
             let observation = Observation {
                 kind,
@@ -174,15 +179,18 @@ mod tests {
                 start + Duration::from_millis(at_ms),
             )
         };
+        let turn = record(&mut recorder, Kind::TurnStarted, &Scope::Turn, 0);
+        assert_eq!(turn.event_id.as_ref(), Some(&event_id));
         let step = record(&mut recorder, Kind::StepStarted, &Scope::Step(step_id), 0);
         let called = record(&mut recorder, Kind::ToolCalled, &call, 5);
         let ended = record(&mut recorder, Kind::ToolCompleted, &call, 12);
+        assert_eq!(step.event_id, None);
         assert_eq!(step.parent_span_id, Some(trace.span_id));
         assert_eq!(called.parent_span_id, Some(step.span_id));
         assert_eq!(ended.span_id, called.span_id);
         assert_eq!(ended.duration_ms, Some(7));
 
-        let mut resumed = Recorder::new(turn_id, trace);
+        let mut resumed = Recorder::new(turn_id, event_id, trace);
         let ended = record(&mut resumed, Kind::ToolFailed, &call, 20);
         assert_eq!(ended.span_id, called.span_id);
         assert_eq!(ended.duration_ms, None);

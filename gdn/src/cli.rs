@@ -13,6 +13,9 @@ pub(crate) const DEFAULT_INSTANCE: &str = "main";
 /// Log lines `gdn logs` begins with when no number is given.
 const DEFAULT_LOG_LINES: usize = 50;
 
+/// Records `gdn audit` shows when no number is given.
+const DEFAULT_AUDIT_RECORDS: usize = 50;
+
 const ROOT_HELP: &str = "\
 Begin here:
   gdn init my-swarm     make a project that runs at once
@@ -187,6 +190,13 @@ Examples:
   gdn logs --trace 4bf92f3577b34da6a3ce929d0e0e4736
   gdn logs --all --json | jq 'select(.level == \"error\")'")]
     Logs(Logs),
+    /// Show who came and went: conversations made, restarted, deleted, and what people decided
+    #[command(after_help = "\
+Examples:
+  gdn audit                              this project's latest records
+  gdn audit --lines 1000
+  gdn audit --all --json | jq '.records[] | select(.record.event == \"instance.deleted\")'")]
+    Audit(Audit),
     /// Restart processes after the turns in progress
     #[command(after_help = "\
 Examples:
@@ -330,11 +340,12 @@ Examples:
   gdn instance show               the conversation `main`
   gdn instance show order-17")]
     Show(InstanceShow),
-    /// Print one conversation's messages
+    /// Print one conversation's messages, or its turns
     #[command(after_help = "\
 Examples:
   gdn instance history            every message of `main`
   gdn instance history order-17 --limit 10
+  gdn instance history --turns    what became of each turn, how long it took, which tools it used
   gdn instance history --json | jq '.messages | length'")]
     History(InstanceHistory),
     /// Delete the conversations that nobody has used for long
@@ -375,9 +386,12 @@ pub(crate) struct InstanceHistory {
     /// The conversation
     #[arg(value_name = "KEY", default_value = DEFAULT_INSTANCE)]
     pub(crate) key: InstanceKey,
-    /// Only the latest so many messages
+    /// Only the latest so many messages, or turns
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
+    /// The turns with their outcomes, instead of the messages
+    #[arg(long)]
+    pub(crate) turns: bool,
 }
 
 #[derive(Debug, Args)]
@@ -520,6 +534,16 @@ pub(crate) struct Logs {
     #[arg(long, value_name = "ID")]
     pub(crate) trace: Option<TraceId>,
     /// Lines of every workspace and of the daemon itself
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Audit {
+    /// How many of the latest records
+    #[arg(long, short = 'n', value_name = "N", default_value_t = DEFAULT_AUDIT_RECORDS)]
+    pub(crate) lines: usize,
+    /// Those of every workspace
     #[arg(long)]
     pub(crate) all: bool,
 }

@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 
 mod ask;
+mod audit;
 mod chat;
 mod config;
 mod confirm;
@@ -23,6 +24,7 @@ mod send;
 mod shutdown;
 mod status;
 mod transcript;
+mod turns;
 mod validate;
 mod verify;
 mod workspace;
@@ -41,6 +43,7 @@ pub(crate) async fn run(command: Command, context: &Context) -> Result<(), Failu
         Command::Event(args) => event::run(args, context).await,
         Command::Workspace(args) => workspace::run(&args, context).await,
         Command::Logs(args) => logs::run(args, context).await,
+        Command::Audit(args) => audit::run(&args, context).await,
         Command::Restart(args) => restart::run(args, context).await,
         Command::Stop => workspace::close(context).await,
         Command::Shutdown(args) => shutdown::run(&args, context).await,

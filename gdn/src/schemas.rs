@@ -21,6 +21,8 @@ pub const INSTANCE_LIST: &str = "gdn.instance.list/v1";
 pub const INSTANCE_SHOW: &str = "gdn.instance.show/v1";
 /// `gdn instance history`.
 pub const INSTANCE_HISTORY: &str = "gdn.instance.history/v1";
+/// `gdn instance history --turns`.
+pub const INSTANCE_TURNS: &str = "gdn.instance.turns/v1";
 /// `gdn instance delete`.
 pub const INSTANCE_DELETE: &str = "gdn.instance.delete/v1";
 /// `gdn instance prune`.
@@ -37,6 +39,8 @@ pub const EVENT_DROP: &str = "gdn.event.drop/v1";
 pub const WORKSPACE_LIST: &str = "gdn.workspace.list/v1";
 /// `gdn workspace close` and `gdn stop`.
 pub const WORKSPACE_CLOSE: &str = "gdn.workspace.close/v1";
+/// `gdn audit`.
+pub const AUDIT: &str = "gdn.audit/v1";
 /// `gdn restart`.
 pub const RESTART: &str = "gdn.restart/v1";
 /// `gdn shutdown`.
@@ -49,7 +53,7 @@ pub const CONFIG_SHOW: &str = "gdn.config.show/v1";
 pub const DEMO: &str = "gdn.demo/v1";
 
 /// Every form.
-pub const ALL: [&str; 22] = [
+pub const ALL: &[&str] = &[
     ERROR,
     INIT,
     RUN,
@@ -59,6 +63,7 @@ pub const ALL: [&str; 22] = [
     INSTANCE_LIST,
     INSTANCE_SHOW,
     INSTANCE_HISTORY,
+    INSTANCE_TURNS,
     INSTANCE_DELETE,
     INSTANCE_PRUNE,
     VERIFY,
@@ -67,6 +72,7 @@ pub const ALL: [&str; 22] = [
     EVENT_DROP,
     WORKSPACE_LIST,
     WORKSPACE_CLOSE,
+    AUDIT,
     RESTART,
     SHUTDOWN,
     VALIDATE,

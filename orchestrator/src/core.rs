@@ -13,6 +13,7 @@
 //! * [`agents`]: agent instances and their processes. [`connectors`]: connector processes.
 //! * [`processes`]: what all children have in common.
 //! * [`requests`]: what clients ask for. [`deletion`]: what becomes of that request.
+//! * [`looks`]: looks back at what happened.
 //! * [`verification`]: whether files are as they were written.
 //! * [`retention`]: conversations that nobody uses any more.
 //! * [`workspaces`]: opening, changing, restarting and closing workspaces.
@@ -42,6 +43,7 @@ mod deletion;
 mod effect;
 mod input;
 mod jobs;
+mod looks;
 mod mailbox;
 mod parking;
 mod processes;
@@ -56,7 +58,7 @@ mod verification;
 mod views;
 mod workspaces;
 
-pub(crate) use effect::{Effect, LogEvent, Severity, Spawn};
+pub(crate) use effect::{Effect, LogEvent, Read, Severity, Spawn};
 pub(crate) use input::{Input, LoadPurpose, Loaded, LoadedWorkspace, Now, ProcessId, RequestToken};
 pub(crate) use requests::control_error;
 pub(crate) use retention::{ListPurpose, ListedInstances};

@@ -22,7 +22,7 @@ pub use event::{
 };
 pub use instance::{
     DeleteInstance, Deleted, History, InstanceDetail, InstanceHistory, InstanceSummary,
-    ListInstances, Prunable, PruneInstances, Pruned, ShowInstance,
+    InstanceTurns, ListInstances, Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage,
 };
 pub use logs::{FollowLogs, LogLine};
 pub use verification::{Finding, FindingSeverity, Verification, VerifyInstances};
@@ -30,8 +30,8 @@ pub use wire::{
     ControlError, ErrorCode, Incoming, JsonRpc, Notification, Request, Response, RpcError,
 };
 pub use workspace::{
-    CloseWorkspace, ListWorkspaces, OpenWorkspace, Restart, Restarted, WorkspaceInfo,
-    WorkspaceProblem,
+    AuditLog, AuditRecord, CloseWorkspace, ListWorkspaces, OpenWorkspace, ReadAudit, Restart,
+    Restarted, WorkspaceInfo, WorkspaceProblem,
 };
 
 /// A method of the control API.
@@ -82,6 +82,8 @@ methods! {
     CloseWorkspace = "workspace.close" -> Done;
     /// Restarts processes of a workspace, after the turns in progress.
     Restart = "workspace.restart" -> Restarted;
+    /// The end of the audit log.
+    ReadAudit = "workspace.audit" -> AuditLog;
     /// Hands an event to an agent; with `wait`, returns when its turn is committed.
     SendEvent = "event.send" -> Sent;
     /// The events that wait, are worked on or are parked.
@@ -98,6 +100,8 @@ methods! {
     InstanceHistory = "instance.history" -> History;
     /// Checks the files of conversations, and sets damage aside.
     VerifyInstances = "instance.verify" -> Verification;
+    /// What happened in the turns of an instance.
+    InstanceTurns = "instance.turns" -> TurnsPage;
     /// Deletes the conversations that nobody has used for long, or tells which they are.
     PruneInstances = "instance.prune" -> Pruned;
     /// Stops an instance's process and removes its state.

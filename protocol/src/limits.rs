@@ -19,6 +19,12 @@ pub const MAX_INPUT_BYTES: usize = 1024 * 1024;
 /// Bytes of raw records one page of conversation history aims at. A page holds at least one record.
 pub const HISTORY_PAGE_BYTES: usize = 1024 * 1024;
 
+/// Records of the audit log one answer holds at most.
+pub const MAX_AUDIT_RECORDS: usize = 10_000;
+
+/// Bytes of raw records one answer with the audit log holds at most; older ones are left out.
+pub const AUDIT_ANSWER_BYTES: usize = 4 * 1024 * 1024;
+
 /// Longest instance key, in bytes of UTF-8 (`INST-1`).
 pub const MAX_INSTANCE_KEY_BYTES: usize = 1024;
 
@@ -49,6 +55,7 @@ pub const HANDSHAKE_TIMEOUT_MS: u64 = 10_000;
 
 const _: () = assert!(MAX_MESSAGE_BYTES * 2 <= MAX_FRAME_BYTES);
 const _: () = assert!(HISTORY_PAGE_BYTES + MAX_MESSAGE_BYTES < MAX_FRAME_BYTES);
+const _: () = assert!(AUDIT_ANSWER_BYTES * 2 < MAX_FRAME_BYTES);
 const _: () = assert!(MAX_INPUT_BYTES < MAX_MESSAGE_BYTES);
 const _: () = assert!(MAX_LOG_LINE_BYTES < MAX_FRAME_BYTES);
 const _: () = assert!(MAX_FRAME_BYTES <= u32::MAX as usize);

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AgentName, InstanceKey, StepId, ToolCallId, TurnId};
+use crate::ids::{AgentName, EventId, InstanceKey, StepId, ToolCallId, TurnId};
 use crate::time::Timestamp;
 use crate::trace::{SpanId, TraceId};
 
@@ -93,6 +93,9 @@ pub struct RuntimeEvent {
     pub instance_key: InstanceKey,
     /// The turn.
     pub turn_id: TurnId,
+    /// The event that the turn answers, if it is about a turn as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<EventId>,
     /// The step, if it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_id: Option<StepId>,

@@ -7,7 +7,7 @@ use goondan_protocol::control::{
 use serde_json::json;
 
 use super::confirm::confirm;
-use super::{ps, transcript};
+use super::{ps, transcript, turns};
 use crate::cli::{
     Instance, InstanceDelete, InstanceHistory, InstanceList, InstancePrune, InstanceShow,
 };
@@ -110,6 +110,14 @@ fn detail_table(detail: &InstanceDetail) -> Table {
 async fn history(args: InstanceHistory, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let id = workspace.workspace_id;
+    if args.turns {
+        let turns = turns::read(&mut client, &id, &args.key, args.limit).await?;
+        context.output.object(schemas::INSTANCE_TURNS, &turns)?;
+        let rendered = turns.render(text::now(), context.output.out);
+        context.output.data(rendered)?;
+        turns.warn(context);
+        return Ok(());
+    }
     let transcript = transcript::read(&mut client, &id, &args.key, args.limit).await?;
     let output = context.output;
     output.object(schemas::INSTANCE_HISTORY, &transcript)?;

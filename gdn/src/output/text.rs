@@ -87,8 +87,7 @@ pub(crate) fn duration(ms: u64) -> String {
 
 /// How long before `now` it was; `0ms` for what is yet to come.
 pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
-    let ms = now.as_unix_millis().saturating_sub(at.as_unix_millis());
-    duration(u64::try_from(ms).unwrap_or(0))
+    duration(ms_between(at, now))
 }
 
 /// The current time.
@@ -111,6 +110,12 @@ fn zoned(at: Timestamp, format: &str) -> String {
         |_| at.to_string(),
         |at| at.to_zoned(TimeZone::system()).strftime(format).to_string(),
     )
+}
+
+/// From one point in time to a later one, in milliseconds; 0 if the clock went back meanwhile.
+pub(crate) fn ms_between(from: Timestamp, to: Timestamp) -> u64 {
+    let ms = to.as_unix_millis().saturating_sub(from.as_unix_millis());
+    u64::try_from(ms).unwrap_or(0)
 }
 
 /// A size: `17 B`, `1.2 KiB`, `3.4 MiB`.

@@ -1,5 +1,5 @@
 //! The commands that look and change: `ps`, `status`, `instance`, `workspace`, `logs`, `restart`,
-//! `stop`, `shutdown`.
+//! `stop`, `shutdown`, `audit`.
 
 use goondan_protocol::control::Call;
 use goondan_protocol::version::Version;
@@ -372,4 +372,83 @@ fn shutdown_waits_until_the_daemon_is_gone() {
     assert_eq!(ran.stdout, "No daemon runs.\n");
     let json = home.gdn(&["shutdown", "--json"]).exits(0).json();
     assert_eq!(json["pid"], Value::Null);
+}
+
+#[test]
+fn the_audit_log_is_shown_and_what_is_left_out_is_said() {
+    let home = Home::new();
+    let daemon = home.daemon(|call| match call {
+        Call::ReadAudit(_) => answer(json!({
+            "records": [
+                {"workspaceId": WORKSPACE, "record": {"at": "2026-11-21T21:06:00.000Z",
+                 "event": "instance.created", "instanceKey": "main", "agentName": "clerk"}},
+            ],
+            "earlier": true,
+            "unreadable": 2,
+        })),
+        _ => vec![],
+    });
+    let ran = home.gdn(&["audit", "-n", "1"]).exits(0);
+    let ran = ran.tells(&["earlier records", "warning: 2 lines", "are left out"]);
+    assert_eq!(
+        ran.stdout,
+        "AT                   EVENT             CONVERSATION  DETAILS\n\
+         2026-11-21 21:06:00  instance.created  main          agentName=clerk\n"
+    );
+    let json = home.gdn(&["audit", "--all", "--json"]).exits(0).json();
+    assert_eq!(json["schema"], "gdn.audit/v1");
+    assert_eq!(json["records"][0]["record"]["instanceKey"], "main");
+    let asked: Vec<_> = daemon
+        .calls()
+        .into_iter()
+        .map(|call| match call {
+            Call::ReadAudit(read) => (read.workspace_id.is_some(), read.records),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(asked, [(true, 1), (false, 50)]);
+}
+
+#[test]
+fn turns_are_read_over_every_page() {
+    let home = Home::new();
+    let event = |kind: &str, turn: &str, at: &str| {
+        json!({
+            "type": kind,
+            "timestamp": at,
+            "traceId": "4bf92f3577b34da6a3ce929d0e0e4736",
+            "spanId": "00f067aa0ba902b7",
+            "agentName": "clerk",
+            "instanceKey": "main",
+            "turnId": turn,
+            "eventId": format!("e{turn}"),
+        })
+    };
+    let _daemon = home.daemon(move |call| match call {
+        Call::InstanceTurns(turns) if turns.offset == 0 => answer(json!({
+            "events": [event("turn.started", "1", "2026-11-21T21:06:00.000Z")],
+            "unreadable": 1, "busy": true, "next": 70,
+        })),
+        Call::InstanceTurns(_) => answer(json!({
+            "events": [
+                event("turn.completed", "1", "2026-11-21T21:06:02.000Z"),
+                event("turn.started", "2", "2026-11-21T21:06:03.000Z"),
+            ],
+            "unreadable": 0, "busy": true,
+        })),
+        _ => vec![],
+    });
+    let args = ["instance", "history", "--turns"];
+    let ran = home.gdn(&args).exits(0).tells(&["warning: 1 record"]);
+    for text in ["STARTED", "2.0s", "completed", "e1", "in progress", "e2"] {
+        assert!(ran.stdout.contains(text), "no {text:?} in {ran:#?}");
+    }
+    let json = home.gdn(&[&args[..], &["--json", "--limit", "1"]].concat());
+    let json = json.exits(0).json();
+    assert_eq!(json["schema"], "gdn.instance.turns/v1");
+    assert_eq!(
+        (&json["total"], &json["unreadable"]),
+        (&json!(2), &json!(1))
+    );
+    assert_eq!(json["turns"][0]["outcome"], "inProgress");
 }

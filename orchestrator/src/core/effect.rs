@@ -55,6 +55,8 @@ pub(crate) enum Effect {
         purpose: ListPurpose,
         workspace_id: WorkspaceId,
     },
+    /// Read something for a client and answer with it.
+    Read { token: RequestToken, read: Read },
     /// Answer a request.
     Respond {
         token: RequestToken,
@@ -69,6 +71,22 @@ pub(crate) enum Effect {
     Log(LogEvent),
     /// Everything has ended; so may the daemon.
     Exit,
+}
+
+/// What is read beside the writer threads, since it is not state that they own.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// The end of the audit logs of workspaces.
+    Audit {
+        workspaces: Vec<WorkspaceId>,
+        records: usize,
+    },
+    /// A page of what happened in an instance's turns.
+    Turns {
+        instance: InstanceRef,
+        offset: u64,
+        busy: bool,
+    },
 }
 
 /// A process to be started.

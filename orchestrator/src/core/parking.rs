@@ -163,6 +163,7 @@ impl Core {
             agent_name: entry.agent.clone(),
             instance_key: at.instance_key.clone(),
             turn_id: turn.turn_id.clone(),
+            event_id: Some(turn.context.event_id.clone()),
             step_id: None,
             tool_call_id: None,
             tool_name: None,

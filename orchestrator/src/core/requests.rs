@@ -49,6 +49,8 @@ impl Core {
                 | Call::ListWorkspaces(_)
                 | Call::ListInstances(_)
                 | Call::ListEvents(_)
+                | Call::ReadAudit(_)
+                | Call::InstanceTurns(_)
                 | Call::Stop(_)
         );
         if self.is_stopping() && !is_look {
@@ -103,6 +105,8 @@ impl Core {
                     },
                 );
             }
+            Call::ReadAudit(read) => self.read_audit(token, read),
+            Call::InstanceTurns(turns) => self.read_turns(token, turns),
             Call::ListEvents(list) => self.list_events(token, list),
             Call::RetryEvent(retry) => {
                 let (workspace_id, instance_key) = (retry.workspace_id, retry.instance_key);
@@ -252,12 +256,9 @@ impl Core {
     }
 
     fn list_instances(&mut self, token: RequestToken, only: Option<WorkspaceId>) {
-        let workspaces = match only {
-            Some(id) => match self.workspace(&id) {
-                Ok(_) => vec![id],
-                Err(error) => return self.respond_error(token, error),
-            },
-            None => self.workspaces.keys().cloned().collect(),
+        let workspaces = match self.workspace_ids(only) {
+            Ok(workspaces) => workspaces,
+            Err(error) => return self.respond_error(token, error),
         };
         let mut processing = HashSet::new();
         for (workspace_id, workspace) in &self.workspaces {

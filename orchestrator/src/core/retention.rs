@@ -89,7 +89,7 @@ impl Workspace {
     }
 
     /// Whether the conversation is in use, whatever its files say.
-    fn is_in_use(&self, key: &InstanceKey) -> bool {
+    pub(super) fn is_in_use(&self, key: &InstanceKey) -> bool {
         let entry = self.instances.get(key);
         entry.is_some_and(|entry| entry.pending() > 0 || entry.turn.is_some())
     }

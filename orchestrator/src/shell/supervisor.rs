@@ -27,6 +27,7 @@ use super::child::{self, Programs, Reports, RunningChild};
 use super::control::Client;
 use super::loading::{self, Instances, Warned};
 use super::logs::LogHub;
+use super::reading;
 use super::strays;
 use crate::core::{
     Core, Effect, Input, ListedInstances, LoadPurpose, Loaded, LogEvent, Now, ProcessId,
@@ -286,6 +287,14 @@ impl Supervisor {
                         result: listed.map_err(|error| control_error(&error)),
                     };
                     drop(events.blocking_send(Event::Input(input)));
+                });
+            }
+            Effect::Read { token, read } => {
+                let (disk, layout) = (self.disk.clone(), self.layout.clone());
+                let events = self.reports.events.clone();
+                self.tasks.spawn_blocking(move || {
+                    let result = reading::read(disk.as_ref(), &layout, read);
+                    drop(events.blocking_send(Event::Answer { token, result }));
                 });
             }
             Effect::Respond { token, result } => self.respond(token, result),

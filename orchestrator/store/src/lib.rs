@@ -17,6 +17,7 @@
 //! * Nothing outside the System Root is touched, and no symbolic link below it is followed.
 //! * All file access goes through [`disk::Disk`], so that every call can be made to fail in tests.
 
+pub mod audit;
 mod checksum;
 pub mod disk;
 pub mod durable;

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::ids::{AgentName, InstanceKey, WorkspaceId};
 use crate::message::Message;
+use crate::observe::RuntimeEvent;
 use crate::time::Timestamp;
 
 use super::ProcessInfo;
@@ -93,6 +94,34 @@ pub struct History {
     pub messages: Vec<Message>,
     /// Messages of the open turn, not confirmed yet; on the last page only.
     pub pending: Vec<Message>,
+    /// Where the next page begins; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}
+
+/// `instance.turns` (`MSG-12`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InstanceTurns {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// Where the page begins: 0, then what the page before said in `next`.
+    #[serde(default)]
+    pub offset: u64,
+}
+
+/// Result of `instance.turns`: one page of what happened in the turns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnsPage {
+    /// What happened, oldest first.
+    pub events: Vec<RuntimeEvent>,
+    /// Lines of this page that cannot be read and were passed over.
+    pub unreadable: u64,
+    /// Whether an event waits for its turn or is in it now.
+    pub busy: bool,
     /// Where the next page begins; none on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::JsonObject;
 use crate::ids::{AgentName, InstanceKey, WorkspaceId};
 
 /// `workspace.open`.
@@ -89,4 +90,37 @@ pub struct Restarted {
     pub processes: usize,
     /// Conversations that were removed (`fresh`).
     pub removed: Vec<InstanceKey>,
+}
+
+/// `workspace.audit` (`INST-6`, `SEC-5`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReadAudit {
+    /// Only this workspace's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_id: Option<WorkspaceId>,
+    /// The latest so many records; at most [`crate::limits::MAX_AUDIT_RECORDS`].
+    pub records: usize,
+}
+
+/// Result of `workspace.audit`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditLog {
+    /// The latest records, newest last.
+    pub records: Vec<AuditRecord>,
+    /// Whether there are earlier ones.
+    pub earlier: bool,
+    /// Lines among them that cannot be read and were passed over.
+    pub unreadable: u64,
+}
+
+/// One line of an audit log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditRecord {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The line: `at`, `event`, and what belongs to the event.
+    pub record: JsonObject,
 }

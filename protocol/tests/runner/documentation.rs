@@ -239,6 +239,8 @@ fn check_result(method: &str, result: &str) {
         control::ListWorkspaces::NAME => result_round_trip::<control::ListWorkspaces>(result),
         control::CloseWorkspace::NAME => result_round_trip::<control::CloseWorkspace>(result),
         control::Restart::NAME => result_round_trip::<control::Restart>(result),
+        control::ReadAudit::NAME => result_round_trip::<control::ReadAudit>(result),
+        control::InstanceTurns::NAME => result_round_trip::<control::InstanceTurns>(result),
         control::SendEvent::NAME => result_round_trip::<control::SendEvent>(result),
         control::ListEvents::NAME => result_round_trip::<control::ListEvents>(result),
         control::RetryEvent::NAME => result_round_trip::<control::RetryEvent>(result),

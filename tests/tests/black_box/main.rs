@@ -19,6 +19,8 @@ mod keys;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod looking_back;
+#[cfg(test)]
 mod parking;
 #[cfg(test)]
 mod project_root;

@@ -40,6 +40,14 @@ fn msg_13_an_event_that_kills_its_agent_thrice_is_parked_and_the_conversation_go
 
     let parked_now = asking.wait().exits(14);
     parked_now.tells(&["poison", "gdn event retry poison", "gdn event drop poison"]);
+    let told = home.gdn_json(&["instance", "history", "--turns", "--limit", "1"]);
+    let turn = &told["turns"][0];
+    assert_eq!(turn["eventId"], "poison");
+    assert_eq!(
+        (&turn["outcome"], &turn["attempts"]),
+        (&"parked".into(), &3.into()),
+        "{turn}"
+    );
     let events = parked(&home);
     assert_eq!(events.len(), 1, "{events:#?}");
     assert_eq!(events[0]["eventId"], "poison");

@@ -329,7 +329,10 @@ impl World {
                 purpose,
                 workspace_id,
             } => self.soon(20, Happening::List(purpose, workspace_id)),
-            Effect::SetTrace { .. } | Effect::ListInstances { .. } | Effect::Log(_) => {}
+            Effect::SetTrace { .. }
+            | Effect::ListInstances { .. }
+            | Effect::Read { .. }
+            | Effect::Log(_) => {}
         }
         Vec::new()
     }

@@ -1,0 +1,137 @@
+//! `gdn audit`: what was made, restarted, deleted and decided (`INST-6`, `SEC-5`).
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::control::{AuditLog, AuditRecord, ReadAudit};
+use goondan_protocol::time::Timestamp;
+use serde_json::Value;
+
+use crate::cli::Audit;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::table::{Cell, Table};
+use crate::output::{style, text};
+use crate::schemas;
+
+/// Fields that have a column of their own.
+const COLUMNS: [&str; 3] = ["at", "event", "instanceKey"];
+
+pub(super) async fn run(args: &Audit, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    let records = args.lines;
+    let log = client
+        .query(ReadAudit {
+            workspace_id,
+            records,
+        })
+        .await?;
+    let output = context.output;
+    output.object(schemas::AUDIT, &log)?;
+    if log.records.is_empty() {
+        output.data("No records.")?;
+    } else {
+        output.data(table(&log.records, args.all).render(output.out))?;
+    }
+    remark(&log, context);
+    Ok(())
+}
+
+fn table(records: &[AuditRecord], all: bool) -> Table {
+    let workspace = all.then_some("WORKSPACE");
+    let titles = ["AT", "EVENT", "CONVERSATION", "DETAILS"];
+    let mut table = Table::new(workspace.into_iter().chain(titles));
+    for AuditRecord {
+        workspace_id,
+        record,
+    } in records
+    {
+        let workspace = all.then(|| Cell::from(workspace_id));
+        let cells = [
+            Cell::from(time_of(record)),
+            Cell::from(field(record, "event")),
+            Cell::from(field(record, "instanceKey")),
+            Cell::styled(details(record), style::FAINT),
+        ];
+        table.row(workspace.into_iter().chain(cells));
+    }
+    table
+}
+
+/// The time on the person's own clock; one that cannot be read, as it is.
+fn time_of(record: &JsonObject) -> String {
+    let written = field(record, "at");
+    let at = written.parse::<Timestamp>();
+    at.map_or(written, text::clock)
+}
+
+fn field(record: &JsonObject, name: &str) -> String {
+    record.get(name).map_or_else(String::new, plain)
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The other fields: `name=value`.
+fn details(record: &JsonObject) -> String {
+    let others = record
+        .iter()
+        .filter(|(name, _)| !COLUMNS.contains(&name.as_str()));
+    let shown: Vec<String> = others
+        .map(|(name, value)| format!("{name}={}", plain(value)))
+        .collect();
+    shown.join(" ")
+}
+
+/// What is to be said beside the records.
+fn remark(log: &AuditLog, context: &Context) {
+    let output = context.output;
+    if log.earlier {
+        output.note("There are earlier records: see more with `--lines`.");
+    }
+    if log.unreadable > 0 {
+        let lines = text::count(
+            usize::try_from(log.unreadable).unwrap_or(usize::MAX),
+            "line",
+        );
+        output.note(format!(
+            "{} {lines} of the audit log cannot be read and {} left out; see which: {}",
+            output.err.paint(style::WARN, "warning:"),
+            if log.unreadable == 1 { "is" } else { "are" },
+            context.command("verify")
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_record_is_a_line_with_all_that_it_says() {
+        let record = |record: Value| AuditRecord {
+            workspace_id: "w".parse().unwrap(),
+            record: record.as_object().unwrap().clone(),
+        };
+        let records = [
+            record(
+                json!({"at": "soon", "event": "instance.created", "instanceKey": "main", "agentName": "clerk"}),
+            ),
+            record(
+                json!({"at": "soon", "event": "instance.eventParked", "instanceKey": "a\nb", "eventId": "e", "n": 3}),
+            ),
+        ];
+        let rendered = table(&records, false).render(style::Palette::new(false));
+        assert_eq!(
+            rendered,
+            "AT    EVENT                 CONVERSATION  DETAILS\n\
+             soon  instance.created      main          agentName=clerk\n\
+             soon  instance.eventParked  a\\nb          eventId=e n=3\n"
+        );
+        let rendered = table(&records, true).render(style::Palette::new(false));
+        assert!(rendered.starts_with("WORKSPACE  AT"), "{rendered}");
+    }
+}

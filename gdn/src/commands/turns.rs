@@ -1,0 +1,430 @@
+//! The turns of a conversation as people read them (`MSG-12`).
+//!
+//! They are put together from runtime events, which are written for people and not synced: a power loss
+//! may take the latest of them. What is not recorded is shown as not recorded.
+
+use std::collections::{HashMap, HashSet};
+
+use goondan_protocol::control::InstanceTurns;
+use goondan_protocol::ids::{EventId, InstanceKey, StepId, ToolCallId, TurnId, WorkspaceId};
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind};
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::trace::TraceId;
+use serde::Serialize;
+
+use crate::client::{CallError, Client};
+use crate::context::Context;
+use crate::output::style::{self, Palette};
+use crate::output::table::{Cell, Table};
+use crate::output::text;
+
+/// What became of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Outcome {
+    /// It ended with an answer.
+    Completed,
+    /// It ended without one.
+    Failed,
+    /// It crashed too many processes, and was given up.
+    Parked,
+    /// It has not ended.
+    InProgress,
+    /// Its end is not in the records.
+    NotRecorded,
+}
+
+/// How often a tool was called in a turn.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct ToolUse {
+    name: String,
+    calls: usize,
+    /// Calls of it that ended in an error.
+    failed: usize,
+}
+
+/// One turn.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Turn {
+    turn_id: TurnId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_id: Option<EventId>,
+    trace_id: TraceId,
+    started_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_at: Option<Timestamp>,
+    /// From its first beginning to its end, times without a process included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<u64>,
+    outcome: Outcome,
+    /// Processes that worked on it.
+    attempts: usize,
+    steps: usize,
+    tools: Vec<ToolUse>,
+    /// Why it failed or was parked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// The turns of a conversation.
+#[derive(Debug, Serialize)]
+pub(super) struct Turns {
+    turns: Vec<Turn>,
+    /// Turns there are, those that were left out included.
+    total: usize,
+    /// Records that cannot be read.
+    unreadable: u64,
+}
+
+/// Reads every record of a conversation's turns, and keeps the latest `limit` turns.
+pub(super) async fn read(
+    client: &mut Client,
+    workspace_id: &WorkspaceId,
+    instance_key: &InstanceKey,
+    limit: Option<usize>,
+) -> Result<Turns, CallError> {
+    let mut story = Story::default();
+    let (mut unreadable, mut offset) = (0, 0);
+    loop {
+        let page = client
+            .query(InstanceTurns {
+                workspace_id: workspace_id.clone(),
+                instance_key: instance_key.clone(),
+                offset,
+            })
+            .await?;
+        unreadable += page.unreadable;
+        for event in page.events {
+            story.add(event);
+        }
+        match page.next {
+            // A page that does not advance would be asked for for ever.
+            Some(next) if next > offset => offset = next,
+            _ => {
+                let mut turns = story.tell(page.busy);
+                let total = turns.len();
+                turns.drain(..total.saturating_sub(limit.unwrap_or(total)));
+                return Ok(Turns {
+                    turns,
+                    total,
+                    unreadable,
+                });
+            }
+        }
+    }
+}
+
+/// Puts runtime events together to turns.
+#[derive(Debug, Default)]
+struct Story {
+    turns: Vec<Begun>,
+    places: HashMap<TurnId, usize>,
+}
+
+#[derive(Debug)]
+struct Begun {
+    turn: Turn,
+    steps: HashSet<StepId>,
+    /// By step and call: a resumed turn calls again under the same id.
+    calls: HashSet<(Option<StepId>, Option<ToolCallId>)>,
+}
+
+impl Begun {
+    fn new(event: &RuntimeEvent) -> Self {
+        Self {
+            turn: Turn {
+                turn_id: event.turn_id.clone(),
+                event_id: None,
+                trace_id: event.trace_id,
+                started_at: event.timestamp,
+                ended_at: None,
+                duration_ms: None,
+                outcome: Outcome::NotRecorded,
+                attempts: 0,
+                steps: 0,
+                tools: Vec::new(),
+                reason: None,
+            },
+            steps: HashSet::new(),
+            calls: HashSet::new(),
+        }
+    }
+
+    fn end(&mut self, event: RuntimeEvent, outcome: Outcome) {
+        let turn = &mut self.turn;
+        turn.outcome = outcome;
+        turn.ended_at = Some(event.timestamp);
+        turn.duration_ms = Some(text::ms_between(turn.started_at, event.timestamp));
+        // What a completed turn says there is its answer, which is in the conversation.
+        turn.reason = event.detail.filter(|_| outcome != Outcome::Completed);
+    }
+
+    fn tool(&mut self, name: Option<String>) -> &mut ToolUse {
+        let name = name.unwrap_or_default();
+        let tools = &mut self.turn.tools;
+        let at = tools.iter().position(|tool| tool.name == name);
+        let at = at.unwrap_or_else(|| {
+            tools.push(ToolUse {
+                name,
+                calls: 0,
+                failed: 0,
+            });
+            tools.len() - 1
+        });
+        #[expect(clippy::indexing_slicing, reason = "it was found or made there")]
+        &mut tools[at]
+    }
+}
+
+impl Story {
+    fn add(&mut self, mut event: RuntimeEvent) {
+        let place = self.places.entry(event.turn_id.clone());
+        let at = *place.or_insert_with(|| {
+            self.turns.push(Begun::new(&event));
+            self.turns.len() - 1
+        });
+        let Some(begun) = self.turns.get_mut(at) else {
+            return;
+        };
+        if event.event_id.is_some() {
+            begun.turn.event_id = event.event_id.take();
+        }
+        match event.kind {
+            Kind::TurnStarted | Kind::TurnResumed => begun.turn.attempts += 1,
+            Kind::TurnCompleted => begun.end(event, Outcome::Completed),
+            Kind::TurnFailed => begun.end(event, Outcome::Failed),
+            Kind::TurnParked => begun.end(event, Outcome::Parked),
+            Kind::StepStarted => begun.steps.extend(event.step_id),
+            Kind::ToolCalled => {
+                let call = (event.step_id, event.tool_call_id);
+                if begun.calls.insert(call) {
+                    begun.tool(event.tool_name).calls += 1;
+                }
+            }
+            Kind::ToolFailed => begun.tool(event.tool_name).failed += 1,
+            Kind::StepCompleted | Kind::StepFailed | Kind::ToolCompleted | Kind::MessageWarning => {
+            }
+        }
+    }
+
+    /// The turns, oldest first. `busy` says whether anything is still to be done: then a last turn
+    /// without an end is in progress, since turns are worked on one by one.
+    fn tell(self, busy: bool) -> Vec<Turn> {
+        let finish = |begun: Begun| Turn {
+            steps: begun.steps.len(),
+            ..begun.turn
+        };
+        let mut turns: Vec<Turn> = self.turns.into_iter().map(finish).collect();
+        if let Some(last) = turns.last_mut()
+            && busy
+            && last.ended_at.is_none()
+        {
+            last.outcome = Outcome::InProgress;
+        }
+        turns
+    }
+}
+
+impl Outcome {
+    fn cell(self) -> Cell {
+        match self {
+            Self::Completed => Cell::styled("completed", style::GOOD),
+            Self::Failed => Cell::styled("failed", style::BAD),
+            Self::Parked => Cell::styled("parked", style::BAD),
+            Self::InProgress => Cell::styled("in progress", style::WARN),
+            Self::NotRecorded => Cell::styled("not recorded", style::FAINT),
+        }
+    }
+}
+
+impl Turns {
+    /// The turns, one line each, newest last.
+    pub(super) fn render(&self, now: Timestamp, palette: Palette) -> String {
+        if self.turns.is_empty() {
+            return "No turns yet.\n".to_owned();
+        }
+        let mut table = Table::new([
+            "STARTED", "TOOK", "OUTCOME", "ATTEMPTS", "STEPS", "TOOLS", "EVENT", "TRACE", "REASON",
+        ]);
+        for turn in &self.turns {
+            let took = match turn.outcome {
+                Outcome::InProgress => Some(text::ms_between(turn.started_at, now)),
+                _ => turn.duration_ms,
+            };
+            table.row([
+                text::clock(turn.started_at).into(),
+                dash(took.map(text::duration)),
+                turn.outcome.cell(),
+                turn.attempts.to_string().into(),
+                turn.steps.to_string().into(),
+                dash(Some(tools(&turn.tools)).filter(|tools| !tools.is_empty())),
+                dash(turn.event_id.as_ref().map(ToString::to_string)),
+                turn.trace_id.to_string().into(),
+                turn.reason.as_deref().unwrap_or_default().into(),
+            ]);
+        }
+        let left_out = self.total.saturating_sub(self.turns.len());
+        let head = if left_out == 0 {
+            String::new()
+        } else {
+            let earlier = text::count(left_out, "earlier turn");
+            palette.paint(style::FAINT, &format!("({earlier} left out)")) + "\n\n"
+        };
+        head + &table.render(palette)
+    }
+
+    /// Says what could not be read.
+    pub(super) fn warn(&self, context: &Context) {
+        if self.unreadable > 0 {
+            let output = context.output;
+            let count = usize::try_from(self.unreadable).unwrap_or(usize::MAX);
+            output.note(format!(
+                "{} {} of what happened cannot be read; turns may be missing or incomplete",
+                output.err.paint(style::WARN, "warning:"),
+                text::count(count, "record"),
+            ));
+        }
+    }
+}
+
+fn dash(text: Option<String>) -> Cell {
+    text.map_or_else(|| Cell::styled("-", style::FAINT), Cell::from)
+}
+
+/// `bash__exec 3 (1 failed), file-system__read`.
+fn tools(used: &[ToolUse]) -> String {
+    let one = |tool: &ToolUse| {
+        let calls = match tool.calls {
+            0 | 1 => String::new(),
+            calls => format!(" {calls}"),
+        };
+        let failed = match tool.failed {
+            0 => String::new(),
+            failed => format!(" ({failed} failed)"),
+        };
+        format!("{}{calls}{failed}", tool.name)
+    };
+    used.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn event(kind: &str, turn: &str, second: u32, more: &Value) -> RuntimeEvent {
+        let mut event = json!({
+            "type": kind,
+            "timestamp": format!("2026-01-01T00:00:{second:02}.000Z"),
+            "traceId": "4bf92f3577b34da6a3ce929d0e0e4736",
+            "spanId": "00f067aa0ba902b7",
+            "agentName": "clerk",
+            "instanceKey": "main",
+            "turnId": turn,
+        });
+        let fields = more.as_object().unwrap().clone();
+        event.as_object_mut().unwrap().extend(fields);
+        serde_json::from_value(event).unwrap()
+    }
+
+    fn told(events: Vec<RuntimeEvent>, busy: bool) -> Vec<Turn> {
+        let mut story = Story::default();
+        for event in events {
+            story.add(event);
+        }
+        story.tell(busy)
+    }
+
+    fn call(kind: &str, id: &str, second: u32) -> RuntimeEvent {
+        let more = json!({"stepId": "t.1", "toolCallId": id, "toolName": "bash__exec"});
+        event(kind, "t", second, &more)
+    }
+
+    fn resumed_turn() -> Vec<RuntimeEvent> {
+        let step = json!({"stepId": "t.1"});
+        vec![
+            event(
+                "turn.started",
+                "t",
+                1,
+                &json!({"eventId": "e", "detail": "hello"}),
+            ),
+            event("step.started", "t", 1, &step),
+            call("tool.called", "c1", 2),
+            event("turn.resumed", "t", 5, &json!({"eventId": "e"})),
+            call("tool.called", "c1", 5),
+            call("tool.failed", "c1", 6),
+            call("tool.called", "c2", 6),
+            call("tool.completed", "c2", 7),
+            event("step.started", "t", 7, &json!({"stepId": "t.2"})),
+            event(
+                "turn.completed",
+                "t",
+                9,
+                &json!({"eventId": "e", "detail": "bye"}),
+            ),
+        ]
+    }
+
+    #[test]
+    fn msg_12_a_resumed_turn_is_one_turn_with_two_attempts() {
+        let turns = told(resumed_turn(), false);
+        assert_eq!(turns.len(), 1);
+        let turn = &turns[0];
+        assert_eq!((turn.attempts, turn.steps), (2, 2));
+        assert_eq!(
+            (turn.outcome, turn.duration_ms),
+            (Outcome::Completed, Some(8_000))
+        );
+        assert_eq!(turn.event_id.as_ref().map(EventId::as_str), Some("e"));
+        assert_eq!(turn.reason, None, "the answer is no reason");
+        assert_eq!(tools(&turn.tools), "bash__exec 2 (1 failed)");
+    }
+
+    #[test]
+    fn msg_12_only_the_last_turn_can_be_in_progress_and_only_if_something_is_to_be_done() {
+        let begun = |turn, second| event("turn.started", turn, second, &json!({}));
+        let outcomes = |busy| {
+            let turns = told(vec![begun("a", 1), begun("b", 2)], busy);
+            turns.iter().map(|turn| turn.outcome).collect::<Vec<_>>()
+        };
+        assert_eq!(outcomes(true), [Outcome::NotRecorded, Outcome::InProgress]);
+        assert_eq!(
+            outcomes(false),
+            [Outcome::NotRecorded, Outcome::NotRecorded]
+        );
+        let ended = told(resumed_turn(), true);
+        assert_eq!(ended[0].outcome, Outcome::Completed, "another event waits");
+    }
+
+    #[test]
+    fn msg_12_turns_are_a_table_with_their_reasons() {
+        let failed = json!({"eventId": "e2", "detail": "overloaded"});
+        let mut events = resumed_turn();
+        events.push(event("turn.started", "u", 10, &json!({})));
+        events.push(event("turn.failed", "u", 12, &failed));
+        events.push(event("turn.started", "v", 20, &json!({"eventId": "e3"})));
+        let turns = Turns {
+            turns: told(events, true),
+            total: 4,
+            unreadable: 0,
+        };
+        let now = "2026-01-01T00:00:23.500Z".parse().unwrap();
+        let rendered = turns.render(now, Palette::new(false));
+        let lines: Vec<&str> = rendered.lines().map(str::trim_end).collect();
+        assert_eq!(lines[0], "(1 earlier turn left out)");
+        for (line, texts) in [
+            (
+                3,
+                &["8.0s", "completed", "bash__exec 2 (1 failed)", "e "][..],
+            ),
+            (4, &["2.0s", "failed", "e2", "overloaded"][..]),
+            (5, &["3.5s", "in progress", "e3"][..]),
+        ] {
+            for text in texts {
+                assert!(lines[line].contains(text), "no {text:?} in {rendered}");
+            }
+        }
+    }
+}

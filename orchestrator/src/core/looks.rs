@@ -1,0 +1,57 @@
+//! Looks back at what happened: the audit log (`INST-6`, `SEC-5`) and the turns (`MSG-12`).
+
+use goondan_protocol::control::{ControlError, ErrorCode, InstanceTurns, ReadAudit};
+use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::limits::MAX_AUDIT_RECORDS;
+
+use super::{Core, Effect, Read, RequestToken};
+
+impl Core {
+    /// The workspace that is asked about, or every one.
+    pub(super) fn workspace_ids(
+        &self,
+        only: Option<WorkspaceId>,
+    ) -> Result<Vec<WorkspaceId>, ControlError> {
+        match only {
+            Some(id) => self.workspace(&id).map(|_| vec![id]),
+            None => Ok(self.workspaces.keys().cloned().collect()),
+        }
+    }
+
+    pub(super) fn read_audit(&mut self, token: RequestToken, request: ReadAudit) {
+        let records = request.records;
+        if records > MAX_AUDIT_RECORDS {
+            let message = format!("at most {MAX_AUDIT_RECORDS} records come at once");
+            let error = ControlError::new(ErrorCode::InvalidRequest, message)
+                .suggest("ask for fewer; every one is in `audit.jsonl` of the workspace");
+            return self.respond_error(token, error);
+        }
+        match self.workspace_ids(request.workspace_id) {
+            Ok(workspaces) => {
+                let read = Read::Audit {
+                    workspaces,
+                    records,
+                };
+                self.push(Effect::Read { token, read });
+            }
+            Err(error) => self.respond_error(token, error),
+        }
+    }
+
+    pub(super) fn read_turns(&mut self, token: RequestToken, request: InstanceTurns) {
+        let busy = match self.workspace(&request.workspace_id) {
+            Ok(workspace) => workspace.is_in_use(&request.instance_key),
+            Err(error) => return self.respond_error(token, error),
+        };
+        let instance = InstanceRef {
+            workspace_id: request.workspace_id,
+            instance_key: request.instance_key,
+        };
+        let read = Read::Turns {
+            instance,
+            offset: request.offset,
+            busy,
+        };
+        self.push(Effect::Read { token, read });
+    }
+}

@@ -1,0 +1,58 @@
+//! Reading for clients what the writer threads do not own. Everything here blocks.
+
+use goondan_protocol::control::{AuditLog, AuditRecord, ControlError, ErrorCode, TurnsPage};
+use goondan_protocol::limits::AUDIT_ANSWER_BYTES;
+use goondan_store::disk::Disk;
+use goondan_store::root::Layout;
+use goondan_store::{audit, instance};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::core::{Read, control_error};
+
+/// Reads what the core asks for, as the answer of the request.
+pub(super) fn read(disk: &dyn Disk, layout: &Layout, read: Read) -> Result<Value, ControlError> {
+    match read {
+        Read::Audit {
+            workspaces,
+            records,
+        } => {
+            let most = audit::Most {
+                records,
+                bytes: AUDIT_ANSWER_BYTES,
+            };
+            let tail = audit::tail(disk, layout, &workspaces, most)
+                .map_err(|error| control_error(&error))?;
+            let records = tail.records.into_iter();
+            let records = records.map(|(workspace_id, record)| AuditRecord {
+                workspace_id,
+                record,
+            });
+            answer(&AuditLog {
+                records: records.collect(),
+                earlier: tail.earlier,
+                unreadable: tail.unreadable,
+            })
+        }
+        Read::Turns {
+            instance,
+            offset,
+            busy,
+        } => {
+            let instances = layout.instances(&instance.workspace_id);
+            let page = instance::observed(disk, &instances, &instance.instance_key, offset)
+                .map_err(|error| control_error(&error))?;
+            answer(&TurnsPage {
+                events: page.events,
+                unreadable: page.unreadable,
+                busy,
+                next: page.next,
+            })
+        }
+    }
+}
+
+fn answer(value: &impl Serialize) -> Result<Value, ControlError> {
+    serde_json::to_value(value)
+        .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
+}

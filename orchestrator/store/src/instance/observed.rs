@@ -1,0 +1,174 @@
+//! Reading `runtime-events.jsonl` page by page, for people (`MSG-12`). No state is ever made from it.
+
+use std::path::Path;
+
+use goondan_protocol::ids::InstanceKey;
+use goondan_protocol::limits::HISTORY_PAGE_BYTES;
+use goondan_protocol::observe::RuntimeEvent;
+
+use super::{MESSAGES, OBSERVED};
+use crate::disk::Disk;
+use crate::error::{IoContext as _, StoreError};
+use crate::jsonl::Journal;
+use crate::naming::instance_dir_name;
+
+/// A page of what happened in an instance's turns.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ObservedPage {
+    /// What happened, oldest first.
+    pub events: Vec<RuntimeEvent>,
+    /// Lines that cannot be read, and were passed over.
+    pub unreadable: u64,
+    /// Where the next page begins; none on the last page.
+    pub next: Option<u64>,
+}
+
+/// Reads the page that begins at byte `offset`: whole lines, not much more than
+/// [`HISTORY_PAGE_BYTES`] of them. A last line that is still being written is not there yet. May be
+/// done while a writer thread appends.
+///
+/// # Errors
+///
+/// [`StoreError::NoInstance`]; [`StoreError::HistoryChanged`] if no line begins at `offset`;
+/// [`StoreError::Io`].
+pub fn observed(
+    disk: &dyn Disk,
+    instances: &Path,
+    key: &InstanceKey,
+    offset: u64,
+) -> Result<ObservedPage, StoreError> {
+    let dir = instances.join(instance_dir_name(key));
+    if disk.stat(&dir).during("look at", &dir)?.is_none() {
+        return Err(StoreError::NoInstance { key: key.clone() });
+    }
+    let path = dir.join(MESSAGES).join(OBSERVED);
+    // Other implementations need not write any.
+    if disk.stat(&path).during("look at", &path)?.is_none() {
+        return Ok(ObservedPage::default());
+    }
+    let mut journal = Journal::open_read(disk, &path)?;
+    let is_line_start =
+        offset <= journal.len() && (offset == 0 || journal.read(offset - 1, 1)? == b"\n");
+    if !is_line_start {
+        return Err(StoreError::HistoryChanged);
+    }
+    let mut page = ObservedPage::default();
+    let chunk = journal.read(offset, HISTORY_PAGE_BYTES)?;
+    let Some(last) = chunk.iter().rposition(|byte| *byte == b'\n') else {
+        if let Some(end) = end_of_line(&mut journal, offset + chunk.len() as u64)? {
+            // No event is that long.
+            page.unreadable = 1;
+            page.next = Some(end).filter(|end| *end < journal.len());
+        }
+        return Ok(page);
+    };
+    let (lines, rest) = chunk.split_at(last + 1);
+    for line in lines.split(|byte| *byte == b'\n') {
+        match serde_json::from_slice(line) {
+            Ok(event) => page.events.push(event),
+            Err(_) if line.is_empty() => {}
+            Err(_) => page.unreadable += 1,
+        }
+    }
+    let end = offset + lines.len() as u64;
+    let has_more = end + (rest.len() as u64) < journal.len() || rest.contains(&b'\n');
+    page.next = has_more.then_some(end);
+    Ok(page)
+}
+
+/// Where the line ends that `offset` is in, behind its newline; none if it has no end.
+fn end_of_line(journal: &mut Journal, mut offset: u64) -> Result<Option<u64>, StoreError> {
+    loop {
+        let chunk = journal.read(offset, HISTORY_PAGE_BYTES)?;
+        if chunk.is_empty() {
+            return Ok(None);
+        }
+        if let Some(at) = chunk.iter().position(|byte| *byte == b'\n') {
+            return Ok(Some(offset + at as u64 + 1));
+        }
+        offset += chunk.len() as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::SimulatedDisk;
+
+    fn line(turn: usize) -> String {
+        let event = serde_json::json!({
+            "type": "turn.started",
+            "timestamp": "2026-01-01T00:00:00.000Z",
+            "traceId": "4bf92f3577b34da6a3ce929d0e0e4736",
+            "spanId": "00f067aa0ba902b7",
+            "agentName": "clerk",
+            "instanceKey": "main",
+            "turnId": format!("t{turn}"),
+        });
+        format!("{event}\n")
+    }
+
+    fn key() -> InstanceKey {
+        InstanceKey::new("main").unwrap()
+    }
+
+    fn disk_with(content: &[u8]) -> SimulatedDisk {
+        let disk = SimulatedDisk::new();
+        for dir in ["/i", "/i/main", "/i/main/messages"] {
+            disk.create_dir(Path::new(dir)).unwrap();
+        }
+        let path = Path::new("/i/main/messages").join(OBSERVED);
+        disk.plant(&path, content).unwrap();
+        disk
+    }
+
+    fn read_all(disk: &SimulatedDisk) -> (Vec<String>, u64, usize) {
+        let (mut turns, mut unreadable, mut pages) = (Vec::new(), 0, 0);
+        let mut next = Some(0);
+        while let Some(offset) = next {
+            let page = observed(disk, Path::new("/i"), &key(), offset).unwrap();
+            turns.extend(page.events.iter().map(|event| event.turn_id.to_string()));
+            unreadable += page.unreadable;
+            pages += 1;
+            assert!(page.next.is_none_or(|next| next > offset));
+            next = page.next;
+        }
+        (turns, unreadable, pages)
+    }
+
+    #[test]
+    fn msg_12_pages_hold_every_line_once() {
+        let count = 2 * HISTORY_PAGE_BYTES / line(0).len() + 5;
+        let text: String = (0..count).map(line).collect();
+        let (turns, unreadable, pages) = read_all(&disk_with(text.as_bytes()));
+        let expected: Vec<String> = (0..count).map(|turn| format!("t{turn}")).collect();
+        assert_eq!(turns, expected);
+        assert_eq!((unreadable, pages), (0, 3));
+    }
+
+    #[test]
+    fn msg_12_damage_is_passed_over_and_counted() {
+        let huge = "x".repeat(2 * HISTORY_PAGE_BYTES + 9);
+        let text = [&line(1), "\0\n", "\n", &huge, "\n", &line(2), "{\"ty"].concat();
+        let (turns, unreadable, _) = read_all(&disk_with(text.as_bytes()));
+        assert_eq!(turns, ["t1", "t2"]);
+        assert_eq!(unreadable, 2, "the line that is being written is no damage");
+    }
+
+    #[test]
+    fn msg_12_there_may_be_no_file_no_instance_and_no_line_there() {
+        let disk = disk_with(line(1).as_bytes());
+        let look = |offset| observed(&disk, Path::new("/i"), &key(), offset);
+        for offset in [3, 1_000_000] {
+            let error = look(offset).unwrap_err();
+            assert!(matches!(error, StoreError::HistoryChanged), "{error}");
+        }
+        assert_eq!(look(line(1).len() as u64).unwrap(), ObservedPage::default());
+        let nobody = InstanceKey::new("nobody").unwrap();
+        let error = observed(&disk, Path::new("/i"), &nobody, 0).unwrap_err();
+        assert!(matches!(error, StoreError::NoInstance { .. }), "{error}");
+        disk.remove_file(&Path::new("/i/main/messages").join(OBSERVED))
+            .unwrap();
+        assert_eq!(look(0).unwrap(), ObservedPage::default());
+    }
+}
