@@ -114,6 +114,7 @@ pub(crate) enum Command {
     #[command(after_help = "\
 Examples:
   gdn init my-swarm       make ./my-swarm and what a project needs
+  gdn init team --template multi-agent
   gdn init                the same in this directory
   gdn init --no-git .     without a git repository")]
     Init(Init),
@@ -263,12 +264,45 @@ pub(crate) struct Init {
     /// Where to make the project
     #[arg(value_name = "PATH", default_value = ".")]
     pub(crate) path: PathBuf,
+    /// What to begin with: default, multi-agent, package or minimal
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "default",
+        hide_possible_values = true
+    )]
+    pub(crate) template: Template,
     /// Make no git repository
     #[arg(long)]
     pub(crate) no_git: bool,
     /// Overwrite files that are there
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// What a new project begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Template {
+    /// One agent with tools.
+    Default,
+    /// Three agents, and a webhook that says which one.
+    MultiAgent,
+    /// Tools for other projects, and an agent to try them with.
+    Package,
+    /// One file, one agent.
+    Minimal,
+}
+
+impl Template {
+    /// The name people write, and the directory its files are in.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::MultiAgent => "multi-agent",
+            Self::Package => "package",
+            Self::Minimal => "minimal",
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -7,12 +7,11 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::cli::Init;
+use crate::cli::{Init, Template};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text::shell_quoted;
-use crate::project::PROJECT_FILE;
 use crate::schemas;
 
 /// Stands for the package's name in the templates.
@@ -24,19 +23,53 @@ const DEFAULT_PACKAGE: &str = "my-swarm";
 /// Longest package name made of a directory's name, in bytes.
 const PACKAGE_NAME_MAX_BYTES: usize = 64;
 
-/// Files of a new project, by their path in it. Written in this order.
-const FILES: [(&str, &str); 3] = [
-    (
-        "prompts/assistant.md",
-        include_str!("../../templates/prompts/assistant.md"),
-    ),
-    (
-        "scripts/assistant.yaml",
-        include_str!("../../templates/scripts/assistant.yaml"),
-    ),
-    // Last, since it is what makes the directory a project.
-    (PROJECT_FILE, include_str!("../../templates/goondan.yaml")),
-];
+/// Stands for the version of goondan in the templates.
+const VERSION: &str = "GOONDAN_VERSION";
+
+/// A file of a template: its path in the project, and its text.
+type File = (&'static str, &'static str);
+
+macro_rules! files {
+    ($template:literal: $($path:literal),* $(,)?) => {
+        &[$((
+            $path,
+            include_str!(concat!("../../templates/", $template, "/", $path)),
+        )),*]
+    };
+}
+
+/// The files of a new project. Written in this order; `goondan.yaml` is the last, since it is what
+/// makes the directory a project.
+fn files(template: Template) -> &'static [File] {
+    match template {
+        Template::Default => files!("default":
+            "prompts/assistant.md",
+            "scripts/assistant.yaml",
+            "goondan.yaml",
+        ),
+        Template::MultiAgent => files!("multi-agent":
+            "prompts/desk.md",
+            "prompts/librarian.md",
+            "prompts/operator.md",
+            "resources/agents/desk.yaml",
+            "resources/agents/librarian.yaml",
+            "resources/agents/operator.yaml",
+            "scripts/desk.yaml",
+            "scripts/librarian.yaml",
+            "scripts/operator.yaml",
+            "goondan.yaml",
+        ),
+        Template::Package => files!("package":
+            "README.md",
+            "prompts/tester.md",
+            "resources/tools/look.yaml",
+            "resources/tools/shell.yaml",
+            "scripts/tester.yaml",
+            "goondan.yaml",
+        ),
+        Template::Minimal => files!("minimal": "goondan.yaml"),
+    }
+}
 
 /// Kept as it is where there is one: it is the person's own.
 const GITIGNORE: (&str, &str) = (".gitignore", include_str!("../../templates/gitignore"));
@@ -70,7 +103,8 @@ fn listed(files: &[PathBuf]) -> String {
 
 pub(super) fn run(args: &Init, context: &Context) -> Result<(), Failure> {
     let output = context.output;
-    let made = create(&args.path, args.force).map_err(|error| failure(&error, &args.path))?;
+    let made = create(&args.path, args.template, args.force)
+        .map_err(|error| failure(&error, &args.path))?;
     let git = if args.no_git {
         Git::NotWanted
     } else {
@@ -81,6 +115,7 @@ pub(super) fn run(args: &Init, context: &Context) -> Result<(), Failure> {
         &json!({
             "projectRoot": made.root,
             "package": made.package,
+            "template": args.template.name(),
             "files": made.files,
             "kept": made.kept,
             "git": git == Git::Made,
@@ -144,8 +179,9 @@ struct Made {
 
 /// Writes the project's files. Without `force`, none that is there is touched, and then nothing is
 /// written at all.
-fn create(path: &Path, force: bool) -> Result<Made, InitError> {
-    let existing: Vec<PathBuf> = FILES
+fn create(path: &Path, template: Template, force: bool) -> Result<Made, InitError> {
+    let files = files(template);
+    let existing: Vec<PathBuf> = files
         .iter()
         .map(|(name, _)| path.join(name))
         .filter(|file| file.symlink_metadata().is_ok())
@@ -173,12 +209,15 @@ fn create(path: &Path, force: bool) -> Result<Made, InitError> {
         Err(InitError::Exists { .. }) => made.kept.push(name),
         Err(error) => return Err(error),
     }
-    for (name, text) in FILES {
+    for (name, text) in files {
         let file = made.root.join(name);
         if let Some(dir) = file.parent() {
             make_directory(dir)?;
         }
-        write(&file, &text.replace(PACKAGE_NAME, &made.package), force)?;
+        let text = text
+            .replace(PACKAGE_NAME, &made.package)
+            .replace(VERSION, env!("CARGO_PKG_VERSION"));
+        write(&file, &text, force)?;
         made.files.push(name);
     }
     Ok(made)
@@ -268,7 +307,10 @@ fn init_git(root: &Path) -> Git {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum as _;
+
     use super::*;
+    use crate::project::PROJECT_FILE;
 
     #[test]
     fn any_directory_name_makes_a_package_name() {
@@ -288,12 +330,38 @@ mod tests {
     }
 
     #[test]
+    fn the_files_of_each_template_are_those_in_its_directory() {
+        let templates = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates");
+        for template in Template::value_variants() {
+            let root = templates.join(template.name());
+            let mut found = Vec::new();
+            let mut directories = vec![root.clone()];
+            while let Some(directory) = directories.pop() {
+                for entry in fs::read_dir(directory).unwrap() {
+                    let path = entry.unwrap().path();
+                    if path.is_dir() {
+                        directories.push(path);
+                    } else {
+                        let path = path.strip_prefix(&root).unwrap();
+                        found.push(path.to_str().unwrap().to_owned());
+                    }
+                }
+            }
+            found.sort();
+            let mut listed: Vec<&str> = files(*template).iter().map(|(path, _)| *path).collect();
+            assert_eq!(listed.last(), Some(&PROJECT_FILE));
+            listed.sort_unstable();
+            assert_eq!(found, listed, "{}", template.name());
+        }
+    }
+
+    #[test]
     fn a_refused_init_writes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let script = dir.path().join("scripts/assistant.yaml");
         fs::create_dir_all(script.parent().unwrap()).unwrap();
         write(&script, "mine", false).unwrap();
-        let error = create(dir.path(), false).unwrap_err();
+        let error = create(dir.path(), Template::Default, false).unwrap_err();
         assert!(matches!(error, InitError::Exists { .. }), "{error}");
         assert!(!dir.path().join(PROJECT_FILE).exists());
         assert!(!dir.path().join(".gitignore").exists());
@@ -303,11 +371,11 @@ mod tests {
     #[test]
     fn force_overwrites_all_but_the_gitignore() {
         let dir = tempfile::tempdir().unwrap();
-        create(dir.path(), false).unwrap();
+        create(dir.path(), Template::Default, false).unwrap();
         for name in [".gitignore", "goondan.yaml"] {
             write(&dir.path().join(name), "mine", true).unwrap();
         }
-        let made = create(dir.path(), true).unwrap();
+        let made = create(dir.path(), Template::Default, true).unwrap();
         assert_eq!(made.kept, [".gitignore"]);
         assert_eq!(
             fs::read_to_string(dir.path().join(".gitignore")).unwrap(),

@@ -43,6 +43,34 @@ fn a_new_project_is_valid_and_runs_at_once() {
 }
 
 #[test]
+fn each_template_is_valid_and_nothing_is_to_be_warned_of() {
+    let home = Home::new();
+    for template in ["default", "multi-agent", "package", "minimal"] {
+        let json = home
+            .gdn(&[
+                "init",
+                template,
+                "--template",
+                template,
+                "--no-git",
+                "--json",
+            ])
+            .exits(0)
+            .json();
+        assert_eq!(json["template"], template);
+        for file in json["files"].as_array().unwrap() {
+            let path = home.project().join(template).join(file.as_str().unwrap());
+            let text = fs::read_to_string(path).unwrap();
+            assert!(!text.contains("PACKAGE_NAME") && !text.contains("GOONDAN_VERSION"));
+        }
+        let ran = home.gdn(&["validate", "--strict", template]).exits(0);
+        assert!(ran.stdout.contains("valid\n"), "{ran:?}");
+        home.gdn(&["config", "show", template]).exits(0);
+    }
+    home.gdn(&["init", "x", "--template", "none"]).exits(2);
+}
+
+#[test]
 fn a_directory_named_like_a_yaml_value_is_a_name() {
     let home = Home::new();
     for name in ["null", "true", "2026", "1e3"] {

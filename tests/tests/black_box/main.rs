@@ -29,4 +29,6 @@ mod records;
 #[cfg(test)]
 mod supervision;
 #[cfg(test)]
+mod templates;
+#[cfg(test)]
 mod webhook;

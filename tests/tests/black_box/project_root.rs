@@ -21,6 +21,9 @@ fn root_2_nothing_under_the_project_root_is_made_or_changed_at_run_time() {
         let text = std::fs::read_to_string(example.join(file)).unwrap();
         home.write(&format!("project/{file}"), &text);
     }
+    // What version control keeps there is as safe (`ROOT-6`).
+    home.write("project/.git/HEAD", "ref: refs/heads/main\n");
+    home.write("project/.git/config.yaml", "not: [valid");
     let before = tree::snapshot(&home.project(), |_| true);
     let daemon = Daemon::serving(&home);
     let question = "How many copies of Dune were sold, and what did they earn?";
