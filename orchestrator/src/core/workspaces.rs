@@ -339,29 +339,40 @@ impl Core {
         }
     }
 
-    /// Records workspaces as closed whose processes are gone.
+    /// Records workspaces as closed whose processes are gone, after the store has let go of their
+    /// instances: whoever opens one next reads what is on disk.
     pub(super) fn finish_closed_workspaces(&mut self) {
-        let mut ended: Vec<WorkspaceId> = Vec::new();
-        for (id, workspace) in &mut self.workspaces {
-            let Some(closing) = workspace.closing.as_mut().filter(|c| !c.is_writing) else {
+        let closing = self.workspaces.iter().filter(|(id, workspace)| {
+            let is_closing = workspace.closing.as_ref().is_some_and(|c| !c.is_writing);
+            is_closing
+                && self
+                    .owners
+                    .values()
+                    .all(|owner| owner.workspace_id() != *id)
+                && !self.jobs.any(|instance| instance.workspace_id == **id)
+        });
+        let ended: Vec<WorkspaceId> = closing.map(|(id, _)| id.clone()).collect();
+        for id in ended {
+            let Some(workspace) = self.workspaces.get_mut(&id) else {
                 continue;
             };
-            let has_process = self.owners.values().any(|owner| owner.workspace_id() == id);
-            if !has_process && !self.jobs.any(|instance| instance.workspace_id == *id) {
-                closing.is_writing = true;
+            let held = std::mem::take(&mut workspace.instances);
+            if held.is_empty() {
                 workspace.record.registered = false;
                 let record = Box::new(workspace.record.clone());
-                self.effects.push(Effect::WriteWorkspace(record));
-                ended.push(id.clone());
+                if let Some(closing) = &mut workspace.closing {
+                    closing.is_writing = true;
+                }
+                self.push(Effect::WriteWorkspace(record));
             }
-        }
-        for at in ended
-            .iter()
-            .flat_map(|id| self.instances_of(id))
-            .collect::<Vec<_>>()
-        {
-            let instance = at.clone();
-            self.store(Op::Close(at), Purpose::Close { instance });
+            for instance_key in held.into_keys() {
+                let workspace_id = id.clone();
+                let instance = InstanceRef {
+                    workspace_id,
+                    instance_key,
+                };
+                self.store(Op::Close(instance.clone()), Purpose::Close { instance });
+            }
         }
     }
 

@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use super::child::{Programs, Reports};
 use super::control::{self, Server};
-use super::loading::{self, Instances, Warned};
+use super::loading::{self, Instances, Known};
 use super::logs::LogHub;
 use super::strays;
 use super::supervisor::{Event, Supervisor};
@@ -127,17 +127,11 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let io = |error: std::io::Error| StartFailure::new(&error);
 
-    let warned = Warned::default();
+    let known = Known::default();
     let opened = match &args.open {
         Some(project) => {
-            let found = loading::load(
-                disk.as_ref(),
-                &layout,
-                project,
-                Instances::WithWork,
-                &warned,
-            )
-            .and_then(|found| found.bundle.clone().map(|_| found));
+            let found = loading::load(disk.as_ref(), &layout, project, Instances::WithWork, &known)
+                .and_then(|found| found.bundle.clone().map(|_| found));
             Some(found.map_err(|error| StartFailure {
                 code: EXIT_INVALID_PROJECT,
                 message: error.message,
@@ -168,7 +162,8 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         );
     }
 
-    let (writers, stored) = Writers::start(&disk, &layout, WRITER_THREADS).map_err(io)?;
+    let (writers, stored) =
+        Writers::start(&disk, &layout, &known.index, WRITER_THREADS).map_err(io)?;
     let (events, incoming) = mpsc::channel(CORE_QUEUE_INPUTS);
     let facts = Facts {
         layout: layout.clone(),
@@ -193,7 +188,7 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         writers,
         disk.clone(),
         layout.clone(),
-        warned.clone(),
+        known.clone(),
     );
 
     let ending = CancellationToken::new();
@@ -203,7 +198,7 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         ending: ending.clone(),
     };
     let mut tasks = tokio::task::JoinSet::new();
-    let registered = open_registered(disk, layout.clone(), opened, events.clone(), warned);
+    let registered = open_registered(disk, layout.clone(), opened, events.clone(), known);
     tasks.spawn(async move {
         // Who connects meanwhile waits, and so never hears that a registered workspace is not there.
         registered.await;
@@ -249,7 +244,7 @@ async fn open_registered(
     layout: goondan_store::root::Layout,
     opened: Option<crate::core::LoadedWorkspace>,
     events: mpsc::Sender<Event>,
-    warned: Warned,
+    known: Known,
 ) {
     let loading = tokio::task::spawn_blocking(move || {
         let mut all: Vec<Loaded> = Vec::new();
@@ -281,7 +276,7 @@ async fn open_registered(
         for record in records {
             if record.registered && Some(&record.workspace_id) != asked_for.as_ref() {
                 let result =
-                    loading::load_registered(disk.as_ref(), &layout, record.clone(), &warned);
+                    loading::load_registered(disk.as_ref(), &layout, record.clone(), &known);
                 let workspace_id = Some(record.workspace_id);
                 all.push(Loaded {
                     purpose: LoadPurpose::Start,

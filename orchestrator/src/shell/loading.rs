@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan_config::{Diagnostics, ProcessEnvironment};
+use goondan_config::{Bundle, Diagnostics, ProcessEnvironment};
 use goondan_protocol::control::{ControlError, ErrorCode, InstanceSummary};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_store::disk::Disk;
+use goondan_store::index::InstanceIndex;
+use goondan_store::instance::Metadata;
 use goondan_store::root::Layout;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::{StoreError, workspace};
@@ -29,7 +31,7 @@ pub(super) fn load(
     layout: &Layout,
     project_root: &Path,
     wanted: Instances,
-    warned: &Warned,
+    known: &Known,
 ) -> Result<LoadedWorkspace, ControlError> {
     let canonical = std::fs::canonicalize(project_root).map_err(|error| {
         let text = format!(
@@ -56,18 +58,27 @@ pub(super) fn load(
         Ok(_) => workspace::open(disk, layout, &canonical, package.as_deref())
             .map_err(|error| storage(&error))?,
     };
+    read_instances(disk, layout, record, bundle, wanted, known)
+}
+
+/// Reads which instances a workspace has, and which of them have something to do.
+fn read_instances(
+    disk: &dyn Disk,
+    layout: &Layout,
+    record: WorkspaceRecord,
+    bundle: Result<Bundle, ControlError>,
+    wanted: Instances,
+    known: &Known,
+) -> Result<LoadedWorkspace, ControlError> {
     let instances = layout.instances(&record.workspace_id);
-    let (with_work, unusable) =
-        workspace::instances_with_work(disk, &instances).map_err(|error| storage(&error))?;
-    warned.report(&unusable);
+    let listed = workspace::list_instances(disk, &instances);
+    let (found, mut unusable) = listed.map_err(|error| storage(&error))?;
+    known.index.take_up(&record.workspace_id, &found);
+    let with_work = workspace::with_work_among(disk, &instances, &found, &mut unusable);
+    known.warned.report(&unusable);
     let to_begin_anew = match wanted {
         Instances::WithWork => Vec::new(),
-        Instances::All => {
-            let listed = workspace::list_instances(disk, &instances);
-            let (found, unusable) = listed.map_err(|error| storage(&error))?;
-            warned.report(&unusable);
-            found
-        }
+        Instances::All => found,
     };
     Ok(LoadedWorkspace {
         record,
@@ -83,14 +94,14 @@ pub(super) fn load_registered(
     disk: &dyn Disk,
     layout: &Layout,
     record: WorkspaceRecord,
-    warned: &Warned,
+    known: &Known,
 ) -> Result<LoadedWorkspace, ControlError> {
     let found = load(
         disk,
         layout,
         &record.project_root,
         Instances::WithWork,
-        warned,
+        known,
     );
     match found {
         // The package was renamed: that is another workspace, to be opened by a person.
@@ -101,30 +112,11 @@ pub(super) fn load_registered(
                 found.record.workspace_id
             );
             let error = ControlError::new(ErrorCode::WorkspaceConflict, text);
-            without_configuration(disk, layout, record, error, warned)
+            read_instances(disk, layout, record, Err(error), Instances::WithWork, known)
         }
         Ok(found) => Ok(found),
-        Err(error) => without_configuration(disk, layout, record, error, warned),
+        Err(error) => read_instances(disk, layout, record, Err(error), Instances::WithWork, known),
     }
-}
-
-fn without_configuration(
-    disk: &dyn Disk,
-    layout: &Layout,
-    record: WorkspaceRecord,
-    problem: ControlError,
-    warned: &Warned,
-) -> Result<LoadedWorkspace, ControlError> {
-    let instances = layout.instances(&record.workspace_id);
-    let (with_work, unusable) =
-        workspace::instances_with_work(disk, &instances).map_err(|error| storage(&error))?;
-    warned.report(&unusable);
-    Ok(LoadedWorkspace {
-        record,
-        bundle: Err(problem),
-        with_work,
-        to_begin_anew: Vec::new(),
-    })
 }
 
 fn invalid(diagnostics: &Diagnostics, project_root: &Path) -> ControlError {
@@ -136,6 +128,13 @@ fn invalid(diagnostics: &Diagnostics, project_root: &Path) -> ControlError {
 
 fn storage(error: &StoreError) -> ControlError {
     crate::core::control_error(error)
+}
+
+/// What is known of instances, whoever looked.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Known {
+    pub(super) index: InstanceIndex,
+    pub(super) warned: Warned,
 }
 
 /// What was said to be unusable, so that it is said once (`INST-4`).
@@ -162,39 +161,33 @@ impl Warned {
     }
 }
 
-/// Every instance of a workspace. Blocks.
+/// Every instance of a workspace that is open.
 pub(super) fn list_instances(
-    disk: &dyn Disk,
-    layout: &Layout,
+    known: &Known,
     workspace_id: &WorkspaceId,
     is_processing: impl Fn(&InstanceRef) -> bool,
-    warned: &Warned,
-) -> Result<Vec<InstanceSummary>, ControlError> {
-    let (found, unusable) = workspace::list_instances(disk, &layout.instances(workspace_id))
-        .map_err(|error| storage(&error))?;
-    warned.report(&unusable);
-    Ok(found
-        .into_iter()
-        .map(|metadata| {
-            let at = InstanceRef {
-                workspace_id: workspace_id.clone(),
-                instance_key: metadata.instance_key.clone(),
-            };
-            let status = if is_processing(&at) {
-                "processing"
-            } else {
-                metadata.status.as_str()
-            };
-            InstanceSummary {
-                workspace_id: at.workspace_id,
-                instance_key: metadata.instance_key,
-                agent_name: metadata.agent_name,
-                status: status.to_owned(),
-                created_at: metadata.created_at,
-                updated_at: metadata.updated_at,
-            }
-        })
-        .collect())
+) -> Vec<InstanceSummary> {
+    let found = known.index.list(workspace_id).unwrap_or_default();
+    let summary = |metadata: Metadata| {
+        let at = InstanceRef {
+            workspace_id: workspace_id.clone(),
+            instance_key: metadata.instance_key,
+        };
+        let status = if is_processing(&at) {
+            "processing"
+        } else {
+            metadata.status.as_str()
+        };
+        InstanceSummary {
+            status: status.to_owned(),
+            workspace_id: at.workspace_id,
+            instance_key: at.instance_key,
+            agent_name: metadata.agent_name,
+            created_at: metadata.created_at,
+            updated_at: metadata.updated_at,
+        }
+    };
+    found.into_iter().map(summary).collect()
 }
 
 #[cfg(test)]

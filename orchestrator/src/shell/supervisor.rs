@@ -25,13 +25,13 @@ use tokio::task::JoinSet;
 
 use super::child::{self, Programs, Reports, RunningChild};
 use super::control::Client;
-use super::loading::{self, Instances, Warned};
+use super::loading::{self, Instances, Known};
 use super::logs::LogHub;
 use super::reading;
 use super::strays;
 use crate::core::{
-    Core, Effect, Input, ListedInstances, LoadPurpose, Loaded, LogEvent, Now, ProcessId,
-    RequestToken, Severity, control_error,
+    Core, Effect, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, LogEvent, Now,
+    ProcessId, RequestToken, Severity, control_error,
 };
 use crate::limits::TICK_MS;
 
@@ -75,7 +75,7 @@ pub(super) struct Supervisor {
     tasks: JoinSet<()>,
     started: Instant,
     announced_drops: u64,
-    warned: Warned,
+    known: Known,
     is_over: bool,
 }
 
@@ -87,7 +87,7 @@ impl Supervisor {
         writers: Writers,
         disk: Arc<dyn Disk>,
         layout: Layout,
-        warned: Warned,
+        known: Known,
     ) -> Self {
         Self {
             core,
@@ -101,7 +101,7 @@ impl Supervisor {
             tasks: JoinSet::new(),
             started: Instant::now(),
             announced_drops: 0,
-            warned,
+            known,
             is_over: false,
         }
     }
@@ -231,6 +231,7 @@ impl Supervisor {
             Effect::WriteWorkspace(record) => {
                 let (disk, layout) = (self.disk.clone(), self.layout.clone());
                 let events = self.reports.events.clone();
+                self.known.index.forget(&record.workspace_id);
                 self.tasks.spawn_blocking(move || {
                     let written = workspace::write(disk.as_ref(), &layout, &record);
                     let input = Input::WorkspaceWritten {
@@ -245,49 +246,32 @@ impl Supervisor {
                 workspaces,
                 processing,
             } => {
-                let (disk, layout) = (self.disk.clone(), self.layout.clone());
-                let (events, warned) = (self.reports.events.clone(), self.warned.clone());
-                self.tasks.spawn_blocking(move || {
-                    let mut all = Vec::new();
-                    let listed = workspaces.iter().try_for_each(|id| {
-                        let is_processing = |at: &_| processing.contains(at);
-                        all.extend(loading::list_instances(
-                            disk.as_ref(),
-                            &layout,
-                            id,
-                            is_processing,
-                            &warned,
-                        )?);
-                        Ok(())
-                    });
-                    let result = listed.and_then(|()| {
-                        serde_json::to_value(&all).map_err(|error| {
-                            ControlError::new(ErrorCode::Internal, error.to_string())
-                        })
-                    });
-                    drop(events.blocking_send(Event::Answer { token, result }));
-                });
+                let is_processing = |at: &_| processing.contains(at);
+                let listed = workspaces.iter();
+                let listed =
+                    listed.flat_map(|id| loading::list_instances(&self.known, id, is_processing));
+                let result = serde_json::to_value(listed.collect::<Vec<_>>())
+                    .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()));
+                self.respond(token, result);
             }
             Effect::ListMetadata {
                 purpose,
                 workspace_id,
             } => {
-                let (disk, layout) = (self.disk.clone(), self.layout.clone());
-                let (events, warned) = (self.reports.events.clone(), self.warned.clone());
-                self.tasks.spawn_blocking(move || {
-                    let instances = layout.instances(&workspace_id);
-                    let listed = workspace::list_instances(disk.as_ref(), &instances);
-                    let listed = listed.map(|listed| {
-                        warned.report(&listed.1);
-                        ListedInstances::of(listed)
-                    });
-                    let input = Input::Listed {
+                if let ListPurpose::Verify { .. } = purpose {
+                    self.list_on_disk(purpose, workspace_id);
+                } else {
+                    let found = self.known.index.list(&workspace_id).unwrap_or_default();
+                    let listed = ListedInstances {
+                        found,
+                        unreadable: Vec::new(),
+                    };
+                    return Some(Input::Listed {
                         workspace_id,
                         purpose,
-                        result: listed.map_err(|error| control_error(&error)),
-                    };
-                    drop(events.blocking_send(Event::Input(input)));
-                });
+                        result: Ok(listed),
+                    });
+                }
             }
             Effect::Read { token, read } => {
                 let (disk, layout) = (self.disk.clone(), self.layout.clone());
@@ -317,6 +301,26 @@ impl Supervisor {
         None
     }
 
+    /// Lists the instances of a workspace as its folders have them, whatever is known of them.
+    fn list_on_disk(&mut self, purpose: ListPurpose, workspace_id: WorkspaceId) {
+        let (disk, layout) = (self.disk.clone(), self.layout.clone());
+        let (events, known) = (self.reports.events.clone(), self.known.clone());
+        self.tasks.spawn_blocking(move || {
+            let instances = layout.instances(&workspace_id);
+            let listed = workspace::list_instances(disk.as_ref(), &instances);
+            let listed = listed.map(|listed| {
+                known.warned.report(&listed.1);
+                ListedInstances::of(listed)
+            });
+            let input = Input::Listed {
+                workspace_id,
+                purpose,
+                result: listed.map_err(|error| control_error(&error)),
+            };
+            drop(events.blocking_send(Event::Input(input)));
+        });
+    }
+
     fn load(
         &mut self,
         purpose: LoadPurpose,
@@ -324,13 +328,13 @@ impl Supervisor {
         project_root: PathBuf,
     ) {
         let (disk, layout) = (self.disk.clone(), self.layout.clone());
-        let (events, warned) = (self.reports.events.clone(), self.warned.clone());
+        let (events, known) = (self.reports.events.clone(), self.known.clone());
         let wanted = match &purpose {
             LoadPurpose::Restart { request, .. } if request.fresh => Instances::All,
             _ => Instances::WithWork,
         };
         self.tasks.spawn_blocking(move || {
-            let result = loading::load(disk.as_ref(), &layout, &project_root, wanted, &warned);
+            let result = loading::load(disk.as_ref(), &layout, &project_root, wanted, &known);
             let loaded = Box::new(Loaded {
                 purpose,
                 workspace_id,

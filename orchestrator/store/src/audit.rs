@@ -173,7 +173,9 @@ mod tests {
 
     fn seconds(tail: &Tail) -> Vec<String> {
         let times = tail.records.iter();
-        times.map(|(_, r)| time_of(r)[17..19].to_owned()).collect()
+        times
+            .map(|(_, r)| time_of(r).get(17..19).unwrap().to_owned())
+            .collect()
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod disk;
 pub mod durable;
 mod error;
 mod finding;
+pub mod index;
 pub mod instance;
 mod jsonl;
 pub mod limits;

@@ -59,7 +59,7 @@ pub fn instance(disk: &dyn Disk, dir: &Path) -> Result<Verified, StoreError> {
 ///
 /// # Errors
 ///
-/// As [`instance`].
+/// As [`instance`](fn@instance).
 pub fn workspace(
     disk: &dyn Disk,
     layout: &Layout,
@@ -74,7 +74,7 @@ pub fn workspace(
 ///
 /// # Errors
 ///
-/// As [`instance`].
+/// As [`instance`](fn@instance).
 pub fn root(disk: &dyn Disk, layout: &Layout) -> Result<Verified, StoreError> {
     let mut out = Verified::default();
     let config = layout.config_file();

@@ -282,19 +282,32 @@ pub fn instances_with_work(
     instances: &Path,
 ) -> Result<(Vec<WithWork>, Vec<Unusable>), StoreError> {
     let (found, mut unusable) = list_instances(disk, instances)?;
+    let with_work = with_work_among(disk, instances, &found, &mut unusable);
+    Ok((with_work, unusable))
+}
+
+/// Those of the listed instances that have something to do. Adds to `unusable` those that cannot be
+/// read for now, which are among them.
+#[must_use]
+pub fn with_work_among(
+    disk: &dyn Disk,
+    instances: &Path,
+    found: &[Metadata],
+    unusable: &mut Vec<Unusable>,
+) -> Vec<WithWork> {
     let mut with_work = Vec::new();
     for metadata in found {
         let dir = instances.join(instance_dir_name(&metadata.instance_key));
         match instance::has_work(disk, &dir) {
             Ok(true) => with_work.push(WithWork {
-                instance_key: metadata.instance_key,
-                agent_name: Some(metadata.agent_name),
+                instance_key: metadata.instance_key.clone(),
+                agent_name: Some(metadata.agent_name.clone()),
             }),
             Ok(false) => {}
             Err(error) => unusable.push(Unusable { path: dir, error }),
         }
     }
-    for Unusable { path, error } in &unusable {
+    for Unusable { path, error } in unusable.iter() {
         let name = path.file_name().and_then(|name| name.to_str());
         if let Some(instance_key) = name.and_then(instance_key_of).filter(|_| error.is_io()) {
             let agent_name = None;
@@ -304,7 +317,7 @@ pub fn instances_with_work(
             });
         }
     }
-    Ok((with_work, unusable))
+    with_work
 }
 
 /// Opens an audit log, which a crash or a full disk may have cut short: the end that is left must not

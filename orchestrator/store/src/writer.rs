@@ -28,6 +28,7 @@ use tokio::time::Instant;
 
 use crate::disk::Disk;
 use crate::error::{IoContext as _, StoreError};
+use crate::index::InstanceIndex;
 use crate::instance::{self, InstanceStore};
 use crate::limits::{METADATA_INTERVAL_MS, WRITER_BATCH_OPS, WRITER_QUEUE_OPS};
 use crate::naming::instance_dir_name;
@@ -50,7 +51,7 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Starts `threads` writer threads over `disk`. Reports come out of the returned receiver.
+    /// Starts `threads` writer threads over `disk`, which keep `index` true. Reports come out of the returned receiver.
     ///
     /// # Errors
     ///
@@ -58,6 +59,7 @@ impl Writers {
     pub fn start(
         disk: &Arc<dyn Disk>,
         layout: &Layout,
+        index: &InstanceIndex,
         threads: usize,
     ) -> io::Result<(Self, mpsc::UnboundedReceiver<Completion>)> {
         let (completions, completed) = mpsc::unbounded_channel();
@@ -68,7 +70,8 @@ impl Writers {
         for number in 0..threads.max(1) {
             let (queue, jobs) = mpsc::channel(WRITER_QUEUE_OPS);
             let (disk, layout) = (disk.clone(), layout.clone());
-            let worker = Worker::new(disk, layout);
+            let mut worker = Worker::new(disk, layout);
+            worker.index = index.clone();
             let completions = completions.clone();
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
@@ -127,6 +130,7 @@ struct Held {
 pub struct Worker {
     disk: Arc<dyn Disk>,
     layout: Layout,
+    index: InstanceIndex,
     open: HashMap<InstanceRef, Held>,
 }
 
@@ -135,7 +139,13 @@ impl Worker {
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, layout: Layout) -> Self {
         let open = HashMap::new();
-        Self { disk, layout, open }
+        let index = InstanceIndex::default();
+        Self {
+            disk,
+            layout,
+            index,
+            open,
+        }
     }
 
     async fn run(
@@ -208,7 +218,10 @@ impl Worker {
                 );
                 self.open.remove(&instance);
                 failed.insert(instance, error);
-            } else if !held.is_kept {
+                continue;
+            }
+            self.index.put(&instance, held.store.metadata());
+            if !held.is_kept {
                 self.open.remove(&instance);
             } else if held.store.metadata_is_dirty() && held.metadata_due.is_none() {
                 let interval = Duration::from_millis(METADATA_INTERVAL_MS);
@@ -349,6 +362,7 @@ impl Worker {
                 let dir = self.dir_of(&instance);
                 let trash = format!(".removed-{}", uuid::Uuid::now_v7());
                 let existed = instance::delete(self.disk.as_ref(), &dir, &trash)?;
+                self.index.remove(&instance);
                 Ok(Report::Deleted { existed })
             }
             Op::Audit {

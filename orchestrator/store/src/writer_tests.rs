@@ -14,6 +14,7 @@ struct Rig {
     writers: Writers,
     completed: mpsc::UnboundedReceiver<Completion>,
     workspace_id: WorkspaceId,
+    index: InstanceIndex,
 }
 
 fn rig() -> Rig {
@@ -23,13 +24,15 @@ fn rig() -> Rig {
     disk.create_dir(&layout.workspaces()).unwrap();
     let project = std::path::Path::new("/p");
     let record = workspace::open(disk.as_ref(), &layout, project, None).unwrap();
-    let (writers, completed) = Writers::start(&disk, &layout, 2).unwrap();
+    let index = InstanceIndex::default();
+    let (writers, completed) = Writers::start(&disk, &layout, &index, 2).unwrap();
     Rig {
         _temp: temp,
         layout,
         writers,
         completed,
         workspace_id: record.workspace_id,
+        index,
     }
 }
 
@@ -185,4 +188,36 @@ async fn what_is_not_there_is_said_and_nothing_is_made() {
         .list(&rig.layout.instances(&rig.workspace_id))
         .unwrap();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn the_index_is_what_a_new_look_at_the_disk_would_find() {
+    let mut rig = rig();
+    let instances = rig.layout.instances(&rig.workspace_id);
+    let on_disk = || workspace::list_instances(&RealDisk, &instances).unwrap().0;
+    rig.index.take_up(&rig.workspace_id, &[]);
+    for (key, id) in [("a", "e1"), ("b", "e2"), ("a", "e3")] {
+        rig.run(accept(rig.instance(key), "agent", id))
+            .await
+            .unwrap();
+    }
+    let begin = Op::BeginTurn {
+        instance: rig.instance("a"),
+        turn_id: "t1".parse().unwrap(),
+        event_id: "e1".parse().unwrap(),
+        at: Timestamp::from_unix_millis(5),
+    };
+    rig.run(begin).await.unwrap();
+    let listed = rig.index.list(&rig.workspace_id).unwrap();
+    assert_eq!(listed[0].status, instance::InstanceStatus::Processing);
+    for key in ["a", "b"] {
+        rig.run(Op::Close(rig.instance(key))).await.unwrap();
+    }
+    assert_eq!(rig.index.list(&rig.workspace_id), Some(on_disk()));
+    rig.run(Op::Delete(rig.instance("a"))).await.unwrap();
+    let listed = rig.index.list(&rig.workspace_id).unwrap();
+    assert_eq!(listed, on_disk());
+    assert_eq!(listed.len(), 1);
+    rig.index.forget(&rig.workspace_id);
+    assert_eq!(rig.index.list(&rig.workspace_id), None);
 }

@@ -9,6 +9,7 @@ use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_store::disk::{Disk, RealDisk};
+use goondan_store::index::InstanceIndex;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
 use goondan_store::writer::{Completion, Job, Op, Writers};
@@ -89,7 +90,8 @@ impl Rig {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         std::fs::create_dir_all(layout.workspaces())?;
         let record = workspace::open(disk.as_ref(), &layout, Path::new("/p"), None)?;
-        let (writers, completed) = Writers::start(&disk, &layout, WRITER_THREADS)?;
+        let (writers, completed) =
+            Writers::start(&disk, &layout, &InstanceIndex::default(), WRITER_THREADS)?;
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         Ok(Self {
             writers,
