@@ -203,6 +203,8 @@ fn find_entry_agent(
             None
         }
         (1, _) => None,
+        // What could not be read may have been the Swarm.
+        (_, [_, ..]) if report.is_partial() => None,
         (_, [first, ..]) => {
             report.add(
                 Problem::new(

@@ -1,8 +1,8 @@
 //! The JSON Schemas and the loader say the same.
 //!
 //! Each document of a corpus that holds every field there is is damaged in every place, one place at a
-//! time: a field is taken out, misnamed, doubled under another name, or given a value of every other
-//! type. Then
+//! time: a field is taken out, misnamed, doubled under another name, given a value of every other type,
+//! or joined by one that excludes it. Then
 //!
 //! * what the schema refuses, the loader refuses too;
 //! * what the loader says of fields and types (not of what they lead to), the schema refuses too.
@@ -23,6 +23,21 @@ const SHAPE_CODES: [&str; 6] = [
     "E_CONFIG_CONFLICTING_FIELDS",
     "E_CONFIG_UNKNOWN_KIND",
     "E_CONFIG_WRONG_KIND",
+];
+
+/// Text fields that exclude another field wherever they may stand.
+const EXCLUDING: [&str; 11] = [
+    "value",
+    "env",
+    "system",
+    "systemRef",
+    "script",
+    "builtin",
+    "entry",
+    "say",
+    "fail",
+    "instanceKey",
+    "instanceKeyProperty",
 ];
 
 fn document(kind: &str, name: &str, spec: &Value) -> Value {
@@ -191,6 +206,13 @@ fn damage(value: &Value, path: &str, visit: &mut dyn FnMut(Value, String)) {
             }
         }
         Value::Object(fields) => {
+            for name in EXCLUDING {
+                if !fields.contains_key(name) {
+                    let mut fields = fields.clone();
+                    fields.insert(name.to_owned(), json!("text"));
+                    visit(Value::Object(fields), format!("{path} has a `{name}` too"));
+                }
+            }
             for (name, field) in fields {
                 let path = format!("{path}.{name}");
                 let with = |changed: Vec<(String, Value)>| -> Value {

@@ -344,6 +344,12 @@ fn somebody_must_answer() {
         "add a document of `kind: Swarm` with `entryAgent: Agent/helper`"
     );
 
+    let nameless = format!(
+        "{second}---\n{}",
+        document("Swarm", "entryAgent: Agent/helper").replace("name: x", "name: 12")
+    );
+    assert!(only_problem_with(&nameless).contains("must be text, not a number"));
+
     let swarm = |spec: &str| {
         format!(
             "{second}---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {{name: s}}\nspec: {{{spec}}}\n"
