@@ -359,6 +359,7 @@ impl<'n> Fields<'n> {
                 continue;
             }
             let written = self.entries.iter().find(|entry| entry.key == field.name);
+            self.check_misspelt(field.name, report);
             report.add(match written {
                 Some(entry) => Problem::new(
                     codes::MISSING_FIELD,
@@ -371,6 +372,28 @@ impl<'n> Fields<'n> {
                     format!("{} needs the field `{}`", self.label, field.name),
                 ),
             });
+        }
+    }
+
+    /// Of what may hold any field, one that is not known may still be a required one misspelt.
+    fn check_misspelt(&self, required: &'static str, report: &mut Report) {
+        if !self.shape.is_open {
+            return;
+        }
+        for entry in self.entries {
+            let is_known = self.shape.fields.iter().any(|field| field.name == entry.key);
+            let meant = nearest(&entry.key, [required]);
+            if !is_known && meant.is_some() {
+                let (key, label) = (&entry.key, &self.label);
+                report.add(
+                    Problem::new(
+                        codes::UNKNOWN_FIELD,
+                        entry.key_place,
+                        format!("unknown field `{key}` in {label}; expected `{required}`"),
+                    )
+                    .rename(key, meant),
+                );
+            }
         }
     }
 
