@@ -381,7 +381,11 @@ impl<'n> Fields<'n> {
             return;
         }
         for entry in self.entries {
-            let is_known = self.shape.fields.iter().any(|field| field.name == entry.key);
+            let is_known = self
+                .shape
+                .fields
+                .iter()
+                .any(|field| field.name == entry.key);
             let meant = nearest(&entry.key, [required]);
             if !is_known && meant.is_some() {
                 let (key, label) = (&entry.key, &self.label);
