@@ -89,6 +89,9 @@ fn start(args: &Args) -> Result<(), StartFailure> {
         message: "there is no home directory for the state".to_owned(),
         hint: Some("name a state directory with `--state-root`".to_owned()),
     })?;
+    if let Some(project) = &args.open {
+        check_apart(project, &state_root)?;
+    }
     let programs = Programs::find().map_err(|error| StartFailure::new(&error))?;
     let root = SystemRoot::take(&state_root).map_err(|error| {
         let is_in_use = matches!(error, goondan_store::StoreError::RootInUse { .. });
@@ -111,6 +114,28 @@ fn start(args: &Args) -> Result<(), StartFailure> {
     // Children are started by the thread that runs this, which lives as long as the daemon: their
     // parent-death signal is bound to it.
     runtime.block_on(run(args, &root, programs))
+}
+
+/// Refuses a state root inside the project it is to serve before anything is made in it (`ROOT-1`,
+/// `ROOT-2`).
+fn check_apart(project: &Path, state_root: &Path) -> Result<(), StartFailure> {
+    // A project that is not there is refused by its loading; of a state root that is not there yet,
+    // the part that is decides.
+    let project = project
+        .canonicalize()
+        .unwrap_or_else(|_| project.to_owned());
+    let state_root = std::path::absolute(state_root).unwrap_or_else(|_| state_root.to_owned());
+    let existing = state_root.ancestors().find_map(|dir| {
+        let rest = state_root.strip_prefix(dir).ok()?;
+        Some(dir.canonicalize().ok()?.join(rest))
+    });
+    let state_root = existing.unwrap_or(state_root);
+    goondan_store::root::check_separate(&project, &state_root).map_err(|error| {
+        let failure = StartFailure::new(&error);
+        let code = EXIT_INVALID_PROJECT;
+        StartFailure { code, ..failure }
+            .hint("move the project, or choose another state directory with `--state-root`")
+    })
 }
 
 /// As many files as the system allows: each child needs three, each conversation four.

@@ -4,6 +4,8 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{ORCHESTRATOR, Running};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, tree, wait_until};
 
@@ -72,4 +74,22 @@ fn root_5_what_leads_out_of_the_project_is_refused_at_load() {
         home.gdn_json(&["workspace", "list"])["workspaces"],
         serde_json::json!([])
     );
+}
+
+#[test]
+fn root_1_a_daemon_makes_no_state_root_in_the_project_it_is_to_serve() {
+    let home = Home::new(LAB);
+    let (project, inside) = (home.project(), home.project().join("state"));
+    let before = tree::snapshot(&project, |_| true);
+    let arguments = [
+        "--state-root",
+        inside.to_str().unwrap(),
+        "--open",
+        project.to_str().unwrap(),
+    ];
+    let refused = Running::start(home.command(&bin(ORCHESTRATOR), &arguments)).wait();
+    refused
+        .exits(6)
+        .tells(&["must not contain one another", "--state-root"]);
+    assert_eq!(tree::snapshot(&project, |_| true), before);
 }
