@@ -382,6 +382,22 @@ Examples:
   gdn instance history --turns    what became of each turn, how long it took, which tools it used
   gdn instance history --json | jq '.messages | length'")]
     History(InstanceHistory),
+    /// Write one conversation to a file that can be imported elsewhere
+    #[command(after_help = "\
+Examples:
+  gdn instance export order-17 -o order-17.jsonl
+  gdn instance export order-17 | gzip > order-17.jsonl.gz
+
+Confirmed messages and the state of extensions are in it; the work directory and what waits are not.")]
+    Export(InstanceExport),
+    /// Make a conversation from an exported file
+    #[command(after_help = "\
+Examples:
+  gdn instance import order-17.jsonl
+  gdn instance import order-17.jsonl --instance order-17-again --agent clerk
+
+A file that was cut or changed is refused, and nothing is made of it.")]
+    Import(InstanceImport),
     /// Delete the conversations that nobody has used for long
     #[command(after_help = "\
 Examples:
@@ -426,6 +442,35 @@ pub(crate) struct InstanceHistory {
     /// The turns with their outcomes, instead of the messages
     #[arg(long)]
     pub(crate) turns: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceExport {
+    /// The conversation
+    #[arg(value_name = "KEY", default_value = DEFAULT_INSTANCE)]
+    pub(crate) key: InstanceKey,
+    /// Where to write it; `-` is stdout
+    #[arg(long, short, value_name = "FILE", default_value = "-")]
+    pub(crate) output: PathBuf,
+    /// Overwrite a file that is there
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Leave out what is damaged, instead of stopping at it
+    #[arg(long)]
+    pub(crate) skip_damaged: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceImport {
+    /// The exported file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The conversation it becomes [default: what it was]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) instance: Option<InstanceKey>,
+    /// The agent it belongs to then [default: the one it belonged to]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<AgentName>,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@ use crate::cli::{Cli, Command, Completions};
 use crate::context::Context;
 use crate::failure::Failure;
 
+mod archive;
 mod ask;
 mod audit;
 mod chat;

@@ -210,6 +210,7 @@ impl From<ControlError> for Failure {
                 Exit::TryAgain,
                 "make room on the state root's disk; `gdn logs --all` says what failed",
             ),
+            ErrorCode::Damaged => (Exit::Damaged, "see all that is damaged: `gdn verify`"),
             ErrorCode::Cancelled => (Exit::Cancelled, "see what is there: `gdn instance list`"),
             ErrorCode::Internal => (
                 Exit::Internal,

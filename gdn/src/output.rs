@@ -104,6 +104,14 @@ impl Output {
         self.print(line)
     }
 
+    /// Prints a piece of data as it is, with nothing behind it.
+    pub(crate) fn piece(self, text: &str) -> Result<(), Failure> {
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        stdout.flush()?;
+        Ok(())
+    }
+
     fn print(self, text: &str) -> Result<(), Failure> {
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(text.as_bytes())?;

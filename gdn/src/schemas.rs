@@ -23,6 +23,10 @@ pub const INSTANCE_SHOW: &str = "gdn.instance.show/v1";
 pub const INSTANCE_HISTORY: &str = "gdn.instance.history/v1";
 /// `gdn instance history --turns`.
 pub const INSTANCE_TURNS: &str = "gdn.instance.turns/v1";
+/// `gdn instance export`.
+pub const INSTANCE_EXPORT: &str = "gdn.instance.export/v1";
+/// `gdn instance import`.
+pub const INSTANCE_IMPORT: &str = "gdn.instance.import/v1";
 /// `gdn instance delete`.
 pub const INSTANCE_DELETE: &str = "gdn.instance.delete/v1";
 /// `gdn instance prune`.
@@ -64,6 +68,8 @@ pub const ALL: &[&str] = &[
     INSTANCE_SHOW,
     INSTANCE_HISTORY,
     INSTANCE_TURNS,
+    INSTANCE_EXPORT,
+    INSTANCE_IMPORT,
     INSTANCE_DELETE,
     INSTANCE_PRUNE,
     VERIFY,

@@ -13,7 +13,7 @@
 //! * [`agents`]: agent instances and their processes. [`connectors`]: connector processes.
 //! * [`processes`]: what all children have in common.
 //! * [`requests`]: what clients ask for. [`deletion`]: what becomes of that request.
-//! * [`looks`]: looks back at what happened.
+//! * [`looks`]: looks back at what happened. [`archives`]: conversations to be taken elsewhere.
 //! * [`verification`]: whether files are as they were written.
 //! * [`retention`]: conversations that nobody uses any more.
 //! * [`workspaces`]: opening, changing, restarting and closing workspaces.
@@ -37,6 +37,7 @@ use goondan_store::workspace::WorkspaceRecord;
 use uuid::Uuid;
 
 mod agents;
+mod archives;
 mod back_off;
 mod connectors;
 mod deletion;

@@ -21,8 +21,9 @@ pub use event::{
     DropEvent, EventInfo, EventStanding, ListEvents, RetryEvent, SendEvent, Sent, TurnProgress,
 };
 pub use instance::{
-    DeleteInstance, Deleted, History, InstanceDetail, InstanceHistory, InstanceSummary,
-    InstanceTurns, ListInstances, Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage,
+    DeleteInstance, Deleted, ExportInstance, ExportPart, ExportPosition, History, ImportInstance,
+    Imported, InstanceDetail, InstanceHistory, InstanceSummary, InstanceTurns, ListInstances,
+    Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage,
 };
 pub use logs::{FollowLogs, LogLine};
 pub use verification::{Finding, FindingSeverity, Verification, VerifyInstances};
@@ -102,6 +103,10 @@ methods! {
     VerifyInstances = "instance.verify" -> Verification;
     /// What happened in the turns of an instance.
     InstanceTurns = "instance.turns" -> TurnsPage;
+    /// One part of a conversation's archive.
+    ExportInstance = "instance.export" -> ExportPart;
+    /// Makes a conversation from an archive.
+    ImportInstance = "instance.import" -> Imported;
     /// Deletes the conversations that nobody has used for long, or tells which they are.
     PruneInstances = "instance.prune" -> Pruned;
     /// Stops an instance's process and removes its state.

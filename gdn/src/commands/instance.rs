@@ -7,7 +7,7 @@ use goondan_protocol::control::{
 use serde_json::json;
 
 use super::confirm::confirm;
-use super::{ps, transcript, turns};
+use super::{archive, ps, transcript, turns};
 use crate::cli::{
     Instance, InstanceDelete, InstanceHistory, InstanceList, InstancePrune, InstanceShow,
 };
@@ -23,6 +23,8 @@ pub(super) async fn run(command: Instance, context: &Context) -> Result<(), Fail
         Instance::List(args) => list(&args, context).await,
         Instance::Show(args) => show(args, context).await,
         Instance::History(args) => history(args, context).await,
+        Instance::Export(args) => archive::export(args, context).await,
+        Instance::Import(args) => archive::import(args, context).await,
         Instance::Prune(args) => prune(&args, context).await,
         Instance::Delete(args) => delete(args, context).await,
     }

@@ -452,3 +452,47 @@ fn turns_are_read_over_every_page() {
     );
     assert_eq!(json["turns"][0]["outcome"], "inProgress");
 }
+
+#[test]
+fn an_export_gets_its_name_only_when_all_of_it_is_there() {
+    let home = Home::new();
+    let position = |offset: u64| {
+        json!({"until": 9, "revision": 1, "offset": offset, "skip": 0, "messages": 1,
+               "extensions": 0, "damaged": 0, "crc32": 7})
+    };
+    let daemon = home.daemon(move |call| match call {
+        Call::ExportInstance(export) => match (export.instance_key.as_str(), &export.position) {
+            (_, None) => answer(json!({"text": "first\n", "messages": 0, "extensions": 0,
+                "damaged": 0, "pendingEvents": 2, "next": position(5)})),
+            ("broken", Some(_)) => vec![Act::Die],
+            (_, Some(_)) => answer(json!({"text": "last\n", "messages": 3, "extensions": 0,
+                "damaged": 1, "pendingEvents": 0})),
+        },
+        _ => vec![],
+    });
+    let file = home.path().join("a.jsonl");
+    let name = file.to_str().unwrap();
+    let ran = home.gdn(&["instance", "export", "-o", name]).exits(0);
+    let ran = ran.tells(&["2 events waited", "warning: 1 damaged record left out"]);
+    assert_eq!(
+        ran.stdout,
+        format!("Exported main: 3 messages, 11 B, to {name}\n")
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "first\nlast\n");
+    let ran = home.gdn(&["instance", "export"]).exits(0);
+    assert_eq!(ran.stdout, "first\nlast\n");
+
+    let asked = daemon.calls().len();
+    home.gdn(&["instance", "export", "-o", name]).exits(10);
+    assert_eq!(daemon.calls().len(), asked, "nobody was asked in vain");
+    let other = home.path().join("b.jsonl");
+    let args = [
+        "instance",
+        "export",
+        "broken",
+        "-o",
+        other.to_str().unwrap(),
+    ];
+    home.gdn(&args).exits(9);
+    assert!(!other.exists());
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use goondan_protocol::control::Sent;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{EventId, InstanceRef, TurnId};
+use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId};
 use goondan_store::writer::{Completion, Job, Op};
 
 use super::agents::TurnContext;
@@ -83,6 +83,15 @@ pub(super) enum Purpose {
         token: RequestToken,
         is_repair: bool,
     },
+    Export {
+        instance: InstanceRef,
+        token: RequestToken,
+    },
+    Import {
+        instance: InstanceRef,
+        agent: AgentName,
+        token: RequestToken,
+    },
     PageForAgent {
         instance: InstanceRef,
         process: ProcessId,
@@ -125,6 +134,8 @@ impl Purpose {
             | Self::Decide { instance, .. }
             | Self::InspectEvents { instance, .. }
             | Self::Verify { instance, .. }
+            | Self::Export { instance, .. }
+            | Self::Import { instance, .. }
             | Self::PageForAgent { instance, .. }
             | Self::PageForClient { instance, .. }
             | Self::LookUp { instance, .. }
@@ -231,6 +242,12 @@ impl Core {
                 token,
                 is_repair,
             } => self.on_verified(&instance, token, is_repair, result),
+            Purpose::Export { instance, token } => self.on_exported(&instance, token, result),
+            Purpose::Import {
+                instance,
+                agent,
+                token,
+            } => self.on_imported(&instance, &agent, token, result),
             Purpose::InspectEvents { instance, token } => {
                 self.on_events_inspected(&instance, token, result);
             }

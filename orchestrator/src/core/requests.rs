@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use goondan_config::Bundle;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
     Call, ControlError, Done, ErrorCode, History, InstanceDetail, InstanceSummary, SendEvent, Sent,
@@ -21,7 +22,9 @@ use serde_json::value::RawValue;
 use super::deletion::DeleteReply;
 use super::jobs::{AcceptReply, Purpose};
 use super::parking::Decision;
-use super::{Core, Effect, LoadPurpose, RequestToken, no_workspace, router, stopping_error};
+use super::{
+    Core, Effect, LoadPurpose, RequestToken, Workspace, no_workspace, router, stopping_error,
+};
 
 /// The connector that the local client is.
 const CLIENT_CONNECTION: &str = "cli";
@@ -125,6 +128,8 @@ impl Core {
                 self.decide(token, at, drop.event_id, Decision::Drop);
             }
             Call::VerifyInstances(verify) => self.verify(token, verify),
+            Call::ExportInstance(export) => self.export(token, export),
+            Call::ImportInstance(import) => self.import(token, import),
             Call::PruneInstances(prune) => self.prune(token, prune),
             Call::DeleteInstance(delete) => {
                 let instance = InstanceRef {
@@ -178,20 +183,14 @@ impl Core {
     fn send_event(&mut self, token: RequestToken, send: SendEvent) {
         let bundle = match self.workspace(&send.workspace_id) {
             Ok(workspace) if workspace.closing.is_some() => Err(no_workspace(&send.workspace_id)),
-            Ok(workspace) => workspace.bundle.as_ref().ok_or_else(|| {
-                let problem = workspace.problem.as_ref();
-                let why = problem.map_or("its configuration was never valid", |p| &p.message);
-                ControlError::new(ErrorCode::InvalidConfiguration, why)
-                    .suggest("mend `goondan.yaml`, then `gdn run`")
-            }),
+            Ok(workspace) => bundle_of(workspace),
             Err(error) => Err(error),
         };
         let route = bundle.and_then(|bundle| {
             router::route_direct(bundle, send.agent.as_ref(), &send.conversation_key).map_err(
                 |problem| {
-                    let known: Vec<&str> = bundle.agents.keys().map(AgentName::as_str).collect();
                     ControlError::new(ErrorCode::AgentNotFound, problem.to_string())
-                        .suggest(format!("the agents are: {}", known.join(", ")))
+                        .suggest(format!("the agents are: {}", agents_of(bundle)))
                 },
             )
         });
@@ -347,6 +346,22 @@ impl Core {
     }
 }
 
+/// What a workspace runs, or why it runs nothing.
+pub(super) fn bundle_of(workspace: &Workspace) -> Result<&Bundle, ControlError> {
+    workspace.bundle.as_ref().ok_or_else(|| {
+        let problem = workspace.problem.as_ref();
+        let why = problem.map_or("its configuration was never valid", |p| &p.message);
+        ControlError::new(ErrorCode::InvalidConfiguration, why)
+            .suggest("mend `goondan.yaml`, then `gdn run`")
+    })
+}
+
+/// The agents there are, for people.
+pub(super) fn agents_of(bundle: &Bundle) -> String {
+    let names: Vec<&str> = bundle.agents.keys().map(AgentName::as_str).collect();
+    names.join(", ")
+}
+
 fn read_all<T: DeserializeOwned>(records: &[Box<RawValue>]) -> Vec<T> {
     // What is no record of this kind stays in the file; `gdn instance show` counts it.
     records
@@ -367,6 +382,9 @@ pub(crate) fn control_error(error: &StoreError) -> ControlError {
         StoreError::RootsOverlap { .. } => ControlError::new(ErrorCode::WorkspaceConflict, text)
             .suggest("move the project, or choose another state directory with `--state-root`"),
         StoreError::WorkspaceTaken { .. } => ControlError::new(ErrorCode::WorkspaceConflict, text),
+        StoreError::Damaged { .. } | StoreError::BadArchive { .. } => {
+            ControlError::new(ErrorCode::Damaged, text)
+        }
         StoreError::HistoryChanged => ControlError::new(ErrorCode::InvalidRequest, text),
         StoreError::Io { .. } => ControlError::new(ErrorCode::Storage, text)
             .suggest("mend the cause; nothing that was accepted is lost"),

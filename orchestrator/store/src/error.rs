@@ -122,6 +122,22 @@ pub enum StoreError {
         /// The limit in bytes.
         max: usize,
     },
+    /// A file is no archive of a conversation that can be imported. Nothing was made of it.
+    #[error("`{}` cannot be imported: line {line}: {problem}", path.display())]
+    BadArchive {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A conversation has more parts than an archive may hold.
+    #[error("an archive may hold at most {max} of these")]
+    TooMany {
+        /// The limit.
+        max: u64,
+    },
     /// A page was asked for at a place where no record begins: the history was rewritten meanwhile.
     #[error("the history changed while it was read; read it again from the start")]
     HistoryChanged,

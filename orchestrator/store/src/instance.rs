@@ -36,11 +36,14 @@ use crate::jsonl::Journal;
 use crate::naming::instance_dir_name;
 
 mod align;
+mod archive;
 mod base;
 mod check;
+mod export;
 mod extension;
 mod fold;
 mod folder;
+mod import;
 mod inbox;
 mod llm;
 mod metadata;
@@ -56,6 +59,7 @@ mod turn;
 pub use crate::finding::Finding;
 pub(crate) use check::{check, check_json, check_log, odd};
 pub use folder::{delete, has_work, sweep, work_dir};
+pub use import::import;
 pub use inbox::{EventState, ParkedEvent};
 pub use llm::LlmMessage;
 pub use metadata::{InstanceStatus, Metadata};
@@ -64,10 +68,9 @@ pub use page::Page;
 pub use repair::repair;
 pub use turn::{OpenTurn, TurnEvent};
 
-use base::{BASE, Base};
+use base::Base;
 use inbox::Inbox;
 use llm::LLM;
-use sums::SUMS;
 use turn::{CommitRecord, FoldMode, TurnLog};
 
 /// Name of the folder of an instance's messages.
@@ -137,24 +140,8 @@ impl InstanceStore {
     ) -> Result<Self, StoreError> {
         let dir = instances.join(instance_dir_name(key));
         let staging = instances.join(staging_name);
-        disk.remove_tree(&staging).during("remove", &staging)?;
-        let messages = staging.join(MESSAGES);
-        for made in [
-            &staging,
-            &messages,
-            &staging.join(EXTENSIONS),
-            &staging.join(WORK),
-        ] {
-            disk.create_dir(made).during("create", made)?;
-        }
         let metadata = Metadata::new(agent.clone(), key.clone(), at);
-        let path = staging.join(Metadata::FILE);
-        durable::write_synced(disk.as_ref(), &path, &metadata.to_bytes()?)?;
-        for name in [INBOX, EVENTS, BASE, SUMS, OBSERVED, LLM] {
-            durable::write_synced(disk.as_ref(), &messages.join(name), b"")?;
-        }
-        disk.sync_dir(&messages).during("sync", &messages)?;
-        disk.sync_dir(&staging).during("sync", &staging)?;
+        folder::stage(disk.as_ref(), &staging, &metadata)?;
         durable::install(disk.as_ref(), &staging, &dir)?;
         Self::open(disk, &dir)
     }

@@ -21,8 +21,23 @@ pub const INBOX_REMEMBERED_EVENTS: usize = 1_000;
 /// [`READ_CHUNK_BYTES`], so that the last one is found by reading the file's end.
 pub const SUMS_RECORD_LINES: usize = 512;
 
+/// Messages one archive of a conversation may hold: importing remembers the id of each.
+pub const ARCHIVE_MESSAGES_MAX: u64 = 2_000_000;
+
+/// Extensions whose state one archive of a conversation may hold.
+pub const ARCHIVE_EXTENSIONS_MAX: u64 = 1_000;
+
+/// Longest line of an archive, in bytes: the largest message, and room for what is around it.
+pub const ARCHIVE_LINE_BYTES_MAX: usize = 8 * 1024 * 1024 + 64 * 1024;
+
+/// Bytes of an archive that one part of an export hands out at most. Written as a JSON text they
+/// may take twice as many.
+pub const EXPORT_PART_BYTES: usize = 6 * 1024 * 1024;
+
 /// Bytes read at a time when a file is scanned.
 pub const READ_CHUNK_BYTES: usize = 256 * 1024;
 
 const _: () = assert!(SUMS_RECORD_LINES * 32 < READ_CHUNK_BYTES / 4);
+const _: () = assert!(ARCHIVE_LINE_BYTES_MAX > goondan_protocol::limits::MAX_MESSAGE_BYTES + 1024);
+const _: () = assert!(EXPORT_PART_BYTES * 5 / 2 < goondan_protocol::limits::MAX_FRAME_BYTES);
 const _: () = assert!(WRITER_BATCH_OPS <= WRITER_QUEUE_OPS);

@@ -139,6 +139,16 @@ fn encode(text: &str) -> String {
 /// name at all.
 #[must_use]
 pub fn instance_key_of(name: &str) -> Option<InstanceKey> {
+    InstanceKey::new(decode(name)?).ok()
+}
+
+/// The extension whose state a file name stands for; none as with [`instance_key_of`].
+#[must_use]
+pub fn extension_of(file_name: &str) -> Option<ExtensionName> {
+    ExtensionName::new(decode(file_name.strip_suffix(".json")?)?).ok()
+}
+
+fn decode(name: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.bytes();
     while let Some(byte) = rest.next() {
@@ -150,9 +160,9 @@ pub fn instance_key_of(name: &str) -> Option<InstanceKey> {
             bytes.push(byte);
         }
     }
-    let key = InstanceKey::new(String::from_utf8(bytes).ok()?).ok()?;
+    let text = String::from_utf8(bytes).ok().filter(|t| !t.is_empty())?;
     // Only the one spelling this module writes counts.
-    (encode(key.as_str()) == name).then_some(key)
+    (encode(&text) == name).then_some(text)
 }
 
 #[cfg(test)]

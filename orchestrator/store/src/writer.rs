@@ -350,6 +350,28 @@ impl Worker {
                 repair,
                 at,
             } => self.verify(&instance, repair, at),
+            Op::Export {
+                instance,
+                position,
+                skip_damaged,
+                at,
+            } => {
+                let store = &mut self.held(&instance)?.store;
+                let part = store.export(position, skip_damaged, at)?;
+                Ok(Report::Exported(Box::new(part)))
+            }
+            Op::Import {
+                instance,
+                agent,
+                archive,
+                at,
+            } => {
+                let (disk, key) = (self.disk.as_ref(), &instance.instance_key);
+                let instances = self.layout.instances(&instance.workspace_id);
+                let staging = format!(".new-{}", uuid::Uuid::now_v7());
+                instance::import(disk, &instances, (key, &agent), &archive, at, &staging)
+                    .map(Report::Imported)
+            }
             Op::Close(instance) => {
                 if let Some(mut held) = self.open.remove(&instance) {
                     held.store.sync()?;

@@ -127,6 +127,90 @@ pub struct TurnsPage {
     pub next: Option<u64>,
 }
 
+/// `instance.export`: one part of a conversation's archive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExportInstance {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// Whether records that are damaged are left out; otherwise they are an error.
+    #[serde(default)]
+    pub skip_damaged: bool,
+    /// Where the part begins: none for the first, then what the part before said in `next`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<ExportPosition>,
+}
+
+/// How far an export has come. A client hands it back as it got it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExportPosition {
+    /// Bytes of the confirmed messages when the export began: it ends there.
+    pub until: u64,
+    /// The checksum of the checksums of those messages: they must not change meanwhile.
+    pub revision: u32,
+    /// Bytes of them that are exported.
+    pub offset: u64,
+    /// The latest extension that is exported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extension: Option<String>,
+    /// Bytes of the lines that follow this position that were handed out already.
+    pub skip: usize,
+    /// Messages so far.
+    pub messages: u64,
+    /// Extensions so far.
+    pub extensions: u64,
+    /// Damaged records that were left out so far.
+    pub damaged: u64,
+    /// The checksum of the archive so far.
+    pub crc32: u32,
+}
+
+/// Result of `instance.export`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportPart {
+    /// The next bytes of the archive.
+    pub text: String,
+    /// Messages in the archive so far.
+    pub messages: u64,
+    /// Extensions whose state is in the archive so far.
+    pub extensions: u64,
+    /// Damaged records that were left out so far.
+    pub damaged: u64,
+    /// Events that wait or are worked on: what becomes of them is not in the archive.
+    pub pending_events: usize,
+    /// Where the next part begins; none after the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<ExportPosition>,
+}
+
+/// `instance.import`: makes a conversation from an archive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ImportInstance {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation it becomes; there must be none yet.
+    pub instance_key: InstanceKey,
+    /// The agent it belongs to then.
+    pub agent: AgentName,
+    /// The archive, absolute. The daemon reads it.
+    pub path: PathBuf,
+}
+
+/// Result of `instance.import`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Imported {
+    /// Messages of the conversation.
+    pub messages: u64,
+    /// Extensions that have a state.
+    pub extensions: u64,
+}
+
 /// `instance.prune` (`INST-7`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -166,6 +166,8 @@ pub enum ErrorCode {
     Stopping,
     /// The store could not write or read.
     Storage,
+    /// The conversation's files, or an archive, are not as they were written.
+    Damaged,
     /// The request was cut off, because what it was about was deleted or stopped.
     Cancelled,
     /// A fault in goondan itself.

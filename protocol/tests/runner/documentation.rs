@@ -241,6 +241,8 @@ fn check_result(method: &str, result: &str) {
         control::Restart::NAME => result_round_trip::<control::Restart>(result),
         control::ReadAudit::NAME => result_round_trip::<control::ReadAudit>(result),
         control::InstanceTurns::NAME => result_round_trip::<control::InstanceTurns>(result),
+        control::ExportInstance::NAME => result_round_trip::<control::ExportInstance>(result),
+        control::ImportInstance::NAME => result_round_trip::<control::ImportInstance>(result),
         control::SendEvent::NAME => result_round_trip::<control::SendEvent>(result),
         control::ListEvents::NAME => result_round_trip::<control::ListEvents>(result),
         control::RetryEvent::NAME => result_round_trip::<control::RetryEvent>(result),
@@ -362,6 +364,7 @@ fn every_error_code_has_its_row() {
         ErrorCode::Overloaded,
         ErrorCode::Stopping,
         ErrorCode::Storage,
+        ErrorCode::Damaged,
         ErrorCode::Cancelled,
         ErrorCode::Internal,
     ] {
@@ -380,6 +383,7 @@ fn every_error_code_has_its_row() {
             | ErrorCode::Overloaded
             | ErrorCode::Stopping
             | ErrorCode::Storage
+            | ErrorCode::Damaged
             | ErrorCode::Cancelled
             | ErrorCode::Internal => {}
         }

@@ -29,6 +29,8 @@ mod records;
 #[cfg(test)]
 mod supervision;
 #[cfg(test)]
+mod taken_elsewhere;
+#[cfg(test)]
 mod templates;
 #[cfg(test)]
 mod webhook;

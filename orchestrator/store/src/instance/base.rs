@@ -360,6 +360,22 @@ impl Base {
         Ok(std::mem::take(&mut reader.findings))
     }
 
+    /// The checksum of the checksums of the lines up to byte `until`; none if no line ends there. To be
+    /// asked for after [`Self::seek`].
+    pub(super) fn revision(&self, until: u64) -> Option<u32> {
+        let lines = self.reader.as_ref().map(|reader| &reader.lines);
+        let (mut hasher, mut offset) = (crc32fast::Hasher::new(), 0);
+        for line in lines.into_iter().flatten() {
+            if offset >= until {
+                break;
+            }
+            hasher.update(&line.len.to_be_bytes());
+            hasher.update(&line.sum.unwrap_or(0).to_be_bytes());
+            offset += u64::from(line.len);
+        }
+        (offset == until).then(|| hasher.finalize())
+    }
+
     /// The length of the line at `offset`, with which `rest` begins, its newline included; and whether
     /// it may be handed out. Lines must be asked for in order, after [`Self::seek`].
     pub(super) fn next_line(

@@ -13,7 +13,7 @@ use crate::error::{IoContext as _, StoreError};
 use crate::naming::extension_file_name;
 
 /// Largest state of one extension, in bytes.
-const STATE_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub(super) const STATE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 impl InstanceStore {
     fn extension_path(&self, name: &ExtensionName) -> PathBuf {

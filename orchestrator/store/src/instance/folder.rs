@@ -2,14 +2,44 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{EVENTS, INBOX, MESSAGES, WORK, inbox};
+use super::base::BASE;
+use super::llm::LLM;
+use super::sums::SUMS;
+use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox};
 use crate::disk::{Disk, EntryKind};
+use crate::durable;
 use crate::error::{IoContext as _, StoreError};
 
 /// Where the tools of an instance work, below its directory.
 #[must_use]
 pub fn work_dir(instance_dir: &Path) -> PathBuf {
     instance_dir.join(WORK)
+}
+
+/// Makes the folder of an instance that has nothing yet, in the place of any that a crash left there.
+/// Durable but for the folder's own name when it returns.
+pub(super) fn stage(
+    disk: &dyn Disk,
+    staging: &Path,
+    metadata: &Metadata,
+) -> Result<(), StoreError> {
+    disk.remove_tree(staging).during("remove", staging)?;
+    let messages = staging.join(MESSAGES);
+    for made in [
+        staging,
+        &messages,
+        &staging.join(EXTENSIONS),
+        &staging.join(WORK),
+    ] {
+        disk.create_dir(made).during("create", made)?;
+    }
+    let path = staging.join(Metadata::FILE);
+    durable::write_synced(disk, &path, &metadata.to_bytes()?)?;
+    for name in [INBOX, EVENTS, BASE, SUMS, OBSERVED, LLM] {
+        durable::write_synced(disk, &messages.join(name), b"")?;
+    }
+    disk.sync_dir(&messages).during("sync", &messages)?;
+    disk.sync_dir(staging).during("sync", staging)
 }
 
 /// Removes an instance and all it holds (`INST-5`): first its name, durably, then its content. What

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use goondan_protocol::JsonObject;
+use goondan_protocol::control::{ExportPart, ExportPosition, Imported};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{AgentName, EventId, ExtensionName, InstanceRef, TurnId, WorkspaceId};
 use goondan_protocol::time::Timestamp;
@@ -166,6 +167,28 @@ pub enum Op {
         /// The time.
         at: Timestamp,
     },
+    /// Read a part of the conversation's archive. Reports [`Report::Exported`].
+    Export {
+        /// The instance.
+        instance: InstanceRef,
+        /// Where the part begins; none for the first.
+        position: Option<ExportPosition>,
+        /// Whether damaged records are left out; otherwise they are an error.
+        skip_damaged: bool,
+        /// The time.
+        at: Timestamp,
+    },
+    /// Make an instance from an archive. Reports [`Report::Imported`].
+    Import {
+        /// The instance; there must be none yet.
+        instance: InstanceRef,
+        /// The agent it is to belong to.
+        agent: AgentName,
+        /// The archive.
+        archive: PathBuf,
+        /// The time.
+        at: Timestamp,
+    },
     /// Write what is due and forget the open instance. Reports [`Report::Closed`].
     Close(InstanceRef),
     /// Remove an instance and all it holds. Reports [`Report::Deleted`].
@@ -194,6 +217,8 @@ impl Op {
             | Self::Retry { instance, .. }
             | Self::Drop { instance, .. }
             | Self::Verify { instance, .. }
+            | Self::Export { instance, .. }
+            | Self::Import { instance, .. }
             | Self::ReadPage { instance, .. }
             | Self::LookUpEvent { instance, .. }
             | Self::Open(instance)
@@ -269,6 +294,10 @@ pub enum Report {
     Inspected(Box<Inspection>),
     /// What checking found.
     Verified(Box<Verified>),
+    /// A part of the archive.
+    Exported(Box<ExportPart>),
+    /// The instance is there.
+    Imported(Imported),
     /// The instance is closed.
     Closed,
     /// The instance is gone.

@@ -1,0 +1,152 @@
+//! Archives of conversations: exporting them part by part, and making conversations of them.
+
+use goondan_protocol::control::{ControlError, ErrorCode, ExportInstance, ImportInstance};
+use goondan_protocol::ids::{AgentName, InstanceRef};
+use goondan_store::StoreError;
+use goondan_store::writer::{Op, Report};
+use serde_json::json;
+
+use super::jobs::Purpose;
+use super::{Core, RequestToken, control_error, no_workspace, requests};
+
+impl Core {
+    pub(super) fn export(&mut self, token: RequestToken, request: ExportInstance) {
+        if let Err(error) = self.workspace(&request.workspace_id) {
+            return self.respond_error(token, error);
+        }
+        let instance = InstanceRef {
+            workspace_id: request.workspace_id,
+            instance_key: request.instance_key,
+        };
+        let op = Op::Export {
+            instance: instance.clone(),
+            position: request.position,
+            skip_damaged: request.skip_damaged,
+            at: self.now.wall,
+        };
+        self.store(op, Purpose::Export { instance, token });
+    }
+
+    pub(super) fn on_exported(
+        &mut self,
+        at: &InstanceRef,
+        token: RequestToken,
+        result: Result<Report, StoreError>,
+    ) {
+        let part = match result {
+            Ok(Report::Exported(part)) => part,
+            Ok(other) => {
+                self.log_confusion(at, &other);
+                let error = ControlError::new(ErrorCode::Internal, "nothing was exported");
+                return self.respond_error(token, error);
+            }
+            Err(error @ StoreError::Damaged { .. }) => {
+                let error = control_error(&error)
+                    .suggest("see all of it with `gdn verify`; `--skip-damaged` exports the rest");
+                return self.respond_error(token, error);
+            }
+            Err(error) => return self.respond_error(token, control_error(&error)),
+        };
+        if part.next.is_none() {
+            let details = json!({"messages": part.messages, "damaged": part.damaged});
+            self.audit(at, "exported", details);
+        }
+        self.respond(token, &part);
+    }
+
+    pub(super) fn import(&mut self, token: RequestToken, request: ImportInstance) {
+        let instance = InstanceRef {
+            workspace_id: request.workspace_id,
+            instance_key: request.instance_key,
+        };
+        let checked = self.check_import(&instance, &request.agent);
+        let checked = checked.and_then(|()| {
+            if request.path.is_absolute() {
+                return Ok(());
+            }
+            let message = format!("the path `{}` is not absolute", request.path.display());
+            Err(ControlError::new(ErrorCode::InvalidRequest, message))
+        });
+        if let Err(error) = checked {
+            return self.respond_error(token, error);
+        }
+        let op = Op::Import {
+            instance: instance.clone(),
+            agent: request.agent.clone(),
+            archive: request.path,
+            at: self.now.wall,
+        };
+        let agent = request.agent;
+        let purpose = Purpose::Import {
+            instance,
+            agent,
+            token,
+        };
+        self.store(op, purpose);
+    }
+
+    fn check_import(&self, at: &InstanceRef, agent: &AgentName) -> Result<(), ControlError> {
+        let workspace = self.workspace(&at.workspace_id)?;
+        if workspace.closing.is_some() {
+            return Err(no_workspace(&at.workspace_id));
+        }
+        let bundle = requests::bundle_of(workspace)?;
+        if !bundle.agents.contains_key(agent) {
+            let message = format!("there is no agent `{agent}`");
+            let error = ControlError::new(ErrorCode::AgentNotFound, message);
+            return Err(error.suggest(format!(
+                "choose one with `--agent NAME`; the agents are: {}",
+                requests::agents_of(bundle)
+            )));
+        }
+        let entry = workspace.instances.get(&at.instance_key);
+        if entry.is_some_and(|entry| entry.deleting.is_some()) {
+            let message = format!("instance `{}` is being deleted", at.instance_key);
+            return Err(ControlError::new(ErrorCode::Storage, message).suggest("try again later"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_imported(
+        &mut self,
+        at: &InstanceRef,
+        agent: &AgentName,
+        token: RequestToken,
+        result: Result<Report, StoreError>,
+    ) {
+        match result {
+            Ok(Report::Imported(imported)) => {
+                let messages = imported.messages;
+                let details = json!({"agentName": agent, "messages": messages});
+                self.audit(at, "imported", details);
+                self.respond(token, &imported);
+            }
+            Ok(other) => {
+                self.log_confusion(at, &other);
+                let error = ControlError::new(ErrorCode::Internal, "nothing was imported");
+                self.respond_error(token, error);
+            }
+            Err(error) => self.respond_error(token, import_error(&error)),
+        }
+    }
+}
+
+fn import_error(error: &StoreError) -> ControlError {
+    let told = control_error(error);
+    match error {
+        StoreError::KeyTaken { key, .. } => {
+            let message = format!("there is a conversation `{key}` already");
+            ControlError::new(ErrorCode::InstanceKeyTaken, message)
+                .suggest("import it under another key: `--instance KEY`")
+        }
+        StoreError::BadArchive { .. } => told.suggest(
+            "nothing was changed; take another copy of the archive, or export it again",
+        ),
+        StoreError::Io { operation, .. } if matches!(*operation, "look at" | "open" | "read") => told
+            .suggest(
+                "the daemon reads the archive itself: put it where the daemon may read it, not in a \
+                 `/tmp` that a service does not share",
+            ),
+        _ => told,
+    }
+}

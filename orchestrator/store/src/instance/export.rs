@@ -1,0 +1,312 @@
+//! Writing a conversation's archive, part by part.
+//!
+//! The whole state of an export travels with the client ([`ExportPosition`]), so an export costs the
+//! daemon nothing between two parts, and none is left behind by a client that goes away. What is
+//! exported is the conversation as it was confirmed when the export began: turns that end meanwhile
+//! only append behind it, and if it is rewritten meanwhile the next part is refused.
+
+use std::ops::ControlFlow;
+
+use goondan_protocol::control::{ExportPart, ExportPosition};
+use goondan_protocol::limits::{HISTORY_PAGE_BYTES, MAX_MESSAGE_BYTES};
+use goondan_protocol::message::Message;
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::version::Version;
+use serde_json::value::RawValue;
+
+use super::archive::{ExtensionState, FORMAT, Head, Record, Sum};
+use super::extension::STATE_BYTES_MAX;
+use super::{EXTENSIONS, InstanceStore};
+use crate::disk::{EntryKind, read_all};
+use crate::error::{IoContext as _, StoreError};
+use crate::finding::{Finding, FindingKind, Severity};
+use crate::limits::{ARCHIVE_EXTENSIONS_MAX, ARCHIVE_MESSAGES_MAX, EXPORT_PART_BYTES};
+use crate::naming::extension_of;
+
+// States are read anew for each part, so none may come in pieces.
+const _: () = assert!(STATE_BYTES_MAX + HISTORY_PAGE_BYTES + 1024 < EXPORT_PART_BYTES);
+
+/// The lines behind a position, and the position behind them; none at the end of the archive.
+struct Lines {
+    bytes: Vec<u8>,
+    sum: Sum,
+    damaged: u64,
+    then: Option<ExportPosition>,
+}
+
+impl Lines {
+    fn push(&mut self, record: &Record<'_>) -> Result<(), StoreError> {
+        let line = super::json_line(record)?;
+        match record {
+            Record::Message(_) => self.sum.messages += 1,
+            Record::Extension(_) => self.sum.extensions += 1,
+            Record::End(_) => {}
+        }
+        for (count, max) in [
+            (self.sum.messages, ARCHIVE_MESSAGES_MAX),
+            (self.sum.extensions, ARCHIVE_EXTENSIONS_MAX),
+        ] {
+            if count > max {
+                return Err(StoreError::TooMany { max });
+            }
+        }
+        self.sum.add(&line);
+        self.bytes.extend(line);
+        Ok(())
+    }
+}
+
+impl InstanceStore {
+    /// The part of the archive at `position`; the first if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] if a record is damaged, unless those are to be left out;
+    /// [`StoreError::HistoryChanged`] if the conversation was rewritten since the export began;
+    /// [`StoreError::TooMany`]; [`StoreError::Io`].
+    pub fn export(
+        &mut self,
+        position: Option<ExportPosition>,
+        skip_damaged: bool,
+        at: Timestamp,
+    ) -> Result<ExportPart, StoreError> {
+        let lines = match &position {
+            None => self.export_head(at)?,
+            Some(position) => self.export_lines(position, skip_damaged)?,
+        };
+        let skip = position.as_ref().map_or(0, |position| position.skip);
+        let text = String::from_utf8(lines.bytes).map_err(|_| StoreError::HistoryChanged)?;
+        let rest = text.get(skip..).ok_or(StoreError::HistoryChanged)?;
+        let piece = rest.floor_char_boundary(EXPORT_PART_BYTES);
+        let next = match position {
+            // A line that is longer than a part comes in pieces.
+            Some(position) if piece < rest.len() => Some(ExportPosition {
+                skip: skip + piece,
+                ..position
+            }),
+            _ => lines.then,
+        };
+        Ok(ExportPart {
+            text: rest.get(..piece).unwrap_or_default().to_owned(),
+            messages: lines.sum.messages,
+            extensions: lines.sum.extensions,
+            damaged: lines.damaged,
+            pending_events: self.waiting_count(),
+            next,
+        })
+    }
+
+    fn export_head(&mut self, at: Timestamp) -> Result<Lines, StoreError> {
+        self.base.seek(0)?;
+        let until = self.base.len();
+        let revision = self
+            .base
+            .revision(until)
+            .ok_or(StoreError::HistoryChanged)?;
+        let metadata = self.metadata();
+        let bytes = super::json_line(&Head {
+            format: FORMAT.to_owned(),
+            instance_key: metadata.instance_key.clone(),
+            agent_name: metadata.agent_name.clone(),
+            created_at: metadata.created_at,
+            exported_at: at,
+            goondan: Version::current().goondan,
+        })?;
+        let mut sum = Sum::default();
+        sum.add(&bytes);
+        let then = ExportPosition {
+            until,
+            revision,
+            offset: 0,
+            extension: None,
+            skip: 0,
+            messages: 0,
+            extensions: 0,
+            damaged: 0,
+            crc32: sum.crc32,
+        };
+        Ok(Lines {
+            bytes,
+            sum,
+            damaged: 0,
+            then: Some(then),
+        })
+    }
+
+    fn export_lines(
+        &mut self,
+        from: &ExportPosition,
+        skip_damaged: bool,
+    ) -> Result<Lines, StoreError> {
+        let mut lines = Lines {
+            bytes: Vec::new(),
+            sum: Sum {
+                messages: from.messages,
+                extensions: from.extensions,
+                crc32: from.crc32,
+            },
+            damaged: from.damaged,
+            then: None,
+        };
+        let mut then = from.clone();
+        let is_over = if from.offset < from.until {
+            then.offset = self.export_messages(from, skip_damaged, &mut lines)?;
+            false
+        } else {
+            self.export_extensions(&mut then.extension, skip_damaged, &mut lines)?
+                .is_continue()
+        };
+        if is_over {
+            lines.bytes.extend(lines.sum.end()?);
+            return Ok(lines);
+        }
+        lines.then = Some(ExportPosition {
+            skip: 0,
+            messages: lines.sum.messages,
+            extensions: lines.sum.extensions,
+            damaged: lines.damaged,
+            crc32: lines.sum.crc32,
+            ..then
+        });
+        Ok(lines)
+    }
+
+    /// Adds about a page of messages, and returns where the next begins.
+    fn export_messages(
+        &mut self,
+        from: &ExportPosition,
+        skip_damaged: bool,
+        lines: &mut Lines,
+    ) -> Result<u64, StoreError> {
+        let offset = from.offset;
+        let mut findings = self.base.seek(offset)?;
+        if self.base.revision(from.until) != Some(from.revision)
+            || (offset > 0 && self.base.read(offset - 1, 1)? != b"\n")
+        {
+            return Err(StoreError::HistoryChanged);
+        }
+        let left = usize::try_from(from.until - offset).unwrap_or(usize::MAX);
+        let mut chunk = self.base.read(offset, left.min(HISTORY_PAGE_BYTES))?;
+        match chunk.iter().rposition(|byte| *byte == b'\n') {
+            Some(last) => chunk.truncate(last + 1),
+            None => chunk = self.base.line_at(offset)?,
+        }
+        let (mut end, mut rest) = (offset, chunk.as_slice());
+        while !rest.is_empty() {
+            let (len, is_good) = self.base.next_line(end, rest)?;
+            let (line, behind) = rest.split_at_checked(len).unwrap_or((rest, b""));
+            if is_good && line != b"\n" {
+                match message_of(line) {
+                    Ok(message) => lines.push(&Record::Message(message))?,
+                    Err(problem) => {
+                        let problem = format!("the record at byte {end}: {problem}");
+                        let kind = FindingKind::UnknownRecord;
+                        findings.push(Finding::new(self.base.path(), kind, problem));
+                    }
+                }
+            }
+            end += line.len() as u64;
+            rest = behind;
+        }
+        findings.extend(self.base.end_page(offset, end));
+        lines.damaged += admit(findings, skip_damaged)?;
+        Ok(end)
+    }
+
+    /// Adds the states of the extensions behind `after`, about a page of them. Breaks if there are
+    /// more.
+    fn export_extensions(
+        &mut self,
+        after: &mut Option<String>,
+        skip_damaged: bool,
+        lines: &mut Lines,
+    ) -> Result<ControlFlow<()>, StoreError> {
+        let dir = self.dir.join(EXTENSIONS);
+        let mut findings = Vec::new();
+        let mut found = Vec::new();
+        for entry in self.disk.list(&dir).during("list", &dir)? {
+            let path = dir.join(&entry.name);
+            let file_name = entry.name.to_string_lossy();
+            if entry.kind != EntryKind::File || !file_name.ends_with(".json") {
+                continue;
+            }
+            match extension_of(&file_name) {
+                Some(name) => found.push((name, path)),
+                None if after.is_none() => {
+                    let problem = "its name does not say which extension it is of";
+                    let kind = FindingKind::UnknownFile;
+                    let finding = Finding::new(&path, kind, problem);
+                    findings.push(finding.severity(Severity::Warning));
+                }
+                None => {}
+            }
+        }
+        found.sort();
+        let mut flow = ControlFlow::Continue(());
+        for (name, path) in found {
+            if after.as_deref() >= Some(name.as_str()) {
+                continue;
+            }
+            if lines.bytes.len() >= HISTORY_PAGE_BYTES {
+                flow = ControlFlow::Break(());
+                break;
+            }
+            let mut file = self.disk.open_read(&path).during("open", &path)?;
+            let bytes = read_all(file.as_mut(), STATE_BYTES_MAX).during("read", &path)?;
+            *after = Some(name.as_str().to_owned());
+            match one_line(&bytes) {
+                Ok(state) => {
+                    let state = &*state;
+                    lines.push(&Record::Extension(ExtensionState { name, state }))?;
+                }
+                Err(error) => {
+                    let problem = format!("it cannot be read: {error}");
+                    let kind = FindingKind::UnreadableFile;
+                    findings.push(Finding::new(&path, kind, problem));
+                }
+            }
+        }
+        lines.damaged += admit(findings, skip_damaged)?;
+        Ok(flow)
+    }
+}
+
+/// A message as it is written, if it is one that can be imported.
+fn message_of(line: &[u8]) -> Result<&RawValue, String> {
+    if line.len() > MAX_MESSAGE_BYTES {
+        return Err(format!("it has more than {MAX_MESSAGE_BYTES} bytes"));
+    }
+    let is_no_message = |error: serde_json::Error| format!("it is no message: {error}");
+    let raw: &RawValue = serde_json::from_slice(line).map_err(is_no_message)?;
+    serde_json::from_str::<Message>(raw.get()).map_err(is_no_message)?;
+    Ok(raw)
+}
+
+/// A state as it is written, unless line breaks in it would not fit an archive.
+fn one_line(bytes: &[u8]) -> serde_json::Result<Box<RawValue>> {
+    let state: Box<RawValue> = serde_json::from_slice(bytes)?;
+    if state.get().contains(['\n', '\r']) {
+        let value: serde_json::Value = serde_json::from_slice(bytes)?;
+        return serde_json::value::to_raw_value(&value);
+    }
+    Ok(state)
+}
+
+/// How many records are damaged; an error if none may be.
+fn admit(findings: Vec<Finding>, skip_damaged: bool) -> Result<u64, StoreError> {
+    let mut damaged = 0;
+    for finding in findings {
+        if finding.severity == Severity::Info {
+            continue;
+        }
+        if !skip_damaged {
+            return Err(StoreError::Damaged {
+                path: finding.path,
+                line: finding.line.unwrap_or(1),
+                problem: finding.problem,
+            });
+        }
+        damaged += 1;
+    }
+    Ok(damaged)
+}

@@ -1,0 +1,298 @@
+//! Making a conversation from an archive, whole or not at all.
+//!
+//! The archive is read once, a line at a time, and written beside the instances as it is checked. Only
+//! when its last line says that all of it was there, and nothing else, the instance gets its name.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use goondan_protocol::control::Imported;
+use goondan_protocol::ids::{AgentName, ExtensionName, InstanceKey, MessageId};
+use goondan_protocol::limits::MAX_MESSAGE_BYTES;
+use goondan_protocol::message::Message;
+use goondan_protocol::time::Timestamp;
+use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
+
+use super::align::LineSum;
+use super::archive::{ExtensionState, FORMAT, Head, Record, Sum};
+use super::base::BASE;
+use super::extension::STATE_BYTES_MAX;
+use super::sums::{self, Coverage, SUMS};
+use super::{EXTENSIONS, MESSAGES, Metadata, folder};
+use crate::disk::{Disk, DiskFile, EntryKind, read_full};
+use crate::durable;
+use crate::error::{IoContext as _, StoreError};
+use crate::jsonl::Journal;
+use crate::limits::{
+    ARCHIVE_EXTENSIONS_MAX, ARCHIVE_LINE_BYTES_MAX, ARCHIVE_MESSAGES_MAX, READ_CHUNK_BYTES,
+    SUMS_RECORD_LINES,
+};
+use crate::naming::{extension_file_name, instance_dir_name};
+
+/// Makes instance `key` of `agent` in `instances` from an archive. Durable when it returns.
+///
+/// # Errors
+///
+/// [`StoreError::KeyTaken`] if there is such an instance; [`StoreError::BadArchive`];
+/// [`StoreError::Io`]. Whatever the error, there is no new instance, unless the very last sync failed.
+pub fn import(
+    disk: &dyn Disk,
+    instances: &Path,
+    (key, agent): (&InstanceKey, &AgentName),
+    archive: &Path,
+    at: Timestamp,
+    staging_name: &str,
+) -> Result<Imported, StoreError> {
+    let dir = instances.join(instance_dir_name(key));
+    if disk.stat(&dir).during("look at", &dir)?.is_some() {
+        let owner = Metadata::read(disk, &dir)?.agent_name;
+        let key = key.clone();
+        return Err(StoreError::KeyTaken { key, owner });
+    }
+    let mut lines = Lines::open(disk, archive)?;
+    let head = lines.head()?;
+    let staging = instances.join(staging_name);
+    let mut metadata = Metadata::new(agent.clone(), key.clone(), head.created_at);
+    metadata.updated_at = at;
+    let made = folder::stage(disk, &staging, &metadata)
+        .and_then(|()| fill(disk, &staging, &mut lines))
+        .and_then(|sum| {
+            durable::install(disk, &staging, &dir)?;
+            Ok(sum)
+        });
+    match made {
+        Ok(sum) => Ok(Imported {
+            messages: sum.messages,
+            extensions: sum.extensions,
+        }),
+        Err(error) => {
+            // What cannot be removed now is removed when the workspace is opened.
+            disk.remove_tree(&staging).ok();
+            Err(error)
+        }
+    }
+}
+
+/// Copies what follows the first line into a staged instance. Durable when it returns.
+fn fill(disk: &dyn Disk, staging: &Path, lines: &mut Lines) -> Result<Sum, StoreError> {
+    let messages = staging.join(MESSAGES);
+    let mut base = NewBase::open(disk, &messages)?;
+    let mut ids: HashSet<[u8; 16]> = HashSet::new();
+    let mut last_extension: Option<ExtensionName> = None;
+    loop {
+        let before = lines.sum;
+        let line = lines.next()?;
+        let record: Record<'_> =
+            serde_json::from_slice(&line).map_err(|error| lines.bad(error.to_string()))?;
+        match record {
+            Record::Message(message) => {
+                if last_extension.is_some() {
+                    return Err(lines.bad("a message behind the state of an extension"));
+                }
+                let id = lines.check_message(message)?;
+                if !ids.insert(short_hash(&id)) {
+                    return Err(lines.bad(format!("message `{id}` is there twice")));
+                }
+                lines.sum.messages += 1;
+                lines.at_most("messages", lines.sum.messages, ARCHIVE_MESSAGES_MAX)?;
+                base.push(message.get())?;
+            }
+            Record::Extension(ExtensionState { name, state }) => {
+                if last_extension.as_ref() >= Some(&name) {
+                    return Err(lines.bad("the extensions are not in the order of their names"));
+                }
+                lines.sum.extensions += 1;
+                lines.at_most("extensions", lines.sum.extensions, ARCHIVE_EXTENSIONS_MAX)?;
+                if state.get().len() >= STATE_BYTES_MAX {
+                    return Err(lines.bad(format!("a state of more than {STATE_BYTES_MAX} bytes")));
+                }
+                let path = staging.join(EXTENSIONS).join(extension_file_name(&name));
+                let content = [state.get().as_bytes(), b"\n"].concat();
+                durable::write_synced(disk, &path, &content)?;
+                last_extension = Some(name);
+            }
+            Record::End(_) => {
+                if line != before.end()? {
+                    let problem =
+                        "it does not fit what stands before it: a part is missing or damaged";
+                    return Err(lines.bad(problem));
+                }
+                if !lines.is_over()? {
+                    return Err(lines.bad("something follows the end"));
+                }
+                base.finish()?;
+                for names in [&messages, &staging.join(EXTENSIONS)] {
+                    disk.sync_dir(names).during("sync", names)?;
+                }
+                return Ok(before);
+            }
+        }
+    }
+}
+
+fn short_hash(id: &MessageId) -> [u8; 16] {
+    let mut short = [0; 16];
+    for (to, from) in short.iter_mut().zip(Sha256::digest(id.as_str())) {
+        *to = from;
+    }
+    short
+}
+
+/// The messages of a new instance with their checksums, written as they come.
+struct NewBase {
+    lines: Journal,
+    sums: Journal,
+    coverage: Coverage,
+    pending: Vec<u8>,
+    pending_sums: Vec<LineSum>,
+}
+
+impl NewBase {
+    fn open(disk: &dyn Disk, messages: &Path) -> Result<Self, StoreError> {
+        Ok(Self {
+            lines: Journal::open(disk, &messages.join(BASE))?,
+            sums: Journal::open(disk, &messages.join(SUMS))?,
+            coverage: Coverage::default(),
+            pending: Vec::new(),
+            pending_sums: Vec::new(),
+        })
+    }
+
+    fn push(&mut self, message: &str) -> Result<(), StoreError> {
+        let line = [message.as_bytes(), b"\n"].concat();
+        self.pending_sums.push(sums::sum_of(&line)?);
+        self.pending.extend(line);
+        if self.pending.len() >= READ_CHUNK_BYTES || self.pending_sums.len() >= SUMS_RECORD_LINES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        if !self.pending.is_empty() {
+            self.lines.append(&self.pending)?;
+            let records = sums::records_of(&self.pending_sums, &mut self.coverage)?;
+            self.sums.append(&records)?;
+            self.pending.clear();
+            self.pending_sums.clear();
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(), StoreError> {
+        self.flush()?;
+        self.lines.sync()?;
+        self.sums.sync()
+    }
+}
+
+/// The lines of an archive, one at a time.
+struct Lines {
+    path: PathBuf,
+    file: Box<dyn DiskFile>,
+    offset: u64,
+    /// What was read and not handed out yet.
+    ahead: Vec<u8>,
+    /// The line handed out last, from 1.
+    number: u64,
+    /// Of the lines handed out.
+    sum: Sum,
+}
+
+impl Lines {
+    fn open(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
+        let kind = disk.stat(path).during("look at", path)?;
+        if kind.is_some_and(|stat| stat.kind != EntryKind::File) {
+            return Err(StoreError::BadArchive {
+                path: path.to_owned(),
+                line: 1,
+                problem: "it is no file".to_owned(),
+            });
+        }
+        let file = disk.open_read(path).during("open", path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            offset: 0,
+            ahead: Vec::new(),
+            number: 0,
+            sum: Sum::default(),
+        })
+    }
+
+    fn bad(&self, problem: impl Into<String>) -> StoreError {
+        StoreError::BadArchive {
+            path: self.path.clone(),
+            line: self.number.max(1),
+            problem: problem.into(),
+        }
+    }
+
+    fn at_most(&self, what: &str, count: u64, max: u64) -> Result<(), StoreError> {
+        if count > max {
+            return Err(self.bad(format!("more than {max} {what}")));
+        }
+        Ok(())
+    }
+
+    /// Reads on; whether anything came.
+    fn read_ahead(&mut self) -> Result<bool, StoreError> {
+        let mut chunk = vec![0; READ_CHUNK_BYTES];
+        let read =
+            read_full(self.file.as_mut(), &mut chunk, self.offset).during("read", &self.path)?;
+        chunk.truncate(read);
+        self.offset += read as u64;
+        self.ahead.extend(chunk);
+        Ok(read > 0)
+    }
+
+    fn is_over(&mut self) -> Result<bool, StoreError> {
+        Ok(self.ahead.is_empty() && !self.read_ahead()?)
+    }
+
+    /// The next line, with its newline.
+    fn next(&mut self) -> Result<Vec<u8>, StoreError> {
+        self.number += 1;
+        let mut searched = 0;
+        loop {
+            let unsearched = self.ahead.get(searched..).unwrap_or_default();
+            if let Some(at) = unsearched.iter().position(|byte| *byte == b'\n') {
+                let behind = self.ahead.split_off(searched + at + 1);
+                let line = std::mem::replace(&mut self.ahead, behind);
+                self.sum.add(&line);
+                return Ok(line);
+            }
+            searched = self.ahead.len();
+            if searched > ARCHIVE_LINE_BYTES_MAX {
+                return Err(self.bad(format!("longer than {ARCHIVE_LINE_BYTES_MAX} bytes")));
+            }
+            if !self.read_ahead()? {
+                return Err(self.bad("the archive ends before its end: it was cut"));
+            }
+        }
+    }
+
+    fn head(&mut self) -> Result<Head, StoreError> {
+        let line = self.next()?;
+        let head: Head = serde_json::from_slice(&line)
+            .map_err(|error| self.bad(format!("this is no archive of a conversation: {error}")))?;
+        if head.format != FORMAT {
+            let problem = format!(
+                "the format is `{}`; this version reads `{FORMAT}`",
+                head.format
+            );
+            return Err(self.bad(problem));
+        }
+        Ok(head)
+    }
+
+    fn check_message(&self, raw: &RawValue) -> Result<MessageId, StoreError> {
+        if raw.get().len() > MAX_MESSAGE_BYTES {
+            return Err(self.bad(format!("a message of more than {MAX_MESSAGE_BYTES} bytes")));
+        }
+        let message: Message = serde_json::from_str(raw.get())
+            .map_err(|error| self.bad(format!("this is no message: {error}")))?;
+        Ok(message.id)
+    }
+}
