@@ -55,7 +55,8 @@ pub(super) fn load(
                 Err(error) => return Err(storage(&error)),
             }
         }
-        Ok(_) => workspace::open(disk, layout, &canonical, package.as_deref())
+        Ok(_) => known
+            .open(disk, layout, &canonical, package.as_deref())
             .map_err(|error| storage(&error))?,
     };
     read_instances(disk, layout, record, bundle, wanted, known)
@@ -135,6 +136,27 @@ fn storage(error: &StoreError) -> ControlError {
 pub(super) struct Known {
     pub(super) index: InstanceIndex,
     pub(super) warned: Warned,
+    opened: Arc<Mutex<BTreeSet<WorkspaceId>>>,
+}
+
+impl Known {
+    /// Opens a workspace, and registers one that this daemon has opened before.
+    fn open(
+        &self,
+        disk: &dyn Disk,
+        layout: &Layout,
+        project_root: &Path,
+        package: Option<&str>,
+    ) -> Result<WorkspaceRecord, StoreError> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = goondan_store::naming::workspace_id(project_root, package);
+        if id.is_ok_and(|id| opened.contains(&id)) {
+            return workspace::register(disk, layout, project_root, package);
+        }
+        let record = workspace::open(disk, layout, project_root, package)?;
+        opened.insert(record.workspace_id.clone());
+        Ok(record)
+    }
 }
 
 /// What was said to be unusable, so that it is said once (`INST-4`).

@@ -58,7 +58,7 @@ pub struct Unusable {
 ///
 /// [`StoreError::WorkspaceTaken`] if the folder stands for another project; [`StoreError::Damaged`]
 /// if its record cannot be read; [`StoreError::Io`].
-pub fn open(
+pub fn register(
     disk: &dyn Disk,
     layout: &Layout,
     project_root: &Path,
@@ -84,7 +84,6 @@ pub fn open(
                 && found.package.as_deref() == package =>
         {
             if found.registered {
-                settle(disk, layout, &found.workspace_id)?;
                 return Ok(found);
             }
             WorkspaceRecord {
@@ -105,6 +104,23 @@ pub fn open(
         }
     };
     write(disk, layout, &record)?;
+    Ok(record)
+}
+
+/// Opens the workspace of a project for the first time since this daemon started: registers it
+/// ([`register`]), removes what crashes left over in it, and makes durable what a killed process may
+/// have left in the page cache only. Later, writers may be at work in it, which this would disturb.
+///
+/// # Errors
+///
+/// As [`register`].
+pub fn open(
+    disk: &dyn Disk,
+    layout: &Layout,
+    project_root: &Path,
+    package: Option<&str>,
+) -> Result<WorkspaceRecord, StoreError> {
+    let record = register(disk, layout, project_root, package)?;
     settle(disk, layout, &record.workspace_id)?;
     Ok(record)
 }
