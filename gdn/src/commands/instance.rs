@@ -4,6 +4,7 @@ use goondan_protocol::control::{
     DeleteInstance, InstanceDetail, InstanceSummary, ListInstances, Prunable, PruneInstances,
     ShowInstance,
 };
+use serde::Serialize;
 use serde_json::json;
 
 use super::confirm::confirm;
@@ -30,18 +31,25 @@ pub(super) async fn run(command: Instance, context: &Context) -> Result<(), Fail
     }
 }
 
+/// What `gdn instance list --json` prints: borrowed, since there may be very many.
+#[derive(Serialize)]
+struct Listed<'a> {
+    instances: &'a [InstanceSummary],
+}
+
 async fn list(args: &InstanceList, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
     let instances = client.query(ListInstances { workspace_id }).await?;
     let output = context.output;
-    output.object(schemas::INSTANCE_LIST, &json!({ "instances": instances }))?;
+    let instances = &instances;
+    output.object(schemas::INSTANCE_LIST, &Listed { instances })?;
     if instances.is_empty() {
         let hint = context.command("send \"Hello\"");
         return output.data(format!(
             "No conversations. The first message begins one: {hint}"
         ));
     }
-    output.data(list_table(&instances, args.all).render(output.out))
+    output.data(list_table(instances, args.all).render(output.out))
 }
 
 fn list_table(instances: &[InstanceSummary], all: bool) -> Table {

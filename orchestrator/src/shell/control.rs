@@ -62,6 +62,11 @@ impl Client {
         }
     }
 
+    /// Answers a request with a result that is JSON already.
+    pub(super) fn respond_raw(&self, id: u64, result: Box<RawValue>) {
+        self.send(&Response::from((id, result)));
+    }
+
     /// Answers a request.
     pub(super) fn respond(&self, id: u64, result: Result<serde_json::Value, ControlError>) {
         self.send(&Response::new(Some(id), result));

@@ -250,9 +250,16 @@ impl Supervisor {
                 let listed = workspaces.iter();
                 let listed =
                     listed.flat_map(|id| loading::list_instances(&self.known, id, is_processing));
-                let result = serde_json::to_value(listed.collect::<Vec<_>>())
-                    .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()));
-                self.respond(token, result);
+                match serde_json::value::to_raw_value(&listed.collect::<Vec<_>>()) {
+                    Ok(listed) => {
+                        let request = self.requests.remove(&token)?;
+                        request.client.respond_raw(request.id, listed);
+                    }
+                    Err(error) => {
+                        let error = ControlError::new(ErrorCode::Internal, error.to_string());
+                        self.respond(token, Err(error));
+                    }
+                }
             }
             Effect::ListMetadata {
                 purpose,

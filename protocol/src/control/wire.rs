@@ -59,6 +59,9 @@ pub struct Response {
 pub enum ResponseOutcome {
     /// It succeeded.
     Result(Value),
+    /// It succeeded, with a result that is JSON already: for long ones.
+    #[serde(rename = "result")]
+    RawResult(Box<RawValue>),
     /// It failed.
     Error(RpcError),
 }
@@ -75,6 +78,16 @@ impl Response {
             jsonrpc: JsonRpc,
             id,
             outcome,
+        }
+    }
+}
+
+impl From<(u64, Box<RawValue>)> for Response {
+    fn from((id, result): (u64, Box<RawValue>)) -> Self {
+        Self {
+            jsonrpc: JsonRpc,
+            id: Some(id),
+            outcome: ResponseOutcome::RawResult(result),
         }
     }
 }
@@ -299,6 +312,13 @@ mod tests {
         let rpc = incoming.error.unwrap();
         assert!(rpc.data.retryable);
         assert_eq!(ControlError::from(rpc), error);
+    }
+
+    #[test]
+    fn a_result_that_is_json_already_is_written_as_it_is() {
+        let raw = RawValue::from_string(r#"[1, {"a":2}]"#.to_owned()).unwrap();
+        let json = serde_json::to_string(&Response::from((7, raw))).unwrap();
+        assert_eq!(json, r#"{"jsonrpc":"2.0","id":7,"result":[1, {"a":2}]}"#);
     }
 
     #[test]
