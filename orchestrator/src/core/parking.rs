@@ -49,7 +49,7 @@ pub(super) fn parked_error(event_id: &EventId, reason: &str) -> ControlError {
 }
 
 impl Core {
-    /// The process crashed in this turn. Returns how often this event has had that effect.
+    /// The process crashed in this turn: that counts against the event, and is written down.
     pub(super) fn count_crash(&mut self, at: &InstanceRef, turn: Turn, how: &str) {
         let wall = self.now.wall;
         let Some(entry) = self.instance_mut(at) else {
