@@ -26,6 +26,7 @@ pub mod ids;
 pub mod ipc;
 pub mod limits;
 pub mod message;
+pub mod module_file;
 pub mod observe;
 pub mod script;
 pub mod time;
