@@ -9,15 +9,20 @@ mod capture;
 pub(crate) mod descendants;
 pub mod enclosure;
 mod file_system;
+mod json_query;
 mod rooted;
 mod schema;
+mod search;
+mod text_transform;
+mod wait;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
+use goondan_protocol::base_package::{self, BASE_PACKAGE};
 use goondan_protocol::definition::{AgentAssignment, CatalogEntry, ToolDefinition};
 use goondan_protocol::ids::{InstanceKey, ResourceName};
 use goondan_protocol::message::{ToolCall, tool_full_name};
@@ -26,9 +31,6 @@ use serde_json::Value;
 use crate::turn::{ToolOutcome, ToolRules};
 use rooted::Root;
 use schema::ArgumentSchema;
-
-/// The package of the tools that are built in.
-pub const BASE_PACKAGE: &str = "@goondan/base";
 
 /// Longest error text about a tool that is not in the catalog, in characters.
 const UNKNOWN_TOOL_ERROR_CHARS: usize = 1_000;
@@ -74,15 +76,43 @@ impl From<ToolFault> for ToolOutcome {
 /// One thing a tool can do.
 pub(crate) struct Export {
     /// The second half of its full name.
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     /// What it does and when to use it, for the model.
     pub(crate) description: Cow<'static, str>,
     /// JSON Schema of its arguments.
     pub(crate) parameters: Value,
     /// Whether it may be run a second time when nobody knows if it ran before.
     pub(crate) is_idempotent: bool,
+    /// Who sees to it that its output is not too long for the model.
+    pub(crate) output: Output,
     /// Runs it with arguments that fit the schema.
-    pub(crate) run: fn(Arc<Places>, Invocation) -> BoxFuture<'static, ToolOutcome>,
+    pub(crate) run: Run,
+}
+
+/// Runs an export. Dropping the future ends the tool and every process it started.
+pub(crate) type Run =
+    Box<dyn Fn(Arc<Places>, Invocation) -> BoxFuture<'static, ToolOutcome> + Send + Sync>;
+
+/// Who bounds what an export returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// The tool itself, by limits that suit it.
+    BoundedByTool,
+    /// The toolbox: what is too long goes to a file, its ends to the model.
+    MayBeLong,
+}
+
+/// Work of a tool that blocks, beside the loop that answers the orchestrator.
+pub(crate) async fn blocking(
+    work: impl FnOnce() -> Result<String, ToolFault> + Send + 'static,
+) -> ToolOutcome {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(text)) => ToolOutcome::ok(text),
+        Ok(Err(fault)) => fault.into(),
+        Err(error) => {
+            ToolFault::new("E_TOOL_FAILED", format!("the tool itself failed: {error}")).into()
+        }
+    }
 }
 
 /// One call that is to be run.
@@ -105,7 +135,8 @@ impl Invocation {
 
 struct Tool {
     export: Export,
-    schema: ArgumentSchema,
+    /// Compiled with the first call: an agent at rest pays for no schema.
+    schema: OnceLock<Result<ArgumentSchema, String>>,
     error_limit_chars: usize,
 }
 
@@ -114,8 +145,8 @@ struct Tool {
 pub enum ToolboxError {
     /// The tool is not built in.
     #[error(
-        "tool `{tool}`: there is no `{builtin}` in package `{package}`; `{BASE_PACKAGE}` has \
-         `bash` and `file-system`"
+        "tool `{tool}`: there is no `{builtin}` in package `{package}`; `{BASE_PACKAGE}` has {}",
+        base_package::tool_names().collect::<Vec<_>>().join(", ")
     )]
     UnknownTool {
         /// The tool's name.
@@ -145,7 +176,7 @@ pub enum ToolboxError {
         /// The export.
         export: String,
         /// What there is.
-        known: Vec<&'static str>,
+        known: Vec<String>,
     },
     /// Two tools have the same full name, or the name is not valid.
     #[error("tool `{tool}`: `{name}` is already taken or no valid tool name; name it otherwise")]
@@ -154,14 +185,6 @@ pub enum ToolboxError {
         tool: ResourceName,
         /// The full name.
         name: String,
-    },
-    /// A schema of ours is wrong.
-    #[error("the argument schema of `{name}` is not valid: {reason}")]
-    BadSchema {
-        /// The full name.
-        name: String,
-        /// Why.
-        reason: String,
     },
     /// A directory of the assignment cannot be opened.
     #[error("cannot open the {what} `{}`, which must be there before an agent starts", path.display())]
@@ -219,14 +242,8 @@ impl Toolbox {
                     tool: definition.name.clone(),
                     name: format!("{}__{}", definition.name, export.name),
                 };
-                let name = tool_full_name(definition.name.as_str(), export.name)
+                let name = tool_full_name(definition.name.as_str(), &export.name)
                     .map_err(|_| bad_name())?;
-                let schema = ArgumentSchema::new(&export.parameters).map_err(|reason| {
-                    ToolboxError::BadSchema {
-                        name: name.to_string(),
-                        reason,
-                    }
-                })?;
                 if tools.contains_key(name.as_str()) {
                     return Err(bad_name());
                 }
@@ -237,7 +254,7 @@ impl Toolbox {
                 });
                 let tool = Tool {
                     export,
-                    schema,
+                    schema: OnceLock::new(),
                     error_limit_chars: definition.error_message_limit,
                 };
                 tools.insert(name.to_string(), tool);
@@ -259,17 +276,21 @@ impl Toolbox {
     /// Runs a call that was checked. Dropping the future ends the tool and every process it started.
     #[must_use]
     pub fn run(&self, call: &ToolCall) -> BoxFuture<'static, ToolOutcome> {
-        match self.tools.get(&call.tool_name) {
-            Some(tool) => (tool.export.run)(
-                Arc::clone(&self.places),
-                Invocation {
-                    call_id: call.id.to_string(),
-                    args: call.input.clone(),
-                },
-            ),
-            None => {
-                let outcome = self.not_in_catalog(&call.tool_name).into();
-                Box::pin(std::future::ready(outcome))
+        let Some(tool) = self.tools.get(&call.tool_name) else {
+            let outcome = self.not_in_catalog(&call.tool_name).into();
+            return Box::pin(std::future::ready(outcome));
+        };
+        let call = Invocation {
+            call_id: call.id.to_string(),
+            args: call.input.clone(),
+        };
+        let call_id = call.call_id.clone();
+        let running = (tool.export.run)(Arc::clone(&self.places), call);
+        match tool.export.output {
+            Output::BoundedByTool => running,
+            Output::MayBeLong => {
+                let places = Arc::clone(&self.places);
+                Box::pin(async move { shortened(running.await, &places, &call_id) })
             }
         }
     }
@@ -292,10 +313,17 @@ impl ToolRules for Toolbox {
     fn check(&self, call: &ToolCall) -> Result<(), String> {
         match self.tools.get(&call.tool_name) {
             None => Err(self.not_in_catalog(&call.tool_name).to_string()),
-            Some(tool) => tool
-                .schema
-                .check(&call.input)
-                .map_err(|faults| format!("E_TOOL_INVALID_ARGS: {}: {faults}", call.tool_name)),
+            Some(tool) => {
+                let schema = tool
+                    .schema
+                    .get_or_init(|| ArgumentSchema::new(&tool.export.parameters));
+                let checked = match schema {
+                    Ok(schema) => schema.check(&call.input),
+                    Err(reason) => Err(format!("its schema is not valid itself: {reason}")),
+                };
+                checked
+                    .map_err(|faults| format!("E_TOOL_INVALID_ARGS: {}: {faults}", call.tool_name))
+            }
         }
     }
 
@@ -310,10 +338,24 @@ impl ToolRules for Toolbox {
     }
 }
 
+/// An error is cut by its own limit ([`ToolRules::error_limit_chars`]).
+fn shortened(outcome: ToolOutcome, places: &Places, call_id: &str) -> ToolOutcome {
+    if outcome.is_error {
+        return outcome;
+    }
+    ToolOutcome {
+        text: capture::shortened(outcome.text, &places.work, call_id),
+        ..outcome
+    }
+}
+
 fn exports_of(definition: &ToolDefinition) -> Result<Vec<Export>, ToolboxError> {
     let exports = match (definition.package.as_str(), definition.builtin.as_str()) {
         (BASE_PACKAGE, "bash") => bash::exports(),
         (BASE_PACKAGE, "file-system") => file_system::exports(),
+        (BASE_PACKAGE, "json-query") => json_query::exports(),
+        (BASE_PACKAGE, "text-transform") => text_transform::exports(),
+        (BASE_PACKAGE, "wait") => wait::exports(),
         _ => {
             return Err(ToolboxError::UnknownTool {
                 tool: definition.name.clone(),
@@ -340,7 +382,10 @@ fn chosen(
     definition: &ToolDefinition,
     mut exports: Vec<Export>,
 ) -> Result<Vec<Export>, ToolboxError> {
-    let known: Vec<&'static str> = exports.iter().map(|export| export.name).collect();
+    let known: Vec<String> = exports
+        .iter()
+        .map(|export| export.name.to_string())
+        .collect();
     let mut chosen = Vec::with_capacity(definition.exports.len());
     for wanted in &definition.exports {
         // One that is listed twice is not there the second time.

@@ -16,6 +16,7 @@
 //! bytes → [`frame`] (length prefix) → [`envelope`] (addressing, payload kept raw) → [`ipc`] and
 //! [`control`] (typed messages).
 
+pub mod base_package;
 pub mod control;
 pub mod conversation;
 pub mod definition;

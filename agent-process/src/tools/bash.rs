@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::capture::{Capture, Stream};
 use super::enclosure;
-use super::{Export, Invocation, Places, ToolFault};
+use super::{Export, Invocation, Output, Places, ToolFault};
 use crate::turn::ToolOutcome;
 
 /// Longest command, in characters: four bytes each still fit one argument of a Linux process.
@@ -37,7 +37,7 @@ const OWN_PREFIX: &str = "GOONDAN_";
 /// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     vec![Export {
-        name: "exec",
+        name: "exec".into(),
         description: "Runs a bash command in the work directory and returns its exit code, stdout and stderr. $GOONDAN_PROJECT_ROOT is the project. Whatever the command leaves running in the background is ended with it.".into(),
         parameters: json!({
             "type": "object",
@@ -52,9 +52,10 @@ pub(crate) fn exports() -> Vec<Export> {
             },
         }),
         is_idempotent: false,
-        run: |places, call| -> BoxFuture<'static, ToolOutcome> {
+        output: Output::BoundedByTool,
+        run: Box::new(|places, call| -> BoxFuture<'static, ToolOutcome> {
             Box::pin(async move { exec(&places, &call).await.unwrap_or_else(ToolOutcome::from) })
-        },
+        }),
     }]
 }
 

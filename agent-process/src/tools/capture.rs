@@ -162,6 +162,13 @@ impl Capture {
         }
         text.push_str(name);
         text.push_str(":\n");
+        self.show_ends(ends, text);
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+
+    fn show_ends(&self, ends: &Ends, text: &mut String) {
         let left_out_bytes = ends.left_out_bytes();
         if left_out_bytes == 0 {
             text.push_str(&String::from_utf8_lossy(&ends.kept()));
@@ -179,10 +186,20 @@ impl Capture {
             let tail: Vec<u8> = ends.tail.iter().copied().collect();
             text.push_str(&String::from_utf8_lossy(&tail));
         }
-        if !text.ends_with('\n') {
-            text.push('\n');
-        }
     }
+}
+
+/// A text as the model is shown it: all of a short one; of a long one head and tail, and the name of
+/// the file of the work directory that holds the whole.
+pub(crate) fn shortened(text: String, root: &Root, call_id: &str) -> String {
+    if text.len() <= HEAD_BYTES + TAIL_BYTES {
+        return text;
+    }
+    let mut capture = Capture::new(call_id);
+    capture.push(root, Stream::Stdout, text.as_bytes());
+    let mut shown = String::new();
+    capture.show_ends(&capture.stdout, &mut shown);
+    shown
 }
 
 #[cfg(test)]

@@ -4,9 +4,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::Path;
-use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use nix::dir::{Dir, Type};
 use nix::fcntl::{AtFlags, OFlag, renameat};
 use nix::sys::stat::{Mode, SFlag, fchmod, fstatat};
@@ -15,11 +13,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::rooted::{Access, Root, fault_of, locate, split};
-use super::{Export, Invocation, Places, ToolFault};
-use crate::turn::ToolOutcome;
+use super::{Export, Invocation, Output, Places, Run, ToolFault, blocking, search};
 
 /// Largest file that is read or edited, in bytes.
-const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
+pub(crate) const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// Most text that one `read` returns, in bytes.
 const MAX_READ_BYTES: usize = 128 * 1024;
 /// Largest file that is written, in bytes.
@@ -33,13 +30,19 @@ const NEW_FILE_MODE: Mode = Mode::from_bits_truncate(0o666);
 
 /// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
+    let mut exports = own_exports();
+    exports.extend(search::exports());
+    exports
+}
+
+fn own_exports() -> Vec<Export> {
     let path = json!({
         "type": "string", "minLength": 1, "maxLength": 4096,
         "description": "Relative to the work directory, or absolute; may begin with $GOONDAN_PROJECT_ROOT or $GOONDAN_WORK_DIR",
     });
     vec![
         Export {
-            name: "read",
+            name: "read".into(),
             description: "Reads a text file of the work directory or the project. Long files come in parts: read on with `offset`.".into(),
             parameters: json!({
                 "type": "object",
@@ -52,10 +55,11 @@ pub(crate) fn exports() -> Vec<Export> {
                 },
             }),
             is_idempotent: true,
-            run: |places, call| on_files(places, call, read),
+            output: Output::BoundedByTool,
+            run: on_files(read),
         },
         Export {
-            name: "write",
+            name: "write".into(),
             description: "Writes a text file in the work directory, in place of what was there. Missing directories are made.".into(),
             parameters: json!({
                 "type": "object",
@@ -67,11 +71,12 @@ pub(crate) fn exports() -> Vec<Export> {
                 },
             }),
             is_idempotent: false,
-            run: |places, call| on_files(places, call, write),
+            output: Output::BoundedByTool,
+            run: on_files(write),
         },
         Export {
-            name: "edit",
-            description: "Replaces a text in a file of the work directory. `oldText` must stand in the file exactly once, to the letter.".into(),
+            name: "edit".into(),
+            description: "Replaces a text in a file of the work directory. `oldText` must stand in the file exactly once, to the letter, or exactly `count` times if that is given.".into(),
             parameters: json!({
                 "type": "object",
                 "required": ["path", "oldText", "newText"],
@@ -80,13 +85,15 @@ pub(crate) fn exports() -> Vec<Export> {
                     "path": path,
                     "oldText": {"type": "string", "minLength": 1, "maxLength": MAX_WRITE_BYTES},
                     "newText": {"type": "string", "maxLength": MAX_WRITE_BYTES},
+                    "count": {"type": "integer", "minimum": 1, "description": "How often `oldText` stands in the file; each is replaced. 1 if not given"},
                 },
             }),
             is_idempotent: false,
-            run: |places, call| on_files(places, call, edit),
+            output: Output::BoundedByTool,
+            run: on_files(edit),
         },
         Export {
-            name: "list",
+            name: "list".into(),
             description: "Lists a directory of the work directory or the project, by name. Directories end in `/`.".into(),
             parameters: json!({
                 "type": "object",
@@ -94,25 +101,14 @@ pub(crate) fn exports() -> Vec<Export> {
                 "properties": {"path": path},
             }),
             is_idempotent: true,
-            run: |places, call| on_files(places, call, list),
+            output: Output::BoundedByTool,
+            run: on_files(list),
         },
     ]
 }
 
-/// File work blocks, so it runs beside the loop that answers the orchestrator.
-fn on_files(
-    places: Arc<Places>,
-    call: Invocation,
-    work: fn(&Places, &Invocation) -> Result<String, ToolFault>,
-) -> BoxFuture<'static, ToolOutcome> {
-    Box::pin(async move {
-        let done = tokio::task::spawn_blocking(move || work(&places, &call)).await;
-        match done {
-            Ok(Ok(text)) => ToolOutcome::ok(text),
-            Ok(Err(fault)) => fault.into(),
-            Err(error) => ToolFault::new("E_IO", format!("the file work failed: {error}")).into(),
-        }
-    })
+fn on_files(work: fn(&Places, &Invocation) -> Result<String, ToolFault>) -> Run {
+    Box::new(move |places, call| Box::pin(blocking(move || work(&places, &call))))
 }
 
 #[derive(Deserialize)]
@@ -190,6 +186,8 @@ struct EditArgs {
     path: String,
     old_text: String,
     new_text: String,
+    #[serde(default)]
+    count: Option<usize>,
 }
 
 fn edit(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
@@ -203,30 +201,31 @@ fn edit(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
             std::io::ErrorKind::InvalidData => not_text(&args.path),
             _ => io_fault(&args.path, &error),
         })?;
-    match text.matches(&args.old_text).count() {
-        1 => {}
-        0 => {
-            return Err(ToolFault::new(
-                "E_NO_MATCH",
-                format!(
-                    "`oldText` is not in `{}`; read the file and copy the text exactly",
-                    args.path
-                ),
-            ));
-        }
-        count => {
-            return Err(ToolFault::new(
-                "E_MANY_MATCHES",
-                format!(
-                    "`oldText` is {count} times in `{}`; give more of the text around it",
-                    args.path
-                ),
-            ));
-        }
+    let wanted = args.count.unwrap_or(1);
+    let found = text.matches(&args.old_text).count();
+    if found == 0 {
+        return Err(ToolFault::new(
+            "E_NO_MATCH",
+            format!(
+                "`oldText` is not in `{}`; read the file and copy the text exactly",
+                args.path
+            ),
+        ));
     }
-    let text = text.replacen(&args.old_text, &args.new_text, 1);
+    if found != wanted {
+        return Err(ToolFault::new(
+            "E_MANY_MATCHES",
+            format!(
+                "`oldText` is {found} times in `{}`, not {wanted}; give more of the text around \
+                 it, or `count: {found}` to replace them all",
+                args.path
+            ),
+        ));
+    }
+    let text = text.replace(&args.old_text, &args.new_text);
     put(places, &args.path, text.as_bytes())?;
-    Ok(format!("edited {}", args.path))
+    let noun = if found == 1 { "place" } else { "places" };
+    Ok(format!("edited {} in {found} {noun}", args.path))
 }
 
 #[derive(Deserialize)]
@@ -283,7 +282,7 @@ fn list(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
 }
 
 /// Opens a regular file for reading, of at most [`MAX_FILE_BYTES`].
-fn open_file(root: &Root, path: &Path, shown: &str) -> Result<File, ToolFault> {
+pub(crate) fn open_file(root: &Root, path: &Path, shown: &str) -> Result<File, ToolFault> {
     let opened = root.open_beneath(path, OFlag::O_RDONLY, Mode::empty());
     let file = File::from(opened.map_err(|errno| fault_of(shown, errno))?);
     let metadata = file.metadata().map_err(|error| io_fault(shown, &error))?;
@@ -358,10 +357,10 @@ fn put(places: &Places, shown: &str, content: &[u8]) -> Result<(), ToolFault> {
     written
 }
 
-fn not_text(shown: &str) -> ToolFault {
+pub(crate) fn not_text(shown: &str) -> ToolFault {
     ToolFault::new("E_NOT_TEXT", format!("`{shown}` is not UTF-8 text"))
 }
 
-fn io_fault(shown: &str, error: &std::io::Error) -> ToolFault {
+pub(crate) fn io_fault(shown: &str, error: &std::io::Error) -> ToolFault {
     ToolFault::new("E_IO", format!("`{shown}`: {error}"))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use goondan_agent_process::tools::Toolbox;
 use goondan_agent_process::turn::{ToolOutcome, ToolRules as _};
+use goondan_protocol::definition::ToolDefinition;
 use goondan_protocol::message::ToolCall;
 use goondan_protocol::script::Script;
 use serde_json::{Value, json};
@@ -12,6 +13,12 @@ use crate::support::{BINARY, Site, eventually, is_alive};
 
 pub(crate) fn toolbox(site: &Site) -> Toolbox {
     Toolbox::new(&site.assignment(Script::default()), BINARY.into()).unwrap()
+}
+
+pub(crate) fn toolbox_of(site: &Site, tools: Vec<ToolDefinition>) -> Toolbox {
+    let mut assignment = site.assignment(Script::default());
+    assignment.agent.tools = tools;
+    Toolbox::new(&assignment, BINARY.into()).unwrap()
 }
 
 pub(crate) fn call(tool_name: &str, input: Value) -> ToolCall {
@@ -140,7 +147,10 @@ fn only_looking_is_idempotent() {
     let toolbox = toolbox(&Site::new());
     let names = toolbox.catalog().iter().map(|entry| entry.name.as_str());
     let idempotent: Vec<_> = names.filter(|name| toolbox.is_idempotent(name)).collect();
-    assert_eq!(idempotent, ["file-system__read", "file-system__list"]);
+    assert_eq!(
+        idempotent,
+        ["read", "list", "glob", "grep"].map(|name| format!("file-system__{name}"))
+    );
 }
 
 #[test]
@@ -182,7 +192,7 @@ fn a_tool_offers_the_exports_that_are_listed_and_what_is_said_of_them() {
 
     let error = with(json!([{"name": "raed"}])).unwrap_err().to_string();
     assert!(
-        error.contains("no export `raed`; it has read, write, edit, list"),
+        error.contains("no export `raed`; it has read, write, edit, list, glob, grep"),
         "{error}"
     );
     assert!(with(json!([{"name": "read"}, {"name": "read"}])).is_err());

@@ -5,13 +5,14 @@ use std::path::Path;
 
 use goondan_agent_process::model::scripted::ScriptedModel;
 use goondan_agent_process::model::{ModelReply, ModelRequest};
+use goondan_protocol::base_package::{TOOLS, tool_names};
 use goondan_protocol::ids::{StepId, TurnId};
 use goondan_protocol::message::{Content, Message, ToolCall, ToolResult};
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 
-use crate::bash::toolbox;
-use crate::support::{Site, script};
+use crate::bash::toolbox_of;
+use crate::support::{Site, script, tool};
 
 fn page(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -212,9 +213,17 @@ fn a_reply_cannot_grow_without_limit() {
 #[test]
 fn the_page_about_tools_names_all_there_is() {
     let page = page("tools.md");
-    for entry in toolbox(&Site::new()).catalog() {
-        let (_, export) = entry.name.as_str().split_once("__").unwrap();
-        let (_, section) = page.split_once(&format!("### `{export}`\n")).unwrap();
+    let toolbox = toolbox_of(&Site::new(), tool_names().map(tool).collect());
+    let mut described: Vec<(&str, Vec<&str>)> = Vec::new();
+    for entry in toolbox.catalog() {
+        let (tool, export) = entry.name.as_str().split_once("__").unwrap();
+        match described.last_mut() {
+            Some((last, exports)) if *last == tool => exports.push(export),
+            _ => described.push((tool, vec![export])),
+        }
+        let (_, section) = page.split_once(&format!("\n## {tool}\n")).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let (_, section) = section.split_once(&format!("### `{export}`\n")).unwrap();
         let section = section.split("\n#").next().unwrap();
         let required = entry.parameters["required"].as_array();
         for name in entry.parameters["properties"].as_object().unwrap().keys() {
@@ -225,10 +234,17 @@ fn the_page_about_tools_names_all_there_is() {
             assert!(section.contains(&row), "{} lacks {row}", entry.name);
         }
     }
+    let all = TOOLS
+        .iter()
+        .map(|(tool, exports)| (*tool, exports.to_vec()));
+    assert_eq!(described, all.collect::<Vec<_>>());
     let sources = [
         include_str!("../../src/tools.rs"),
         include_str!("../../src/tools/bash.rs"),
         include_str!("../../src/tools/file_system.rs"),
+        include_str!("../../src/tools/json_query.rs"),
+        include_str!("../../src/tools/search.rs"),
+        include_str!("../../src/tools/text_transform.rs"),
         include_str!("../../src/tools/rooted.rs"),
         include_str!("../../src/turn/calls.rs"),
     ];

@@ -235,3 +235,128 @@ fn limits_are_kept() {
     assert!(listed.starts_with("f0000 (0 bytes)\n"));
     assert!(listed.ends_with("f0999 (0 bytes)\n[6 more entries are left out]\n"));
 }
+
+#[test]
+fn an_edit_says_how_many_places_it_means() {
+    let site = Site::new();
+    put(site.work.join("a"), "x x x");
+    let edit = |count: Value| json!({"path": "a", "oldText": "x", "newText": "yy", "count": count});
+    assert_eq!(code(&site, "edit", edit(json!(2))), "E_MANY_MATCHES");
+    assert_eq!(ok(&site, "edit", edit(json!(3))), "edited a in 3 places");
+    assert_eq!(ok(&site, "read", json!({"path": "a"})), "yy yy yy");
+    assert_eq!(code(&site, "edit", edit(json!(1))), "E_NO_MATCH");
+}
+
+/// A tree with things that a search is to pass over.
+fn tree(site: &Site) {
+    for (path, content) in [
+        ("src/main.rs", "fn main() {\n    run();\n}\n"),
+        ("src/deep/er/lib.rs", "// Run\nfn run() {}\n"),
+        ("src/deep/note.md", "run it\n"),
+        (".git/config.rs", "run"),
+        ("node_modules/x/index.rs", "run"),
+        (".hidden/a.rs", "run\n"),
+    ] {
+        let path = site.work.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        put(path, content);
+    }
+    put(site.work.join("src/binary.rs"), b"run\0run");
+    std::fs::create_dir_all(site.outside()).unwrap();
+    put(site.outside().join("secret.rs"), "run");
+    symlink(site.outside(), site.work.join("src/link")).unwrap();
+    symlink(
+        site.outside().join("secret.rs"),
+        site.work.join("src/secret.rs"),
+    )
+    .unwrap();
+}
+
+#[test]
+fn files_are_found_by_their_paths_and_links_are_not_followed() {
+    let site = Site::new();
+    tree(&site);
+    let glob = |pattern: &str| ok(&site, "glob", json!({"pattern": pattern}));
+    assert_eq!(
+        glob("**/*.rs"),
+        ".hidden/a.rs\nsrc/binary.rs\nsrc/deep/er/lib.rs\nsrc/main.rs\n"
+    );
+    assert_eq!(glob("src/*.{rs,md}"), "src/binary.rs\nsrc/main.rs\n");
+    assert_eq!(glob("*.rs"), "[no file matches]\n");
+    let within = |path: &str| ok(&site, "glob", json!({"pattern": "*", "path": path}));
+    assert_eq!(within("./src/deep"), "./src/deep/note.md\n");
+    assert_eq!(within(".git"), ".git/config.rs\n");
+    put(site.project.join("p.rs"), "");
+    assert_eq!(
+        within("$GOONDAN_PROJECT_ROOT"),
+        "$GOONDAN_PROJECT_ROOT/p.rs\n"
+    );
+    let refused = |input: Value| code(&site, "glob", input);
+    assert_eq!(
+        refused(json!({"pattern": "a[", "path": "src"})),
+        "E_INVALID_PATTERN"
+    );
+    assert_eq!(
+        refused(json!({"pattern": "*", "path": "src/link"})),
+        "E_PATH_OUTSIDE"
+    );
+    assert_eq!(
+        refused(json!({"pattern": "*", "path": "none"})),
+        "E_FILE_NOT_FOUND"
+    );
+}
+
+#[test]
+fn lines_are_found_with_their_place() {
+    let site = Site::new();
+    tree(&site);
+    let grep = |input: Value| ok(&site, "grep", input);
+    assert_eq!(
+        grep(json!({"pattern": "run"})),
+        ".hidden/a.rs:1: run\nsrc/deep/er/lib.rs:2: fn run() {}\nsrc/deep/note.md:1: run it\n\
+         src/main.rs:2:     run();\n"
+    );
+    assert_eq!(
+        grep(
+            json!({"pattern": "^.*RUN", "ignoreCase": true, "include": "*.rs", "path": "src/deep"})
+        ),
+        "src/deep/er/lib.rs:1: // Run\nsrc/deep/er/lib.rs:2: fn run() {}\n"
+    );
+    assert_eq!(
+        grep(json!({"pattern": "main|}", "path": "src/main.rs", "context": 1})),
+        "src/main.rs:1: fn main() {\nsrc/main.rs-2-     run();\nsrc/main.rs:3: }\n"
+    );
+    assert_eq!(grep(json!({"pattern": "none"})), "[no line matches]\n");
+    assert_eq!(
+        code(
+            &site,
+            "grep",
+            json!({"pattern": "run", "path": "src/binary.rs"})
+        ),
+        "E_NOT_TEXT"
+    );
+    assert_eq!(
+        code(&site, "grep", json!({"pattern": "("})),
+        "E_INVALID_PATTERN"
+    );
+}
+
+#[test]
+fn a_search_is_bounded() {
+    let site = Site::new();
+    let lines: Vec<_> = (1..=1_000)
+        .map(|number| format!("hit {number}\n"))
+        .collect();
+    put(site.work.join("many"), lines.concat());
+    let found = ok(&site, "grep", json!({"pattern": "hit"}));
+    assert_eq!(found.lines().count(), 201);
+    assert!(found.ends_with("a closer pattern]\n"), "{found}");
+    put(site.work.join("wide"), "x".repeat(10_000));
+    let wide = ok(&site, "grep", json!({"pattern": "x", "path": "wide"}));
+    assert!(wide.len() < 600 && wide.ends_with("x … (cut)\n"), "{wide}");
+    for number in 0..1_001 {
+        put(site.work.join(format!("f{number:04}")), "");
+    }
+    let found = ok(&site, "glob", json!({"pattern": "f*"}));
+    assert!(found.contains("f0999\n[the search ended early"), "{found}");
+}

@@ -12,4 +12,6 @@ mod files;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod small_tools;
+#[cfg(test)]
 mod support;

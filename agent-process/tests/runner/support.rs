@@ -62,14 +62,6 @@ impl Site {
     }
 
     pub(crate) fn assignment(&self, script: Script) -> AgentAssignment {
-        let tool = |name: &str| ToolDefinition {
-            name: name.parse().unwrap(),
-            package: "@goondan/base".to_owned(),
-            builtin: name.parse().unwrap(),
-            exports: Vec::new(),
-            config: JsonObject::new(),
-            error_message_limit: 1_000,
-        };
         AgentAssignment {
             workspace_id: "w".parse().unwrap(),
             instance_key: "key: 1".parse().unwrap(),
@@ -110,6 +102,18 @@ pub(crate) fn script(yaml: &str) -> Script {
 )]
 pub(crate) fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
     std::fs::write(path, content).unwrap();
+}
+
+/// A built-in tool as it is.
+pub(crate) fn tool(name: &str) -> ToolDefinition {
+    ToolDefinition {
+        name: name.parse().unwrap(),
+        package: "@goondan/base".to_owned(),
+        builtin: name.parse().unwrap(),
+        exports: Vec::new(),
+        config: JsonObject::new(),
+        error_message_limit: 1_000,
+    }
 }
 
 /// Waits for a condition.

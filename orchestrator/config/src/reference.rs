@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use goondan_protocol::base_package::{BASE_PACKAGE, tool_exports, tool_names};
+
 use crate::codes;
 use crate::document::Kind;
 use crate::fields::{Fields, Label, one_of};
@@ -10,21 +12,6 @@ use crate::report::{Place, Problem, Report};
 use crate::shape::{Content, Field, Shape};
 use crate::similar::nearest;
 use crate::tree::{Node, Value};
-
-/// The package of everything that is built in.
-pub(crate) const BASE_PACKAGE: &str = "@goondan/base";
-
-/// The tools of [`BASE_PACKAGE`].
-pub(crate) const BUILTIN_TOOLS: &[&str] = &["bash", "file-system"];
-
-/// What each of [`BUILTIN_TOOLS`] exports.
-pub(crate) fn builtin_exports(tool: &str) -> &'static [&'static str] {
-    match tool {
-        "bash" => &["exec"],
-        "file-system" => &["read", "write", "edit", "list"],
-        _ => &[],
-    }
-}
 
 /// The connectors of [`BASE_PACKAGE`].
 pub(crate) const BUILTIN_CONNECTORS: &[&str] = &["webhook"];
@@ -209,14 +196,14 @@ pub(crate) fn check_builtin(
     report: &mut Report,
 ) -> Option<()> {
     let known = match kind {
-        Kind::Tool => BUILTIN_TOOLS,
-        Kind::Connector => BUILTIN_CONNECTORS,
+        Kind::Tool => tool_names().collect(),
+        Kind::Connector => BUILTIN_CONNECTORS.to_vec(),
         Kind::Package
         | Kind::Model
         | Kind::Agent
         | Kind::Swarm
         | Kind::Extension
-        | Kind::Connection => &[],
+        | Kind::Connection => Vec::new(),
     };
     if known.contains(&name) {
         return Some(());
@@ -310,7 +297,7 @@ impl Names {
             return problem.help(format!("did you mean `{kind}/{}`?", meant.name));
         }
         let builtin = match kind {
-            Kind::Tool => BUILTIN_TOOLS.contains(&name),
+            Kind::Tool => !tool_exports(name).is_empty(),
             Kind::Connector => BUILTIN_CONNECTORS.contains(&name),
             _ => false,
         };

@@ -1,11 +1,13 @@
 //! `kind: Package`: what the project is called.
 
+use goondan_protocol::base_package::BASE_PACKAGE;
+
 use crate::Package;
 use crate::codes;
 use crate::document::Document;
 use crate::fields::{Fields, Located};
 use crate::limits::MAX_PACKAGE_NAME_BYTES;
-use crate::reference::{BASE_PACKAGE, unsupported_package};
+use crate::reference::unsupported_package;
 use crate::report::{Problem, Report};
 use crate::shape::{Content, Default, Field, Shape};
 

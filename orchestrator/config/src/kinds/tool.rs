@@ -1,5 +1,6 @@
 //! `kind: Tool`: a built-in tool under a name and with settings of its own.
 
+use goondan_protocol::base_package::{BASE_PACKAGE, tool_exports};
 use goondan_protocol::definition::{ToolDefinition, ToolExport};
 use goondan_protocol::ids::{ResourceName, ToolName};
 
@@ -10,7 +11,7 @@ use crate::fields::{Fields, Located, one_of};
 use crate::limits::{
     DEFAULT_ERROR_MESSAGE_LIMIT_CHARS, MAX_ERROR_MESSAGE_LIMIT_CHARS, MAX_TOOL_NAME_BYTES,
 };
-use crate::reference::{BASE_PACKAGE, builtin_exports, check_builtin};
+use crate::reference::check_builtin;
 use crate::report::{Problem, Report};
 use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
 use crate::similar::nearest;
@@ -49,7 +50,11 @@ static BUILTIN_SPEC: Shape = Shape::of(
     "BuiltinToolSpec",
     "A built-in tool under a name and with settings of its own.",
     &[
-        Field::required("builtin", Content::Text, "`bash` or `file-system`."),
+        Field::required(
+            "builtin",
+            Content::Text,
+            "A tool of `@goondan/base`: `bash`, `file-system`, `json-query`, `text-transform` or `wait`.",
+        ),
         Field::optional(
             "exports",
             Content::List(&Content::Mapping(&BUILTIN_EXPORT)),
@@ -157,7 +162,7 @@ fn read_exports(
     report: &mut Report,
 ) -> Vec<ToolExport> {
     // Nothing is known of the exports of a built-in that is not known itself.
-    let known = builtin.map_or(&[][..], |builtin| builtin_exports(builtin.value));
+    let known = builtin.map_or(&[][..], |builtin| tool_exports(builtin.value));
     let mut exports: Vec<ToolExport> = Vec::new();
     for mut fields in spec.mappings("exports", report).into_iter().flatten() {
         let name = fields.text("name", report);

@@ -211,8 +211,8 @@ fn references_are_followed() {
             "Model/main}}",
             &tools("{kind: Tool, name: bahs, package: '@goondan/base'}")
         ),
-        "E_CONFIG_UNKNOWN_REFERENCE 9:72 package `@goondan/base` has no Tool `bahs`; it has `bash` \
-         or `file-system`"
+        "E_CONFIG_UNKNOWN_REFERENCE 9:72 package `@goondan/base` has no Tool `bahs`; it has `bash`, \
+         `file-system`, `json-query`, `text-transform` or `wait`"
     );
     assert_eq!(
         only_problem(
@@ -478,7 +478,7 @@ fn exports_are_those_the_tool_has() {
     assert_eq!(
         tool("{name: raed}"),
         "E_CONFIG_UNKNOWN_REFERENCE 14:47 there is no export `raed`; there is `read`, `write`, \
-         `edit` or `list`"
+         `edit`, `list`, `glob` or `grep`"
     );
     assert!(tool("{name: read}, {name: read}").starts_with("E_CONFIG_DUPLICATE_REFERENCE"));
     assert!(tool("{idempotent: true}").contains("needs the field `name`"));

@@ -1,0 +1,236 @@
+//! The tool `json-query`: parts of JSON documents, by `JMESPath` or JSON Pointer.
+//!
+//! Both languages are total: a query takes time in proportion to the document, never longer.
+
+use std::io::Read as _;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::file_system::{MAX_FILE_BYTES, io_fault, open_file};
+use super::rooted::{Access, locate};
+use super::{Export, Invocation, Output, Places, Run, ToolFault, blocking};
+
+/// Longest query, in characters.
+const MAX_QUERY_CHARS: usize = 1_000;
+/// Stack of the thread that runs a query, in bytes. Parser and interpreter call themselves as deep as the
+/// query nests: every character of the longest one may be a level. Only what is used is ever memory.
+const QUERY_STACK_BYTES: usize = 32 * 1024 * 1024;
+/// Longest document that stands in the call itself, in characters.
+const MAX_JSON_CHARS: usize = 1_048_576;
+
+/// The exports of the tool.
+pub(crate) fn exports() -> Vec<Export> {
+    let parameters = |language: &str, about: &str| {
+        let mut parameters = json!({
+            "type": "object",
+            "required": [language],
+            "additionalProperties": false,
+            "properties": {
+                language: {"type": "string", "maxLength": MAX_QUERY_CHARS, "description": about},
+                "path": {
+                    "type": "string", "minLength": 1, "maxLength": 4096,
+                    "description": "A JSON file of the work directory or the project",
+                },
+                "json": {
+                    "type": "string", "maxLength": MAX_JSON_CHARS,
+                    "description": "The JSON document itself, instead of `path`",
+                },
+            },
+        });
+        let one_of = json!([{"required": ["path"]}, {"required": ["json"]}]);
+        if let Some(parameters) = parameters.as_object_mut() {
+            parameters.insert("oneOf".to_owned(), one_of);
+        }
+        parameters
+    };
+    vec![
+        Export {
+            name: "query".into(),
+            description: "Queries a JSON document with JMESPath, for example `items[?price > `10`].name | sort(@)`. Returns JSON.".into(),
+            parameters: parameters("query", "A JMESPath expression"),
+            is_idempotent: true,
+            output: Output::MayBeLong,
+            run: beside(|places, call| with_deep_stack(|| query(places, call))),
+        },
+        Export {
+            name: "pointer".into(),
+            description: "Returns the part of a JSON document that a JSON Pointer names, for example `/items/0/name`. Returns JSON.".into(),
+            parameters: parameters("pointer", "A JSON Pointer (RFC 6901)"),
+            is_idempotent: true,
+            output: Output::MayBeLong,
+            run: beside(pointer),
+        },
+    ]
+}
+
+fn beside(work: fn(&Places, &Invocation) -> Result<String, ToolFault>) -> Run {
+    Box::new(move |places, call| Box::pin(blocking(move || work(&places, &call))))
+}
+
+fn with_deep_stack<T: Send>(
+    work: impl FnOnce() -> Result<T, ToolFault> + Send,
+) -> Result<T, ToolFault> {
+    let failed = |why: &str| ToolFault::new("E_TOOL_FAILED", format!("the query {why}"));
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(QUERY_STACK_BYTES);
+        let running = thread
+            .spawn_scoped(scope, work)
+            .map_err(|error| failed(&format!("could not be started: {error}")))?;
+        running.join().unwrap_or_else(|_| Err(failed("failed")))
+    })
+}
+
+/// Where the document is.
+#[derive(Deserialize)]
+struct Source {
+    #[serde(default)]
+    path: Option<String>,
+    #[serde(default)]
+    json: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct QueryArgs {
+    query: String,
+}
+
+#[derive(Deserialize)]
+struct PointerArgs {
+    pointer: String,
+}
+
+fn query(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
+    let args: QueryArgs = call.args()?;
+    let invalid =
+        |error: jmespath::JmespathError| ToolFault::new("E_INVALID_QUERY", error.to_string());
+    let expression = jmespath::compile(&args.query).map_err(invalid)?;
+    let document = document(places, call)?;
+    let found = expression.search(&document).map_err(invalid)?;
+    written(&*found)
+}
+
+fn pointer(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
+    let args: PointerArgs = call.args()?;
+    let document = document(places, call)?;
+    match document.pointer(&args.pointer) {
+        Some(found) => written(found),
+        None => Err(ToolFault::new(
+            "E_NO_MATCH",
+            format!(
+                "`{}`: {}",
+                args.pointer,
+                why_nothing(&document, &args.pointer)
+            ),
+        )),
+    }
+}
+
+/// How far a pointer leads, and what there is instead of the part that is missing.
+fn why_nothing(document: &Value, pointer: &str) -> String {
+    /// Names told of a large object.
+    const NAMES_TOLD: usize = 20;
+    if !pointer.is_empty() && !pointer.starts_with('/') {
+        return "a JSON Pointer is empty or begins with `/`".to_owned();
+    }
+    let mut reached = pointer;
+    let found = loop {
+        let end = reached.rfind('/').unwrap_or_default();
+        reached = reached.get(..end).unwrap_or_default();
+        if let Some(found) = document.pointer(reached) {
+            break found;
+        }
+    };
+    let there = match found {
+        Value::Object(fields) => {
+            let names: Vec<&str> = fields.keys().take(NAMES_TOLD).map(String::as_str).collect();
+            let more = if fields.len() > NAMES_TOLD {
+                ", …"
+            } else {
+                ""
+            };
+            format!("an object with the fields {}{more}", names.join(", "))
+        }
+        Value::Array(items) => format!("a list of {} items, counted from 0", items.len()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            "a value without parts".to_owned()
+        }
+    };
+    format!("there is nothing; `{reached}` is {there}")
+}
+
+fn document(places: &Places, call: &Invocation) -> Result<Value, ToolFault> {
+    let source: Source = call.args()?;
+    let (text, name) = match (source.json, source.path) {
+        (Some(text), _) => (text, "`json`".to_owned()),
+        (None, path) => {
+            let path = path.unwrap_or_default();
+            let (root, relative) = locate(places, &path, Access::Read)?;
+            let mut text = String::new();
+            open_file(root, &relative, &path)?
+                .take(MAX_FILE_BYTES)
+                .read_to_string(&mut text)
+                .map_err(|error| io_fault(&path, &error))?;
+            (text, format!("`{path}`"))
+        }
+    };
+    serde_json::from_str(&text)
+        .map_err(|error| ToolFault::new("E_NOT_JSON", format!("{name} is not JSON: {error}")))
+}
+
+fn written(value: &impl serde::Serialize) -> Result<String, ToolFault> {
+    serde_json::to_string_pretty(value)
+        .map_err(|error| ToolFault::new("E_NOT_JSON", format!("the result is no JSON: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_that_nests_as_deep_as_it_may_does_no_harm() {
+        let search = |query: &str| {
+            let compiled = jmespath::compile(query);
+            compiled.is_ok_and(|compiled| compiled.search(json!({"a": [[1]]})).is_ok())
+        };
+        let is_good = |query: String| {
+            assert!(query.len() <= MAX_QUERY_CHARS);
+            with_deep_stack(|| Ok(search(&query))).unwrap()
+        };
+        for part in [
+            "(", "[", "!", "{a:", "a.", "&", "[?", "a[", "`", "a||", "[*].", "[]|",
+        ] {
+            assert!(
+                !is_good(part.repeat(MAX_QUERY_CHARS / part.len())),
+                "{part}"
+            );
+        }
+        assert!(is_good(format!("{}a{}", "(".repeat(499), ")".repeat(499))));
+        assert!(is_good(format!("{}a", "!".repeat(999))));
+        assert!(is_good(format!("a{}", "[]".repeat(499))));
+        assert!(is_good(format!("a{}", "||a".repeat(333))));
+    }
+
+    #[test]
+    fn a_pointer_to_nothing_is_told_how_far_it_leads() {
+        let document = json!({"a": {"b": [1]}, "c": 2});
+        let why = |pointer| why_nothing(&document, pointer);
+        assert_eq!(
+            why("/a/x/y"),
+            "there is nothing; `/a` is an object with the fields b"
+        );
+        assert_eq!(
+            why("/a/b/7"),
+            "there is nothing; `/a/b` is a list of 1 items, counted from 0"
+        );
+        assert_eq!(
+            why("/c/d"),
+            "there is nothing; `/c` is a value without parts"
+        );
+        assert_eq!(
+            why("/x"),
+            "there is nothing; `` is an object with the fields a, c"
+        );
+        assert_eq!(why("a"), "a JSON Pointer is empty or begins with `/`");
+    }
+}
