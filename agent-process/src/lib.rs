@@ -10,6 +10,7 @@
 //! * [`model`] answers a step; [`model::scripted`] plays a script.
 //! * [`tools`] acts: `bash` and `file-system` of `@goondan/base`.
 //! * `process` carries out: one loop over the socket, the model and the tools, which decides nothing.
+//! * `history` is where a loaded conversation lies in memory.
 //! * `link` is the socket; `recorder` gives what happened a time, a span and a log line.
 //!
 //! # Invariants
@@ -19,6 +20,7 @@
 //! * No process a tool started outlives its call, and none outlives this process, however it ends.
 
 mod entry;
+mod history;
 mod link;
 pub mod model;
 mod process;

@@ -9,6 +9,7 @@ use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::envelope::{Address, Envelope, MessageError};
 use goondan_protocol::frame::{FrameCodec, FrameError};
 use goondan_protocol::ipc::{Assignment, ChildRole, Head, Hello, ToChild, ToOrchestrator};
+use goondan_protocol::records::{NotAsAnnounced, Records};
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::version::{Version, VersionMismatch};
 use tokio::net::UnixStream;
@@ -48,6 +49,9 @@ pub(crate) enum LinkError {
     /// A frame holds no message for an agent.
     #[error("the orchestrator sent what is no message for an agent")]
     Message(#[from] MessageError),
+    /// A frame of records holds something else.
+    #[error("the orchestrator sent other records than it announced")]
+    Records(#[from] NotAsAnnounced),
 }
 
 /// One message of the orchestrator, with the trace it belongs to.
@@ -142,20 +146,45 @@ impl Link {
     ///
     /// [`LinkError`] if the frame or its message is not valid.
     pub(crate) async fn receive(&mut self) -> Result<Option<Incoming>, LinkError> {
-        let frame = match self.frames_in.next().await {
-            None => return Ok(None),
-            // A reset is how an orchestrator that was killed looks from here.
-            Some(Err(FrameError::Io(error))) => {
-                tracing::debug!(error = error_chain(&error), "the link was reset");
-                return Ok(None);
-            }
-            Some(frame) => frame?,
+        let Some(frame) = self.receive_frame().await? else {
+            return Ok(None);
         };
         let envelope = Envelope::from_frame(&frame)?;
         Ok(Some(Incoming {
             message: ToChild::from_envelope(&envelope)?,
             trace: envelope.trace,
         }))
+    }
+
+    async fn receive_frame(&mut self) -> Result<Option<Bytes>, LinkError> {
+        match self.frames_in.next().await {
+            None => Ok(None),
+            // A reset is how an orchestrator that was killed looks from here.
+            Some(Err(FrameError::Io(error))) => {
+                tracing::debug!(error = error_chain(&error), "the link was reset");
+                Ok(None)
+            }
+            Some(frame) => Ok(Some(frame?)),
+        }
+    }
+
+    /// Receives the frame of records that a message announced; false when the orchestrator is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError`] if the frame is not valid or holds something else.
+    pub(crate) async fn receive_records(
+        &mut self,
+        records: &mut Records,
+    ) -> Result<bool, LinkError> {
+        if records.is_empty() {
+            return Ok(true);
+        }
+        let Some(frame) = self.receive_frame().await? else {
+            return Ok(false);
+        };
+        records.fill(frame)?;
+        Ok(true)
     }
 
     /// Sends a message. A message that cannot be sent because the orchestrator is gone is dropped:

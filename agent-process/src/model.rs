@@ -5,9 +5,10 @@ pub mod scripted;
 mod template;
 
 use futures_util::future::BoxFuture;
+use goondan_protocol::conversation::{Conversation, UnreadableMessage};
 use goondan_protocol::definition::{CatalogEntry, ModelProvider};
 use goondan_protocol::ids::StepId;
-use goondan_protocol::message::{Message, ToolCall};
+use goondan_protocol::message::ToolCall;
 
 /// What a model is asked.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +16,7 @@ pub struct ModelRequest<'a> {
     /// The system prompt, if the agent has one.
     pub system: Option<&'a str>,
     /// The conversation, oldest message first.
-    pub messages: &'a [Message],
+    pub messages: &'a Conversation,
     /// The tools the model may call.
     pub catalog: &'a [CatalogEntry],
     /// Identifies the step. The same step asked twice is the same question.
@@ -37,6 +38,12 @@ pub struct ModelReply {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ModelError(pub String);
+
+impl From<UnreadableMessage> for ModelError {
+    fn from(unreadable: UnreadableMessage) -> Self {
+        Self(goondan_log::error_chain(&unreadable))
+    }
+}
 
 /// Answers steps.
 pub trait Model: Send {

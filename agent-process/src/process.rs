@@ -8,20 +8,19 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use goondan_log::unix_millis_now;
-use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::ids::StepId;
 use goondan_protocol::ipc::{
     ConversationLoad, ConversationPage, Pong, ShutdownAck, ToChild, ToOrchestrator, TurnAppend,
     TurnComplete, TurnStart,
 };
-use goondan_protocol::message::Message;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinSet};
 use uuid::Uuid;
 
+use crate::history::History;
 use crate::link::{Incoming, Link, LinkError};
 use crate::model::{self, Model, ModelError, ModelReply, ModelRequest};
 use crate::recorder::Recorder;
@@ -60,13 +59,14 @@ pub(crate) enum ProcessError {
         /// What the process was doing.
         doing: &'static str,
     },
-    /// A stored record of the conversation cannot be read.
-    #[error("record {place} of the conversation is no {what}")]
+    /// There is no memory for the conversation.
+    #[error("there is no memory for the conversation")]
+    Memory(#[source] std::io::Error),
+    /// A recorded event of the open turn cannot be read.
+    #[error("record {place} of the open turn is no message event")]
     BadRecord {
-        /// Its place among the records of its kind, from 1.
+        /// Its place in the turn, from 1.
         place: usize,
-        /// `message` or `message event`.
-        what: &'static str,
         /// Why.
         #[source]
         source: serde_json::Error,
@@ -105,6 +105,7 @@ pub(crate) async fn run(
         model = assignment.agent.model.name.as_str(),
         "agent process started"
     );
+    let loading_since = Instant::now();
     let loaded = match load(&mut link).await? {
         Loading::Loaded(loaded) => loaded,
         Loading::Ended(ended) => {
@@ -112,11 +113,17 @@ pub(crate) async fn run(
             return Ok(ended);
         }
     };
+    let conversation = loaded.history.finish();
+    tracing::debug!(
+        messages = conversation.len(),
+        elapsed_us = u64::try_from(loading_since.elapsed().as_micros()).unwrap_or(u64::MAX),
+        "conversation loaded"
+    );
     let mut agent = Agent {
         engine: Engine::new(
             toolbox.clone(),
             assignment.agent.max_steps_per_turn,
-            loaded.base,
+            conversation,
             loaded.open,
         ),
         link,
@@ -140,7 +147,7 @@ pub(crate) async fn run(
 /// A loaded conversation.
 #[derive(Default)]
 struct Loaded {
-    base: Conversation,
+    history: History,
     open: OpenTurn,
     /// A turn that was given before the conversation was loaded.
     first_turn: Option<(Box<TurnStart>, Option<TraceContext>)>,
@@ -156,7 +163,7 @@ async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
     let doing = "the conversation was loaded";
     let mut loaded = Loaded::default();
     let mut request_id = 1;
-    let mut message_count = 0;
+    let mut page_count = 0;
     let load = ToOrchestrator::ConversationLoad(ConversationLoad { offset: 0 });
     link.send(&load, None, Some(request_id)).await?;
     loop {
@@ -164,15 +171,25 @@ async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
             return Ok(Loading::Ended(Ended::Orphaned));
         };
         match message {
-            ToChild::ConversationPage(page) => {
-                let next = page.next;
-                take_page(page, &mut loaded, &mut message_count)?;
-                let Some(offset) = next else {
+            ToChild::ConversationPage(mut page) => {
+                page_count += 1;
+                if let Some(offset) = page.next {
+                    // The next page is made ready while this one is received.
+                    request_id += 1;
+                    let load = ToOrchestrator::ConversationLoad(ConversationLoad { offset });
+                    link.send(&load, None, Some(request_id)).await?;
+                }
+                if !link.receive_records(&mut page.messages).await? {
+                    return Ok(Loading::Ended(Ended::Orphaned));
+                }
+                let is_last = page.next.is_none();
+                let is_all = is_last && page_count == 1;
+                let taken = loaded.history.take(&page.messages, is_all);
+                taken.map_err(ProcessError::Memory)?;
+                if is_last {
+                    take_events(&page, &mut loaded.open)?;
                     return Ok(Loading::Loaded(loaded));
-                };
-                request_id += 1;
-                let load = ToOrchestrator::ConversationLoad(ConversationLoad { offset });
-                link.send(&load, None, Some(request_id)).await?;
+                }
             }
             ToChild::Ping(ping) => {
                 let pong = ToOrchestrator::Pong(Pong { nonce: ping.nonce });
@@ -195,30 +212,10 @@ async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
     }
 }
 
-fn take_page(
-    page: ConversationPage,
-    loaded: &mut Loaded,
-    message_count: &mut usize,
-) -> Result<(), ProcessError> {
-    for record in page.messages {
-        *message_count += 1;
-        let message: Message =
-            serde_json::from_str(record.get()).map_err(|source| ProcessError::BadRecord {
-                place: *message_count,
-                what: "message",
-                source,
-            })?;
-        loaded.base.push_base(message);
-    }
+fn take_events(page: &ConversationPage, open: &mut OpenTurn) -> Result<(), ProcessError> {
     for (record, place) in page.events.iter().zip(1..) {
-        loaded
-            .open
-            .push_record(record.get())
-            .map_err(|source| ProcessError::BadRecord {
-                place,
-                what: "message event",
-                source,
-            })?;
+        open.push_record(record.get())
+            .map_err(|source| ProcessError::BadRecord { place, source })?;
     }
     Ok(())
 }
@@ -402,7 +399,7 @@ impl Agent {
         };
         let answer = self.model.ask(ModelRequest {
             system: self.assignment.agent.system_prompt.as_deref(),
-            messages: self.engine.messages(),
+            messages: self.engine.conversation(),
             catalog: self.toolbox.catalog(),
             step_id: &StepId::of_turn(turn_id, step),
             step,

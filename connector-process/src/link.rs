@@ -190,7 +190,7 @@ mod tests {
         let assignment = assignment_of(welcome(&ours).as_bytes()).unwrap();
         assert_eq!(assignment.connection.as_str(), "hook");
 
-        let theirs = r#"{"protocol":1,"goondan":"0.0.0-other"}"#;
+        let theirs = r#"{"protocol":2,"goondan":"0.0.0-other"}"#;
         let error = assignment_of(welcome(theirs).as_bytes()).unwrap_err();
         assert!(matches!(error, LinkError::OtherVersion(_)), "{error}");
 

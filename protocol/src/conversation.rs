@@ -1,5 +1,10 @@
 //! The one rule of conversation state: `NextMessages = BaseMessages + SUM(Events)` (`MSG-4`).
 
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde::Deserialize;
+
 use crate::ids::MessageId;
 use crate::message::{Message, MessageEvent};
 
@@ -14,22 +19,69 @@ pub struct MissingTarget {
     pub target_id: MessageId,
 }
 
+/// A stored message that is no message.
+#[derive(Debug, thiserror::Error)]
+#[error("message {place} of the conversation cannot be read")]
+pub struct UnreadableMessage {
+    /// Its place in the conversation, from 1.
+    pub place: usize,
+    /// Why.
+    #[source]
+    pub source: serde_json::Error,
+}
+
+/// One message: as it is in memory, or as it was stored and nobody has read it yet.
+#[derive(Debug, Clone, PartialEq)]
+enum Entry {
+    Read(Box<Message>),
+    Stored(Bytes),
+}
+
+/// What is read of a stored message to find it.
+#[derive(Deserialize)]
+struct Identified {
+    id: MessageId,
+}
+
+impl Entry {
+    fn has_id(&self, id: &MessageId) -> bool {
+        match self {
+            Self::Read(message) => message.id == *id,
+            Self::Stored(text) => {
+                serde_json::from_slice::<Identified>(text).is_ok_and(|found| found.id == *id)
+            }
+        }
+    }
+}
+
 /// A list of messages and the events applied to it, in order.
+///
+/// Stored messages are kept as they are and read when they are looked at, so that a long history
+/// costs little more than its bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
-    messages: Vec<Message>,
+    entries: Vec<Entry>,
 }
 
 impl Conversation {
     /// A conversation of confirmed messages.
     #[must_use]
     pub fn from_base(messages: Vec<Message>) -> Self {
-        Self { messages }
+        let mut conversation = Self::default();
+        for message in messages {
+            conversation.push(message);
+        }
+        conversation
     }
 
-    /// Adds a confirmed message while a history is loaded.
-    pub fn push_base(&mut self, message: Message) {
-        self.messages.push(message);
+    /// Adds a message at the end.
+    pub fn push(&mut self, message: Message) {
+        self.entries.push(Entry::Read(Box::new(message)));
+    }
+
+    /// Adds a confirmed message while a history is loaded: its JSON text, unread.
+    pub fn push_stored(&mut self, text: Bytes) {
+        self.entries.push(Entry::Stored(text));
     }
 
     /// Applies one event. Deterministic: the same base and the same events give the same messages.
@@ -39,38 +91,77 @@ impl Conversation {
     /// [`MissingTarget`] as a warning: the conversation is unchanged and further events may follow.
     pub fn apply(&mut self, event: MessageEvent) -> Result<(), MissingTarget> {
         match event {
-            MessageEvent::Append { message } => self.messages.push(message),
+            MessageEvent::Append { message } => self.push(message),
             MessageEvent::Replace { target_id, message } => {
-                match self.messages.iter_mut().find(|found| found.id == target_id) {
-                    Some(found) => *found = message,
-                    None => {
-                        return Err(MissingTarget {
-                            operation: "replace",
-                            target_id,
-                        });
-                    }
-                }
+                let at = self.place_of(&target_id);
+                let Some(found) = at.and_then(|at| self.entries.get_mut(at)) else {
+                    let operation = "replace";
+                    return Err(MissingTarget {
+                        operation,
+                        target_id,
+                    });
+                };
+                *found = Entry::Read(Box::new(message));
             }
             MessageEvent::Remove { target_id } => {
-                match self.messages.iter().position(|found| found.id == target_id) {
-                    Some(at) => drop(self.messages.remove(at)),
-                    None => {
-                        return Err(MissingTarget {
-                            operation: "remove",
-                            target_id,
-                        });
-                    }
-                }
+                let Some(at) = self.place_of(&target_id) else {
+                    let operation = "remove";
+                    return Err(MissingTarget {
+                        operation,
+                        target_id,
+                    });
+                };
+                drop(self.entries.remove(at));
             }
-            MessageEvent::Truncate => self.messages.clear(),
+            MessageEvent::Truncate => self.entries.clear(),
         }
         Ok(())
     }
 
-    /// The messages as they stand.
+    fn place_of(&self, id: &MessageId) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.has_id(id))
+    }
+
+    /// How many messages there are.
     #[must_use]
-    pub fn messages(&self) -> &[Message] {
-        &self.messages
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The messages as they stand, oldest first. Each stored one is read as it is looked at.
+    pub fn messages(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = Result<Cow<'_, Message>, UnreadableMessage>> + ExactSizeIterator
+    {
+        self.entries
+            .iter()
+            .enumerate()
+            .map(|(at, entry)| match entry {
+                Entry::Read(message) => Ok(Cow::Borrowed(&**message)),
+                Entry::Stored(text) => {
+                    let place = at + 1;
+                    let read = serde_json::from_slice(text);
+                    read.map(Cow::Owned)
+                        .map_err(|source| UnreadableMessage { place, source })
+                }
+            })
+    }
+
+    /// Every message, read.
+    ///
+    /// # Errors
+    ///
+    /// [`UnreadableMessage`], the first that is no message.
+    pub fn to_messages(&self) -> Result<Vec<Message>, UnreadableMessage> {
+        self.messages()
+            .map(|message| message.map(Cow::into_owned))
+            .collect()
     }
 }
 
@@ -87,12 +178,9 @@ mod tests {
         )
     }
 
-    fn ids(conversation: &Conversation) -> Vec<&str> {
-        conversation
-            .messages()
-            .iter()
-            .map(|m| m.id.as_str())
-            .collect()
+    fn ids(conversation: &Conversation) -> Vec<String> {
+        let messages = conversation.to_messages().unwrap();
+        messages.iter().map(|m| m.id.to_string()).collect()
     }
 
     #[test]
@@ -112,7 +200,7 @@ mod tests {
             .unwrap();
         assert_eq!(ids(&talk), ["a2", "c"]);
         talk.apply(MessageEvent::Truncate).unwrap();
-        assert!(talk.messages().is_empty());
+        assert!(talk.is_empty());
     }
 
     #[test]
@@ -138,6 +226,45 @@ mod tests {
             })
             .is_err()
         );
+        assert_eq!(ids(&talk), ["a"]);
+    }
+
+    #[test]
+    fn stored_messages_are_found_read_and_replaced_like_others() {
+        let mut talk = Conversation::default();
+        for id in ["a", "b", "c"] {
+            talk.push_stored(Bytes::from(serde_json::to_vec(&message(id)).unwrap()));
+        }
+        assert_eq!(ids(&talk), ["a", "b", "c"]);
+        let id = |id: &str| MessageId::new(id).unwrap();
+        talk.apply(MessageEvent::Replace {
+            target_id: id("b"),
+            message: message("b2"),
+        })
+        .unwrap();
+        talk.apply(MessageEvent::Remove { target_id: id("a") })
+            .unwrap();
+        assert_eq!(ids(&talk), ["b2", "c"]);
+        let newest_first: Vec<_> = talk
+            .messages()
+            .rev()
+            .map(|m| m.unwrap().id.to_string())
+            .collect();
+        assert_eq!(newest_first, ["c", "b2"]);
+    }
+
+    #[test]
+    fn a_stored_message_that_is_none_is_named_by_its_place() {
+        let mut talk = Conversation::from_base(vec![message("a")]);
+        talk.push_stored(Bytes::from_static(br#"{"id":"b"}"#));
+        assert_eq!(talk.len(), 2);
+        let error = talk.to_messages().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "message 2 of the conversation cannot be read"
+        );
+        let target_id = MessageId::new("b").unwrap();
+        talk.apply(MessageEvent::Remove { target_id }).unwrap();
         assert_eq!(ids(&talk), ["a"]);
     }
 }

@@ -4,6 +4,7 @@
 //! [`Welcome`]; both name their exact version. Whoever sees the other end closed is alone: a child
 //! exits at once.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -12,6 +13,7 @@ use crate::envelope::{Address, Envelope, MessageError};
 use crate::event::{AgentEvent, ConnectorEvent, TurnOutcome};
 use crate::ids::{EventId, TurnId};
 use crate::observe::RuntimeEvent;
+use crate::records::Records;
 use crate::trace::TraceContext;
 use crate::version::Version;
 
@@ -186,6 +188,17 @@ messages! {
     }
 }
 
+impl ToChild {
+    /// The frame that follows the message's own, if one does: records, as one JSON array.
+    #[must_use]
+    pub fn records_frame(&self) -> Option<&Bytes> {
+        match self {
+            Self::ConversationPage(page) => page.messages.frame(),
+            _ => None,
+        }
+    }
+}
+
 /// What kind of child a process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -334,11 +347,14 @@ pub struct ConversationLoad {
 }
 
 /// `conversation.page`: confirmed messages, and behind the last of them the open turn's events.
+///
+/// If there are messages, the next frame holds them: one JSON array and no envelope.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversationPage {
-    /// Confirmed messages ([`crate::message::Message`]), raw.
-    pub messages: Vec<Box<RawValue>>,
+    /// Confirmed messages ([`crate::message::Message`]), raw. Here stand their lengths in bytes.
+    #[serde(rename = "messageBytes")]
+    pub messages: Records,
     /// Events of the open turn ([`crate::message::MessageEvent`]), raw; on the last page only.
     pub events: Vec<Box<RawValue>>,
     /// Where the next page begins; none on the last page.

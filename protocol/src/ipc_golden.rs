@@ -13,7 +13,7 @@ const TRACE: &str =
 
 /// One body for each message type a child sends, without its trace.
 const FROM_CHILD: &[&str] = &[
-    r#"{"type":"hello","from":"child","to":"orchestrator","payload":{"version":{"protocol":1,"goondan":"0.1.0"},"role":"agent","pid":42}}"#,
+    r#"{"type":"hello","from":"child","to":"orchestrator","payload":{"version":{"protocol":2,"goondan":"0.1.0"},"role":"agent","pid":42}}"#,
     r#"{"type":"pong","from":"agent:a:k","to":"orchestrator","payload":{"nonce":9}}"#,
     r#"{"type":"status","from":"connector:hook","to":"orchestrator","payload":{"ready":true,"detail":"listening on 127.0.0.1:8080"}}"#,
     r#"{"type":"shutdown_ack","from":"agent:a:k","to":"orchestrator","payload":{}}"#,
@@ -26,13 +26,13 @@ const FROM_CHILD: &[&str] = &[
 
 /// One body for each message type the orchestrator sends, without its trace.
 const TO_CHILD: &[&str] = &[
-    r#"{"type":"welcome","from":"orchestrator","to":"connector:hook","payload":{"version":{"protocol":1,"goondan":"0.1.0"},"assignment":{"role":"connector","definition":{"workspaceId":"w","connection":"hook","connector":"webhook","config":{"port":1},"secrets":{"hmac":"s"}}}}}"#,
+    r#"{"type":"welcome","from":"orchestrator","to":"connector:hook","payload":{"version":{"protocol":2,"goondan":"0.1.0"},"assignment":{"role":"connector","definition":{"workspaceId":"w","connection":"hook","connector":"webhook","config":{"port":1},"secrets":{"hmac":"s"}}}}}"#,
     r#"{"type":"ping","from":"orchestrator","to":"agent:a:k","payload":{"nonce":9}}"#,
     r#"{"type":"shutdown","from":"orchestrator","to":"agent:a:k","payload":{"gracePeriodMs":300000,"reason":"restart"}}"#,
     r#"{"type":"event","from":"orchestrator","to":"agent:a:k","payload":{"turnId":"t","attempt":1,"event":{"id":"e1","type":"message","createdAt":"2026-01-01T00:00:00.000Z","traceId":"4bf92f3577b34da6a3ce929d0e0e4736","input":"hi","instanceKey":"k","source":{"kind":"connector","name":"cli"},"replyTo":{"target":{"kind":"agent","name":"b","instanceKey":"k2"},"correlationId":"c"}}}}"#,
     r#"{"type":"event.accepted","inReplyTo":3,"from":"orchestrator","to":"connector:hook","payload":{"eventId":"e1","duplicate":false}}"#,
     r#"{"type":"event.refused","inReplyTo":3,"from":"orchestrator","to":"connector:hook","payload":{"code":"overloaded","message":"too many"}}"#,
-    r#"{"type":"conversation.page","inReplyTo":1,"from":"orchestrator","to":"agent:a:k","payload":{"messages":[{"id":"m"}],"events":[{"type":"truncate"}],"next":null}}"#,
+    r#"{"type":"conversation.page","inReplyTo":1,"from":"orchestrator","to":"agent:a:k","payload":{"messageBytes":[10],"events":[{"type":"truncate"}],"next":null}}"#,
     r#"{"type":"turn.appended","from":"orchestrator","to":"agent:a:k","payload":{"turnId":"t","seq":2}}"#,
     r#"{"type":"turn.committed","from":"orchestrator","to":"agent:a:k","payload":{"turnId":"t"}}"#,
 ];

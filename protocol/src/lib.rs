@@ -14,7 +14,7 @@
 //! # Layers, from the wire upwards
 //!
 //! bytes → [`frame`] (length prefix) → [`envelope`] (addressing, payload kept raw) → [`ipc`] and
-//! [`control`] (typed messages).
+//! [`control`] (typed messages). Beside them, [`records`]: what is only passed on.
 
 pub mod base_package;
 pub mod control;
@@ -29,6 +29,7 @@ pub mod limits;
 pub mod message;
 pub mod module_file;
 pub mod observe;
+pub mod records;
 pub mod script;
 pub mod time;
 pub mod trace;

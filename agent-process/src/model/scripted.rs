@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use goondan_protocol::conversation::Conversation;
 use goondan_protocol::ids::{StepId, ToolCallId};
 use goondan_protocol::message::{Message, Role, ToolCall, ToolResult};
 use goondan_protocol::script::Script;
@@ -57,10 +58,10 @@ impl ScriptedModel {
     /// is not there.
     pub fn play(&self, request: ModelRequest<'_>) -> Result<Played, ModelError> {
         let rules = self.rules.as_ref().map_err(Clone::clone)?;
-        let scene = Scene::of(request);
+        let scene = Scene::of(request)?;
         for (rule, place) in rules.iter().zip(1_usize..) {
             let mut captures = scene.captures.clone();
-            if scene.fits(rule, &mut captures) {
+            if scene.fits(rule, &mut captures)? {
                 let reply = reply_of(rule, &captures, request.step_id)
                     .map_err(|fault| ModelError(format!("rule {place} of the script: {fault}")))?;
                 let delay = Duration::from_millis(rule.rule.delay_ms.unwrap_or(0));
@@ -91,47 +92,54 @@ struct Scene<'a> {
     /// Set if the latest message is a tool result.
     result: Option<ToolResult>,
     system: &'a str,
-    /// The messages before the latest user message.
-    earlier: &'a [Message],
+    conversation: &'a Conversation,
+    /// How many messages there are before the latest user message.
+    earlier: usize,
     step: u32,
     captures: Captures,
 }
 
 impl<'a> Scene<'a> {
-    fn of(request: ModelRequest<'a>) -> Self {
-        let messages = request.messages;
-        let asked_at = messages.iter().rposition(|m| m.data.role == Role::User);
-        let earlier = asked_at.and_then(|at| messages.get(..at)).unwrap_or(&[]);
-        let user = asked_at
-            .and_then(|at| messages.get(at))
-            .map_or_else(String::new, text_of);
-        let result_of = |message: &Message| message.data.content.tool_results().pop();
-        let result = messages.last().and_then(result_of);
+    fn of(request: ModelRequest<'a>) -> Result<Self, ModelError> {
+        let conversation = request.messages;
+        let (mut user, mut earlier) = (String::new(), 0);
+        let mut result = None;
         // The capture reaches further than the condition: a rule may quote the turn's last result
         // even when a message of another kind has come since.
-        let this_turn = asked_at
-            .and_then(|at| messages.get(at..))
-            .unwrap_or(messages);
-        let last_result = this_turn.iter().rev().find_map(result_of);
+        let mut last_result: Option<ToolResult> = None;
+        let places = (0..conversation.len()).rev();
+        for (message, place) in conversation.messages().rev().zip(places) {
+            let message = message?;
+            let own_result = message.data.content.tool_results().pop();
+            if place + 1 == conversation.len() {
+                result.clone_from(&own_result);
+            }
+            last_result = last_result.or(own_result);
+            if message.data.role == Role::User {
+                (user, earlier) = (text_of(&message), place);
+                break;
+            }
+        }
         let mut captures = Captures::default();
         captures.set("input", &user);
         captures.set("step", &request.step.to_string());
         captures.set("result", last_result.as_ref().map_or("", |last| &last.text));
-        Self {
+        Ok(Self {
             user,
             result,
             system: request.system.unwrap_or(""),
+            conversation,
             earlier,
             step: request.step,
             captures,
-        }
+        })
     }
 
-    fn fits(&self, rule: &CompiledRule, captures: &mut Captures) -> bool {
+    fn fits(&self, rule: &CompiledRule, captures: &mut Captures) -> Result<bool, ModelError> {
         let when = &rule.rule.when;
         let result = self.result.as_ref();
         let result_text = result.map(|result| result.text.as_str());
-        when.step.is_none_or(|step| step == self.step)
+        let fits_now = when.step.is_none_or(|step| step == self.step)
             && when
                 .tool
                 .as_ref()
@@ -141,11 +149,17 @@ impl<'a> Scene<'a> {
                 .is_none_or(|error| result.is_some_and(|result| result.is_error == error))
             && holds(rule.user.as_ref(), Some(&self.user), captures)
             && holds(rule.result.as_ref(), result_text, captures)
-            && holds(rule.system.as_ref(), Some(self.system), captures)
-            && rule.history.as_ref().is_none_or(|pattern| {
-                let mut newest_first = self.earlier.iter().rev();
-                newest_first.any(|message| pattern.find(&text_of(message), captures))
-            })
+            && holds(rule.system.as_ref(), Some(self.system), captures);
+        let Some(pattern) = rule.history.as_ref().filter(|_| fits_now) else {
+            return Ok(fits_now);
+        };
+        let since = self.conversation.len() - self.earlier;
+        for message in self.conversation.messages().rev().skip(since) {
+            if pattern.find(&text_of(&*message?), captures) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn no_rule(&self) -> ModelError {

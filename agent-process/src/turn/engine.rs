@@ -110,10 +110,10 @@ impl<R: ToolRules> Engine<R> {
         }
     }
 
-    /// The messages as they stand, the running turn's included.
+    /// The conversation as it stands, the running turn's messages included.
     #[must_use]
-    pub fn messages(&self) -> &[Message] {
-        self.conversation.messages()
+    pub fn conversation(&self) -> &Conversation {
+        &self.conversation
     }
 
     /// The running turn.

@@ -101,7 +101,7 @@ impl Turn {
 
     /// Adds a message to the conversation, under the turn's next number.
     pub(crate) fn append(&mut self, conversation: &mut Conversation, message: Message) {
-        conversation.push_base(message.clone());
+        conversation.push(message.clone());
         self.sent_seq += 1;
         self.effects.push(Effect::Append {
             turn_id: self.id.clone(),

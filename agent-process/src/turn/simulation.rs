@@ -238,7 +238,7 @@ impl World {
                 assert_eq!(last_seq, durable, "an event would be lost");
                 assert_eq!(life.acknowledged_seq, durable, "completed too early");
                 assert_eq!(
-                    life.engine.messages(),
+                    life.engine.conversation().to_messages().unwrap(),
                     self.history(),
                     "memory differs from disk"
                 );

@@ -6,6 +6,7 @@ use std::path::Path;
 use goondan_agent_process::model::scripted::ScriptedModel;
 use goondan_agent_process::model::{ModelReply, ModelRequest};
 use goondan_protocol::base_package::{TOOLS, tool_names};
+use goondan_protocol::conversation::Conversation;
 use goondan_protocol::ids::{StepId, TurnId};
 use goondan_protocol::message::{Content, Message, ToolCall, ToolResult};
 use goondan_protocol::time::Timestamp;
@@ -110,7 +111,7 @@ impl Dialogue {
             let step_id = StepId::of_turn(&turn, self.step);
             let played = self.model.play(ModelRequest {
                 system: None,
-                messages: &self.messages,
+                messages: &Conversation::from_base(self.messages.clone()),
                 catalog: &[],
                 step_id: &step_id,
                 step: self.step,

@@ -216,9 +216,10 @@ impl Orchestrator {
         let head = Head::new(Address::Orchestrator, child).in_trace(trace());
         let mut wire = BytesMut::new();
         let body = message.to_frame(&head).unwrap();
-        FrameCodec::new()
-            .encode(body.as_slice(), &mut wire)
-            .unwrap();
+        let records = message.records_frame().map(|array| &**array);
+        for frame in std::iter::once(body.as_slice()).chain(records) {
+            FrameCodec::new().encode(frame, &mut wire).unwrap();
+        }
         self.send_bytes(&wire);
     }
 
@@ -317,7 +318,10 @@ impl Orchestrator {
                 let is_last = to == self.stored.base.len();
                 let events: &[MessageEvent] = if is_last { &self.stored.events } else { &[] };
                 let page = ConversationPage {
-                    messages: raw(&self.stored.base[from..to]),
+                    messages: raw(&self.stored.base[from..to])
+                        .iter()
+                        .map(|raw| raw.get())
+                        .collect(),
                     events: raw(events),
                     next: (!is_last).then(|| u64::try_from(to).unwrap()),
                 };

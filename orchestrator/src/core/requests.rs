@@ -10,7 +10,7 @@ use goondan_protocol::control::{
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::{AgentName, ConnectionName, EventId, InstanceRef, WorkspaceId};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
-use goondan_protocol::message::{Message, MessageEvent};
+use goondan_protocol::message::MessageEvent;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
 use goondan_store::instance::work_dir;
@@ -302,7 +302,11 @@ impl Core {
                 MessageEvent::Remove { .. } | MessageEvent::Truncate => None,
             });
         let history = History {
-            messages: read_all::<Message>(&page.messages),
+            messages: page
+                .messages
+                .iter()
+                .filter_map(|raw| serde_json::from_slice(raw).ok())
+                .collect(),
             pending: pending.collect(),
             next: page.next,
         };

@@ -109,9 +109,9 @@ pub(super) struct RunningChild {
 
 impl RunningChild {
     /// Hands it a frame; false if it does not read what it is sent.
-    pub(super) fn send(&self, frame: Vec<u8>) -> bool {
+    pub(super) fn send(&self, frame: Bytes) -> bool {
         use mpsc::error::TrySendError;
-        match self.outgoing.try_send(Bytes::from(frame)) {
+        match self.outgoing.try_send(frame) {
             // One that has closed its end is about to be reported as gone.
             Ok(()) | Err(TrySendError::Closed(_)) => true,
             Err(TrySendError::Full(_)) => false,

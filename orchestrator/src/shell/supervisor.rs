@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use goondan_log::unix_millis_now;
 use goondan_protocol::control::{
     Call, ControlError, ErrorCode, JsonRpc, Notification, TURN_PROGRESS, TurnProgress,
@@ -206,7 +207,12 @@ impl Supervisor {
                 message,
             } => {
                 let child = self.children.get(&process)?;
-                let problem = match message.to_frame(&head).map(|frame| child.send(frame)) {
+                let sent = message.to_frame(&head).map(|frame| {
+                    let records = message.records_frame().cloned();
+                    let mut frames = std::iter::once(Bytes::from(frame)).chain(records);
+                    frames.all(|frame| child.send(frame))
+                });
+                let problem = match sent {
                     Ok(true) => return None,
                     Ok(false) => "it does not read what it is sent".to_owned(),
                     Err(error) => goondan_log::error_chain(&error),

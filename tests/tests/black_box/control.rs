@@ -132,7 +132,7 @@ fn ctl_1_a_daemon_of_another_version_is_refused_loudly() {
         // A daemon that minds, and one that does not.
         json!({"error": {"code": -32000, "message": "this daemon is goondan 9.9.9",
                "data": {"code": "versionMismatch", "retryable": false}}}),
-        json!({"result": {"version": {"protocol": 1, "goondan": "9.9.9"}, "pid": 1,
+        json!({"result": {"version": {"protocol": 2, "goondan": "9.9.9"}, "pid": 1,
                "stateRoot": home.state_root()}}),
     ];
     for answer in answers {

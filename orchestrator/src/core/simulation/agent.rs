@@ -99,7 +99,7 @@ impl Agent {
             ToChild::Welcome(_) => vec![load(0)],
             ToChild::ConversationPage(page) => {
                 let ids = page.messages.iter().map(|raw| {
-                    let message: Identified = serde_json::from_str(raw.get()).unwrap();
+                    let message: Identified = serde_json::from_slice(raw).unwrap();
                     message.id
                 });
                 self.confirmed.extend(ids);

@@ -692,7 +692,7 @@ impl World {
                 );
                 assert!(page.damage.is_empty(), "{:?}", page.damage);
                 messages.extend(page.messages.iter().map(|raw| {
-                    let message: Identified = serde_json::from_str(raw.get()).unwrap();
+                    let message: Identified = serde_json::from_slice(raw).unwrap();
                     message.id
                 }));
                 next = page.next;

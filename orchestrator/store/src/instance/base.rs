@@ -168,8 +168,20 @@ impl Base {
                 // What was added may be what was there already.
                 return self.reconcile(disk, findings);
             }
-            let mut added = Vec::new();
-            each_line(&mut self.lines, 0, |_, sum| added.push(sum))?;
+            let (mut added, mut offset) = (Vec::new(), 0);
+            let path = self.lines.path().to_owned();
+            each_line(&mut self.lines, 0, |line, mut sum| {
+                let to = offset + u64::from(sum.len);
+                if !is_json(line) && !line.is_empty() {
+                    sum.sum = None;
+                    let line = added.len() as u64 + 1;
+                    let problem = format!("line {line}: no JSON stands there; it is passed over");
+                    let kind = FindingKind::DamagedRecord;
+                    findings.push(Finding::new(&path, kind, problem).at(line, offset, to));
+                }
+                offset = to;
+                added.push(sum);
+            })?;
             self.append_sums(&added, &mut coverage)?;
         }
         Ok(())
@@ -440,11 +452,10 @@ pub(super) fn survey(
         None => (Vec::new(), Vec::new()),
     };
     let mut found = Vec::new();
-    let mut is_json = Vec::new();
+    let mut are_json = Vec::new();
     each_line(lines, 0, |line, sum| {
         let is_as_written = written.get(found.len()) == Some(&sum);
-        is_json
-            .push(is_as_written || serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok());
+        are_json.push(is_as_written || is_json(line));
         found.push(sum);
     })?;
     let alignment = align(&written, &found);
@@ -452,9 +463,13 @@ pub(super) fn survey(
         lines.path(),
         alignment,
         found,
-        &is_json,
+        &are_json,
         &mut findings,
     ))
+}
+
+fn is_json(line: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok()
 }
 
 fn each_line(

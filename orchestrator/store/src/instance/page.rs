@@ -1,6 +1,7 @@
 //! Reading a conversation page by page.
 
 use goondan_protocol::limits::HISTORY_PAGE_BYTES;
+use goondan_protocol::records::{Records, RecordsBuilder};
 use serde_json::value::RawValue;
 
 use super::{InstanceStore, fold};
@@ -11,7 +12,7 @@ use crate::finding::{Finding, FindingKind};
 #[derive(Debug, Clone)]
 pub struct Page {
     /// Confirmed messages, raw.
-    pub messages: Vec<Box<RawValue>>,
+    pub messages: Records,
     /// Events of the open turn, raw; on the last page only.
     pub events: Vec<Box<RawValue>>,
     /// Where the next page begins; none on the last page.
@@ -34,50 +35,48 @@ impl InstanceStore {
         if !is_line_start {
             return Err(StoreError::HistoryChanged);
         }
-        let mut page = Page {
-            messages: Vec::new(),
-            events: Vec::new(),
-            next: None,
-            damage: self.base.seek(offset)?,
-        };
+        let mut damage = self.base.seek(offset)?;
         let mut chunk = self.base.read(offset, HISTORY_PAGE_BYTES)?;
         match chunk.iter().rposition(|byte| *byte == b'\n') {
             Some(last) => chunk.truncate(last + 1),
             None if chunk.is_empty() => {}
             None => chunk = self.base.line_at(offset)?,
         }
+        let mut messages = RecordsBuilder::with_capacity(chunk.len());
         let mut end = offset;
         let mut rest = chunk.as_slice();
         while !rest.is_empty() {
             let (len, is_good) = self.base.next_line(end, rest)?;
             let (line, behind) = rest.split_at_checked(len).unwrap_or((rest, b""));
             if is_good && line != b"\n" {
-                self.take(&mut page, end, line);
+                match record_of(line) {
+                    Some(record) => messages.push(record),
+                    None => damage.push(self.no_record(end, line)),
+                }
             }
             end += line.len() as u64;
             rest = behind;
         }
-        page.damage.extend(self.base.end_page(offset, end));
-        if end < self.base.len() {
-            page.next = Some(end);
-        } else {
-            page.events = fold::raw_events(&self.turn.events()?)?;
-        }
-        Ok(page)
+        damage.extend(self.base.end_page(offset, end));
+        let next = Some(end).filter(|end| *end < self.base.len());
+        let events = match next {
+            Some(_) => Vec::new(),
+            None => fold::raw_events(&self.turn.events()?)?,
+        };
+        Ok(Page {
+            messages: messages.finish(),
+            events,
+            next,
+            damage,
+        })
     }
 
-    fn take(&self, page: &mut Page, offset: u64, line: &[u8]) {
-        match serde_json::from_slice::<Box<RawValue>>(line) {
-            Ok(message) => page.messages.push(message),
-            Err(error) => {
-                let to = offset + line.len() as u64;
-                let problem = format!("the record at byte {offset} cannot be read: {error}");
-                let mut finding =
-                    Finding::new(self.base.path(), FindingKind::DamagedRecord, problem);
-                finding.bytes = Some(crate::finding::ByteRange { from: offset, to });
-                page.damage.push(finding);
-            }
-        }
+    fn no_record(&self, offset: u64, line: &[u8]) -> Finding {
+        let to = offset + line.len() as u64;
+        let problem = format!("the record at byte {offset} is no JSON object");
+        let mut finding = Finding::new(self.base.path(), FindingKind::DamagedRecord, problem);
+        finding.bytes = Some(crate::finding::ByteRange { from: offset, to });
+        finding
     }
 
     /// How many confirmed messages there are.
@@ -91,4 +90,13 @@ impl InstanceStore {
     pub fn base_bytes(&self) -> u64 {
         self.base.len()
     }
+}
+
+/// The record of a line; none if it cannot be one.
+///
+/// A line whose checksum fits was JSON when it was given that checksum, so the whole of it is not
+/// looked at again.
+fn record_of(line: &[u8]) -> Option<&[u8]> {
+    let record = line.trim_ascii();
+    (record.starts_with(b"{") && record.ends_with(b"}")).then_some(record)
 }

@@ -93,7 +93,9 @@ fn history(store: &mut InstanceStore) -> (Vec<String>, Vec<String>) {
     let texts = |raw: &[Box<serde_json::value::RawValue>]| {
         raw.iter().map(|record| record.get().to_owned()).collect()
     };
-    (texts(&page.messages), texts(&page.events))
+    let messages = page.messages.iter();
+    let messages = messages.map(|raw| String::from_utf8(raw.to_vec()).unwrap());
+    (messages.collect(), texts(&page.events))
 }
 
 #[test]

@@ -256,8 +256,8 @@ pub(crate) fn look_at(
     while let Some(from) = offset {
         let page = store.page(from)?;
         findings.extend(page.damage);
-        for raw in page.messages {
-            let value: Value = serde_json::from_str(raw.get()).unwrap();
+        for raw in page.messages.iter() {
+            let value: Value = serde_json::from_slice(raw).unwrap();
             let text = |value: &Value| value.as_str().unwrap().to_owned();
             seen.messages
                 .push((text(&value["id"]), text(&value["data"]["content"])));
