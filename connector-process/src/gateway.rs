@@ -11,7 +11,7 @@ use goondan_protocol::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::limits::{ORDERS_WAITING_MAX, REPLY_TIMEOUT_MS};
+use crate::limits::ORDERS_WAITING_MAX;
 
 /// The orchestrator's word on an event.
 pub(crate) type Verdict = Result<EventAccepted, EventRefused>;
@@ -49,7 +49,7 @@ impl Gateway {
         (Self { orders }, receiver)
     }
 
-    /// Hands in an event and waits for the verdict, at most [`REPLY_TIMEOUT_MS`].
+    /// Hands in an event and waits for the verdict, no longer than `patience`.
     ///
     /// Dropping the future takes nothing back: the orchestrator may have the event already.
     ///
@@ -57,7 +57,12 @@ impl Gateway {
     ///
     /// The orchestrator's refusal. Its silence is `unavailable` too: the event may or may not be
     /// taken, and sending it again under the same id is safe (`MSG-13`).
-    pub(crate) async fn submit(&self, event: ConnectorEvent, trace: TraceContext) -> Verdict {
+    pub(crate) async fn submit_within(
+        &self,
+        patience: Duration,
+        event: ConnectorEvent,
+        trace: TraceContext,
+    ) -> Verdict {
         let (verdict, answer) = oneshot::channel();
         let submission = Submission {
             event: Box::new(event),
@@ -68,7 +73,7 @@ impl Gateway {
             self.orders.send(Order::Submit(submission)).await.ok()?;
             answer.await.ok()
         };
-        match timeout(Duration::from_millis(REPLY_TIMEOUT_MS), exchange).await {
+        match timeout(patience, exchange).await {
             Ok(Some(verdict)) => verdict,
             Ok(None) => Err(unavailable("the connector is stopping")),
             Err(_elapsed) => Err(unavailable("the orchestrator did not answer in time")),
@@ -115,13 +120,16 @@ mod tests {
         };
         let trace = TraceContext::root(TraceId::from_random([1; 16]), SpanId::from_random([1; 8]));
 
+        let patience = Duration::from_millis(1);
         let (gateway, orders) = Gateway::new();
-        let refused = gateway.submit(event.clone(), trace).await.unwrap_err();
+        let submission = gateway.submit_within(patience, event.clone(), trace);
+        let refused = submission.await.unwrap_err();
         assert_eq!(refused.code, RefusalCode::Unavailable);
         assert!(refused.message.contains("in time"), "{}", refused.message);
 
         drop(orders);
-        let refused = gateway.submit(event, trace).await.unwrap_err();
+        let submission = gateway.submit_within(patience, event, trace);
+        let refused = submission.await.unwrap_err();
         assert_eq!(refused.code, RefusalCode::Unavailable);
         assert!(refused.message.contains("stopping"), "{}", refused.message);
     }

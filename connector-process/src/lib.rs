@@ -7,7 +7,9 @@
 //! * `session`: what is said over that socket afterwards. It owns the requests that wait for the
 //!   orchestrator's word.
 //! * `gateway`: all a connector sees of the session: hand in an event, report a state.
-//! * `webhook`: the one connector of this version.
+//! * `connector`: from an assignment to the connector that does the work.
+//! * `listener`: what all connectors share that are spoken to over HTTP.
+//! * `webhook`, `slack`, `github`, `discord`: those connectors; `payload`: what the last three share.
 //!
 //! # Invariants
 //!
@@ -19,11 +21,17 @@
 //! * Secrets and bodies are never logged (`SEC-2`).
 
 mod command_line;
+mod connector;
+mod discord;
 mod gateway;
+mod github;
 pub mod limits;
 mod link;
+mod listener;
+mod payload;
 mod process;
 mod session;
+mod slack;
 mod webhook;
 
 pub use process::run;

@@ -4,9 +4,6 @@
 
 use goondan_protocol::limits::{MAX_FRAME_BYTES, MAX_INPUT_BYTES};
 
-/// Largest request body the webhook takes when its settings name no number, in bytes.
-pub const DEFAULT_BODY_BYTES_MAX: usize = 256 * 1024;
-
 /// The most that `maxBodyBytes` may be set to, in bytes. The whole body may be an event's input, so
 /// it is the protocol's limit of that.
 pub const BODY_BYTES_CEILING: usize = MAX_INPUT_BYTES;
@@ -34,6 +31,18 @@ pub const BODY_READ_TIMEOUT_MS: u64 = 30_000;
 /// Time the orchestrator has to take or refuse an event, in milliseconds; then the client is
 /// answered 503.
 pub const REPLY_TIMEOUT_MS: u64 = 30_000;
+
+/// The same for a service that waits three seconds for its answer, in milliseconds.
+pub const SWIFT_REPLY_TIMEOUT_MS: u64 = 2_500;
+
+/// How far the time of a signed request of Slack may be from this machine's clock, in seconds.
+pub const SLACK_WINDOW_S: u64 = 300;
+
+/// Largest payload of GitHub that is put into an event's metadata, in bytes.
+pub const GITHUB_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Longest text of GitHub that an event's input repeats, in characters.
+pub const GITHUB_TEXT_CHARS_MAX: usize = 8_000;
 
 /// Age at which a connection takes no further request, in milliseconds: no client keeps a place for
 /// ever.
@@ -91,11 +100,13 @@ pub const CONTROL_FRAMES_WAITING_MAX: usize = 16;
 /// JSON writes a control character in six bytes (`\u0000`); nothing takes more.
 const JSON_GROWTH_MAX: usize = 6;
 
-const _: () = assert!(DEFAULT_BODY_BYTES_MAX <= BODY_BYTES_CEILING);
+const _: () = assert!(SWIFT_REPLY_TIMEOUT_MS < REPLY_TIMEOUT_MS);
 const _: () = assert!(REQUESTS_IN_FLIGHT_MAX < CONNECTIONS_MAX);
 const _: () = assert!(BIND_RETRY_FIRST_MS <= BIND_RETRY_MAX_MS);
 // Whatever a client sends, the frame with its event fits.
 const _: () = assert!(
-    JSON_GROWTH_MAX * (BODY_BYTES_CEILING + PROPERTIES_MAX * 2 * PROPERTY_BYTES_MAX) + 64 * 1024
+    JSON_GROWTH_MAX
+        * (BODY_BYTES_CEILING + PROPERTIES_MAX * 2 * PROPERTY_BYTES_MAX + GITHUB_PAYLOAD_BYTES_MAX)
+        + 64 * 1024
         < MAX_FRAME_BYTES
 );

@@ -16,13 +16,10 @@ use goondan_protocol::ipc::{Head, Pong, ShutdownAck, ToChild, ToOrchestrator};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::connector;
 use crate::gateway::{Gateway, Order, Submission, Verdict};
 use crate::limits::{CONTROL_FRAMES_WAITING_MAX, EVENT_FRAMES_WAITING_MAX};
 use crate::link::{Incoming, LinkError, Outgoing, next_frame};
-use crate::webhook;
-
-/// The one connector of this version, within `@goondan/base`.
-const WEBHOOK: &str = "webhook";
 
 /// What a frame from the orchestrator asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -139,7 +136,7 @@ pub(crate) async fn run(
     let (events, event_frames) = mpsc::channel(EVENT_FRAMES_WAITING_MAX);
 
     let mut writing = pin!(write(control_frames, event_frames, outgoing));
-    let mut connector = pin!(connector(assignment, gateway, stop.clone()));
+    let mut connector = pin!(connector::run(assignment, gateway, stop.clone()));
     loop {
         tokio::select! {
             frame = next_frame(&mut incoming) => match session.hear(&frame?)? {
@@ -206,30 +203,6 @@ async fn write(
             .await
             .map_err(LinkError::Write)?;
     }
-}
-
-/// Is the assigned connector until `stop`. What cannot work says why and waits: the reason stays
-/// visible, where a crash loop would bury it.
-async fn connector(assignment: ConnectorAssignment, gateway: Gateway, stop: CancellationToken) {
-    let reason = match assignment.connector.as_str() {
-        WEBHOOK => match webhook::Settings::new(&assignment.config, &assignment.secrets) {
-            Ok(settings) => {
-                drop(assignment);
-                return webhook::run(settings, gateway, stop).await;
-            }
-            Err(error) => format!("the settings cannot work: {error}"),
-        },
-        unknown => format!(
-            "there is no connector `{unknown}` in goondan {}; there is `{WEBHOOK}`",
-            goondan_protocol::version::GOONDAN_VERSION
-        ),
-    };
-    tracing::error!(
-        reason,
-        "this connection does nothing until its configuration is mended"
-    );
-    gateway.report(false, reason).await;
-    stop.cancelled().await;
 }
 
 #[cfg(test)]

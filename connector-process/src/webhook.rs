@@ -1,25 +1,45 @@
 //! The webhook: `POST` one text, and an agent gets it as an event.
 //!
 //! * `settings`: what `goondan.yaml` may say about it.
-//! * `signature`: whether a request comes from who knows the secret.
-//! * `mapping`: from a request to an event. Pure, like the two above.
-//! * `answer`: from an outcome to a status code and a body. Pure.
-//! * `request`: one request from its head to its log line.
-//! * `server`: sockets, time-outs and bounds.
-//!
-//! # Invariant
-//!
-//! A 202 is written only after the orchestrator said that the event is durable (`MSG-13`).
+//! * `mapping`: from a request to an event. Pure.
 
-mod answer;
 mod mapping;
-mod request;
-mod server;
 mod settings;
-mod signature;
 
-pub(crate) use server::run;
-pub(crate) use settings::Settings;
+use std::collections::BTreeMap;
+
+use goondan_protocol::JsonObject;
+
+use self::settings::Settings;
+use crate::listener::{Door, Meaning, Received, Refusal, Service};
+
+/// One webhook.
+#[derive(Debug)]
+pub(crate) struct Webhook(Settings);
+
+impl Webhook {
+    pub(crate) fn new(config: &JsonObject, secrets: &BTreeMap<String, String>) -> Self {
+        Self(Settings::new(config, secrets))
+    }
+}
+
+impl Service for Webhook {
+    fn door(&self) -> &Door {
+        &self.0.door
+    }
+
+    fn is_guarded(&self) -> bool {
+        self.0.signature.is_some()
+    }
+
+    fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
+        if let Some(check) = &self.0.signature {
+            check.check(received.headers, received.body)?;
+        }
+        let event = mapping::to_event(&self.0, received)?;
+        Ok(Meaning::Event(Box::new(event)))
+    }
+}
 
 #[cfg(test)]
 #[path = "webhook/documentation.rs"]

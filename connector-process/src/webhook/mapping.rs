@@ -10,17 +10,16 @@
 //! `Idempotency-Key`, else the orchestrator's choice. The body comes first because only the body is
 //! signed.
 
-use std::net::SocketAddr;
-
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName};
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
-use goondan_protocol::ids::{EventId, InstanceKey, InvalidId};
+use goondan_protocol::ids::{EventId, InstanceKey};
 use serde_json::{Value, json};
 
 use super::settings::{FieldPath, Settings};
-use crate::limits::{NOTE_BYTES_MAX, PROPERTIES_MAX, PROPERTY_BYTES_MAX};
+use crate::limits::{PROPERTIES_MAX, PROPERTY_BYTES_MAX};
+use crate::listener::{Malformed, Received, shortened};
 
 /// The name of every event a webhook makes.
 pub(crate) const EVENT_NAME: &str = "request";
@@ -36,74 +35,6 @@ pub(crate) const ID_HEADERS: [HeaderName; 2] = [
 
 /// The fields of a JSON object that may hold the input, in the order they are asked.
 pub(crate) const INPUT_FIELDS: [&str; 3] = ["input", "text", "message"];
-
-/// One request, read whole.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Received<'a> {
-    /// Its method.
-    pub(crate) method: &'a str,
-    /// Its path, without the query.
-    pub(crate) path: &'a str,
-    /// Who is at the other end of the connection.
-    pub(crate) remote: SocketAddr,
-    /// Its headers.
-    pub(crate) headers: &'a HeaderMap,
-    /// Its body.
-    pub(crate) body: &'a [u8],
-}
-
-/// Why no event can be made of a request. The sender is at fault and told so.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Malformed {
-    /// The body is no text.
-    #[error("the body is not valid UTF-8")]
-    NotText(#[source] std::str::Utf8Error),
-    /// The body is not what its content type says.
-    #[error("the content type says JSON, and the body is not valid JSON")]
-    NotJson(#[source] serde_json::Error),
-    /// There is nothing to say to an agent.
-    #[error("the input is empty")]
-    EmptyInput,
-    /// `inputField` names a field that is not there or holds no text.
-    #[error("the input must be a text in the field `{field}` of a JSON body")]
-    NoInput {
-        /// The field.
-        field: FieldPath,
-    },
-    /// A field that holds a key or an id holds neither text nor whole number.
-    #[error("the field `{field}` must hold a text or a whole number")]
-    NotAName {
-        /// The field.
-        field: FieldPath,
-    },
-    /// A header occurs twice, or is no text.
-    #[error("the header `{header}` must occur once and be valid UTF-8")]
-    BadHeader {
-        /// The header.
-        header: HeaderName,
-    },
-    /// The instance key cannot be one.
-    #[error("the instance key cannot be used")]
-    BadKey(#[source] InvalidId),
-    /// The event id cannot be one.
-    #[error("the event id cannot be used")]
-    BadId(#[source] InvalidId),
-}
-
-impl Malformed {
-    /// A stable code for the sender's program.
-    pub(crate) fn code(&self) -> &'static str {
-        match self {
-            Self::NotText(_) => "bad_encoding",
-            Self::NotJson(_) => "bad_json",
-            Self::EmptyInput | Self::NoInput { .. } => "no_input",
-            Self::NotAName { .. } => "bad_field",
-            Self::BadHeader { .. } => "bad_header",
-            Self::BadKey(_) => "bad_instance_key",
-            Self::BadId(_) => "bad_event_id",
-        }
-    }
-}
 
 /// Makes the event of a request.
 ///
@@ -180,7 +111,7 @@ fn input<'a>(
         return value
             .and_then(Value::as_str)
             .ok_or_else(|| Malformed::NoInput {
-                field: field.clone(),
+                field: field.to_string(),
             });
     }
     let by_rule = json.and_then(|body| {
@@ -203,7 +134,7 @@ fn named_by_field(
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(Value::Number(number)) if !number.is_f64() => Ok(Some(number.to_string())),
         Some(_) => Err(Malformed::NotAName {
-            field: field.clone(),
+            field: field.to_string(),
         }),
     }
 }
@@ -253,12 +184,6 @@ fn metadata(received: &Received<'_>) -> JsonObject {
     metadata
 }
 
-/// The text, cut to at most [`NOTE_BYTES_MAX`].
-pub(crate) fn shortened(text: &str) -> &str {
-    let end = text.floor_char_boundary(NOTE_BYTES_MAX);
-    text.get(..end).unwrap_or(text)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -272,7 +197,7 @@ mod tests {
         body: &[u8],
     ) -> Result<ConnectorEvent, Malformed> {
         let config = config.as_object().unwrap().clone();
-        let settings = Settings::new(&config, &BTreeMap::new()).unwrap();
+        let settings = Settings::new(&config, &BTreeMap::new());
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let name: HeaderName = name.parse().unwrap();
@@ -284,6 +209,7 @@ mod tests {
             remote: "127.0.0.1:5".parse().unwrap(),
             headers: &map,
             body,
+            now_s: 0,
         };
         to_event(&settings, &received)
     }
@@ -414,13 +340,5 @@ mod tests {
         let many: JsonObject = (0..200).map(|n| (format!("f{n}"), json!(n))).collect();
         let event = map(&json!({}), &[], json!(many).to_string().as_bytes()).unwrap();
         assert_eq!(event.properties.len(), PROPERTIES_MAX + 2);
-    }
-
-    #[test]
-    fn notes_are_cut_between_characters() {
-        let text = "가".repeat(NOTE_BYTES_MAX);
-        let cut = shortened(&text);
-        assert!(cut.len() <= NOTE_BYTES_MAX && cut.len() > NOTE_BYTES_MAX - 3);
-        assert!(text.starts_with(cut));
     }
 }

@@ -23,6 +23,7 @@ pub(crate) fn digest(bundle: &Bundle) -> String {
         "entryAgent": bundle.entry_agent,
         "agents": agents,
         "connections": connections,
+        "local": bundle.local.as_ref().map(connection),
         "gracePeriodMs": bundle.grace_period_ms,
         "lifecycle": {
             "ttlMs": bundle.lifecycle.ttl_ms,
@@ -38,6 +39,7 @@ fn connection(connection: &ConnectionDefinition) -> Value {
     json!({
         "name": connection.name,
         "connector": connection.connector,
+        "entry": connection.entry,
         "config": connection.config,
         "secrets": connection.secrets,
         "rules": rules,

@@ -44,7 +44,7 @@ mod tree;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::definition::AgentDefinition;
@@ -121,6 +121,9 @@ pub struct Bundle {
     pub agents: BTreeMap<AgentName, AgentDefinition>,
     /// The connections; one connector process runs for each (`SUP-1`).
     pub connections: BTreeMap<ConnectionName, ConnectionDefinition>,
+    /// The connection of the local client, if the project says where its events go. No process runs
+    /// for it.
+    pub local: Option<ConnectionDefinition>,
     /// How long a stop waits for the turn in progress, in milliseconds (`SUP-6`).
     pub grace_period_ms: u64,
     /// How long processes and conversations that nobody uses are kept (`INST-7`).
@@ -165,8 +168,11 @@ pub struct Package {
 pub struct ConnectionDefinition {
     /// Its name.
     pub name: ConnectionName,
-    /// The connector's name within `@goondan/base`: `webhook`.
+    /// The connector's name: within `@goondan/base`, as `webhook`, or that of the project's Connector
+    /// with an `entry`.
     pub connector: ResourceName,
+    /// The program that is the connector, by its path in the Project Root; `None` if it is built in.
+    pub entry: Option<PathBuf>,
     /// Its settings. May hold values of environment variables.
     pub config: JsonObject,
     /// Its secrets, by name. Never logged (`SEC-2`).
@@ -181,6 +187,7 @@ impl fmt::Debug for ConnectionDefinition {
         f.debug_struct("ConnectionDefinition")
             .field("name", &self.name)
             .field("connector", &self.connector)
+            .field("entry", &self.entry)
             .field("config", &self.config.keys().collect::<Vec<_>>())
             .field("secrets", &self.secrets.keys().collect::<Vec<_>>())
             .field("rules", &self.rules)

@@ -13,8 +13,19 @@ use crate::shape::{Content, Field, Shape};
 use crate::similar::nearest;
 use crate::tree::{Node, Value};
 
-/// The connectors of [`BASE_PACKAGE`].
-pub(crate) const BUILTIN_CONNECTORS: &[&str] = &["webhook"];
+/// The connectors of [`BASE_PACKAGE`]: those that a process runs for, and the local client.
+pub(crate) const BUILTIN_CONNECTORS: &[&str] = &[
+    "webhook",
+    "cron",
+    "telegram",
+    "slack",
+    "github",
+    "discord",
+    LOCAL_CLIENT,
+];
+
+/// The connector of the local client's own events, and the name under which they arrive.
+pub(crate) const LOCAL_CLIENT: &str = "cli";
 
 /// A reference written out.
 pub(crate) static REFERENCE: Shape = Shape::of(
@@ -307,5 +318,17 @@ impl Names {
             ));
         }
         problem.help(format!("add a document of kind `{kind}` with this name"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_described_connector_can_be_referred_to() {
+        let described = goondan_connectors::BUILTINS.map(|connector| connector.name);
+        let expected: Vec<&str> = described.into_iter().chain([LOCAL_CLIENT]).collect();
+        assert_eq!(BUILTIN_CONNECTORS, expected);
     }
 }

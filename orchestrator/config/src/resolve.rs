@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_protocol::definition::{AgentDefinition, ModelProvider, ToolDefinition};
-use goondan_protocol::ids::{AgentName, ResourceName};
+use goondan_protocol::ids::AgentName;
 
 use crate::codes;
 use crate::digest::digest;
@@ -11,10 +11,12 @@ use crate::document::Kind;
 use crate::fields::{Located, one_of};
 use crate::kinds::agent::AgentSpec;
 use crate::kinds::connection::{ConnectionSpec, RuleSpec};
+use crate::kinds::connector::{Events, Program};
+use crate::kinds::settings;
 use crate::kinds::swarm::{Policy, SwarmSpec};
 use crate::kinds::tool;
 use crate::load::Resources;
-use crate::reference::Reference;
+use crate::reference::{LOCAL_CLIENT, Reference};
 use crate::report::{Problem, Report};
 use crate::similar::nearest;
 use crate::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
@@ -45,9 +47,16 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
         }
     }
     let mut connections = BTreeMap::new();
+    let mut local = None;
     for connection in &resources.connections {
         let definition = resolve_connection(&connection.value, &membership, &resources, report);
-        if let Some(definition) = definition {
+        let Some(definition) = definition else {
+            continue;
+        };
+        if definition.entry.is_none() && definition.connector.as_str() == LOCAL_CLIENT {
+            check_local(connection, &local, report);
+            local = Some(definition);
+        } else {
             connections.insert(definition.name.clone(), definition);
         }
     }
@@ -63,6 +72,7 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
         entry_agent: entry_agent?,
         agents,
         connections,
+        local,
         grace_period_ms: membership.policy.grace_period_ms,
         lifecycle: membership.policy.lifecycle,
         digest: String::new(),
@@ -308,20 +318,28 @@ fn resolve_connection(
     if let Some(swarm) = &connection.swarm {
         resources.names.check(swarm, report)?;
     }
-    let mut events = None;
-    let connector: Option<ResourceName> = connection.connector.as_ref().and_then(|reference| {
+    let mut events = Events::new();
+    let program: Option<Program> = connection.connector.as_ref().and_then(|reference| {
         resources.names.check(reference, report)?;
         if reference.builtin {
-            return reference.name.parse().ok();
+            return Some(Program::Builtin(reference.name.parse().ok()?));
         }
         let connector = resources.connectors.get(&reference.name)?;
-        events = Some(&connector.events).filter(|events| !events.is_empty());
-        Some(connector.builtin.clone())
+        events = connector.events.clone();
+        Some(connector.program.clone())
     });
+    if let Some(Program::Builtin(name)) = &program
+        && let Some(described) = goondan_connectors::find(name.as_str())
+    {
+        settings::check(connection, described, report);
+        if events.is_empty() {
+            events = described_events(described);
+        }
+    }
     let mut rules = Vec::with_capacity(connection.rules.len());
     for rule in &connection.rules {
-        if let Some(events) = events {
-            check_events(rule, events, report);
+        if !events.is_empty() {
+            check_events(rule, &events, report);
         }
         rules.extend(resolve_rule(rule, membership, resources, report));
     }
@@ -333,17 +351,72 @@ fn resolve_connection(
             key: KeyRule::FromEvent { prefix: None },
         });
     }
+    let (connector, entry) = match program? {
+        Program::Builtin(name) => (name, None),
+        Program::Entry(name, path) => (name, Some(path)),
+    };
     Some(ConnectionDefinition {
         name: connection.name.clone(),
-        connector: connector?,
+        connector,
+        entry,
         config: connection.config.clone(),
         secrets: connection.secrets.clone(),
         rules,
     })
 }
 
+/// The local client takes no settings, and its events have one way to go.
+fn check_local(
+    connection: &Located<ConnectionSpec>,
+    earlier: &Option<ConnectionDefinition>,
+    report: &mut Report,
+) {
+    let spec = &connection.value;
+    if let Some(earlier) = earlier {
+        report.add(
+            Problem::new(
+                codes::DUPLICATE_REFERENCE,
+                connection.place,
+                format!(
+                    "Connection `{}` is a second one of the connector `{LOCAL_CLIENT}`, beside `{}`",
+                    spec.name, earlier.name
+                ),
+            )
+            .help("put the rules of both into one"),
+        );
+    }
+    if !spec.config.is_empty() || !spec.secrets.is_empty() {
+        report.add(
+            Problem::new(
+                codes::UNKNOWN_FIELD,
+                connection.place,
+                format!(
+                    "the connector `{LOCAL_CLIENT}` takes no settings and no secrets, and Connection \
+                     `{}` has some",
+                    spec.name
+                ),
+            )
+            .help("remove `config` and `secrets`"),
+        );
+    }
+}
+
+/// The events of a built-in connector.
+fn described_events(connector: &goondan_connectors::Connector) -> Events {
+    let events = connector.events.iter();
+    events
+        .map(|event| {
+            let properties = event.properties.map(|names| {
+                let names = names.iter();
+                names.map(|name| (*name).to_owned()).collect()
+            });
+            (event.name.to_owned(), properties)
+        })
+        .collect()
+}
+
 /// Checks a rule by the events its connector says it brings.
-fn check_events(rule: &RuleSpec, events: &BTreeMap<String, Vec<String>>, report: &mut Report) {
+fn check_events(rule: &RuleSpec, events: &Events, report: &mut Report) {
     let unknown = |what: &str, written: &Located<String>, known: Vec<&str>| {
         let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
         let name = &written.value;
@@ -359,15 +432,17 @@ fn check_events(rule: &RuleSpec, events: &BTreeMap<String, Vec<String>>, report:
     };
     let properties: Vec<&str> = match &rule.event {
         Some(event) => match events.get(&event.value) {
-            Some(properties) => properties.iter().map(String::as_str).collect(),
+            Some(Some(properties)) => properties.iter().map(String::as_str).collect(),
+            Some(None) => return,
             None => {
                 let known = events.keys().map(String::as_str).collect();
                 report.add(unknown("event", event, known));
                 return;
             }
         },
+        None if events.values().any(Option::is_none) => return,
         None => {
-            let all = events.values().flatten().map(String::as_str);
+            let all = events.values().flatten().flatten().map(String::as_str);
             all.collect::<BTreeSet<_>>().into_iter().collect()
         }
     };

@@ -22,6 +22,7 @@ use serde_json::value::RawValue;
 use super::deletion::DeleteReply;
 use super::jobs::{AcceptReply, Purpose};
 use super::parking::Decision;
+use super::router::{SENT_EVENT, Unroutable};
 use super::{
     Core, Effect, LoadPurpose, RequestToken, Workspace, no_workspace, router, stopping_error,
 };
@@ -187,12 +188,8 @@ impl Core {
             Err(error) => Err(error),
         };
         let route = bundle.and_then(|bundle| {
-            router::route_direct(bundle, send.agent.as_ref(), &send.conversation_key).map_err(
-                |problem| {
-                    ControlError::new(ErrorCode::AgentNotFound, problem.to_string())
-                        .suggest(format!("the agents are: {}", agents_of(bundle)))
-                },
-            )
+            router::route_sent(bundle, send.agent.as_ref(), &send.conversation_key)
+                .map_err(|problem| unroutable(&problem, bundle))
         });
         let route = match route {
             Ok(route) => route,
@@ -231,7 +228,7 @@ impl Core {
         };
         let event = AgentEvent {
             id: event_id,
-            kind: "message".to_owned(),
+            kind: SENT_EVENT.to_owned(),
             created_at: self.now.wall,
             trace_id: Some(trace.trace_id),
             parent_span_id: Some(trace.span_id),
@@ -358,6 +355,22 @@ pub(super) fn bundle_of(workspace: &Workspace) -> Result<&Bundle, ControlError> 
         ControlError::new(ErrorCode::InvalidConfiguration, why)
             .suggest("mend `goondan.yaml`, then `gdn run`")
     })
+}
+
+/// Why what a client sent goes nowhere.
+fn unroutable(problem: &Unroutable, bundle: &Bundle) -> ControlError {
+    let agents = agents_of(bundle);
+    match problem {
+        Unroutable::NoAgent { .. } => {
+            ControlError::new(ErrorCode::AgentNotFound, problem.to_string())
+                .suggest(format!("the agents are: {agents}"))
+        }
+        Unroutable::NoRule { .. } | Unroutable::NoKey { .. } | Unroutable::BadKey { .. } => {
+            ControlError::new(ErrorCode::InvalidRequest, problem.to_string()).suggest(format!(
+                "name an agent with `--agent`; the agents are: {agents}"
+            ))
+        }
+    }
 }
 
 /// The agents there are, for people.

@@ -1,9 +1,13 @@
 //! Which instance an event belongs to (`IPC-3`, `INST-3`). Pure functions of the configuration.
 
 use goondan_config::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
+use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use serde_json::Value;
+
+/// The name of every event that a client sends.
+pub(crate) const SENT_EVENT: &str = "message";
 
 /// Why an event goes nowhere.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,7 +68,7 @@ fn new_key(text: &str) -> Result<InstanceKey, Unroutable> {
 }
 
 /// Routes what a client sends to an agent, the entry agent if none is named.
-pub(crate) fn route_direct(
+fn route_direct(
     bundle: &Bundle,
     agent: Option<&AgentName>,
     conversation: &InstanceKey,
@@ -80,6 +84,30 @@ pub(crate) fn route_direct(
         agent: agent.clone(),
         instance_key,
     })
+}
+
+/// Routes what a client sends: to the agent it names, else by the rules of the project's connection of
+/// the local client, if there is one, else to the entry agent.
+pub(crate) fn route_sent(
+    bundle: &Bundle,
+    agent: Option<&AgentName>,
+    conversation: &InstanceKey,
+) -> Result<Route, Unroutable> {
+    match (agent, &bundle.local) {
+        (None, Some(local)) => {
+            let event = ConnectorEvent {
+                id: None,
+                name: SENT_EVENT.to_owned(),
+                input: String::new(),
+                instance_key: Some(conversation.clone()),
+                properties: JsonObject::new(),
+                auth: None,
+                metadata: JsonObject::new(),
+            };
+            route_ingress(bundle, local, &event)
+        }
+        (agent, _) => route_direct(bundle, agent, conversation),
+    }
 }
 
 /// Routes a connector's event by the first of its connection's rules that matches.
@@ -145,7 +173,6 @@ fn property_text(event: &ConnectorEvent, name: &str) -> Option<String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use goondan_protocol::JsonObject;
     use goondan_protocol::definition::{AgentDefinition, ModelDefinition, ModelProvider};
     use goondan_protocol::ids::ConnectionName;
     use goondan_protocol::limits::MAX_INSTANCE_KEY_BYTES;
@@ -177,6 +204,7 @@ mod tests {
             entry_agent: "clerk".parse().unwrap(),
             agents: [agent("clerk"), agent("helper")].into(),
             connections: BTreeMap::new(),
+            local: None,
             grace_period_ms: 0,
             lifecycle: goondan_config::Lifecycle::default(),
             digest: String::new(),
@@ -202,6 +230,7 @@ mod tests {
         ConnectionDefinition {
             name,
             connector: "webhook".parse().unwrap(),
+            entry: None,
             config: JsonObject::new(),
             secrets: BTreeMap::new(),
             rules,
@@ -281,6 +310,29 @@ mod tests {
         let rules = vec![rule(None, Some("helper"), fixed)];
         let found = route(rules, &event("e", Some("ann"), json!({})));
         assert_eq!(found, goes_to("helper", "shared"));
+    }
+
+    #[test]
+    fn ipc_3_what_the_local_client_sends_goes_by_its_connections_rules() {
+        let at = |rules: Option<Vec<IngressRule>>, agent: Option<&str>| {
+            let mut bundle = bundle();
+            bundle.local = rules.map(connection);
+            let agent = agent.map(|name| name.parse().unwrap());
+            let route = route_sent(&bundle, agent.as_ref(), &"ann".parse().unwrap())?;
+            Ok((route.agent.to_string(), route.instance_key.to_string()))
+        };
+        let to_helper = || vec![rule(Some("message"), Some("helper"), own_key(None))];
+        assert_eq!(at(None, None), goes_to("clerk", "ann"));
+        assert_eq!(at(Some(to_helper()), None), goes_to("helper", "helper:ann"));
+        assert_eq!(
+            at(Some(to_helper()), Some("clerk")),
+            goes_to("clerk", "ann")
+        );
+        let other = vec![rule(Some("request"), None, own_key(None))];
+        assert!(matches!(
+            at(Some(other), None),
+            Err(Unroutable::NoRule { .. })
+        ));
     }
 
     #[test]

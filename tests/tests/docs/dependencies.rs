@@ -7,13 +7,14 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 9] = [
+const MARKS: [(&str, &str); 10] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("orchestrator", "o"),
     ("orchestrator/store", "s"),
     ("orchestrator/config", "c"),
     ("agent-process", "a"),
+    ("connector-process/connectors", "k"),
     ("connector-process", "n"),
     ("gdn", "g"),
     ("tests", "t"),

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use crate::pages::repository;
 
 /// Every crate of the workspace: its name as code writes it, and its directory.
-pub(crate) const CRATES: [(&str, &str); 9] = [
+pub(crate) const CRATES: [(&str, &str); 10] = [
     ("goondan_protocol", "protocol"),
     ("goondan_log", "protocol/log"),
     ("goondan_orchestrator", "orchestrator"),
     ("goondan_store", "orchestrator/store"),
     ("goondan_config", "orchestrator/config"),
     ("goondan_agent_process", "agent-process"),
+    ("goondan_connectors", "connector-process/connectors"),
     ("goondan_connector_process", "connector-process"),
     ("gdn", "gdn"),
     ("goondan_tests", "tests"),

@@ -6,19 +6,17 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{ConnectionName, InstanceKey};
 use serde_json::Value as Json;
 
+use super::settings::Written;
 use super::{Context, id, value};
 use crate::KeyRule;
 use crate::codes;
 use crate::document::{Document, Kind};
 use crate::fields::{Fields, Label, Located};
 use crate::limits::MAX_KEY_PREFIX_BYTES;
-use crate::reference::Reference;
+use crate::reference::{LOCAL_CLIENT, Reference};
 use crate::report::{Problem, Report};
 use crate::shape::{Content, Default, Field, Rule, Shape};
 use crate::tree::{Entry, Node, Value, entries_to_json};
-
-/// The name under which the local client's own events arrive.
-const LOCAL_CLIENT: &str = "cli";
 
 /// What a Connection's `spec` holds.
 pub(crate) static SPEC: Shape = Shape::of(
@@ -112,6 +110,7 @@ pub(crate) struct ConnectionSpec {
     pub(crate) config: JsonObject,
     pub(crate) secrets: BTreeMap<String, String>,
     pub(crate) rules: Vec<RuleSpec>,
+    pub(crate) written: Written,
 }
 
 /// An ingress rule as written.
@@ -128,20 +127,24 @@ pub(crate) struct RuleSpec {
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ConnectionSpec> {
     let name = read_name(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;
+    let mut written = Written::new(&spec);
     let connector = spec.reference("connectorRef", &mut cx.report);
     let swarm = spec.reference("swarmRef", &mut cx.report);
     let label = spec.label.field("config");
     let config = spec.entries("config", &mut cx.report);
-    let config = fill_in_entries(config, &label, cx);
+    written.note_settings("", config);
+    let config = fill_in_entries(config, &label, cx, &mut written);
     let label = spec.label.field("secrets");
-    let secrets = spec
-        .entries("secrets", &mut cx.report)
-        .iter()
-        .filter_map(|entry| {
-            let secret = value::read_named_secret(entry, label.field(&entry.key), cx)?;
-            Some((entry.key.clone(), secret))
-        })
-        .collect();
+    let mut secrets = BTreeMap::new();
+    for entry in spec.entries("secrets", &mut cx.report) {
+        written.note_secret(entry);
+        match value::read_named_secret(entry, label.field(&entry.key), cx) {
+            Some(secret) => {
+                secrets.insert(entry.key.clone(), secret);
+            }
+            None => written.is_whole = false,
+        }
+    }
     let rules = spec
         .nested("ingress", &mut cx.report)
         .map(|ingress| read_ingress(ingress, &mut cx.report))
@@ -154,6 +157,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
         config,
         secrets,
         rules,
+        written,
     })
 }
 
@@ -173,26 +177,33 @@ fn read_name(name: &Located<&str>, report: &mut Report) -> Option<ConnectionName
 }
 
 /// Turns settings into JSON with every `{valueFrom: {env: NAME}}` replaced by the variable's value.
-fn fill_in_entries(entries: &[Entry], label: &Label, cx: &mut Context<'_>) -> JsonObject {
+fn fill_in_entries(
+    entries: &[Entry],
+    label: &Label,
+    cx: &mut Context<'_>,
+    written: &mut Written,
+) -> JsonObject {
     entries
         .iter()
         .map(|entry| {
-            let value = fill_in(&entry.node, &label.field(&entry.key), cx);
+            let value = fill_in(&entry.node, &label.field(&entry.key), cx, written);
             (entry.key.clone(), value)
         })
         .collect()
 }
 
-fn fill_in(node: &Node, label: &Label, cx: &mut Context<'_>) -> Json {
+fn fill_in(node: &Node, label: &Label, cx: &mut Context<'_>, written: &mut Written) -> Json {
     match &node.value {
         Value::Mapping(entries) if entries.iter().any(|entry| entry.key == "valueFrom") => {
-            value::read_setting(node, label.clone(), cx).map_or(Json::Null, Json::String)
+            let value = value::read_setting(node, label.clone(), cx);
+            written.is_whole &= value.is_some();
+            value.map_or(Json::Null, Json::String)
         }
-        Value::Mapping(entries) => Json::Object(fill_in_entries(entries, label, cx)),
+        Value::Mapping(entries) => Json::Object(fill_in_entries(entries, label, cx, written)),
         Value::List(items) => items
             .iter()
             .enumerate()
-            .map(|(index, item)| fill_in(item, &label.item(index), cx))
+            .map(|(index, item)| fill_in(item, &label.item(index), cx, written))
             .collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => node.to_json(),
     }

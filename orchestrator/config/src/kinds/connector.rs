@@ -1,13 +1,15 @@
-//! `kind: Connector`: a built-in connector under a name of its own.
+//! `kind: Connector`: a program of the project, or a built-in connector under a name of its own.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use goondan_protocol::ids::ResourceName;
 
-use super::{Context, id, refuse_entry};
+use super::{Context, id};
 use crate::codes;
 use crate::document::{Document, Kind};
-use crate::fields::Fields;
+use crate::fields::{Fields, Located};
+use crate::project_files::ProjectFiles;
 use crate::reference::check_builtin;
 use crate::report::{Problem, Report};
 use crate::shape::{Case, Choice, Content, Field, Rule, Shape};
@@ -29,16 +31,20 @@ static BUILTIN_SPEC: Shape = Shape::of(
     "BuiltinConnectorSpec",
     "A built-in connector under a name of its own.",
     &[
-        Field::required("builtin", Content::Text, "`webhook`."),
+        Field::required("builtin", Content::Text, "Such as `webhook`."),
         EVENTS,
     ],
 );
 
 static MODULE_SPEC: Shape = Shape::of(
     "ModuleConnectorSpec",
-    "A connector that is a program of the project. Not supported by this version.",
+    "A connector that is a program of the project.",
     &[
-        Field::required("entry", Content::Path, "Path of the program."),
+        Field::required(
+            "entry",
+            Content::Path,
+            "Path of the program: an executable, or a file for python3, bun, deno or node.",
+        ),
         Field::optional("builtin", Content::Text, "Not together with `entry`."),
         EVENTS,
     ],
@@ -63,35 +69,66 @@ static EVENT: Shape = Shape::of(
 /// A Connector as written.
 #[derive(Debug)]
 pub(crate) struct ConnectorSpec {
-    /// The built-in's name.
-    pub(crate) builtin: ResourceName,
-    /// The properties of each event by its name. Empty: nothing is said of them.
-    pub(crate) events: BTreeMap<String, Vec<String>>,
+    /// What does the work.
+    pub(crate) program: Program,
+    /// The properties of each event by its name; `None` if they may be any. No event: nothing is said
+    /// of them.
+    pub(crate) events: Events,
 }
+
+/// What does a connector's work.
+#[derive(Debug, Clone)]
+pub(crate) enum Program {
+    /// The built-in connector of this name.
+    Builtin(ResourceName),
+    /// A file of the project, by its path there, under the Connector's own name.
+    Entry(ResourceName, PathBuf),
+}
+
+/// Events by name, with the properties they may have.
+pub(crate) type Events = BTreeMap<String, Option<Vec<String>>>;
 
 /// Reads a Connector document.
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ConnectorSpec> {
     let name: Option<ResourceName> = id(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;
     let is_module = spec.has("entry");
-    if is_module {
-        refuse_entry(document, &mut spec, cx);
-    }
+    let entry = if is_module {
+        let entry = spec.text("entry", &mut cx.report);
+        entry.and_then(|entry| read_entry(&entry, cx))
+    } else {
+        None
+    };
     let report = &mut cx.report;
     let builtin = spec.text("builtin", report);
     let events = read_events(&mut spec, report);
     spec.close();
 
-    let builtin = builtin.filter(|_| !is_module)?;
-    check_builtin(Kind::Connector, builtin.value, builtin.place, report)?;
-    name?;
-    Some(ConnectorSpec {
-        builtin: id(&builtin, report)?,
-        events,
-    })
+    let program = if is_module {
+        Program::Entry(name?, entry?)
+    } else {
+        let builtin = builtin?;
+        check_builtin(Kind::Connector, builtin.value, builtin.place, report)?;
+        name?;
+        Program::Builtin(id(&builtin, report)?)
+    };
+    Some(ConnectorSpec { program, events })
 }
 
-fn read_events(spec: &mut Fields<'_>, report: &mut Report) -> BTreeMap<String, Vec<String>> {
+/// Finds the file of an `entry` (`ROOT-5`).
+fn read_entry(entry: &Located<&str>, cx: &mut Context<'_>) -> Option<PathBuf> {
+    let found = ProjectFiles::check_text(entry.value)
+        .and_then(|path| cx.files.check_is_file(&path).map(|()| path));
+    match found {
+        Ok(path) => Some(path),
+        Err(failure) => {
+            cx.report.add(failure.at(entry.place));
+            None
+        }
+    }
+}
+
+fn read_events(spec: &mut Fields<'_>, report: &mut Report) -> Events {
     let mut events = BTreeMap::new();
     for mut event in spec.mappings("events", report).into_iter().flatten() {
         let name = event.text("name", report);
@@ -99,7 +136,8 @@ fn read_events(spec: &mut Fields<'_>, report: &mut Report) -> BTreeMap<String, V
         event.close();
         let Some(name) = name else { continue };
         let properties = properties.iter().map(|entry| entry.key.clone()).collect();
-        if events.insert(name.value.to_owned(), properties).is_some() {
+        let earlier = events.insert(name.value.to_owned(), Some(properties));
+        if earlier.is_some() {
             report.add(
                 Problem::new(
                     codes::DUPLICATE_REFERENCE,

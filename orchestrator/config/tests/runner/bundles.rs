@@ -26,10 +26,10 @@ fn rules(ingress: &str) -> Vec<IngressRule> {
          kind: Connection\n\
          metadata: {{name: hook}}\n\
          spec:\n  \
-           connectorRef: {{kind: Connector, name: webhook, package: \"@goondan/base\"}}\n  \
+           connectorRef: Connector/http\n  \
            {ingress}\n"
     );
-    let bundle = Project::with(&document).load();
+    let bundle = Project::with(&document).own_connector().load();
     bundle.connections[&"hook".parse().unwrap()].rules.clone()
 }
 
@@ -211,11 +211,6 @@ spec: {entryAgent: Agent/second}
 fn a_connection_takes_values_from_the_environment_and_shows_none() {
     let bundle = Project::with(
         "apiVersion: goondan.ai/v1
-kind: Connector
-metadata: {name: http}
-spec: {builtin: webhook}
----
-apiVersion: goondan.ai/v1
 kind: Connection
 metadata: {name: hook}
 spec:
@@ -228,11 +223,14 @@ spec:
     token: {value: open-sesame}
 ",
     )
+    .own_connector()
     .variable("HOOK_PATH", "/from-env")
     .variable("HOOK_SECRET", "s3cret")
     .load();
     let hook = &bundle.connections[&"hook".parse().unwrap()];
-    assert_eq!(hook.connector.as_str(), "webhook");
+    assert_eq!(hook.connector.as_str(), "http");
+    let entry = Some(std::path::Path::new("connectors/http.py"));
+    assert_eq!(hook.entry.as_deref(), entry);
     assert_eq!(
         json!(hook.config),
         json!({"port": 8080, "paths": ["/a", "/from-env"]})
@@ -341,7 +339,7 @@ spec:
             "prompt",
         ),
         project(
-            &format!("{text}  ingress: {{rules: [{{match: {{event: e}}}}]}}\n"),
+            &format!("{text}  ingress: {{rules: [{{match: {{event: request}}}}]}}\n"),
             "one",
             "prompt",
         ),

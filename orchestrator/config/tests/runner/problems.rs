@@ -305,7 +305,7 @@ fn root_5_modules_lie_in_the_project_and_are_not_run_yet() {
             .link("tools/link.ts", "/etc/passwd")
             .problems()
     };
-    for kind in ["Tool", "Connector", "Extension"] {
+    for kind in ["Tool", "Extension"] {
         let unsupported = format!(
             "E_CONFIG_UNSUPPORTED 14:8 modules of the project (`entry`) are not supported by this \
              version yet; {kind} `x` cannot be loaded"
@@ -326,6 +326,93 @@ fn root_5_modules_lie_in_the_project_and_are_not_run_yet() {
             );
         }
     }
+}
+
+#[test]
+fn root_5_a_connectors_program_lies_in_the_project() {
+    let project = |entry: &str| {
+        let text = document("Connector", &format!("entry: {entry}"));
+        Project::with(&text)
+            .file("connectors/x.ts", "export {}")
+            .link("connectors/link.ts", "/etc/passwd")
+    };
+    project("connectors/x.ts").load();
+    for (entry, code) in [
+        ("../x.ts", "E_CONFIG_PATH_OUTSIDE"),
+        ("/etc/passwd", "E_CONFIG_PATH_OUTSIDE"),
+        ("connectors/link.ts", "E_CONFIG_PATH_OUTSIDE"),
+        ("connectors/y.ts", "E_CONFIG_MISSING_FILE"),
+        ("connectors", "E_CONFIG_UNREADABLE_FILE"),
+    ] {
+        let problem = only_problem_of(&project(entry));
+        assert!(problem.starts_with(&format!("{code} 14:15")), "{problem}");
+    }
+}
+
+#[test]
+fn settings_are_those_the_built_in_connector_takes() {
+    let of = |connector: &str, rest: &str| {
+        let text = connection(rest).replace("name: webhook", &format!("name: {connector}"));
+        Project::with(&text).problems()
+    };
+    let misspelt = of("webhook", "  config: {prot: 80}\n");
+    assert!(
+        misspelt[0].contains("unknown field `spec.config.prot` of Connection `hook`"),
+        "{misspelt:?}"
+    );
+    let project = Project::with(&connection("  config: {prot: 80}\n"));
+    assert_eq!(suggestion(&project), "did you mean `port`?");
+
+    let port = of("webhook", "  config: {port: 70000}\n");
+    assert!(port[0].contains("must be a whole number from 0 to 65535, and is 70000"));
+    let secret = of("telegram", "");
+    assert!(
+        secret[0].starts_with("E_CONFIG_MISSING_FIELD")
+            && secret[0].contains("`spec.secrets` of Connection `hook` needs `botToken`"),
+        "{secret:?}"
+    );
+    let cron = of(
+        "cron",
+        "  config:\n    schedules:\n    - {name: a, cron: '61 * * * *', timeZone: Erope/Berlin, input: x}\n",
+    );
+    assert_eq!(cron.len(), 2, "{cron:?}");
+    assert!(cron[0].contains("`spec.config.schedules[0].cron` of Connection `hook`"));
+    assert!(cron[1].contains("time zone"));
+    // A value that could not be found is one problem, not two.
+    let unset = of("webhook", "  config: {port: {valueFrom: {env: PORT}}}\n");
+    assert_eq!(unset.len(), 1, "{unset:?}");
+    let events = of(
+        "telegram",
+        "  secrets: {botToken: {valueFrom: {env: TOKEN}}}\n  ingress: {rules: [{match: {event: mesage}}]}\n",
+    );
+    let said = events
+        .iter()
+        .any(|problem| problem.contains("brings no event `mesage`"));
+    assert!(said, "{events:?}");
+}
+
+#[test]
+fn a_secret_among_the_settings_is_not_shown() {
+    let text = connection("  config: {botToken: hunter2}\n").replace("webhook", "telegram");
+    let refused = Project::with(&text).refused();
+    let shown = refused.to_string();
+    assert!(!shown.contains("hunter2"), "{shown}");
+    assert!(shown.contains("put it under `secrets.botToken`"), "{shown}");
+}
+
+#[test]
+fn the_local_client_has_one_connection_and_no_settings() {
+    let local = |name: &str, rest: &str| {
+        connection(rest)
+            .replace("name: webhook", "name: cli")
+            .replace("name: hook", &format!("name: {name}"))
+    };
+    let bundle = Project::with(&local("local", "")).load();
+    assert!(bundle.local.is_some() && bundle.connections.is_empty());
+    let twice = format!("{}---\n{}", local("one", ""), local("two", ""));
+    assert!(only_problem_with(&twice).contains("is a second one of the connector `cli`"));
+    let settings = only_problem_with(&local("one", "  config: {a: 1}\n"));
+    assert!(settings.contains("takes no settings"), "{settings}");
 }
 
 #[test]

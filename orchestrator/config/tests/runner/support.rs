@@ -53,6 +53,14 @@ impl Project {
         self
     }
 
+    /// Adds `Connector/http`, a program of the project, which takes any settings.
+    pub(crate) fn own_connector(self) -> Self {
+        let connector = "apiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {name: http}\n\
+                         spec: {entry: connectors/http.py}\n";
+        self.file("connectors/http.py", "")
+            .file("resources/http.yaml", connector)
+    }
+
     /// Adds a symbolic link.
     pub(crate) fn link(self, path: &str, target: impl AsRef<Path>) -> Self {
         let path = self.root().join(path);

@@ -9,7 +9,7 @@ const HOOK: &str = "apiVersion: goondan.ai/v1
 kind: Connection
 metadata: {name: hook}
 spec:
-  connectorRef: {kind: Connector, name: webhook, package: '@goondan/base'}
+  connectorRef: Connector/http
   config: {a: 1, list: [{valueFrom: {env: PATH_OF_HOOK}}]}
   secrets:
     hmac: {valueFrom: {env: HMAC}}
@@ -21,7 +21,9 @@ fn secret(bundle: &Bundle) -> &str {
 }
 
 fn project() -> Project {
-    Project::with(HOOK).variable("PATH_OF_HOOK", "/from-env")
+    Project::with(HOOK)
+        .own_connector()
+        .variable("PATH_OF_HOOK", "/from-env")
 }
 
 #[test]
@@ -65,7 +67,9 @@ fn what_is_wrong_with_a_file_is_told_without_its_lines() {
 fn there_is_no_secret_store_yet() {
     let of_store = "{valueFrom: {secretRef: {ref: Secret/hook, key: hmac}}}";
     let text = HOOK.replace("{valueFrom: {env: HMAC}}", of_store);
-    let project = Project::with(&text).variable("PATH_OF_HOOK", "");
+    let project = Project::with(&text)
+        .own_connector()
+        .variable("PATH_OF_HOOK", "");
     assert_eq!(
         project.problems(),
         [
@@ -73,10 +77,15 @@ fn there_is_no_secret_store_yet() {
              store yet"
         ]
     );
-    let wrong = Project::with(&text.replace("Secret/hook", "hook")).variable("PATH_OF_HOOK", "");
+    let wrong = Project::with(&text.replace("Secret/hook", "hook"))
+        .own_connector()
+        .variable("PATH_OF_HOOK", "");
     assert!(wrong.problems()[0].contains("referred to as `Secret/name`"));
     let both = text.replace("{secretRef", "{env: X, secretRef");
-    let problems = Project::with(&both).variable("PATH_OF_HOOK", "").problems();
+    let problems = Project::with(&both)
+        .own_connector()
+        .variable("PATH_OF_HOOK", "")
+        .problems();
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(
         problems[0].contains("has both `env` and `secretRef`"),

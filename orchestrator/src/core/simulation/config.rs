@@ -65,6 +65,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
         entry_agent: ENTRY_AGENT.parse().unwrap(),
         agents,
         connections: connections.collect(),
+        local: None,
         grace_period_ms: 20_000,
         lifecycle: goondan_config::Lifecycle::default(),
         digest: variant.to_string(),
@@ -91,6 +92,7 @@ fn connection(name: ConnectionName, variant: u32) -> ConnectionDefinition {
     ConnectionDefinition {
         name,
         connector: "webhook".parse().unwrap(),
+        entry: None,
         config: JsonObject::from_iter([("port".to_owned(), (8_000 + variant).into())]),
         secrets: BTreeMap::new(),
         rules: vec![IngressRule {

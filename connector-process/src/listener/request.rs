@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::Extension;
 use axum::body::{Body, BodyDataStream, HttpBody as _};
@@ -21,9 +21,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::answer::{Outcome, Refusal, status_of, to_response};
-use super::mapping::{Received, shortened, to_event};
-use super::settings::Settings;
+use super::answer::{Outcome, Refusal, to_response};
+use super::{Meaning, Received, Service, shortened};
 use crate::gateway::Gateway;
 use crate::limits::{DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX};
 
@@ -34,10 +33,10 @@ const TRACEPARENT: &str = "traceparent";
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Remote(pub(crate) SocketAddr);
 
-/// What all requests of one webhook share.
+/// What all requests of one connector share.
 #[derive(Debug)]
-pub(crate) struct Webhook {
-    settings: Settings,
+pub(crate) struct Listener {
+    service: Arc<dyn Service>,
     gateway: Gateway,
     body_read_timeout: Duration,
     slots: Semaphore,
@@ -47,15 +46,15 @@ pub(crate) struct Webhook {
     pub(crate) stop: CancellationToken,
 }
 
-impl Webhook {
+impl Listener {
     pub(crate) fn new(
-        settings: Settings,
+        service: Arc<dyn Service>,
         gateway: Gateway,
         body_read_timeout: Duration,
         stop: CancellationToken,
     ) -> Self {
         Self {
-            settings,
+            service,
             gateway,
             body_read_timeout,
             slots: Semaphore::new(REQUESTS_IN_FLIGHT_MAX),
@@ -65,7 +64,12 @@ impl Webhook {
     }
 
     /// Takes one request. Dropping the future means that the client has gone.
-    async fn take(&self, request: Request, remote: SocketAddr, record: &mut Record) -> Outcome {
+    async fn take(
+        &self,
+        request: Request,
+        remote: SocketAddr,
+        record: &mut Record,
+    ) -> Result<Outcome, Refusal> {
         let (head, body) = request.into_parts();
         let _slot = match self.admit(&head, &body) {
             Ok(slot) => slot,
@@ -75,29 +79,33 @@ impl Webhook {
             }
         };
         let body = self.read(body, record).await?;
-        if let Some(check) = &self.settings.signature {
-            check.check(&head.headers, &body)?;
-        }
         let received = Received {
             method: head.method.as_str(),
             path: head.uri.path(),
             remote,
             headers: &head.headers,
             body: &body,
+            now_s: SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
         };
-        let event = to_event(&self.settings, &received)?;
+        let event = match self.service.read(&received)? {
+            Meaning::Event(event) => *event,
+            Meaning::Answer(answer) => return Ok(Outcome::Answered(answer)),
+        };
         // The text is in the event now; no need to hold it twice while the orchestrator works.
         drop(body);
         record.event_id.clone_from(&event.id);
-        let verdict = self.gateway.submit(event, record.trace).await;
-        let accepted = verdict.map_err(Refusal::ByOrchestrator)?;
+        let patience = self.service.patience();
+        let submission = self.gateway.submit_within(patience, event, record.trace);
+        let accepted = submission.await.map_err(Refusal::ByOrchestrator)?;
         record.event_id = Some(accepted.event_id.clone());
-        Ok(accepted)
+        Ok(Outcome::Accepted(accepted))
     }
 
     /// Decides by the head alone whether to read the body.
     fn admit(&self, head: &Parts, body: &Body) -> Result<SemaphorePermit<'_>, Refusal> {
-        if head.uri.path() != self.settings.path {
+        if head.uri.path() != self.service.door().path {
             return Err(Refusal::NotFound);
         }
         if head.method != Method::POST {
@@ -106,7 +114,7 @@ impl Webhook {
         if self.stop.is_cancelled() {
             return Err(Refusal::Stopping);
         }
-        let max = self.settings.body_bytes_max;
+        let max = self.service.door().body_bytes_max;
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if announced > max {
             return Err(Refusal::TooLarge { max });
@@ -116,7 +124,7 @@ impl Webhook {
 
     /// Reads the body, never holding more of it than the limit and one read buffer.
     async fn read(&self, body: Body, record: &mut Record) -> Result<Vec<u8>, Refusal> {
-        let max = self.settings.body_bytes_max;
+        let max = self.service.door().body_bytes_max;
         let mut stream = body.into_data_stream();
         let mut whole = Vec::new();
         let reading = async {
@@ -166,15 +174,17 @@ impl Webhook {
 
 /// Answers one request and logs it.
 pub(crate) async fn receive(
-    State(webhook): State<Arc<Webhook>>,
+    State(listener): State<Arc<Listener>>,
     Extension(Remote(remote)): Extension<Remote>,
     request: Request,
 ) -> Response<Body> {
     let trace = trace_of(request.headers(), uuid::Uuid::now_v7());
     let mut record = Record::open(&request, remote, trace);
-    let outcome = webhook.take(request, remote, &mut record).await;
-    record.close(&outcome);
-    to_response(&outcome, trace)
+    let outcome = listener.take(request, remote, &mut record).await;
+    let outcome = outcome.unwrap_or_else(Outcome::Refused);
+    let response = to_response(listener.service.as_ref(), &outcome, trace);
+    record.close(&outcome, response.status());
+    response
 }
 
 /// The span of a request: within the caller's trace if its head names one, and only one, else the
@@ -222,10 +232,13 @@ impl Record {
         }
     }
 
-    fn close(mut self, outcome: &Outcome) {
+    fn close(mut self, outcome: &Outcome, status: StatusCode) {
         self.answered = true;
-        let code = outcome.as_ref().err().map(|refusal| refusal.status().1);
-        self.log("request answered", Some(status_of(outcome)), code);
+        let code = match outcome {
+            Outcome::Refused(refusal) => Some(refusal.status().1),
+            Outcome::Accepted(_) | Outcome::Answered(_) => None,
+        };
+        self.log("request answered", Some(status), code);
     }
 
     fn log(&self, message: &str, status: Option<StatusCode>, code: Option<&str>) {

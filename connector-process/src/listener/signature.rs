@@ -1,24 +1,11 @@
 //! HMAC signatures: does the request come from who knows the secret?
 //!
 //! The scheme is the one GitHub made common: a header holds a prefix and the hexadecimal HMAC-SHA256
-//! of the raw body.
+//! of the raw body, or of what a service puts before it.
 
 use axum::http::{HeaderMap, HeaderName};
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
-
-/// The only algorithm of this version, as settings name it.
-pub(crate) const ALGORITHM: &str = "sha256";
-
-/// The only encoding of this version, as settings name it.
-pub(crate) const ENCODING: &str = "hex";
-
-/// The header that holds the signature when the settings name none (`X-Hub-Signature-256`; the case
-/// of a header's name means nothing).
-pub(crate) const DEFAULT_HEADER: &str = "x-hub-signature-256";
-
-/// What stands before the digits when the settings name nothing.
-pub(crate) const DEFAULT_PREFIX: &str = "sha256=";
 
 /// Why a request is not taken for the sender's own.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +15,14 @@ pub(crate) enum NotSigned {
     Missing {
         /// The header that holds signatures.
         header: HeaderName,
+    },
+    /// The header says that the request was made long ago, or is not made yet: it may be a copy.
+    #[error("`{header}` is more than {window_s} seconds away from this machine's clock")]
+    Stale {
+        /// The header that holds the time.
+        header: HeaderName,
+        /// How far away it may be, in seconds.
+        window_s: u64,
     },
     /// The header is there and does not fit the body. What a wrong signature should have been, or
     /// how it is wrong, is nobody's business.
@@ -76,24 +71,52 @@ impl SignatureCheck {
     ///
     /// [`NotSigned`] if there is none, more than one, or a wrong one.
     pub(crate) fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), NotSigned> {
-        let mut values = headers.get_all(&self.header).iter();
+        self.check_parts(headers, &[body])
+    }
+
+    /// The same for a text in several parts.
+    ///
+    /// # Errors
+    ///
+    /// As [`SignatureCheck::check`].
+    pub(crate) fn check_parts(
+        &self,
+        headers: &HeaderMap,
+        parts: &[&[u8]],
+    ) -> Result<(), NotSigned> {
         let wrong = || NotSigned::Wrong {
             header: self.header.clone(),
         };
-        let (signature, surplus) = (values.next(), values.next());
-        let signature = signature.ok_or_else(|| NotSigned::Missing {
-            header: self.header.clone(),
-        })?;
-        if surplus.is_some() {
-            return Err(wrong());
-        }
-        let digits = signature
-            .as_bytes()
+        let digits = only_value(headers, &self.header)?
             .strip_prefix(self.prefix.as_bytes())
             .ok_or_else(wrong)?;
         let mac = hex::decode(digits).map_err(|_not_hex| wrong())?;
-        let keyed = self.keyed.clone().chain_update(body);
+        let mut keyed = self.keyed.clone();
+        for part in parts {
+            keyed.update(part);
+        }
         keyed.verify_slice(&mac).map_err(|_differs| wrong())
+    }
+}
+
+/// The one value of a header that a signature needs.
+///
+/// # Errors
+///
+/// [`NotSigned`] if there is none, or more than one.
+pub(crate) fn only_value<'h>(
+    headers: &'h HeaderMap,
+    header: &HeaderName,
+) -> Result<&'h [u8], NotSigned> {
+    let mut values = headers.get_all(header).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => Ok(value.as_bytes()),
+        (None, _) => Err(NotSigned::Missing {
+            header: header.clone(),
+        }),
+        (Some(_), Some(_)) => Err(NotSigned::Wrong {
+            header: header.clone(),
+        }),
     }
 }
 

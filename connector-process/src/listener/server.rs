@@ -2,7 +2,7 @@
 //!
 //! `hyper` serves the connections itself, where `axum::serve` would do, because only hyper's own
 //! builder has a time-out for a request's head. Every connection is a task of one tracker and ends:
-//! by its client, by its age, or when the webhook stops.
+//! by its client, by its age, or when the connector stops.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -19,8 +19,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::request::{Remote, Webhook, receive};
-use super::settings::Settings;
+use super::request::{Listener, Remote, receive};
+use super::{Door, Service};
 use crate::gateway::Gateway;
 use crate::limits::{
     ACCEPT_RETRY_MS, BIND_RETRY_FIRST_MS, BIND_RETRY_MAX_MS, BODY_READ_TIMEOUT_MS,
@@ -47,20 +47,23 @@ impl Patience {
 }
 
 /// Listens and answers until `stop`, then finishes the requests in progress.
-pub(crate) async fn run(settings: Settings, gateway: Gateway, stop: CancellationToken) {
-    let Some(Listening { listener, address }) = listen(&settings, &gateway, &stop).await else {
+pub(crate) async fn run(service: Arc<dyn Service>, gateway: Gateway, stop: CancellationToken) {
+    let Some(Listening { listener, address }) = listen(service.door(), &gateway, &stop).await
+    else {
         return;
     };
-    if settings.signature.is_none() && !address.ip().is_loopback() {
+    if !service.is_guarded() && !address.ip().is_loopback() {
         tracing::warn!(
             %address,
-            "anybody who reaches this address can speak to the agents: set the secret `hmac`"
+            "anybody who reaches this address can speak to the agents: set the secret that requests \
+             are signed with"
         );
     }
-    let detail = format!("listening on http://{address}{}", settings.path);
-    tracing::info!(%address, path = settings.path, "listening");
+    let path = &service.door().path;
+    let detail = format!("listening on http://{address}{path}");
+    tracing::info!(%address, path, "listening");
     gateway.report(true, detail).await;
-    serve(listener, settings, gateway, Patience::NORMAL, stop).await;
+    serve(listener, service, gateway, Patience::NORMAL, stop).await;
 }
 
 /// A listening socket and where it is.
@@ -70,17 +73,13 @@ struct Listening {
 }
 
 /// Opens the listening socket, trying again for as long as it takes; nothing once `stop` is set.
-async fn listen(
-    settings: &Settings,
-    gateway: &Gateway,
-    stop: &CancellationToken,
-) -> Option<Listening> {
-    let place = format!("{}:{}", settings.host, settings.port);
+async fn listen(door: &Door, gateway: &Gateway, stop: &CancellationToken) -> Option<Listening> {
+    let place = format!("{}:{}", door.host, door.port);
     let mut last_reason = String::new();
     for pause in bind_pauses() {
         let error = tokio::select! {
             () = stop.cancelled() => return None,
-            result = bind(settings) => match result {
+            result = bind(door) => match result {
                 Ok(listening) => return Some(listening),
                 Err(error) => error,
             },
@@ -100,8 +99,8 @@ async fn listen(
     None
 }
 
-async fn bind(settings: &Settings) -> std::io::Result<Listening> {
-    let listener = TcpListener::bind((settings.host.as_str(), settings.port)).await?;
+async fn bind(door: &Door) -> std::io::Result<Listening> {
+    let listener = TcpListener::bind((door.host.as_str(), door.port)).await?;
     let address = listener.local_addr()?;
     Ok(Listening { listener, address })
 }
@@ -118,16 +117,16 @@ fn bind_pauses() -> impl Iterator<Item = Duration> {
 /// Serves connections until `stop`, then waits for those that are open.
 async fn serve(
     listener: TcpListener,
-    settings: Settings,
+    service: Arc<dyn Service>,
     gateway: Gateway,
     patience: Patience,
     stop: CancellationToken,
 ) {
-    let webhook = Webhook::new(settings, gateway, patience.body_read, stop.clone());
-    let webhook = Arc::new(webhook);
+    let requests = Listener::new(service, gateway, patience.body_read, stop.clone());
+    let requests = Arc::new(requests);
     let router = Router::new()
         .fallback(receive)
-        .with_state(Arc::clone(&webhook));
+        .with_state(Arc::clone(&requests));
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let accepting = async {
         // Waiting for a place leaves further clients in the kernel's queue.
@@ -136,7 +135,7 @@ async fn serve(
                 Ok((stream, remote)) => {
                     let router = router.clone().layer(Extension(Remote(remote)));
                     let stop = stop.clone();
-                    webhook.tasks.spawn(async move {
+                    requests.tasks.spawn(async move {
                         connection(stream, router, patience, stop).await;
                         drop(place);
                     });
@@ -153,8 +152,8 @@ async fn serve(
         () = accepting => {}
     }
     drop(listener);
-    webhook.tasks.close();
-    webhook.tasks.wait().await;
+    requests.tasks.close();
+    requests.tasks.wait().await;
 }
 
 /// Serves one connection to its end.
@@ -200,6 +199,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
+    use crate::webhook::Webhook;
 
     /// How long a test waits for what must happen.
     const DEADLINE: Duration = Duration::from_secs(30);
@@ -216,11 +216,12 @@ mod tests {
 
     /// Serves with that patience while `client` talks to the address, then stops.
     async fn serve_while<F: Future>(patience: Patience, client: impl FnOnce(SocketAddr) -> F) {
-        let settings = Settings::new(&JsonObject::new(), &BTreeMap::new()).unwrap();
-        let Listening { listener, address } = bind(&settings).await.unwrap();
+        let webhook = Webhook::new(&JsonObject::new(), &BTreeMap::new());
+        let service: Arc<dyn Service> = Arc::new(webhook);
+        let Listening { listener, address } = bind(service.door()).await.unwrap();
         let (gateway, _orders) = Gateway::new();
         let stop = CancellationToken::new();
-        let serving = serve(listener, settings, gateway, patience, stop.clone());
+        let serving = serve(listener, service, gateway, patience, stop.clone());
         let talking = async {
             timeout(DEADLINE, client(address)).await.unwrap();
             stop.cancel();

@@ -8,7 +8,8 @@ use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode};
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
 
-use super::mapping::Malformed;
+use super::Service;
+use super::malformed::Malformed;
 use super::signature::NotSigned;
 use crate::limits::{RETRY_AFTER_OVERLOADED_S, RETRY_AFTER_UNAVAILABLE_S};
 
@@ -25,7 +26,7 @@ pub(crate) enum Refusal {
     /// Only `POST` means something here.
     #[error("only POST is understood")]
     WrongMethod,
-    /// The body is larger than the webhook takes.
+    /// The body is larger than the connector takes.
     #[error("the body is larger than {max} bytes")]
     TooLarge {
         /// The limit in bytes.
@@ -50,7 +51,7 @@ pub(crate) enum Refusal {
     #[error("too many requests are in progress")]
     Busy,
     /// The process begins nothing new.
-    #[error("the webhook is stopping")]
+    #[error("the connector is stopping")]
     Stopping,
     /// The orchestrator refused the event.
     #[error("{}", .0.message)]
@@ -97,25 +98,70 @@ impl Refusal {
     }
 }
 
-/// What a request came to.
-pub(crate) type Outcome = Result<EventAccepted, Refusal>;
+/// An answer to what is no event: a challenge, a ping, something nobody wants.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answer {
+    /// Its status code.
+    pub(crate) status: StatusCode,
+    /// Its body.
+    pub(crate) body: Value,
+}
 
-/// The status code of an outcome.
-pub(crate) fn status_of(outcome: &Outcome) -> StatusCode {
-    match outcome {
-        Ok(_) => StatusCode::ACCEPTED,
-        Err(refusal) => refusal.status().0,
+impl Answer {
+    /// It is well, and this is the body.
+    pub(crate) fn ok(body: Value) -> Self {
+        Self {
+            status: StatusCode::OK,
+            body,
+        }
+    }
+
+    /// It was understood and is left alone, for this reason.
+    pub(crate) fn ignored(reason: &str) -> Self {
+        Self::ok(json!({"ignored": reason}))
+    }
+}
+
+/// What a request came to.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Its event is durable.
+    Accepted(EventAccepted),
+    /// It was no event.
+    Answered(Answer),
+    /// It brought no event, and should have.
+    Refused(Refusal),
+}
+
+/// The answer to an event that is durable, where a service wants no other.
+pub(crate) fn accepted(accepted: &EventAccepted, trace: TraceContext) -> Answer {
+    Answer {
+        status: StatusCode::ACCEPTED,
+        body: accepted_body(accepted, trace),
+    }
+}
+
+/// The answer to a refusal, where a service wants no other.
+pub(crate) fn refused(refusal: &Refusal) -> Answer {
+    Answer {
+        status: refusal.status().0,
+        body: refused_body(refusal),
     }
 }
 
 /// Writes an outcome as a response.
-pub(crate) fn to_response(outcome: &Outcome, trace: TraceContext) -> Response<Body> {
-    let (body, header) = match outcome {
-        Ok(accepted) => (accepted_body(accepted, trace), None),
-        Err(refusal) => (refused_body(refusal), refusal.header()),
+pub(crate) fn to_response(
+    service: &dyn Service,
+    outcome: &Outcome,
+    trace: TraceContext,
+) -> Response<Body> {
+    let (answer, header) = match outcome {
+        Outcome::Accepted(accepted) => (service.on_accepted(accepted, trace), None),
+        Outcome::Answered(answer) => (answer.clone(), None),
+        Outcome::Refused(refusal) => (service.on_refused(refusal), refusal.header()),
     };
-    let mut response = Response::new(Body::from(body.to_string()));
-    *response.status_mut() = status_of(outcome);
+    let mut response = Response::new(Body::from(answer.body.to_string()));
+    *response.status_mut() = answer.status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Ok(value) = HeaderValue::try_from(trace.to_traceparent()) {
@@ -140,10 +186,18 @@ fn refused_body(refusal: &Refusal) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use goondan_protocol::JsonObject;
     use goondan_protocol::ids::{EventId, InstanceKey};
     use goondan_protocol::trace::{SpanId, TraceId};
 
     use super::*;
+    use crate::webhook::Webhook;
+
+    fn webhook() -> Webhook {
+        Webhook::new(&JsonObject::new(), &BTreeMap::new())
+    }
 
     fn trace() -> TraceContext {
         TraceContext::root(TraceId::from_random([1; 16]), SpanId::from_random([2; 8]))
@@ -164,7 +218,8 @@ mod tests {
             (RefusalCode::Overloaded, 429, Some("1")),
             (RefusalCode::Unavailable, 503, Some("5")),
         ] {
-            let response = to_response(&Err(refused(code)), trace());
+            let outcome = Outcome::Refused(refused(code));
+            let response = to_response(&webhook(), &outcome, trace());
             assert_eq!(response.status().as_u16(), status);
             let found = response.headers().get(RETRY_AFTER);
             assert_eq!(found.map(|value| value.to_str().unwrap()), retry_after);
@@ -179,7 +234,7 @@ mod tests {
         };
         let expected = json!({"eventId": "e", "duplicate": true, "traceId": "01".repeat(16)});
         assert_eq!(accepted_body(&accepted, trace()), expected);
-        let response = to_response(&Ok(accepted), trace());
+        let response = to_response(&webhook(), &Outcome::Accepted(accepted), trace());
         assert_eq!(response.status(), StatusCode::ACCEPTED);
         let header = format!("00-{}-{}-01", "01".repeat(16), "02".repeat(8));
         assert_eq!(response.headers()["traceresponse"], header.as_str());

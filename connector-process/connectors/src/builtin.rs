@@ -1,0 +1,321 @@
+//! The connectors there are.
+
+use goondan_protocol::limits::MAX_INPUT_BYTES;
+
+use crate::description::{Connector, Content, Default, DescribedEvent, Secret, Setting};
+
+/// Every built-in connector that a process runs for, in the order of `docs/connectors.md`.
+pub static BUILTINS: [&Connector; 6] = [&WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD];
+
+/// The built-in connector of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Connector> {
+    BUILTINS
+        .iter()
+        .find(|connector| connector.name == name)
+        .copied()
+}
+
+const HOST: Setting =
+    Setting::optional("host", Content::Text, "Address or host name to listen on.")
+        .or(Default::Text("127.0.0.1"));
+
+const PORT: Setting = Setting::optional(
+    "port",
+    Content::Number(0, 65_535),
+    "Port to listen on; 0 is any free one.",
+)
+.or(Default::Number(0));
+
+const PATH: Setting = Setting::optional(
+    "path",
+    Content::UrlPath,
+    "The one path that is answered, exactly as it stands.",
+)
+.or(Default::Text("/"));
+
+/// The most that a body may be allowed to have, in bytes. The whole of it may be an event's input, so
+/// it is the protocol's limit of that.
+const BODY_BYTES_CEILING: u64 = MAX_INPUT_BYTES as u64;
+
+const BODY: Setting = Setting::optional(
+    "maxBodyBytes",
+    Content::Number(1, BODY_BYTES_CEILING),
+    "Largest body, in bytes.",
+)
+.or(Default::Number(256 * 1024));
+
+const fn secret(name: &'static str, is_required: bool, about: &'static str) -> Secret {
+    Secret {
+        name,
+        is_required,
+        about,
+    }
+}
+
+const fn event(name: &'static str, properties: &'static [&'static str]) -> DescribedEvent {
+    DescribedEvent {
+        name,
+        properties: Some(properties),
+    }
+}
+
+static WEBHOOK: Connector = Connector {
+    name: "webhook",
+    about: "`POST` a text, and an agent gets it as an event.",
+    settings: &[
+        HOST,
+        PORT,
+        PATH,
+        BODY,
+        Setting::optional(
+            "inputField",
+            Content::Text,
+            "The field of a JSON body that holds the input.",
+        ),
+        Setting::optional(
+            "keyField",
+            Content::Text,
+            "The field of a JSON body that holds the instance key.",
+        ),
+        Setting::optional(
+            "idField",
+            Content::Text,
+            "The field of a JSON body that holds the event id.",
+        ),
+        Setting::optional(
+            "signature",
+            Content::Map(&SIGNATURE),
+            "How requests are signed.",
+        )
+        .needs("hmac"),
+    ],
+    secrets: &[secret(
+        "hmac",
+        false,
+        "With it, every request must be signed.",
+    )],
+    events: &[DescribedEvent {
+        name: "request",
+        properties: None,
+    }],
+};
+
+static SIGNATURE: [Setting; 4] = [
+    Setting::optional(
+        "header",
+        Content::HeaderName,
+        "The header that holds the signature.",
+    )
+    .or(Default::Text("x-hub-signature-256")),
+    Setting::optional("algorithm", Content::Word(&["sha256"]), "HMAC-SHA256.")
+        .or(Default::Text("sha256")),
+    Setting::optional(
+        "prefix",
+        Content::AnyText,
+        "What stands before the signature's digits.",
+    )
+    .or(Default::Text("sha256=")),
+    Setting::optional("encoding", Content::Word(&["hex"]), "Hexadecimal digits.")
+        .or(Default::Text("hex")),
+];
+
+static CRON: Connector = Connector {
+    name: "cron",
+    about: "At times of your choice, an agent gets a text of your choice.",
+    settings: &[Setting::required(
+        "schedules",
+        Content::Named(&SCHEDULE),
+        "What is said to the agent, and when.",
+    )],
+    secrets: &[],
+    events: &[event("tick", &["schedule", "scheduledAt", "isLate"])],
+};
+
+static SCHEDULE: [Setting; 7] = [
+    Setting::required(
+        "name",
+        Content::Name(crate::schedule::NAME_BYTES_MAX),
+        "Its name among the schedules.",
+    ),
+    Setting::required("cron", Content::Cron, "When, as a cron expression."),
+    Setting::optional(
+        "timeZone",
+        Content::TimeZone,
+        "Where its clock hangs on the wall.",
+    )
+    .or(Default::Text("UTC")),
+    Setting::required("input", Content::Text, "The text for the agent."),
+    Setting::optional(
+        "instanceKey",
+        Content::InstanceKey,
+        "The conversation it belongs to.",
+    ),
+    Setting::optional(
+        "catchUp",
+        Content::Word(&["none", "latest", "all"]),
+        "What becomes of occurrences that nobody was there for.",
+    )
+    .or(Default::Text("latest")),
+    Setting::optional(
+        "catchUpMax",
+        Content::Number(1, crate::schedule::CATCH_UP_MAX),
+        "How many missed occurrences `all` makes up for: the latest ones.",
+    )
+    .or(Default::Number(10)),
+];
+
+static TELEGRAM: Connector = Connector {
+    name: "telegram",
+    about: "Messages to a Telegram bot.",
+    settings: &[
+        Setting::optional(
+            "chats",
+            Content::Names,
+            "The only chats that are listened to, by id.",
+        ),
+        Setting::optional("endpoint", Content::Url, "The Bot API server.")
+            .or(Default::Text("https://api.telegram.org")),
+        Setting::optional(
+            "pollSeconds",
+            Content::Number(1, 50),
+            "How long one request waits for news.",
+        )
+        .or(Default::Number(50)),
+    ],
+    secrets: &[secret("botToken", true, "The token that BotFather gave.")],
+    events: &[
+        event("message", TELEGRAM_PROPERTIES),
+        event("edited_message", TELEGRAM_PROPERTIES),
+        event("channel_post", TELEGRAM_PROPERTIES),
+        event("edited_channel_post", TELEGRAM_PROPERTIES),
+    ],
+};
+
+const TELEGRAM_PROPERTIES: &[&str] = &[
+    "chatId",
+    "chatType",
+    "fromId",
+    "fromUsername",
+    "isEdited",
+    "isCaption",
+];
+
+static SLACK: Connector = Connector {
+    name: "slack",
+    about: "Messages to a Slack app, by the Events API.",
+    settings: &[
+        HOST,
+        PORT,
+        PATH,
+        BODY,
+        Setting::optional(
+            "channels",
+            Content::Names,
+            "The only channels that are listened to, by id.",
+        ),
+        Setting::optional("endpoint", Content::Url, "Slack's Web API.")
+            .or(Default::Text("https://slack.com/api")),
+    ],
+    secrets: &[
+        secret("signingSecret", true, "The app's signing secret."),
+        secret("botToken", false, "The app's bot token, for replies."),
+    ],
+    events: &[
+        event("message", SLACK_PROPERTIES),
+        event("app_mention", SLACK_PROPERTIES),
+    ],
+};
+
+const SLACK_PROPERTIES: &[&str] = &["team", "channel", "channelType", "user", "threadTs", "ts"];
+
+static GITHUB: Connector = Connector {
+    name: "github",
+    about: "What happens in a GitHub repository.",
+    settings: &[
+        HOST,
+        PORT,
+        PATH,
+        BODY,
+        Setting::optional(
+            "repositories",
+            Content::Names,
+            "The only repositories that are listened to, as `owner/name`.",
+        ),
+        Setting::optional("endpoint", Content::Url, "GitHub's REST API.")
+            .or(Default::Text("https://api.github.com")),
+    ],
+    secrets: &[
+        secret("webhookSecret", true, "The webhook's secret."),
+        secret("token", false, "An access token, for replies."),
+    ],
+    events: &[],
+};
+
+static DISCORD: Connector = Connector {
+    name: "discord",
+    about: "Commands and buttons of a Discord application.",
+    settings: &[
+        HOST,
+        PORT,
+        PATH,
+        BODY,
+        Setting::required(
+            "publicKey",
+            Content::Hex(32),
+            "The application's public key.",
+        ),
+        Setting::optional(
+            "channels",
+            Content::Names,
+            "The only channels that are listened to, by id.",
+        ),
+        Setting::optional("endpoint", Content::Url, "Discord's API.")
+            .or(Default::Text("https://discord.com/api/v10")),
+    ],
+    secrets: &[secret(
+        "botToken",
+        false,
+        "The bot's token, for messages that answer no command.",
+    )],
+    events: &[
+        event("command", DISCORD_PROPERTIES),
+        event("component", DISCORD_PROPERTIES),
+    ],
+};
+
+const DISCORD_PROPERTIES: &[&str] = &["name", "guildId", "channelId", "userId", "username"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every default is a value the setting may have, and no name stands twice.
+    #[test]
+    fn descriptions_are_sound() {
+        fn sound(settings: &[Setting]) {
+            for (index, setting) in settings.iter().enumerate() {
+                let earlier = settings.iter().take(index);
+                assert!(earlier.clone().all(|other| other.name != setting.name));
+                assert!(setting.about.ends_with('.'), "{}", setting.name);
+                assert!(!setting.is_required || setting.default.is_none());
+                match (setting.content, setting.default) {
+                    (Content::Number(least, most), Some(Default::Number(value))) => {
+                        assert!((least..=most).contains(&value), "{}", setting.name);
+                    }
+                    (Content::Word(words), Some(Default::Text(word))) => {
+                        assert!(words.contains(&word), "{}", setting.name);
+                    }
+                    (Content::Map(inner) | Content::Named(inner), None) => sound(inner),
+                    (_, Some(Default::Text(_)) | None) => {}
+                    other => panic!("{}: {other:?}", setting.name),
+                }
+            }
+        }
+        for connector in BUILTINS {
+            sound(connector.settings);
+            assert!(std::ptr::eq(find(connector.name).unwrap(), connector));
+        }
+        assert!(find("cli").is_none());
+    }
+}

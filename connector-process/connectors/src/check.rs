@@ -1,0 +1,437 @@
+//! Everything that is wrong with a Connection's settings and secrets.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::ids::{InstanceKey, ResourceName};
+use serde_json::Value;
+
+use crate::description::{Connector, Content, Setting};
+use crate::schedule;
+
+/// One step of the way to a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// The setting of this name.
+    Field(String),
+    /// The item of this index.
+    Item(usize),
+}
+
+/// Where a problem is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProblemPlace {
+    /// At this setting. Empty: the settings as a whole.
+    Setting(Vec<Step>),
+    /// At the secret of this name.
+    Secret(String),
+    /// Among the secrets.
+    Secrets,
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// A setting or secret of that name means nothing here.
+    Unknown {
+        /// The names that mean something.
+        known: Vec<&'static str>,
+    },
+    /// It must be there and is not.
+    Missing {
+        /// Its name.
+        name: &'static str,
+    },
+    /// The value cannot be.
+    Wrong {
+        /// What it may be, in words.
+        expected: String,
+        /// What it is, in words that hold no secret.
+        found: String,
+        /// The words it may be, if it is to be one of some.
+        words: &'static [&'static str],
+    },
+    /// Two items of a list have this name.
+    Twice {
+        /// The name.
+        name: String,
+    },
+    /// The setting is of no use without this secret.
+    NeedsSecret {
+        /// The secret's name.
+        secret: &'static str,
+    },
+    /// The secret is the empty text.
+    Empty,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where.
+    pub place: ProblemPlace,
+    /// What.
+    pub kind: ProblemKind,
+}
+
+/// `schedules[0].cron`
+fn label(path: &[Step]) -> String {
+    let mut label = String::new();
+    for step in path {
+        match step {
+            Step::Field(name) if label.is_empty() => label.push_str(name),
+            Step::Field(name) => {
+                label.push('.');
+                label.push_str(name);
+            }
+            Step::Item(index) => label.push_str(&format!("[{index}]")),
+        }
+    }
+    label
+}
+
+impl ProblemPlace {
+    /// The setting or secret as people write it: `schedules[0].cron`. Empty for all of them.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self {
+            Self::Setting(path) => label(path),
+            Self::Secret(name) => name.clone(),
+            Self::Secrets => String::new(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.place.label();
+        let what = match &self.place {
+            ProblemPlace::Setting(_) => "setting",
+            ProblemPlace::Secret(_) | ProblemPlace::Secrets => "secret",
+        };
+        match &self.kind {
+            ProblemKind::Unknown { known } if known.is_empty() => {
+                write!(f, "`{name}` is no {what}; there is none")
+            }
+            ProblemKind::Unknown { known } => {
+                write!(f, "`{name}` is no {what}; there are {}", listed(known))
+            }
+            ProblemKind::Missing { name: missing } if name.is_empty() => {
+                write!(f, "the {what} `{missing}` is missing")
+            }
+            ProblemKind::Missing { name: missing } => {
+                write!(f, "`{name}` needs the setting `{missing}`")
+            }
+            ProblemKind::Wrong {
+                expected, found, ..
+            } => write!(f, "`{name}` must be {expected}, and is {found}"),
+            ProblemKind::Twice { name: twice } => {
+                write!(f, "`{name}`: another one is named `{twice}` too")
+            }
+            ProblemKind::NeedsSecret { secret } => {
+                write!(f, "`{name}` is set, and there is no secret `{secret}`")
+            }
+            ProblemKind::Empty => {
+                write!(
+                    f,
+                    "the secret `{name}` is empty, so that it protects nothing"
+                )
+            }
+        }
+    }
+}
+
+fn listed(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    quoted.join(", ")
+}
+
+/// Everything that is wrong with the settings and secrets of a Connection, in the order in which they
+/// stand. Empty: the connector can be made of them.
+#[must_use]
+pub fn check(
+    connector: &Connector,
+    config: &JsonObject,
+    secrets: &BTreeMap<String, String>,
+) -> Vec<Problem> {
+    let mut checking = Checking {
+        secrets,
+        path: Vec::new(),
+        problems: Vec::new(),
+    };
+    checking.map(connector.settings, config);
+    let mut problems = checking.problems;
+    for (name, value) in secrets {
+        let place = ProblemPlace::Secret(name.clone());
+        if !connector.secrets.iter().any(|secret| secret.name == name) {
+            let known = connector.secrets.iter().map(|secret| secret.name).collect();
+            let kind = ProblemKind::Unknown { known };
+            problems.push(Problem { place, kind });
+        } else if value.is_empty() {
+            let kind = ProblemKind::Empty;
+            problems.push(Problem { place, kind });
+        }
+    }
+    for secret in connector.secrets {
+        if secret.is_required && !secrets.contains_key(secret.name) {
+            problems.push(Problem {
+                place: ProblemPlace::Secrets,
+                kind: ProblemKind::Missing { name: secret.name },
+            });
+        }
+    }
+    problems
+}
+
+struct Checking<'a> {
+    secrets: &'a BTreeMap<String, String>,
+    path: Vec<Step>,
+    problems: Vec<Problem>,
+}
+
+impl Checking<'_> {
+    fn add(&mut self, kind: ProblemKind) {
+        self.problems.push(Problem {
+            place: ProblemPlace::Setting(self.path.clone()),
+            kind,
+        });
+    }
+
+    fn map(&mut self, settings: &'static [Setting], given: &JsonObject) {
+        for (name, value) in given {
+            self.path.push(Step::Field(name.clone()));
+            match settings.iter().find(|setting| setting.name == name) {
+                Some(setting) => self.setting(setting, value),
+                None => {
+                    let known = settings.iter().map(|setting| setting.name);
+                    self.add(ProblemKind::Unknown {
+                        known: known.collect(),
+                    });
+                }
+            }
+            self.path.pop();
+        }
+        for setting in settings {
+            if setting.is_required && !given.contains_key(setting.name) {
+                self.add(ProblemKind::Missing { name: setting.name });
+            }
+        }
+    }
+
+    fn setting(&mut self, setting: &Setting, value: &Value) {
+        if let Some(secret) = setting.needs_secret
+            && !self.secrets.contains_key(secret)
+        {
+            self.add(ProblemKind::NeedsSecret { secret });
+        }
+        match (setting.content, value) {
+            (Content::Map(settings), Value::Object(given)) => self.map(settings, given),
+            (Content::Named(settings), Value::Array(items)) if !items.is_empty() => {
+                self.named(settings, items);
+            }
+            (content, value) => {
+                if let Err((expected, found)) = scalar(content, value) {
+                    let words = match content {
+                        Content::Word(words) => words,
+                        _ => &[],
+                    };
+                    self.add(ProblemKind::Wrong {
+                        expected,
+                        found,
+                        words,
+                    });
+                }
+            }
+        }
+    }
+
+    fn named(&mut self, settings: &'static [Setting], items: &[Value]) {
+        let mut names: Vec<&str> = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            self.path.push(Step::Item(index));
+            match item {
+                Value::Object(given) => {
+                    self.map(settings, given);
+                    if let Some(name) = given.get("name").and_then(Value::as_str) {
+                        if names.contains(&name) {
+                            let name = name.to_owned();
+                            self.add(ProblemKind::Twice { name });
+                        }
+                        names.push(name);
+                    }
+                }
+                other => self.add(ProblemKind::Wrong {
+                    expected: "a map".to_owned(),
+                    found: kind_of(other).to_owned(),
+                    words: &[],
+                }),
+            }
+            self.path.pop();
+        }
+    }
+}
+
+/// Whether a value that holds no further settings may be; else what it may be, and what it is.
+fn scalar(content: Content, value: &Value) -> Result<(), (String, String)> {
+    let text = value.as_str();
+    let is = |holds: bool, expected: &str, found: String| {
+        if holds {
+            Ok(())
+        } else {
+            Err((expected.to_owned(), found))
+        }
+    };
+    let kind = || kind_of(value).to_owned();
+    match content {
+        Content::Text => is(
+            text.is_some_and(|text| !text.is_empty()),
+            "a text that is not empty",
+            kind(),
+        ),
+        Content::AnyText => is(text.is_some(), "a text", kind()),
+        Content::Name(bytes_max) => is(
+            text.is_some_and(|text| text.len() <= bytes_max && ResourceName::new(text).is_ok()),
+            &format!("letters, digits, `-`, `_` and `.`, at most {bytes_max}"),
+            kind(),
+        ),
+        Content::Word(words) => is(
+            text.is_some_and(|text| words.contains(&text)),
+            &listed(words),
+            shown(value),
+        ),
+        Content::Number(least, most) => is(
+            number(value).is_some_and(|number| (least..=most).contains(&number)),
+            &format!("a whole number from {least} to {most}"),
+            shown(value),
+        ),
+        Content::HeaderName => is(
+            text.is_some_and(is_header_name),
+            "the name of an HTTP header",
+            kind(),
+        ),
+        Content::UrlPath => is(
+            text.is_some_and(is_url_path),
+            "a URL path that begins with `/`, other characters written as `%XX`",
+            shown(value),
+        ),
+        Content::Url => is(
+            text.is_some_and(is_url),
+            "a URL that begins with `https://` or `http://`, without `?` and `#`",
+            kind(),
+        ),
+        Content::Hex(bytes) => is(
+            text.is_some_and(|text| {
+                text.len() == 2 * bytes && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+            }),
+            &format!("{} hexadecimal digits", 2 * bytes),
+            kind(),
+        ),
+        Content::InstanceKey => match text.map(InstanceKey::new) {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(error)) => Err((format!("an instance key ({error})"), shown(value))),
+            None => Err(("an instance key".to_owned(), kind())),
+        },
+        Content::Cron => grammar(value, "a cron expression", schedule::check_cron),
+        Content::TimeZone => grammar(
+            value,
+            "the IANA name of a time zone, such as `Europe/Berlin`",
+            schedule::check_time_zone,
+        ),
+        Content::Names => is(
+            value
+                .as_array()
+                .is_some_and(|items| !items.is_empty() && items.iter().all(is_name)),
+            "a list, not empty, of texts and whole numbers",
+            kind(),
+        ),
+        Content::Map(_) => Err(("a map".to_owned(), kind())),
+        Content::Named(_) => Err(("a list of maps that is not empty".to_owned(), kind())),
+    }
+}
+
+fn grammar(
+    value: &Value,
+    expected: &str,
+    check: fn(&str) -> Result<(), String>,
+) -> Result<(), (String, String)> {
+    let Some(text) = value.as_str() else {
+        return Err((expected.to_owned(), kind_of(value).to_owned()));
+    };
+    check(text).map_err(|reason| {
+        let found = shown(value);
+        (expected.to_owned(), format!("{found}: {reason}"))
+    })
+}
+
+/// A whole number, or its digits.
+pub(crate) fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(digits) => digits.parse().ok(),
+        other => other.as_u64(),
+    }
+}
+
+/// A text, or a whole number as a text.
+pub(crate) fn name(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Number(number) if !number.is_f64() => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn is_name(value: &Value) -> bool {
+    name(value).is_some()
+}
+
+/// By RFC 9110.
+fn is_header_name(text: &str) -> bool {
+    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !text.is_empty() && text.bytes().all(is_token)
+}
+
+/// A path as requests write it: what a URL cannot hold would never be asked for.
+fn is_url_path(text: &str) -> bool {
+    let in_url = |b: u8| b.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@%".contains(&b);
+    text.starts_with('/') && text.bytes().all(in_url)
+}
+
+fn is_url(text: &str) -> bool {
+    let rest = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"));
+    rest.is_some_and(|rest| {
+        !rest.is_empty()
+            && !rest.starts_with('/')
+            && rest
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
+    })
+}
+
+/// Longest value that a message repeats, in characters.
+const SHOWN_CHARS_MAX: usize = 60;
+
+/// The value itself, shortened. For settings that nobody would put a secret in.
+fn shown(value: &Value) -> String {
+    value.to_string().chars().take(SHOWN_CHARS_MAX).collect()
+}
+
+/// What a value is, where the value itself might be a secret in the wrong place.
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(text) if text.is_empty() => "empty",
+        Value::String(_) => "another text",
+        Value::Array(items) if items.is_empty() => "an empty list",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

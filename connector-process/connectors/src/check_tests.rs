@@ -1,0 +1,159 @@
+//! Each problem is found, named, and says nothing secret.
+
+use serde_json::json;
+
+use super::*;
+use crate::find;
+
+fn problems(connector: &str, config: &Value, secrets: &[(&str, &str)]) -> Vec<String> {
+    let secrets = secrets
+        .iter()
+        .map(|(name, secret)| ((*name).to_owned(), (*secret).to_owned()))
+        .collect();
+    let config = config.as_object().unwrap();
+    check(find(connector).unwrap(), config, &secrets)
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+#[test]
+fn each_wrong_value_is_named() {
+    for (config, said) in [
+        (
+            json!({"prot": 1}),
+            "`prot` is no setting; there are `host`, `port`",
+        ),
+        (
+            json!({"signature": {"key": "x"}}),
+            "`signature.key` is no setting",
+        ),
+        (
+            json!({"port": 65536}),
+            "`port` must be a whole number from 0 to 65535, and is 65536",
+        ),
+        (json!({"port": "http"}), "and is \"http\""),
+        (
+            json!({"host": ""}),
+            "`host` must be a text that is not empty, and is empty",
+        ),
+        (json!({"path": "hook"}), "`path` must be a URL path"),
+        (json!({"path": "/a b"}), "`path` must be a URL path"),
+        (json!({"path": "/{x}"}), "`path` must be a URL path"),
+        (json!({"path": "/a?b"}), "`path` must be a URL path"),
+        (json!({"maxBodyBytes": 0}), "from 1 to 1048576"),
+        (json!({"maxBodyBytes": 1_048_577}), "from 1 to 1048576"),
+        (json!({"inputField": 1}), "`inputField`"),
+        (
+            json!({"signature": "sha256"}),
+            "`signature` must be a map, and is another text",
+        ),
+        (
+            json!({"signature": {"algorithm": "sha1"}}),
+            "must be `sha256`, and is \"sha1\"",
+        ),
+        (
+            json!({"signature": {"encoding": "base64"}}),
+            "must be `hex`",
+        ),
+        (
+            json!({"signature": {"header": "a b"}}),
+            "the name of an HTTP header",
+        ),
+    ] {
+        let found = problems("webhook", &config, &[("hmac", "s")]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains(said), "{found:?}");
+    }
+}
+
+#[test]
+fn every_problem_is_found_and_not_only_the_first() {
+    let schedule =
+        json!({"name": "a", "cron": "61 * * * *", "timeZone": "Mars/Olympus", "inptu": "x"});
+    let twice = json!({"name": "a", "cron": "* * * * *", "input": "x", "catchUp": "some"});
+    let found = problems(
+        "cron",
+        &json!({"schedules": [schedule, twice, 5]}),
+        &[("key", "s")],
+    );
+    let expected = [
+        "`schedules[0].cron` must be a cron expression",
+        "`schedules[0].timeZone` must be the IANA name of a time zone",
+        "`schedules[0].inptu` is no setting",
+        "`schedules[0]` needs the setting `input`",
+        "`schedules[1].catchUp` must be `none`, `latest`, `all`",
+        "`schedules[1]`: another one is named `a` too",
+        "`schedules[2]` must be a map, and is a number",
+        "`key` is no secret; there is none",
+    ];
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.starts_with(expected), "{found}");
+    }
+    assert_eq!(
+        problems("cron", &json!({}), &[]),
+        ["the setting `schedules` is missing"]
+    );
+    let empty = problems("cron", &json!({"schedules": []}), &[]);
+    assert!(empty[0].contains("not empty"), "{empty:?}");
+}
+
+#[test]
+fn what_could_switch_a_check_off_by_mistake_is_a_problem() {
+    let found = |config: Value, secrets: &[(&str, &str)]| problems("webhook", &config, secrets);
+    let no_secret = found(json!({"signature": {}}), &[]);
+    assert_eq!(
+        no_secret,
+        ["`signature` is set, and there is no secret `hmac`"]
+    );
+    assert!(found(json!({}), &[("hmac", "")])[0].contains("is empty"));
+    let misspelt = found(json!({}), &[("hmca", "swordfish")]);
+    assert_eq!(misspelt, ["`hmca` is no secret; there are `hmac`"]);
+    assert_eq!(
+        problems("telegram", &json!({}), &[]),
+        ["the secret `botToken` is missing"]
+    );
+}
+
+#[test]
+fn a_secret_in_the_wrong_place_is_not_repeated() {
+    for (connector, config) in [
+        ("webhook", json!({"signature": "swordfish"})),
+        ("webhook", json!({"signature": {"header": "sword fish"}})),
+        ("discord", json!({"publicKey": "swordfish"})),
+        ("telegram", json!({"endpoint": "swordfish"})),
+        ("telegram", json!({"chats": "swordfish"})),
+    ] {
+        let found = problems(connector, &config, &[("hmac", "s")]).join("\n");
+        assert!(!found.is_empty() && !found.contains("sword"), "{found}");
+    }
+}
+
+#[test]
+fn good_settings_have_no_problem() {
+    for (connector, config, secret) in [
+        (
+            "webhook",
+            json!({"host": "::1", "port": "8080", "path": "/hooks/a%20b", "maxBodyBytes": 10,
+                "inputField": "comment", "keyField": "/repo/name", "idField": "id",
+                "signature": {"header": "X-Sig", "algorithm": "sha256", "prefix": "", "encoding": "hex"}}),
+            "hmac",
+        ),
+        (
+            "telegram",
+            json!({"chats": [-100_123, "7"], "endpoint": "http://127.0.0.1:9/bot", "pollSeconds": 1}),
+            "botToken",
+        ),
+        ("slack", json!({"channels": ["C1"]}), "signingSecret"),
+        ("github", json!({"repositories": ["a/b"]}), "webhookSecret"),
+        ("discord", json!({"publicKey": "0a".repeat(32)}), "botToken"),
+    ] {
+        let found = problems(connector, &config, &[(secret, "s")]);
+        assert_eq!(found, [""; 0], "{connector}");
+    }
+    let schedule = json!({"name": "a", "cron": "*/5 9-17 * * MON-FRI", "timeZone": "Europe/Berlin",
+        "input": "x", "instanceKey": "k", "catchUp": "all", "catchUpMax": 3});
+    let found = problems("cron", &json!({"schedules": [schedule]}), &[]);
+    assert_eq!(found, [""; 0]);
+}

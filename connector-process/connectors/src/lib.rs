@@ -1,0 +1,27 @@
+//! What the built-in connectors of goondan are, as data: their settings, their secrets, their events.
+//!
+//! The loader of `goondan.yaml` and the connector process both check a Connection by what stands here,
+//! so that `gdn validate` refuses exactly what a connector would refuse.
+//!
+//! * `description`: how a connector is described.
+//! * `builtin`: the connectors there are.
+//! * `check`: everything that is wrong with a Connection's settings and secrets.
+//! * `values`: settings that were checked, read one by one.
+//! * [`schedule`]: when the occurrences of a schedule are, and which of them are due.
+//!
+//! # Invariants
+//!
+//! * No I/O and no clock.
+//! * No text of a [`Problem`] holds a secret, or a setting that somebody might have put one in
+//!   (`SEC-2`).
+
+mod builtin;
+mod check;
+mod description;
+pub mod schedule;
+mod values;
+
+pub use builtin::{BUILTINS, find};
+pub use check::{Problem, ProblemKind, ProblemPlace, Step, check};
+pub use description::{Connector, Content, Default, DescribedEvent, Secret, Setting};
+pub use values::Values;

@@ -1,0 +1,92 @@
+//! Settings that were checked, read one by one, defaults filled in.
+
+use goondan_protocol::JsonObject;
+use serde_json::Value;
+
+use crate::check::{name, number};
+use crate::description::{Default, Setting};
+
+/// Settings by their description. Only for what [`crate::check()`] found nothing wrong with: what has
+/// another type than described reads as if it was not set.
+#[derive(Debug, Clone, Copy)]
+pub struct Values<'v> {
+    settings: &'static [Setting],
+    given: Option<&'v JsonObject>,
+}
+
+impl<'v> Values<'v> {
+    /// The settings of the built-in connector of that name; nothing if there is none.
+    #[must_use]
+    pub fn of(name: &str, config: &'v JsonObject) -> Self {
+        Self {
+            settings: crate::find(name).map_or(&[], |connector| connector.settings),
+            given: Some(config),
+        }
+    }
+
+    fn find(&self, name: &str) -> (Option<&'static Setting>, Option<&'v Value>) {
+        let setting = self.settings.iter().find(|setting| setting.name == name);
+        debug_assert!(setting.is_some(), "`{name}` is not described");
+        (setting, self.given.and_then(|given| given.get(name)))
+    }
+
+    /// A text.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&'v str> {
+        let (setting, value) = self.find(name);
+        let default = || match setting?.default? {
+            Default::Text(text) => Some(text),
+            Default::Number(_) => None,
+        };
+        value.and_then(Value::as_str).or_else(default)
+    }
+
+    /// A whole number.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<u64> {
+        let (setting, value) = self.find(name);
+        let default = || match setting?.default? {
+            Default::Number(number) => Some(number),
+            Default::Text(_) => None,
+        };
+        value.and_then(number).or_else(default)
+    }
+
+    /// Names; none if it is not set.
+    #[must_use]
+    pub fn names(&self, setting: &str) -> Option<Vec<String>> {
+        let (_, value) = self.find(setting);
+        Some(value?.as_array()?.iter().filter_map(name).collect())
+    }
+
+    /// Further settings. If they are not set, their defaults hold.
+    #[must_use]
+    pub fn map(&self, name: &str) -> Self {
+        let (setting, value) = self.find(name);
+        Self {
+            settings: setting.map_or(&[], inner),
+            given: value.and_then(Value::as_object),
+        }
+    }
+
+    /// The items of a list of further settings.
+    #[must_use]
+    pub fn list(&self, name: &str) -> Vec<Self> {
+        let (setting, value) = self.find(name);
+        let settings = setting.map_or(&[][..], inner);
+        let items = value.and_then(Value::as_array).into_iter().flatten();
+        items
+            .map(|item| Self {
+                settings,
+                given: item.as_object(),
+            })
+            .collect()
+    }
+}
+
+fn inner(setting: &'static Setting) -> &'static [Setting] {
+    match setting.content {
+        crate::Content::Map(settings) | crate::Content::Named(settings) => settings,
+        _ => &[],
+    }
+}

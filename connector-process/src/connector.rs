@@ -1,0 +1,84 @@
+//! From an assignment to the connector that does the work.
+
+use std::sync::Arc;
+
+use goondan_protocol::definition::ConnectorAssignment;
+use goondan_protocol::version::GOONDAN_VERSION;
+use tokio_util::sync::CancellationToken;
+
+use crate::discord::Discord;
+use crate::gateway::Gateway;
+use crate::github::GitHub;
+use crate::listener::{self, Service};
+use crate::slack::Slack;
+use crate::webhook::Webhook;
+
+/// A connector, ready to work.
+enum Connector {
+    /// It is spoken to over HTTP.
+    Listener(Arc<dyn Service>),
+}
+
+/// Is the assigned connector until `stop`. What cannot work says why and waits: the reason stays
+/// visible, where a crash loop would bury it.
+pub(crate) async fn run(
+    assignment: ConnectorAssignment,
+    gateway: Gateway,
+    stop: CancellationToken,
+) {
+    let reason = match open(&assignment) {
+        Ok(connector) => {
+            drop(assignment);
+            return match connector {
+                Connector::Listener(service) => listener::run(service, gateway, stop).await,
+            };
+        }
+        Err(reason) => reason,
+    };
+    tracing::error!(
+        reason,
+        "this connection does nothing until its configuration is mended"
+    );
+    gateway.report(false, reason).await;
+    stop.cancelled().await;
+}
+
+/// Makes the assigned connector, or says why it cannot be.
+fn open(assignment: &ConnectorAssignment) -> Result<Connector, String> {
+    let ConnectorAssignment {
+        connector,
+        config,
+        secrets,
+        ..
+    } = assignment;
+    let name = connector.as_str();
+    let Some(described) = goondan_connectors::find(name) else {
+        let names = goondan_connectors::BUILTINS.map(|described| format!("`{}`", described.name));
+        return Err(format!(
+            "there is no connector `{name}` in goondan {GOONDAN_VERSION}; there is {}",
+            names.join(", ")
+        ));
+    };
+    let problems = goondan_connectors::check(described, config, secrets);
+    if !problems.is_empty() {
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        return Err(format!("the settings cannot work: {}", problems.join("; ")));
+    }
+    Ok(match name {
+        "webhook" => Connector::Listener(Arc::new(Webhook::new(config, secrets))),
+        "slack" => match Slack::new(config, secrets) {
+            Some(slack) => Connector::Listener(Arc::new(slack)),
+            None => return Err("the secret `signingSecret` cannot be used".to_owned()),
+        },
+        "github" => match GitHub::new(config, secrets) {
+            Some(github) => Connector::Listener(Arc::new(github)),
+            None => return Err("the secret `webhookSecret` cannot be used".to_owned()),
+        },
+        "discord" => Connector::Listener(Arc::new(Discord::new(config)?)),
+        other => {
+            return Err(format!(
+                "the connector `{other}` is not in goondan {GOONDAN_VERSION} yet"
+            ));
+        }
+    })
+}

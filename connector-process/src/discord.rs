@@ -1,0 +1,366 @@
+//! Discord's interactions: commands, buttons and forms become events.
+//!
+//! Discord signs `<time><body>` with its own key, which the application's public key checks, and wants
+//! an answer within three seconds. The answer to an event that is durable is "deferred": Discord shows
+//! that the application thinks, until a reply comes.
+
+use std::time::Duration;
+
+use axum::http::HeaderName;
+use ed25519_dalek::{Signature, VerifyingKey};
+use goondan_connectors::Values;
+use goondan_protocol::JsonObject;
+use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ipc::EventAccepted;
+use goondan_protocol::trace::TraceContext;
+use serde_json::{Value, json};
+
+use crate::limits::SWIFT_REPLY_TIMEOUT_MS;
+use crate::listener::{
+    Answer, Door, Malformed, Meaning, NotSigned, Received, Refusal, Service, only_value,
+};
+use crate::payload::{event_id, instance_key, is_allowed, json, properties, required, text};
+
+const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-signature-ed25519");
+const TIME_HEADER: HeaderName = HeaderName::from_static("x-signature-timestamp");
+
+/// Kinds of interactions.
+const PING: u64 = 1;
+const COMMAND: u64 = 2;
+const COMPONENT: u64 = 3;
+const AUTOCOMPLETE: u64 = 4;
+const FORM: u64 = 5;
+
+/// Kinds of answers.
+const PONG: u64 = 1;
+const MESSAGE: u64 = 4;
+const DEFERRED: u64 = 5;
+const CHOICES: u64 = 8;
+
+/// Only who caused it sees the message.
+const EPHEMERAL: u64 = 1 << 6;
+
+/// Names of a command's option whose text is the whole input.
+pub(crate) const INPUT_OPTIONS: [&str; 4] = ["input", "text", "message", "prompt"];
+
+/// One Discord application.
+#[derive(Debug)]
+pub(crate) struct Discord {
+    door: Door,
+    key: VerifyingKey,
+    channels: Option<Vec<String>>,
+}
+
+impl Discord {
+    /// By settings in which nothing is wrong.
+    ///
+    /// # Errors
+    ///
+    /// Why `publicKey` is none, in words.
+    pub(crate) fn new(config: &JsonObject) -> Result<Self, String> {
+        let values = Values::of("discord", config);
+        let digits = values.text("publicKey").unwrap_or_default();
+        let bytes: Option<[u8; 32]> = hex::decode(digits).ok().and_then(|b| b.try_into().ok());
+        let key = bytes.and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok());
+        Ok(Self {
+            door: Door::new(&values),
+            key: key.ok_or("`publicKey` is no public key; copy it from the application's page")?,
+            channels: values.names("channels"),
+        })
+    }
+
+    fn check(&self, received: &Received<'_>) -> Result<(), NotSigned> {
+        let wrong = || NotSigned::Wrong {
+            header: SIGNATURE_HEADER,
+        };
+        let digits = only_value(received.headers, &SIGNATURE_HEADER)?;
+        let time = only_value(received.headers, &TIME_HEADER)?;
+        let bytes = hex::decode(digits).map_err(|_not_hex| wrong())?;
+        let signature = Signature::from_slice(&bytes).map_err(|_no_signature| wrong())?;
+        let signed = [time, received.body].concat();
+        self.key
+            .verify_strict(&signed, &signature)
+            .map_err(|_differs| wrong())
+    }
+
+    fn to_meaning(&self, body: &Value) -> Result<Meaning, Malformed> {
+        let kind = body.pointer("/type").and_then(Value::as_u64);
+        let (name, input) = match kind.ok_or(Malformed::NoField { field: "/type" })? {
+            PING => return Ok(Meaning::Answer(Answer::ok(json!({"type": PONG})))),
+            AUTOCOMPLETE => {
+                let none = json!({"type": CHOICES, "data": {"choices": []}});
+                return Ok(Meaning::Answer(Answer::ok(none)));
+            }
+            COMMAND => ("command", command(body)?),
+            COMPONENT => ("component", component(body)?),
+            FORM => ("component", form(body)?),
+            _ => {
+                return Ok(Meaning::Answer(only_for_them(
+                    "goondan does not know this.",
+                )));
+            }
+        };
+        let id = required(body, "/id")?;
+        let channel = required(body, "/channel_id")?;
+        if !is_allowed(self.channels.as_deref(), channel) {
+            return Ok(Meaning::Answer(only_for_them(
+                "Nobody listens in this channel.",
+            )));
+        }
+        let user = ["/member/user", "/user"]
+            .into_iter()
+            .find_map(|pointer| body.pointer(pointer));
+        let of_user = |field: &str| user.and_then(|user| user.get(field));
+        Ok(Meaning::Event(Box::new(ConnectorEvent {
+            id: Some(event_id(&format!("discord:{id}"))?),
+            name: name.to_owned(),
+            input,
+            instance_key: Some(instance_key(&format!("discord:{channel}"))?),
+            properties: properties([
+                (
+                    "name",
+                    body.pointer("/data/name")
+                        .or_else(|| body.pointer("/data/custom_id")),
+                ),
+                ("guildId", body.pointer("/guild_id")),
+                ("channelId", body.pointer("/channel_id")),
+                ("userId", of_user("id")),
+                ("username", of_user("username")),
+            ]),
+            auth: of_user("id").map(|id| {
+                JsonObject::from_iter([
+                    ("service".to_owned(), json!("discord")),
+                    ("user".to_owned(), id.clone()),
+                ])
+            }),
+            metadata: JsonObject::from_iter([("channel".to_owned(), json!(channel))]),
+        })))
+    }
+}
+
+impl Service for Discord {
+    fn door(&self) -> &Door {
+        &self.door
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_millis(SWIFT_REPLY_TIMEOUT_MS)
+    }
+
+    fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
+        self.check(received)?;
+        let body = json(received.body)?;
+        Ok(self.to_meaning(&body)?)
+    }
+
+    fn on_accepted(&self, _accepted: &EventAccepted, _trace: TraceContext) -> Answer {
+        Answer::ok(json!({"type": DEFERRED}))
+    }
+
+    /// Whoever may know of it is told what the orchestrator has against it; Discord itself would only
+    /// say that the application did not respond.
+    fn on_refused(&self, refusal: &Refusal) -> Answer {
+        match refusal {
+            Refusal::ByOrchestrator(refused) => {
+                only_for_them(&format!("This could not be taken: {}", refused.message))
+            }
+            other => crate::listener::refused(other),
+        }
+    }
+}
+
+/// A message that only whoever caused it sees.
+fn only_for_them(text: &str) -> Answer {
+    Answer::ok(json!({"type": MESSAGE, "data": {"content": text, "flags": EPHEMERAL}}))
+}
+
+/// `/name option: value, …`, or the text of the one option that is the input.
+fn command(body: &Value) -> Result<String, Malformed> {
+    let mut words = format!("/{}", required(body, "/data/name")?);
+    let mut options = body.pointer("/data/options").and_then(Value::as_array);
+    let mut said = Vec::new();
+    // A subcommand is an option that holds options.
+    while let Some(list) = options.take() {
+        for option in list {
+            let name = text(option, "/name").unwrap_or_default();
+            match option.get("value") {
+                Some(Value::String(value)) if INPUT_OPTIONS.contains(&name) => {
+                    return Ok(value.clone());
+                }
+                Some(Value::String(value)) => said.push(format!("{name}: {value}")),
+                Some(value) => said.push(format!("{name}: {value}")),
+                None => {
+                    words.push(' ');
+                    words.push_str(name);
+                    options = option.get("options").and_then(Value::as_array);
+                }
+            }
+        }
+    }
+    if !said.is_empty() {
+        words.push(' ');
+        words.push_str(&said.join(", "));
+    }
+    Ok(words)
+}
+
+/// A button, or what was chosen of a list.
+fn component(body: &Value) -> Result<String, Malformed> {
+    let id = required(body, "/data/custom_id")?;
+    let chosen = body.pointer("/data/values").and_then(Value::as_array);
+    let chosen: Vec<&str> = chosen
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    Ok(if chosen.is_empty() {
+        id.to_owned()
+    } else {
+        format!("{id}: {}", chosen.join(", "))
+    })
+}
+
+/// What was written into a form.
+fn form(body: &Value) -> Result<String, Malformed> {
+    let mut words = required(body, "/data/custom_id")?.to_owned();
+    let rows = body.pointer("/data/components").and_then(Value::as_array);
+    for row in rows.into_iter().flatten() {
+        let fields = row.get("components").and_then(Value::as_array);
+        let single = row.get("component");
+        for field in fields.into_iter().flatten().chain(single) {
+            let (name, value) = (text(field, "/custom_id"), text(field, "/value"));
+            if let (Some(name), Some(value)) = (name, value) {
+                words.push_str(&format!("\n{name}: {value}"));
+            }
+        }
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderMap;
+    use ed25519_dalek::{Signer as _, SigningKey};
+
+    use super::*;
+
+    fn signing_key() -> SigningKey {
+        SigningKey::from_bytes(&[7; 32])
+    }
+
+    fn discord(channels: &Value) -> Discord {
+        let key = hex::encode(signing_key().verifying_key().to_bytes());
+        let config = json!({"publicKey": key, "channels": channels});
+        Discord::new(config.as_object().unwrap()).unwrap()
+    }
+
+    fn read(channels: &Value, body: &Value, spoil: bool) -> Result<Meaning, Refusal> {
+        let (body, time) = (body.to_string(), "1700000000");
+        let signature = signing_key().sign(format!("{time}{body}").as_bytes());
+        let mut headers = HeaderMap::new();
+        let digits = hex::encode(signature.to_bytes());
+        headers.insert(SIGNATURE_HEADER, digits.parse().unwrap());
+        let time = if spoil { "1700000001" } else { time };
+        headers.insert(TIME_HEADER, time.parse().unwrap());
+        discord(channels).read(&Received {
+            method: "POST",
+            path: "/",
+            remote: "127.0.0.1:5".parse().unwrap(),
+            headers: &headers,
+            body: body.as_bytes(),
+            now_s: 0,
+        })
+    }
+
+    fn event(body: &Value) -> ConnectorEvent {
+        match read(&json!(["c"]), body, false).unwrap() {
+            Meaning::Event(event) => *event,
+            Meaning::Answer(answer) => panic!("{answer:?}"),
+        }
+    }
+
+    fn interaction(kind: u64, data: &Value) -> Value {
+        json!({"type": kind, "id": "1", "channel_id": "c", "guild_id": "g", "data": data,
+            "member": {"user": {"id": "u", "username": "ann"}}})
+    }
+
+    #[test]
+    fn a_ping_is_answered_and_only_a_signed_one() {
+        let found = read(&json!(["c"]), &json!({"type": 1}), false).unwrap();
+        assert_eq!(found, Meaning::Answer(Answer::ok(json!({"type": 1}))));
+        let spoilt = read(&json!(["c"]), &json!({"type": 1}), true);
+        assert!(matches!(
+            spoilt,
+            Err(Refusal::NotSigned(NotSigned::Wrong { .. }))
+        ));
+    }
+
+    #[test]
+    fn a_command_is_an_event_of_its_channel() {
+        let found = event(&interaction(
+            2,
+            &json!({"name": "ask", "options": [{"name": "prompt", "value": "why?"}]}),
+        ));
+        assert_eq!(found.id.unwrap().as_str(), "discord:1");
+        assert_eq!(found.instance_key.unwrap().as_str(), "discord:c");
+        assert_eq!(found.name, "command");
+        assert_eq!(found.input, "why?");
+        assert_eq!(found.properties["name"], "ask");
+        assert_eq!(found.properties["userId"], "u");
+    }
+
+    #[test]
+    fn what_was_said_is_put_into_words() {
+        for (kind, data, said) in [
+            (2, json!({"name": "status"}), "/status"),
+            (
+                2,
+                json!({"name": "deploy", "options": [{"name": "to", "options": [
+                    {"name": "where", "value": "prod"}, {"name": "force", "value": true}]}]}),
+                "/deploy to where: prod, force: true",
+            ),
+            (3, json!({"custom_id": "ok"}), "ok"),
+            (
+                3,
+                json!({"custom_id": "size", "values": ["s", "m"]}),
+                "size: s, m",
+            ),
+            (
+                5,
+                json!({"custom_id": "f", "components": [{"components": [{"custom_id": "a", "value": "1"}]}]}),
+                "f\na: 1",
+            ),
+        ] {
+            assert_eq!(event(&interaction(kind, &data)).input, said);
+        }
+    }
+
+    #[test]
+    fn who_may_not_speak_is_told_so_alone() {
+        let body = interaction(2, &json!({"name": "status"}));
+        let Meaning::Answer(answer) = read(&json!(["d"]), &body, false).unwrap() else {
+            panic!("an event");
+        };
+        assert_eq!(answer.body["data"]["flags"], 64);
+        let refused = Refusal::ByOrchestrator(goondan_protocol::ipc::EventRefused {
+            code: goondan_protocol::ipc::RefusalCode::Overloaded,
+            message: "too much".into(),
+        });
+        let answer = discord(&json!(["c"])).on_refused(&refused);
+        assert_eq!(answer.status, 200);
+        assert!(answer.body.to_string().contains("too much"));
+        assert_eq!(
+            discord(&json!(["c"])).on_refused(&Refusal::Busy).status,
+            429
+        );
+    }
+
+    #[test]
+    fn digits_that_are_no_key_are_refused() {
+        // Not a point of the curve.
+        let mut bytes = [0; 32];
+        bytes[0] = 2;
+        let config = json!({"publicKey": hex::encode(bytes)});
+        assert!(Discord::new(config.as_object().unwrap()).is_err());
+    }
+}

@@ -1,0 +1,217 @@
+//! GitHub's webhooks: what happens in a repository becomes an event.
+
+mod wording;
+
+use std::collections::BTreeMap;
+
+use axum::http::HeaderName;
+use goondan_connectors::Values;
+use goondan_protocol::JsonObject;
+use goondan_protocol::event::ConnectorEvent;
+use serde_json::{Value, json};
+
+use crate::limits::GITHUB_PAYLOAD_BYTES_MAX;
+use crate::listener::{
+    Answer, Door, Malformed, Meaning, Received, Refusal, Service, SignatureCheck,
+};
+use crate::payload::{event_id, header, instance_key, is_allowed, json, properties, text};
+
+const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-hub-signature-256");
+const EVENT_HEADER: HeaderName = HeaderName::from_static("x-github-event");
+const DELIVERY_HEADER: HeaderName = HeaderName::from_static("x-github-delivery");
+
+/// Stands in everything that goondan writes on GitHub, unseen, so that its own words are no event.
+pub(crate) const OWN_MARK: &str = "<!-- goondan -->";
+
+/// One webhook of GitHub.
+#[derive(Debug)]
+pub(crate) struct GitHub {
+    door: Door,
+    check: SignatureCheck,
+    repositories: Option<Vec<String>>,
+}
+
+impl GitHub {
+    /// By settings in which nothing is wrong; nothing if there is no secret.
+    pub(crate) fn new(config: &JsonObject, secrets: &BTreeMap<String, String>) -> Option<Self> {
+        let values = Values::of("github", config);
+        let secret = secrets.get("webhookSecret")?;
+        Some(Self {
+            door: Door::new(&values),
+            check: SignatureCheck::new(SIGNATURE_HEADER, "sha256=".to_owned(), secret)?,
+            repositories: values.names("repositories"),
+        })
+    }
+
+    fn to_meaning(&self, received: &Received<'_>, body: &Value) -> Result<Meaning, Malformed> {
+        let ignored = |reason| Ok(Meaning::Answer(Answer::ignored(reason)));
+        let name = header(received.headers, &EVENT_HEADER)?;
+        let delivery = header(received.headers, &DELIVERY_HEADER)?;
+        if name == "ping" {
+            let zen = text(body, "/zen").unwrap_or_default();
+            return Ok(Meaning::Answer(Answer::ok(json!({"pong": zen}))));
+        }
+        let repository = text(body, "/repository/full_name");
+        if !is_allowed(self.repositories.as_deref(), repository.unwrap_or_default()) {
+            return ignored("the repository is not one of `repositories`");
+        }
+        let said = ["/comment/body", "/review/body"].map(|pointer| text(body, pointer));
+        if said.iter().flatten().any(|said| said.contains(OWN_MARK)) {
+            return ignored("goondan wrote it");
+        }
+        let number = number_of(body);
+        let place = repository.or_else(|| text(body, "/organization/login"));
+        let key = match (place, number) {
+            (Some(place), Some(number)) => Some(format!("github:{place}#{number}")),
+            (Some(place), None) => Some(format!("github:{place}")),
+            (None, _) => None,
+        };
+        let mut metadata = JsonObject::from_iter([("delivery".to_owned(), json!(delivery))]);
+        if received.body.len() <= GITHUB_PAYLOAD_BYTES_MAX {
+            metadata.insert("payload".to_owned(), body.clone());
+        } else {
+            metadata.insert("payloadBytes".to_owned(), json!(received.body.len()));
+        }
+        let fact = |pointer: &str| body.pointer(pointer);
+        let mut properties = properties([
+            ("action", fact("/action")),
+            ("repository", fact("/repository/full_name")),
+            ("sender", fact("/sender/login")),
+            ("senderType", fact("/sender/type")),
+            ("ref", fact("/ref")),
+        ]);
+        properties.insert("event".to_owned(), json!(name));
+        if let Some(number) = number {
+            properties.insert("number".to_owned(), json!(number));
+        }
+        Ok(Meaning::Event(Box::new(ConnectorEvent {
+            id: Some(event_id(delivery)?),
+            name: name.to_owned(),
+            input: wording::of(name, body),
+            instance_key: key.as_deref().map(instance_key).transpose()?,
+            properties,
+            auth: text(body, "/sender/login").map(|login| {
+                JsonObject::from_iter([
+                    ("service".to_owned(), json!("github")),
+                    ("user".to_owned(), json!(login)),
+                ])
+            }),
+            metadata,
+        })))
+    }
+}
+
+/// The number of the issue or pull request it is about.
+fn number_of(body: &Value) -> Option<u64> {
+    [
+        "/issue/number",
+        "/pull_request/number",
+        "/discussion/number",
+    ]
+    .iter()
+    .find_map(|pointer| body.pointer(pointer)?.as_u64())
+}
+
+impl Service for GitHub {
+    fn door(&self) -> &Door {
+        &self.door
+    }
+
+    fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
+        self.check.check(received.headers, received.body)?;
+        let body = json(received.body)?;
+        Ok(self.to_meaning(received, &body)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderMap;
+    use hmac::{Hmac, Mac as _};
+    use sha2::Sha256;
+
+    use super::*;
+
+    fn read(config: &Value, name: &str, body: &Value) -> Result<Meaning, Refusal> {
+        let secrets = BTreeMap::from([("webhookSecret".to_owned(), "s".to_owned())]);
+        let github = GitHub::new(config.as_object().unwrap(), &secrets).unwrap();
+        let body = body.to_string();
+        let keyed = Hmac::<Sha256>::new_from_slice(b"s").unwrap();
+        let mac = keyed.chain_update(&body).finalize().into_bytes();
+        let mut headers = HeaderMap::new();
+        headers.insert(EVENT_HEADER, name.parse().unwrap());
+        headers.insert(DELIVERY_HEADER, "d-1".parse().unwrap());
+        let signature = format!("sha256={}", hex::encode(mac));
+        headers.insert(SIGNATURE_HEADER, signature.parse().unwrap());
+        github.read(&Received {
+            method: "POST",
+            path: "/",
+            remote: "127.0.0.1:5".parse().unwrap(),
+            headers: &headers,
+            body: body.as_bytes(),
+            now_s: 0,
+        })
+    }
+
+    fn event(name: &str, body: &Value) -> ConnectorEvent {
+        match read(&json!({}), name, body).unwrap() {
+            Meaning::Event(event) => *event,
+            Meaning::Answer(answer) => panic!("{answer:?}"),
+        }
+    }
+
+    #[test]
+    fn an_issue_is_a_conversation_of_its_repository() {
+        let body = json!({"action": "opened", "issue": {"number": 7, "title": "It breaks",
+            "body": "Badly.", "html_url": "https://github.com/a/b/issues/7"},
+            "repository": {"full_name": "a/b"}, "sender": {"login": "ann", "type": "User"}});
+        let found = event("issues", &body);
+        assert_eq!(found.id.unwrap().as_str(), "d-1");
+        assert_eq!(found.name, "issues");
+        assert_eq!(found.instance_key.unwrap().as_str(), "github:a/b#7");
+        assert_eq!(found.properties["event"], "issues");
+        assert_eq!(found.properties["action"], "opened");
+        assert_eq!(found.properties["number"], 7);
+        assert_eq!(found.metadata["payload"], body);
+        assert_eq!(
+            found.input,
+            "ann opened issue a/b#7: It breaks\nhttps://github.com/a/b/issues/7\n\nBadly."
+        );
+    }
+
+    #[test]
+    fn a_push_belongs_to_the_repository_and_a_large_payload_stays_out() {
+        let body = json!({"ref": "refs/heads/main", "repository": {"full_name": "a/b"},
+            "sender": {"login": "ann"}, "filler": "x".repeat(GITHUB_PAYLOAD_BYTES_MAX),
+            "commits": [{"id": "0123456789abcdef", "message": "Mend it\n\nAt last."}]});
+        let found = event("push", &body);
+        assert_eq!(found.instance_key.unwrap().as_str(), "github:a/b");
+        assert_eq!(
+            found.input,
+            "ann pushed 1 commit to refs/heads/main of a/b\n\n0123456 Mend it"
+        );
+        assert!(found.metadata.get("payload").is_none());
+        assert!(found.metadata["payloadBytes"].is_u64());
+    }
+
+    #[test]
+    fn what_is_no_event_is_answered() {
+        let answered = |config: Value, name, body: Value| match read(&config, name, &body).unwrap()
+        {
+            Meaning::Answer(answer) => answer.body.to_string(),
+            Meaning::Event(event) => panic!("{event:?}"),
+        };
+        let ping = answered(
+            json!({}),
+            "ping",
+            json!({"zen": "Keep it logically awesome."}),
+        );
+        assert!(ping.contains("awesome"), "{ping}");
+        let own = json!({"comment": {"body": format!("Done. {OWN_MARK}")}});
+        let own = answered(json!({}), "issue_comment", own);
+        assert!(own.contains("goondan wrote it"), "{own}");
+        let other = json!({"repository": {"full_name": "c/d"}});
+        let other = answered(json!({"repositories": ["a/b"]}), "push", other);
+        assert!(other.contains("not one of"), "{other}");
+    }
+}

@@ -1,0 +1,320 @@
+//! Slack, by the Events API: messages and mentions become events.
+//!
+//! Slack signs `v0:<time>:<body>`, wants an answer within three seconds, and sends again what got none.
+//! One message can come as `message` and as `app_mention`; both have the id of the message, so that one
+//! conversation gets it once, and once only however often Slack repeats it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::http::HeaderName;
+use goondan_connectors::Values;
+use goondan_protocol::JsonObject;
+use goondan_protocol::event::ConnectorEvent;
+use serde_json::{Value, json};
+
+use crate::limits::{SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS};
+use crate::listener::{
+    Answer, Door, Malformed, Meaning, NotSigned, Received, Refusal, Service, SignatureCheck,
+    only_value,
+};
+use crate::payload::{event_id, instance_key, is_allowed, json, properties, required, text};
+
+const TIME_HEADER: HeaderName = HeaderName::from_static("x-slack-request-timestamp");
+const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-slack-signature");
+const RETRY_HEADER: HeaderName = HeaderName::from_static("x-slack-retry-num");
+
+/// Kinds of messages that people write. All others say that something happened to a message.
+const WRITTEN: [&str; 3] = ["file_share", "me_message", "thread_broadcast"];
+
+/// One Slack app.
+#[derive(Debug)]
+pub(crate) struct Slack {
+    door: Door,
+    check: SignatureCheck,
+    channels: Option<Vec<String>>,
+}
+
+impl Slack {
+    /// By settings in which nothing is wrong; nothing if there is no signing secret.
+    pub(crate) fn new(config: &JsonObject, secrets: &BTreeMap<String, String>) -> Option<Self> {
+        let values = Values::of("slack", config);
+        let secret = secrets.get("signingSecret")?;
+        Some(Self {
+            door: Door::new(&values),
+            check: SignatureCheck::new(SIGNATURE_HEADER, "v0=".to_owned(), secret)?,
+            channels: values.names("channels"),
+        })
+    }
+
+    /// A signature is good for a few minutes only: who saw a request cannot send it again later.
+    fn check(&self, received: &Received<'_>) -> Result<(), NotSigned> {
+        let time = only_value(received.headers, &TIME_HEADER)?;
+        let parts = [b"v0:", time, b":", received.body];
+        self.check.check_parts(received.headers, &parts)?;
+        let seconds = std::str::from_utf8(time).ok().and_then(|t| t.parse().ok());
+        let is_fresh =
+            seconds.is_some_and(|seconds: u64| seconds.abs_diff(received.now_s) <= SLACK_WINDOW_S);
+        if is_fresh {
+            return Ok(());
+        }
+        Err(NotSigned::Stale {
+            header: TIME_HEADER,
+            window_s: SLACK_WINDOW_S,
+        })
+    }
+
+    fn to_meaning(&self, received: &Received<'_>, body: &Value) -> Result<Meaning, Malformed> {
+        let ignored = |reason| Ok(Meaning::Answer(Answer::ignored(reason)));
+        match required(body, "/type")? {
+            "url_verification" => {
+                let challenge = required(body, "/challenge")?;
+                let answer = Answer::ok(json!({"challenge": challenge}));
+                return Ok(Meaning::Answer(answer));
+            }
+            "event_callback" => {}
+            _ => return ignored("goondan wants no such callback"),
+        }
+        let kind = required(body, "/event/type")?;
+        if !matches!(kind, "message" | "app_mention") {
+            return ignored("goondan wants messages and mentions only");
+        }
+        // Whatever a bot says is no event, or two of them would talk for ever.
+        if body.pointer("/event/bot_id").is_some() || body.pointer("/event/bot_profile").is_some() {
+            return ignored("it is from a bot");
+        }
+        if text(body, "/event/subtype").is_some_and(|subtype| !WRITTEN.contains(&subtype)) {
+            return ignored("nobody wrote it");
+        }
+        let team = required(body, "/team_id")?;
+        let channel = required(body, "/event/channel")?;
+        let ts = required(body, "/event/ts")?;
+        if !is_allowed(self.channels.as_deref(), channel) {
+            return ignored("the channel is not one of `channels`");
+        }
+        let said = plain(kind, text(body, "/event/text").unwrap_or_default());
+        if said.trim().is_empty() {
+            return ignored("it has no text");
+        }
+        let thread = text(body, "/event/thread_ts");
+        let key = match thread {
+            Some(thread) => format!("slack:{team}:{channel}:{thread}"),
+            None => format!("slack:{team}:{channel}"),
+        };
+        let event = |pointer: &str| body.pointer(pointer);
+        Ok(Meaning::Event(Box::new(ConnectorEvent {
+            id: Some(event_id(&format!("slack:{team}:{channel}:{ts}"))?),
+            name: kind.to_owned(),
+            input: said,
+            instance_key: Some(instance_key(&key)?),
+            properties: properties([
+                ("team", event("/team_id")),
+                ("channel", event("/event/channel")),
+                ("channelType", event("/event/channel_type")),
+                ("user", event("/event/user")),
+                ("threadTs", event("/event/thread_ts")),
+                ("ts", event("/event/ts")),
+            ]),
+            auth: text(body, "/event/user").map(|user| {
+                JsonObject::from_iter([
+                    ("service".to_owned(), json!("slack")),
+                    ("team".to_owned(), json!(team)),
+                    ("user".to_owned(), json!(user)),
+                ])
+            }),
+            metadata: JsonObject::from_iter([
+                ("channel".to_owned(), json!(channel)),
+                ("threadTs".to_owned(), json!(thread.unwrap_or(ts))),
+                (
+                    "slackEventId".to_owned(),
+                    json!(text(body, "/event_id").unwrap_or_default()),
+                ),
+                (
+                    "retry".to_owned(),
+                    json!(received.headers.contains_key(RETRY_HEADER)),
+                ),
+            ]),
+        })))
+    }
+}
+
+impl Service for Slack {
+    fn door(&self) -> &Door {
+        &self.door
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_millis(SWIFT_REPLY_TIMEOUT_MS)
+    }
+
+    fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
+        self.check(received)?;
+        let body = json(received.body)?;
+        Ok(self.to_meaning(received, &body)?)
+    }
+}
+
+/// The text as people read it: without the mention that called the app, and `&`, `<` and `>` as they
+/// are.
+fn plain(kind: &str, text: &str) -> String {
+    let called = text.trim_start();
+    let text = match called
+        .strip_prefix("<@")
+        .and_then(|rest| rest.split_once('>'))
+    {
+        Some((_, rest)) if kind == "app_mention" => rest.trim_start(),
+        _ => text,
+    };
+    text.replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&amp;", "&")
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderMap;
+    use hmac::{Hmac, Mac as _};
+    use sha2::Sha256;
+
+    use super::*;
+
+    /// The example of Slack's own documentation.
+    const SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
+    const NOW_S: u64 = 1_531_420_618;
+
+    fn slack(config: &Value) -> Slack {
+        let secrets = BTreeMap::from([("signingSecret".to_owned(), SECRET.to_owned())]);
+        Slack::new(config.as_object().unwrap(), &secrets).unwrap()
+    }
+
+    fn read(config: &Value, body: &str, time: u64, now_s: u64) -> Result<Meaning, Refusal> {
+        let keyed = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
+        let mac = keyed.chain_update(format!("v0:{time}:{body}")).finalize();
+        let signature = format!("v0={}", hex::encode(mac.into_bytes()));
+        let mut headers = HeaderMap::new();
+        headers.insert(TIME_HEADER, time.into());
+        headers.insert(SIGNATURE_HEADER, signature.parse().unwrap());
+        let received = Received {
+            method: "POST",
+            path: "/",
+            remote: "127.0.0.1:5".parse().unwrap(),
+            headers: &headers,
+            body: body.as_bytes(),
+            now_s,
+        };
+        slack(config).read(&received)
+    }
+
+    fn meaning(event: &Value) -> Meaning {
+        let body =
+            json!({"type": "event_callback", "team_id": "T1", "event_id": "Ev1", "event": event});
+        read(&json!({}), &body.to_string(), NOW_S, NOW_S).unwrap()
+    }
+
+    fn event(event: &Value) -> ConnectorEvent {
+        match meaning(event) {
+            Meaning::Event(event) => *event,
+            Meaning::Answer(answer) => panic!("{answer:?}"),
+        }
+    }
+
+    #[test]
+    fn the_signature_of_slacks_own_example_fits() {
+        let body = "token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow\
+            &channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner\
+            &command=%2Fwebhook-collect&text=&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands\
+            %2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&trigger_id=398738663015.\
+            47445629121.803a0bc887a14d10d2c447fce8b6703c";
+        let mut headers = HeaderMap::new();
+        headers.insert(TIME_HEADER, "1531420618".parse().unwrap());
+        let signature = "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503";
+        headers.insert(SIGNATURE_HEADER, signature.parse().unwrap());
+        let received = Received {
+            method: "POST",
+            path: "/",
+            remote: "127.0.0.1:5".parse().unwrap(),
+            headers: &headers,
+            body: body.as_bytes(),
+            now_s: NOW_S,
+        };
+        assert_eq!(slack(&json!({})).check(&received), Ok(()));
+    }
+
+    #[test]
+    fn a_signature_is_good_for_five_minutes_either_way() {
+        let body = r#"{"type":"url_verification","challenge":"c"}"#;
+        for (time, is_good) in [
+            (NOW_S - 300, true),
+            (NOW_S + 300, true),
+            (NOW_S - 301, false),
+            (NOW_S + 301, false),
+        ] {
+            let result = read(&json!({}), body, time, NOW_S);
+            match result {
+                Ok(_) => assert!(is_good, "{time}"),
+                Err(Refusal::NotSigned(NotSigned::Stale { .. })) => assert!(!is_good, "{time}"),
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_challenge_is_given_back() {
+        let body = r#"{"type":"url_verification","challenge":"c"}"#;
+        let answer = Answer::ok(json!({"challenge": "c"}));
+        let found = read(&json!({}), body, NOW_S, NOW_S).unwrap();
+        assert_eq!(found, Meaning::Answer(answer));
+    }
+
+    #[test]
+    fn a_message_and_its_mention_are_one_event() {
+        let message = json!({"type": "message", "channel": "C1", "user": "U1", "ts": "1.5",
+            "channel_type": "channel", "text": "<@U9> a &lt; b &amp;amp;"});
+        let mut mention = message.clone();
+        mention["type"] = json!("app_mention");
+        let (message, mention) = (event(&message), event(&mention));
+        assert_eq!(message.id, mention.id);
+        assert_eq!(message.id.unwrap().as_str(), "slack:T1:C1:1.5");
+        assert_eq!(message.instance_key, mention.instance_key);
+        assert_eq!(message.instance_key.unwrap().as_str(), "slack:T1:C1");
+        assert_eq!(message.input, "<@U9> a < b &amp;");
+        assert_eq!(mention.input, "a < b &amp;");
+        assert_eq!(mention.name, "app_mention");
+        assert_eq!(mention.properties["channelType"], "channel");
+        assert_eq!(mention.metadata["threadTs"], "1.5");
+    }
+
+    #[test]
+    fn a_thread_is_a_conversation() {
+        let found = event(
+            &json!({"type": "message", "channel": "C1", "user": "U1", "ts": "2.0",
+            "thread_ts": "1.0", "text": "x"}),
+        );
+        assert_eq!(found.instance_key.unwrap().as_str(), "slack:T1:C1:1.0");
+    }
+
+    #[test]
+    fn what_nobody_wrote_is_left_alone() {
+        for event in [
+            json!({"type": "message", "channel": "C1", "ts": "1", "text": "x", "bot_id": "B1"}),
+            json!({"type": "message", "channel": "C1", "ts": "1", "text": "x", "subtype": "bot_message"}),
+            json!({"type": "message", "channel": "C1", "ts": "1", "subtype": "message_changed"}),
+            json!({"type": "message", "channel": "C1", "ts": "1", "text": "  "}),
+            json!({"type": "reaction_added"}),
+        ] {
+            let Meaning::Answer(answer) = meaning(&event) else {
+                panic!("{event}");
+            };
+            assert_eq!(answer.status, 200);
+        }
+        let body = json!({"type": "event_callback", "team_id": "T1",
+            "event": {"type": "message", "channel": "C2", "user": "U", "ts": "1", "text": "x"}});
+        let found = read(
+            &json!({"channels": ["C1"]}),
+            &body.to_string(),
+            NOW_S,
+            NOW_S,
+        );
+        assert!(matches!(found, Ok(Meaning::Answer(_))), "{found:?}");
+    }
+}

@@ -1,0 +1,168 @@
+//! A Connection's settings and secrets, checked by what their built-in connector takes.
+
+use std::collections::BTreeMap;
+
+use goondan_connectors::{Connector, Problem as Wrong, ProblemKind, ProblemPlace};
+
+use super::connection::ConnectionSpec;
+use crate::codes;
+use crate::fields::{Fields, Label};
+use crate::report::{Place, Problem, Report};
+use crate::similar::nearest;
+use crate::tree::{Entry, Node, Value};
+
+/// Where a Connection's settings and secrets stand.
+pub(crate) struct Written {
+    label: Label,
+    spec: Place,
+    /// The places of a setting's name and value, by the setting's label.
+    settings: BTreeMap<String, (Place, Place)>,
+    /// The places of the secrets' names.
+    secrets: BTreeMap<String, Place>,
+    /// Whether every value could be found; if not, what is missing was reported.
+    pub(crate) is_whole: bool,
+}
+
+impl Written {
+    pub(crate) fn new(spec: &Fields<'_>) -> Self {
+        Self {
+            label: spec.label.clone(),
+            spec: spec.place,
+            settings: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            is_whole: true,
+        }
+    }
+
+    /// Notes where settings stand, and those within them.
+    pub(crate) fn note_settings(&mut self, parent: &str, entries: &[Entry]) {
+        for entry in entries {
+            let dot = if parent.is_empty() { "" } else { "." };
+            let label = format!("{parent}{dot}{}", entry.key);
+            self.note(label, entry.key_place, &entry.node);
+        }
+    }
+
+    fn note(&mut self, label: String, name: Place, node: &Node) {
+        match &node.value {
+            Value::Mapping(entries) => self.note_settings(&label, entries),
+            Value::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.note(format!("{label}[{index}]"), item.place, item);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {}
+        }
+        self.settings.insert(label, (name, node.place));
+    }
+
+    pub(crate) fn note_secret(&mut self, entry: &Entry) {
+        self.secrets.insert(entry.key.clone(), entry.key_place);
+    }
+}
+
+/// Reports everything that the connector would refuse.
+pub(crate) fn check(connection: &ConnectionSpec, connector: &Connector, report: &mut Report) {
+    if !connection.written.is_whole {
+        return;
+    }
+    let wrong = goondan_connectors::check(connector, &connection.config, &connection.secrets);
+    for wrong in wrong {
+        let problem = to_problem(&wrong, connection, connector, report);
+        report.add(problem);
+    }
+}
+
+fn to_problem(
+    wrong: &Wrong,
+    connection: &ConnectionSpec,
+    connector: &Connector,
+    report: &mut Report,
+) -> Problem {
+    let written = &connection.written;
+    let name = wrong.place.label();
+    let (section, (key, value)) = match &wrong.place {
+        ProblemPlace::Setting(_) => {
+            let places = written.settings.get(&name).copied();
+            ("config", places.unwrap_or((written.spec, written.spec)))
+        }
+        ProblemPlace::Secret(_) => {
+            let place = written.secrets.get(&name).copied();
+            let place = place.unwrap_or(written.spec);
+            ("secrets", (place, place))
+        }
+        ProblemPlace::Secrets => ("secrets", (written.spec, written.spec)),
+    };
+    let section = written.label.field(section);
+    let label = if name.is_empty() {
+        section.clone()
+    } else {
+        section.field(&name)
+    };
+    match &wrong.kind {
+        ProblemKind::Unknown { known } => {
+            let last = name.rsplit('.').next().unwrap_or_default();
+            let is_secret = connector.secrets.iter().any(|secret| secret.name == last);
+            let problem = Problem::new(
+                codes::UNKNOWN_FIELD,
+                key,
+                format!(
+                    "unknown field {label}; the connector `{}` takes {}",
+                    connector.name,
+                    listed(known)
+                ),
+            );
+            if is_secret && matches!(wrong.place, ProblemPlace::Setting(_)) {
+                // Whoever wrote it there may have written the secret itself behind it.
+                report.hide_line(key.file, key.line);
+                report.hide_line(value.file, value.line);
+                problem.help(format!("it is a secret: put it under `secrets.{last}`"))
+            } else {
+                problem.rename(last, nearest(last, known.iter().copied()))
+            }
+        }
+        ProblemKind::Missing { name } => {
+            Problem::new(codes::MISSING_FIELD, key, format!("{label} needs `{name}`"))
+        }
+        ProblemKind::Wrong {
+            expected,
+            found,
+            words,
+        } => {
+            let problem = Problem::new(
+                codes::INVALID_VALUE,
+                value,
+                format!("{label} must be {expected}, and is {found}"),
+            );
+            let meant = nearest(found.trim_matches('"'), words.iter().copied());
+            problem.rename(found.trim_matches('"'), meant)
+        }
+        ProblemKind::Twice { name } => Problem::new(
+            codes::DUPLICATE_REFERENCE,
+            key,
+            format!("{label}: another one is named `{name}` too"),
+        )
+        .help("give each a name of its own"),
+        ProblemKind::NeedsSecret { secret } => Problem::new(
+            codes::MISSING_FIELD,
+            key,
+            format!("{label} is of no use without the secret `{secret}`"),
+        )
+        .help(format!(
+            "add `secrets: {{{secret}: {{valueFrom: {{env: NAME}}}}}}`"
+        )),
+        ProblemKind::Empty => Problem::new(
+            codes::INVALID_VALUE,
+            key,
+            format!("{label} must not be empty"),
+        ),
+    }
+}
+
+fn listed(names: &[&str]) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    quoted.join(", ")
+}
