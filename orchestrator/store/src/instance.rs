@@ -190,7 +190,7 @@ impl InstanceStore {
     }
 
     fn status(&self) -> InstanceStatus {
-        if self.turn.open.is_some() {
+        if self.turn.open.is_some() && self.turn.commit.is_none() {
             InstanceStatus::Processing
         } else {
             InstanceStatus::Idle

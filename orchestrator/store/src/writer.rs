@@ -2,7 +2,9 @@
 //!
 //! A fixed number of threads owns all open instances; an instance always maps to the same thread, so
 //! its operations happen in the order they were submitted. A thread takes all that waits, stages it,
-//! syncs each touched file once, and only then reports every operation as done.
+//! syncs each touched file once, and only then reports every operation as done. Turns that were
+//! committed are folded into their bases after that and before anything else: whoever waits for an
+//! answer waits for the commit record alone.
 //!
 //! # Invariants
 //!
@@ -132,6 +134,8 @@ pub struct Worker {
     layout: Layout,
     index: InstanceIndex,
     open: HashMap<InstanceRef, Held>,
+    /// Whose last batch is reported and not settled yet.
+    unsettled: Vec<InstanceRef>,
 }
 
 impl Worker {
@@ -145,6 +149,7 @@ impl Worker {
             layout,
             index,
             open,
+            unsettled: Vec::new(),
         }
     }
 
@@ -175,6 +180,7 @@ impl Worker {
                         // Nobody listens any more only when the daemon is ending.
                         drop(completions.send(completion));
                     }
+                    self.settle();
                 }
                 () = flush => self.flush_metadata(false),
             }
@@ -182,13 +188,16 @@ impl Worker {
         self.flush_metadata(true);
     }
 
-    /// Does a batch of jobs, syncing each touched file once, and reports them in their order.
+    /// Does a batch of jobs, syncing each touched file once, and reports them in their order. What it
+    /// committed is to be settled next; if nobody does, the next batch begins with it.
     pub fn work(&mut self, batch: &mut Vec<Job>) -> Vec<Completion> {
+        self.settle();
         let mut staged: Vec<(u64, Option<InstanceRef>, Result<Report, StoreError>)> = Vec::new();
-        let mut touched: Vec<InstanceRef> = Vec::new();
+        let mut touched: Vec<(InstanceRef, bool)> = Vec::new();
         let mut failed: HashMap<InstanceRef, StoreError> = HashMap::new();
         for job in batch.drain(..) {
             let instance = job.op.instance().cloned();
+            let must_be_durable = job.op.is_promise();
             let result = match instance.as_ref().and_then(|instance| failed.get(instance)) {
                 Some(error) => Err(again(error)),
                 None => self.stage(job.op),
@@ -199,34 +208,26 @@ impl Worker {
                         self.open.remove(instance);
                         failed.insert(instance.clone(), again(error));
                     }
-                    _ if !touched.contains(instance) => touched.push(instance.clone()),
-                    _ => {}
+                    _ => match touched.iter_mut().find(|(known, _)| known == instance) {
+                        Some((_, sync)) => *sync |= must_be_durable,
+                        None => touched.push((instance.clone(), must_be_durable)),
+                    },
                 }
             }
             staged.push((job.token, instance, result));
         }
-        for instance in touched {
+        for (instance, must_be_durable) in touched {
             let Some(held) = self.open.get_mut(&instance) else {
                 continue;
             };
-            if let Err(error) = held.store.sync().and_then(|()| held.store.finish_turn()) {
-                tracing::error!(
-                    workspace_id = %instance.workspace_id,
-                    instance_key = %instance.instance_key,
-                    error = &error as &dyn std::error::Error,
-                    "an instance cannot be written; it is opened anew when it is needed"
-                );
+            if must_be_durable && let Err(error) = held.store.sync() {
+                report_unwritable(&instance, &error);
                 self.open.remove(&instance);
                 failed.insert(instance, error);
                 continue;
             }
             self.index.put(&instance, held.store.metadata());
-            if !held.is_kept {
-                self.open.remove(&instance);
-            } else if held.store.metadata_is_dirty() && held.metadata_due.is_none() {
-                let interval = Duration::from_millis(METADATA_INTERVAL_MS);
-                held.metadata_due = Some(Instant::now() + interval);
-            }
+            self.unsettled.push(instance);
         }
         let reported = staged.into_iter().map(|(token, instance, result)| {
             let result = match instance.and_then(|instance| failed.get(&instance).map(again)) {
@@ -236,6 +237,27 @@ impl Worker {
             Completion { token, result }
         });
         reported.collect()
+    }
+
+    /// Folds the turns that the last batch committed. One that cannot be folded stays committed, with
+    /// its events, and is folded when its instance is opened anew (`MSG-10`).
+    pub fn settle(&mut self) {
+        for instance in std::mem::take(&mut self.unsettled) {
+            let Some(held) = self.open.get_mut(&instance) else {
+                continue;
+            };
+            if let Err(error) = held.store.finish_turn() {
+                report_unwritable(&instance, &error);
+                self.open.remove(&instance);
+                continue;
+            }
+            if !held.is_kept {
+                self.open.remove(&instance);
+            } else if held.store.metadata_is_dirty() && held.metadata_due.is_none() {
+                let interval = Duration::from_millis(METADATA_INTERVAL_MS);
+                held.metadata_due = Some(Instant::now() + interval);
+            }
+        }
     }
 
     fn stage(&mut self, op: Op) -> Result<Report, StoreError> {
@@ -503,6 +525,15 @@ impl Worker {
             }
         }
     }
+}
+
+fn report_unwritable(instance: &InstanceRef, error: &StoreError) {
+    tracing::error!(
+        workspace_id = %instance.workspace_id,
+        instance_key = %instance.instance_key,
+        error = error as &dyn std::error::Error,
+        "an instance cannot be written; it is opened anew when it is needed"
+    );
 }
 
 #[cfg(test)]

@@ -203,6 +203,15 @@ pub enum Op {
 }
 
 impl Op {
+    /// Whether its report promises that what it wrote is durable. A turn's beginning promises nothing:
+    /// it is durable with the first event of the turn, and one that is lost had not begun.
+    pub(super) fn is_promise(&self) -> bool {
+        !matches!(
+            self,
+            Self::BeginTurn { .. } | Self::Observe { .. } | Self::LogLlm { .. }
+        )
+    }
+
     pub(super) fn instance(&self) -> Option<&InstanceRef> {
         match self {
             Self::Accept { instance, .. }

@@ -7,31 +7,22 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_store::disk::{Crash, SimulatedDisk};
 
 use crate::mixes::{self, knob};
-use crate::model::{Batch, World};
+use crate::model::{Batch, World, allowed_after};
 use crate::world::{crashes, events_of, fresh, look, perform};
 
 /// A run of batches that is stopped at one call after the other.
 struct Run<'a> {
     name: String,
     batches: &'a [Batch],
-    /// What is acknowledged after so many batches.
-    states: Vec<World>,
     events: Vec<String>,
 }
 
 impl<'a> Run<'a> {
     fn new(name: impl Into<String>, batches: &'a [Batch]) -> Self {
-        let mut world = World::default();
-        let mut states = vec![world.clone()];
-        for batch in batches {
-            batch.iter().for_each(|step| world.apply(step));
-            states.push(world.clone());
-        }
         let (name, events) = (name.into(), events_of(batches));
         Self {
             name,
             batches,
-            states,
             events,
         }
     }
@@ -46,12 +37,7 @@ impl<'a> Run<'a> {
             assert_eq!(acknowledged, self.batches.len(), "{}", self.name);
             return None;
         }
-        let state = &self.states[acknowledged];
-        let mut allowed = self
-            .batches
-            .get(acknowledged)
-            .map_or_else(Vec::new, |batch| state.may_become(batch));
-        allowed.push(state.clone());
+        let allowed = allowed_after(self.batches, acknowledged);
         Some((acknowledged, allowed, disk, workspace_id))
     }
 

@@ -5,7 +5,7 @@ use goondan_store::StoreError;
 use goondan_store::disk::{Crash, Fault};
 
 use crate::mixes;
-use crate::model::{Batch, World};
+use crate::model::{Batch, World, allowed_after};
 use crate::world::{events_of, fresh, look, perform, perform_again};
 
 const EIO: i32 = 5;
@@ -61,14 +61,7 @@ fn exhaust(name: &str, batches: &[Batch], fault: Fault, for_ever: bool) {
             0,
             "{case}: a handle was used again"
         );
-        let mut world = World::default();
-        for batch in batches.iter().take(acknowledged) {
-            batch.iter().for_each(|step| world.apply(step));
-        }
-        let mut allowed = batches
-            .get(acknowledged)
-            .map_or_else(Vec::new, |batch| world.may_become(batch));
-        allowed.push(world);
+        let allowed = allowed_after(batches, acknowledged);
         // The cause is gone: first for a successor of the process, then after a power failure, too.
         for crash in [Crash::KeepUnsynced, Crash::LoseUnsynced] {
             let healed = disk.after_crash(crash);

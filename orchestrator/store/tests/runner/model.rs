@@ -57,6 +57,11 @@ impl Step {
         }
     }
 
+    /// Whether its acknowledgement promises that it survives.
+    fn is_promise(&self) -> bool {
+        !matches!(self, Self::Begin(..) | Self::Observe(_))
+    }
+
     /// The file whose order it is part of: unacknowledged changes of two files may survive apart.
     fn file(&self) -> usize {
         match self {
@@ -116,6 +121,21 @@ impl World {
         }
     }
 
+    /// Applies what is promised of acknowledged steps: each with a promise, and whatever was done to
+    /// the same instance before. Returns the rest.
+    fn apply_promised(&mut self, steps: &[Step]) -> Batch {
+        let mut rest = Batch::new();
+        for (place, step) in steps.iter().enumerate() {
+            let same = |later: &&Step| later.instance() == step.instance();
+            if steps.iter().skip(place).filter(same).any(Step::is_promise) {
+                self.apply(step);
+            } else {
+                rest.push(step.clone());
+            }
+        }
+        rest
+    }
+
     /// What may be found after a crash in `batch`: of each instance, any number of the first steps on
     /// each of its files.
     pub(crate) fn may_become(&self, batch: &[Step]) -> Vec<Self> {
@@ -145,6 +165,19 @@ impl World {
         }
         worlds
     }
+}
+
+/// What may be found after the first `acknowledged` of some batches were, and the next was cut short.
+pub(crate) fn allowed_after(batches: &[Batch], acknowledged: usize) -> Vec<World> {
+    let (done, rest) = batches.split_at(acknowledged);
+    let mut world = World::default();
+    let mut open = Batch::new();
+    for batch in done {
+        open.extend(batch.iter().cloned());
+        open = world.apply_promised(&open);
+    }
+    open.extend(rest.iter().take(1).flatten().cloned());
+    world.may_become(&open)
 }
 
 /// Every way to take some first steps of each file.
