@@ -2,7 +2,7 @@
 //! a daemon that is killed, a person who edits, restarts, deletes, stops and starts, and clocks that
 //! jump. The store is the real one, on a simulated disk.
 //!
-//! Every run is a function of its seed. After each run everything heals, and an [`oracle::Oracle`]
+//! Every run is a function of its seed. After each step [`invariants`] are checked. After each run everything heals, and an [`oracle::Oracle`]
 //! compares what was promised with what is there:
 //!
 //! * never two processes for one place, and none is started before its back-off is over;
@@ -15,8 +15,11 @@
 
 mod agent;
 mod config;
+mod invariants;
 mod oracle;
 mod world;
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use goondan_protocol::control::{
     Call, CloseWorkspace, DeleteInstance, DropEvent, EventInfo, ListEvents, ListProcesses,
@@ -30,7 +33,8 @@ use self::world::{Plan, Post, World};
 use crate::core::Input;
 use crate::limits::RETENTION_INTERVAL_MS;
 
-const RUNS: u64 = 80;
+/// Together a little more than a million steps.
+const RUNS: u64 = 230;
 /// Longer than any back-off, grace period and heartbeat together.
 const HEALING_MS: u64 = 1_800_000;
 const CONVERSATIONS: [&str; 4] = ["ann", "bob", "웹훅", "../../x"];
@@ -284,6 +288,30 @@ fn live(world: &mut World) {
     world.oracle.assert_kept(&world.conversations());
 }
 
+/// Runs the seeds below `runs` on every processor; how many steps they took together.
+fn simulate_all(runs: u64) -> u64 {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let share = || {
+            let mut steps = 0;
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= runs {
+                    return steps;
+                }
+                steps += simulate(seed);
+            }
+        };
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(share)).collect();
+        let steps = running.into_iter().map(|thread| match thread.join() {
+            Ok(steps) => steps,
+            Err(failure) => std::panic::resume_unwind(failure),
+        });
+        steps.sum()
+    })
+}
+
 #[test]
 fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
     if let Ok(seed) = std::env::var("GOONDAN_SIMULATION_SEED") {
@@ -294,7 +322,7 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
     let runs = runs.map_or(RUNS, |n| {
         n.parse().expect("GOONDAN_SIMULATION_RUNS is a number")
     });
-    let steps: u64 = (0..runs).map(simulate).sum();
+    let steps = simulate_all(runs);
     eprintln!("{runs} runs, {steps} steps");
     assert!(steps > runs * 100, "almost nothing happened");
 }

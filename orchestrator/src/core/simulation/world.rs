@@ -18,6 +18,7 @@ use serde::Deserialize;
 
 use super::agent::{Act, Agent};
 use super::config::{self, Edit};
+use super::invariants::Places;
 use super::oracle::{Answered, Asked, Oracle};
 use crate::core::{
     Core, Effect, Facts, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, LoadedWorkspace,
@@ -65,12 +66,14 @@ enum Role {
 }
 
 #[derive(Debug)]
-struct Child {
+pub(super) struct Child {
     owner: String,
     role: Role,
     is_hung: bool,
     /// Whether the core asked it to stop, or had it killed.
     was_asked: bool,
+    /// Whether the core asked it to stop.
+    was_told: bool,
     is_dying: bool,
     is_greeted: bool,
     /// Messages keep their order in both directions.
@@ -105,7 +108,15 @@ pub(super) struct World {
     queue: BTreeMap<(u64, u64), Happening>,
     next_happening: u64,
     last_stored_ms: u64,
-    children: HashMap<ProcessId, Child>,
+    pub(super) children: HashMap<ProcessId, Child>,
+    /// What the places were after the step before.
+    pub(super) places: Places,
+    /// The process that ended in this step though nobody had asked it to.
+    pub(super) crashed: Option<ProcessId>,
+    /// The process that ended in this step because it was killed and not told to stop before.
+    pub(super) killed: Option<ProcessId>,
+    /// How many processes could not be started in this step.
+    pub(super) failed_starts: u32,
     next_pid: u32,
     next_token: u64,
     next_event: u64,
@@ -163,6 +174,10 @@ impl World {
             next_happening: 0,
             last_stored_ms: 0,
             children: HashMap::new(),
+            places: Places::default(),
+            crashed: None,
+            killed: None,
+            failed_starts: 0,
             next_pid: 100,
             next_token: 0,
             next_event: 0,
@@ -261,6 +276,7 @@ impl World {
                 inputs.extend(self.carry_out(effect));
             }
         }
+        self.check();
     }
 
     fn carry_out(&mut self, effect: Effect) -> Vec<Input> {
@@ -277,7 +293,7 @@ impl World {
                 };
                 match &*message {
                     ToChild::TurnCommitted(_) => self.oracle.forgive(&child.owner),
-                    ToChild::Shutdown(_) => child.was_asked = true,
+                    ToChild::Shutdown(_) => (child.was_asked, child.was_told) = (true, true),
                     ToChild::EventAccepted(accepted) => {
                         self.oracle.forgive(&child.owner);
                         self.oracle
@@ -347,6 +363,7 @@ impl World {
         self.oracle.start(&owner, process, self.mono_ms);
         if self.chance(self.plan.crash / 10) {
             self.oracle.end(&owner, process, true, self.mono_ms);
+            self.failed_starts += 1;
             let how = "it could not be started".to_owned();
             return vec![Input::Exited { process, how }];
         }
@@ -355,6 +372,7 @@ impl World {
             role,
             is_hung: false,
             was_asked: false,
+            was_told: false,
             is_dying: false,
             is_greeted: false,
             last_heard_ms: self.mono_ms,
@@ -470,6 +488,8 @@ impl World {
         for event_id in child.posts.values() {
             self.post_again(event_id);
         }
+        self.crashed = (!child.was_asked).then_some(process);
+        self.killed = (child.was_asked && !child.was_told).then_some(process);
         let how = how.to_owned();
         self.input(Input::Exited { process, how });
     }
@@ -547,6 +567,7 @@ impl World {
         self.core = new_core(&self.layout, self.rng.u64(..));
         self.queue.clear();
         self.children.clear();
+        self.places = Places::default();
         self.oracle.forget_processes();
         for event_id in self.oracle.leave(|_| true) {
             self.post_again(&event_id);

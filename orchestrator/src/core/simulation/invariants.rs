@@ -1,0 +1,153 @@
+//! What must hold after each step, read off the core's own places.
+//!
+//! * The processes the core counts on are exactly those there are: no place has two, none outlives the
+//!   place it belongs to.
+//! * A turn runs only where a process is, or waits there for the next.
+//! * The number of crashes in a row grows by one, for a crash or for what could not be read, and never
+//!   otherwise; the delay that follows is the rule's to the millisecond.
+//! * A start that was put off is neither early (the oracle sees to that) nor late.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::ids::{ConnectionName, InstanceKey};
+use goondan_protocol::time::Timestamp;
+
+use super::world::World;
+use crate::core::ProcessId;
+use crate::core::slot::Slot;
+use crate::limits::TICK_MS;
+
+/// A place, as it was after the step before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Seen {
+    crashes: u32,
+    process: Option<ProcessId>,
+    next_start_at: Option<Timestamp>,
+    /// When the put-off start is due, by the clock that only moves forwards.
+    due_ms: u64,
+}
+
+/// The places after the step before.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    agents: BTreeMap<InstanceKey, Seen>,
+    connectors: BTreeMap<ConnectionName, Seen>,
+}
+
+/// What a step was, as far as places are concerned.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    now_ms: u64,
+    wall: Timestamp,
+    /// Whether something may fail without any process having ended.
+    may_fail: bool,
+    /// The process that ended in this step though nobody had asked it to.
+    crashed: Option<ProcessId>,
+    /// The process that ended in this step because it was killed, which may be for a fault of its own.
+    killed: Option<ProcessId>,
+    /// How many processes could not be started in this step.
+    failed_starts: u32,
+}
+
+/// The rule (`SUP-4`), written down a second time.
+fn delay_ms(crashes: u32) -> u64 {
+    match crashes {
+        0..=5 => 0,
+        6..=14 => 1_000 << (crashes - 6),
+        _ => 300_000,
+    }
+}
+
+impl Seen {
+    /// The place as it is now, which must follow from what it was.
+    fn follow(self, slot: &Slot, is_wanted: bool, step: Step, name: &dyn std::fmt::Debug) -> Self {
+        let mut seen = Self {
+            crashes: slot.crashes,
+            process: slot.up().map(|up| up.process),
+            next_start_at: slot.next_start_at(),
+            due_ms: self.due_ms,
+        };
+        let has_crashed = self.process.is_some() && self.process == step.crashed;
+        let least = u32::from(has_crashed);
+        let was_killed = self.process.is_some() && self.process == step.killed;
+        let most = least + u32::from(was_killed) + step.failed_starts + u32::from(step.may_fail);
+        // A process that had worked, or a person who asked for it, sets the count back first.
+        let is_counted = [self.crashes, 0]
+            .iter()
+            .any(|from| (from + least..=from + most).contains(&seen.crashes));
+        assert!(
+            is_counted,
+            "{name:?}: {self:?} became {seen:?} with {least} to {most} crashes (SUP-4)"
+        );
+        if let Some(at) = seen.next_start_at {
+            if self.next_start_at != Some(at) {
+                let delay = i64::try_from(delay_ms(seen.crashes)).unwrap();
+                let expected = step.wall.as_unix_millis() + delay;
+                assert_eq!(at.as_unix_millis(), expected, "{name:?}: {seen:?} (SUP-4)");
+                assert!(delay > 0, "{name:?}: {seen:?} waits for nothing");
+                seen.due_ms = step.now_ms + delay_ms(seen.crashes);
+            }
+            let latest_ms = seen.due_ms + 2 * TICK_MS;
+            let is_late = is_wanted && step.now_ms > latest_ms;
+            assert!(
+                !is_late,
+                "{name:?}: {seen:?} is late at {} (SUP-4)",
+                step.now_ms
+            );
+        }
+        seen
+    }
+}
+
+impl World {
+    /// Checks what must hold after a step in which the core was told something.
+    pub(super) fn check(&mut self) {
+        let wall_ms = i64::try_from(self.mono_ms).unwrap() + self.wall_skew_ms;
+        let step = Step {
+            now_ms: self.mono_ms,
+            wall: Timestamp::from_unix_millis(1_700_000_000_000 + wall_ms),
+            may_fail: self.plan.disk > 0 || self.plan.kill > 0,
+            crashed: self.crashed.take(),
+            killed: self.killed.take(),
+            failed_starts: std::mem::take(&mut self.failed_starts),
+        };
+        let is_stopping = self.core.is_stopping();
+        let mut up_count = 0;
+        let mut after = Places::default();
+        for workspace in self.core.workspaces.values() {
+            let is_open = workspace.closing.is_none() && !is_stopping;
+            for (name, connector) in &workspace.connectors {
+                let before = self.places.connectors.remove(name).unwrap_or_default();
+                let seen = before.follow(&connector.slot, is_open, step, name);
+                up_count += usize::from(self.has_child(seen.process, name));
+                after.connectors.insert(name.clone(), seen);
+            }
+            for (key, instance) in &workspace.instances {
+                let before = self.places.agents.remove(key).unwrap_or_default();
+                let is_wanted = false;
+                let seen = before.follow(&instance.slot, is_wanted, step, key);
+                up_count += usize::from(self.has_child(seen.process, key));
+                after.agents.insert(key.clone(), seen);
+            }
+        }
+        assert_eq!(
+            up_count,
+            self.children.len(),
+            "a process outlives its place (SUP-7)"
+        );
+        self.places = after;
+    }
+
+    /// Whether there is a process; if the core counts on one, it must be.
+    fn has_child(&self, process: Option<ProcessId>, name: &dyn std::fmt::Debug) -> bool {
+        let Some(process) = process else {
+            return false;
+        };
+        let is_there = self.children.contains_key(&process);
+        assert!(
+            is_there,
+            "{name:?} counts on {process:?}, which is not there"
+        );
+        true
+    }
+}
