@@ -17,7 +17,8 @@ use uuid::Uuid;
 
 use crate::link::{self, Link, LinkError};
 use crate::process::{self, Ended, ProcessError};
-use crate::tools::{descendants, enclosure};
+use crate::tools::descendants;
+use crate::tools::enclosure::{self, Enclosed};
 
 /// The process did what it was asked to and was asked to end.
 const EXIT_DONE: u8 = 0;
@@ -48,15 +49,18 @@ Run `gdn run` to start the orchestrator and `gdn chat` to talk to an agent.
 /// The binary's `main`.
 #[must_use]
 pub fn main_impl() -> ExitCode {
-    let mut args = std::env::args_os().skip(1);
-    let code = match (args.next(), args.next(), args.next()) {
-        (None, ..) => match std::env::var(IPC_FD_VAR).as_deref() {
-            Ok("0") => run_agent(),
-            _ => tell(&mut std::io::stderr(), NOT_BY_HAND, EXIT_USAGE),
-        },
-        (Some(flag), None, None) => info(&flag),
-        (Some(flag), Some(command), None) if flag == enclosure::ARGUMENT => run_enclosure(&command),
-        _ => tell(&mut std::io::stderr(), HELP, EXIT_USAGE),
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let code = if let Some(enclosed) = Enclosed::from_arguments(&arguments) {
+        run_enclosure(&enclosed)
+    } else {
+        match arguments.as_slice() {
+            [] => match std::env::var(IPC_FD_VAR).as_deref() {
+                Ok("0") => run_agent(),
+                _ => tell(&mut std::io::stderr(), NOT_BY_HAND, EXIT_USAGE),
+            },
+            [flag] => info(flag),
+            _ => tell(&mut std::io::stderr(), HELP, EXIT_USAGE),
+        }
     };
     ExitCode::from(code)
 }
@@ -78,10 +82,8 @@ fn tell(out: &mut dyn std::io::Write, text: &str, code: u8) -> u8 {
     code
 }
 
-fn run_enclosure(command: &OsString) -> u8 {
-    // Commands come from JSON, so they are text.
-    let command = command.to_string_lossy();
-    enclosure::run(&command).unwrap_or_else(|error| {
+fn run_enclosure(enclosed: &Enclosed) -> u8 {
+    enclosure::run(enclosed).unwrap_or_else(|error| {
         let text = format!("goondan: cannot enclose a command: {error}\n");
         tell(&mut std::io::stderr(), &text, EXIT_FAULT)
     })

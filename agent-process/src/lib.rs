@@ -17,7 +17,8 @@
 //!
 //! * No network and no credentials: there is no HTTP, no TLS and no key in this process.
 //! * One thread runs everything but blocking file work; at rest nothing wakes it but the socket.
-//! * No process a tool started outlives its call, and none outlives this process, however it ends.
+//! * No process a tool started outlives its call, but the shells of `bash` sessions, which say so by a
+//!   name. None outlives this process, however it ends.
 
 mod entry;
 mod history;

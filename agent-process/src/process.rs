@@ -24,7 +24,7 @@ use crate::history::History;
 use crate::link::{Incoming, Link, LinkError};
 use crate::model::{self, Model, ModelError, ModelReply, ModelRequest};
 use crate::recorder::Recorder;
-use crate::tools::{Toolbox, ToolboxError, descendants};
+use crate::tools::{Toolbox, ToolboxError};
 use crate::turn::{CallKey, Effect, Engine, EngineFault, Input, OpenTurn, ToolOutcome};
 
 /// How the process came to its end.
@@ -267,7 +267,7 @@ impl Agent {
                         }
                         Done::Tool { key, outcome } => Input::ToolFinished { key, outcome },
                     };
-                    if self.work.is_empty() && !descendants::end_all() {
+                    if self.work.is_empty() && !self.toolbox.end_strays() {
                         tracing::error!("some processes of tools could not be ended");
                     }
                     self.handle(input).await?;

@@ -10,9 +10,12 @@ pub(crate) mod descendants;
 pub mod enclosure;
 mod file_system;
 mod json_query;
+mod pipe;
+mod residents;
 mod rooted;
 mod schema;
 mod search;
+mod session;
 mod text_transform;
 mod wait;
 
@@ -29,8 +32,10 @@ use goondan_protocol::message::{ToolCall, tool_full_name};
 use serde_json::Value;
 
 use crate::turn::{ToolOutcome, ToolRules};
+use residents::Residents;
 use rooted::Root;
 use schema::ArgumentSchema;
+use session::Sessions;
 
 /// Longest error text about a tool that is not in the catalog, in characters.
 const UNKNOWN_TOOL_ERROR_CHARS: usize = 1_000;
@@ -39,13 +44,17 @@ const UNKNOWN_TOOL_ERROR_CHARS: usize = 1_000;
 #[derive(Debug)]
 pub(crate) struct Places {
     /// The directory tools run in and write to.
-    pub(crate) work: Root,
+    pub(crate) work: Arc<Root>,
     /// The project, which tools may read.
     pub(crate) project: Root,
     /// The conversation, for tools that tell their commands.
     pub(crate) instance_key: InstanceKey,
     /// The program that stands around each command ([`enclosure`]).
     pub(crate) enclosure: PathBuf,
+    /// Enclosures that outlive a call.
+    pub(crate) residents: Residents,
+    /// The shells of `bash`.
+    pub(crate) sessions: Sessions,
 }
 
 /// A tool that could not do its work, as the model is told.
@@ -229,10 +238,12 @@ impl Toolbox {
             })
         };
         let places = Places {
-            work: open("work directory", &assignment.work_dir)?,
+            work: Arc::new(open("work directory", &assignment.work_dir)?),
             project: open("project root", &assignment.project_root)?,
             instance_key: assignment.instance_key.clone(),
             enclosure,
+            residents: Residents::default(),
+            sessions: Sessions::default(),
         };
         let mut tools = BTreeMap::new();
         let mut catalog = Vec::new();
@@ -293,6 +304,13 @@ impl Toolbox {
                 Box::pin(async move { shortened(running.await, &places, &call_id) })
             }
         }
+    }
+
+    /// Ends every process that is left of calls. Only to be called while no call runs. False if some could
+    /// not be ended.
+    #[must_use]
+    pub(crate) fn end_strays(&self) -> bool {
+        descendants::end_all_but(&self.places.residents.pids())
     }
 
     fn not_in_catalog(&self, tool_name: &str) -> ToolFault {

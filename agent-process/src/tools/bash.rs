@@ -4,16 +4,14 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::Command;
 use tokio::time::{Instant, sleep_until};
 
 use super::capture::{Capture, Stream};
 use super::enclosure;
+use super::pipe::{Pipe, enclosure_in};
 use super::{Export, Invocation, Output, Places, ToolFault};
 use crate::turn::ToolOutcome;
 
@@ -22,23 +20,17 @@ const MAX_COMMAND_CHARS: usize = 30_000;
 /// How long a command may run unless the call says otherwise, in milliseconds.
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 /// How long a command may run at most, in milliseconds.
-const MAX_TIMEOUT_MS: u64 = 600_000;
+pub(super) const MAX_TIMEOUT_MS: u64 = 600_000;
 /// Time an enclosure has to end its tree before it is killed itself.
-const ENCLOSURE_GRACE: Duration = Duration::from_secs(6);
+pub(super) const ENCLOSURE_GRACE: Duration = Duration::from_secs(6);
 /// Time for the rest of the output once the enclosure has ended. Everybody who could hold the pipes
 /// open is dead by then; this bounds the case that the enclosure was killed.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// Bytes read from a pipe at once.
-const READ_BYTES: usize = 16 * 1024;
-
-/// What the environment of a command may have under goondan's own prefix, and nothing else.
-const OWN_PREFIX: &str = "GOONDAN_";
-
+pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     vec![Export {
         name: "exec".into(),
-        description: "Runs a bash command in the work directory and returns its exit code, stdout and stderr. $GOONDAN_PROJECT_ROOT is the project. Whatever the command leaves running in the background is ended with it.".into(),
+        description: "Runs a bash command in the work directory and returns its exit code, stdout and stderr. $GOONDAN_PROJECT_ROOT is the project. Whatever the command leaves running in the background is ended with it, unless it runs in a `session`.".into(),
         parameters: json!({
             "type": "object",
             "required": ["command"],
@@ -48,6 +40,10 @@ pub(crate) fn exports() -> Vec<Export> {
                 "timeoutMs": {
                     "type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_MS,
                     "description": format!("The command is ended after so many milliseconds; {DEFAULT_TIMEOUT_MS} if not given"),
+                },
+                "session": {
+                    "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$",
+                    "description": "A shell of this name, which keeps its directory, variables, functions and background jobs for later calls; started when it is first named",
                 },
             },
         }),
@@ -65,15 +61,26 @@ struct ExecArgs {
     command: String,
     #[serde(default)]
     timeout_ms: Option<u64>,
+    #[serde(default)]
+    session: Option<String>,
 }
 
 async fn exec(places: &Arc<Places>, call: &Invocation) -> Result<ToolOutcome, ToolFault> {
     let args: ExecArgs = call.args()?;
     let timeout_ms = args.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
+    if let Some(session) = &args.session {
+        return places
+            .sessions
+            .exec(places, session, call, args.command, timeout_ms)
+            .await;
+    }
     let failed = |what: &str, error: &std::io::Error| {
         ToolFault::new("E_TOOL_FAILED", format!("{what}: {error}"))
     };
-    let mut enclosure = command_in(places, &args.command)
+    let mut enclosure = enclosure_in(places)
+        .arg(enclosure::COMMAND)
+        .arg(&args.command)
+        .stdin(Stdio::piped())
         .spawn()
         .map_err(|error| failed("the command could not be started", &error))?;
     // Closing this pipe ends the command and all it started; dropping this future closes it.
@@ -131,61 +138,4 @@ async fn exec(places: &Arc<Places>, call: &Invocation) -> Result<ToolOutcome, To
         text,
         is_error: is_given_up,
     })
-}
-
-/// The enclosure of a command, ready to start.
-fn command_in(places: &Places, command: &str) -> Command {
-    let mut enclosure = Command::new(&places.enclosure);
-    enclosure
-        .arg(enclosure::ARGUMENT)
-        .arg(command)
-        .current_dir(places.work.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
-    for (name, _) in std::env::vars_os() {
-        if name.as_encoded_bytes().starts_with(OWN_PREFIX.as_bytes()) {
-            enclosure.env_remove(name);
-        }
-    }
-    // A key may hold any character, an environment variable may not hold a zero.
-    let instance_key = places.instance_key.as_str().replace('\0', "\u{fffd}");
-    enclosure
-        .env("GOONDAN_WORK_DIR", places.work.path())
-        .env("GOONDAN_PROJECT_ROOT", places.project.path())
-        .env("GOONDAN_INSTANCE_KEY", instance_key);
-    enclosure
-}
-
-/// One output of the enclosure, until its end.
-struct Pipe<R> {
-    source: Option<R>,
-    buffer: BytesMut,
-}
-
-impl<R: AsyncRead + Unpin> Pipe<R> {
-    fn new(source: Option<R>) -> Self {
-        Self {
-            source,
-            buffer: BytesMut::new(),
-        }
-    }
-
-    fn is_open(&self) -> bool {
-        self.source.is_some()
-    }
-
-    /// The next bytes; none at the end. Cancel-safe.
-    async fn read(&mut self) -> BytesMut {
-        let Some(source) = &mut self.source else {
-            return BytesMut::new();
-        };
-        self.buffer.reserve(READ_BYTES);
-        // An output that cannot be read any further has ended.
-        if source.read_buf(&mut self.buffer).await.unwrap_or(0) == 0 {
-            self.source = None;
-        }
-        self.buffer.split()
-    }
 }

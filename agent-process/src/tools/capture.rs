@@ -103,6 +103,11 @@ impl Capture {
         }
     }
 
+    /// Whether nothing came yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stdout.total_bytes == 0 && self.stderr.total_bytes == 0
+    }
+
     /// Adds what came on a stream.
     pub(crate) fn push(&mut self, root: &Root, stream: Stream, chunk: &[u8]) {
         let ends = match stream {

@@ -55,8 +55,69 @@ fn reap() -> bool {
     }
 }
 
-#[cfg(target_os = "linux")]
+/// Kills every descendant but some children and what descends from them, and waits until all others are
+/// gone. Nobody else may wait for one of those others meanwhile.
+///
+/// Returns false if some are left after the time-out.
+pub(crate) fn end_all_but(spared: &[Pid]) -> bool {
+    if spared.is_empty() {
+        return end_all();
+    }
+    let started = Instant::now();
+    loop {
+        if children().is_some_and(|children| children.iter().all(|pid| spared.contains(pid))) {
+            return true;
+        }
+        let strays = all_beneath(Pid::this(), spared);
+        if strays.is_empty() {
+            return true;
+        }
+        if started.elapsed() > END_TIMEOUT {
+            return false;
+        }
+        for pid in strays {
+            kill(pid, Signal::SIGKILL).ok();
+            // Only a child of this process can be waited for; who is none will be one.
+            waitpid(pid, Some(WaitPidFlag::WNOHANG)).ok();
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Takes the statuses of adopted orphans that have ended. `own` is the child somebody else waits for.
+pub(crate) fn reap_all_but(own: Option<Pid>) {
+    for pid in children().unwrap_or_default() {
+        if Some(pid) != own {
+            waitpid(pid, Some(WaitPidFlag::WNOHANG)).ok();
+        }
+    }
+}
+
+/// Every descendant of this process.
 fn descendants() -> Vec<Pid> {
+    all_beneath(Pid::this(), &[])
+}
+
+/// The children of this process; none if the kernel does not list them.
+#[cfg(target_os = "linux")]
+fn children() -> Option<Vec<Pid>> {
+    let mut found = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task").ok()? {
+        let listed = std::fs::read_to_string(task.ok()?.path().join("children")).ok()?;
+        let pids = listed.split_ascii_whitespace();
+        found.extend(pids.filter_map(|pid| pid.parse().ok()).map(Pid::from_raw));
+    }
+    Some(found)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn children() -> Option<Vec<Pid>> {
+    None
+}
+
+/// Every descendant of a process, but those in `spared` and what descends from them.
+#[cfg(target_os = "linux")]
+pub(crate) fn all_beneath(ancestor: Pid, spared: &[Pid]) -> Vec<Pid> {
     use std::collections::BTreeMap;
 
     let mut children = BTreeMap::<i32, Vec<i32>>::new();
@@ -75,9 +136,10 @@ fn descendants() -> Vec<Pid> {
         }
     }
     let mut found = Vec::new();
-    let mut parents = vec![Pid::this().as_raw()];
+    let mut parents = vec![ancestor.as_raw()];
     while let Some(parent) = parents.pop() {
-        let next = children.remove(&parent).unwrap_or_default();
+        let mut next = children.remove(&parent).unwrap_or_default();
+        next.retain(|pid| !spared.contains(&Pid::from_raw(*pid)));
         found.extend(next.iter().map(|pid| Pid::from_raw(*pid)));
         parents.extend(next);
     }
@@ -86,7 +148,7 @@ fn descendants() -> Vec<Pid> {
 
 /// Elsewhere the process groups that commands were started in have to do.
 #[cfg(not(target_os = "linux"))]
-fn descendants() -> Vec<Pid> {
+pub(crate) fn all_beneath(_ancestor: Pid, _spared: &[Pid]) -> Vec<Pid> {
     Vec::new()
 }
 

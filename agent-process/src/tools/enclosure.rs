@@ -1,18 +1,30 @@
-//! The process that stands around one command, so that nothing the command starts outlives it.
+//! The process that stands around what a tool starts, so that nothing of it outlives its purpose.
 //!
-//! `agent → enclosure → bash → …`. The enclosure is this crate's own binary under
-//! [`ARGUMENT`]. It adopts every orphan of the command's tree and ends the whole tree when
+//! `agent → enclosure → bash → …`. The enclosure is this crate's own binary under one of three arguments:
 //!
-//! * the command itself has ended: what it left in the background goes with it;
-//! * its standard input, a pipe the agent holds, is closed: the call was given up or timed out, or the
-//!   agent is gone, even by `SIGKILL`.
+//! | argument | around | standard input of the enclosure |
+//! | --- | --- | --- |
+//! | [`COMMAND`] | one command of bash | a pipe that says nothing |
+//! | [`SESSION`] | one shell that runs command after command ([`session`]) | a socket: commands in, exit codes out |
+//! | [`PROGRAM`] | a program ([`program`]) | a pipe that is the program's standard input |
 //!
-//! It exits with the command's exit code, or with 128 and the signal's number as a shell does.
+//! It adopts every orphan of the tree beneath it and ends the whole tree when
+//!
+//! * what it stands around has ended: what that left in the background goes with it;
+//! * its standard input, which the agent holds, is closed: the call was given up or timed out, or the agent
+//!   is gone, even by `SIGKILL`.
+//!
+//! It exits with the exit code of what it stands around, or with 128 and the signal's number as a shell
+//! does.
 //!
 //! Only the enclosure knows which processes belong to which call: an agent that runs several commands
 //! at once could not tell their orphans apart. It leads a process group of its own, so that a signal
 //! to the agent's group, or a command that signals its own group, does not take it away first.
 
+mod program;
+pub(super) mod session;
+
+use std::ffi::OsString;
 use std::os::fd::AsFd as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
@@ -24,8 +36,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::descendants;
 
-/// The first argument that makes the binary an enclosure; the command follows.
-pub const ARGUMENT: &str = "--enclose";
+/// The argument before a command of bash.
+pub const COMMAND: &str = "--enclose";
+/// The argument that makes the binary the enclosure of a shell.
+pub const SESSION: &str = "--enclose-session";
+/// The argument before a program and its arguments.
+pub const PROGRAM: &str = "--enclose-program";
 
 /// Exit code of a command that could not be started, as in a shell.
 const NOT_STARTED: u8 = 127;
@@ -34,26 +50,64 @@ const SIGNAL_BASE: i32 = 128;
 /// The number of `SIGKILL`, which ends a command that is given up.
 const SIGKILL_NUMBER: i32 = 9;
 
-/// Runs `command` with bash and returns the exit code to end with.
+/// What an enclosure stands around.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Enclosed {
+    /// A command of bash.
+    Command(OsString),
+    /// A shell for command after command.
+    Session,
+    /// A program with its arguments.
+    Program(Vec<OsString>),
+}
+
+impl Enclosed {
+    /// Reads the binary's arguments; none if they ask for no enclosure.
+    #[must_use]
+    pub fn from_arguments(arguments: &[OsString]) -> Option<Self> {
+        match arguments {
+            [flag, command] if flag == COMMAND => Some(Self::Command(command.clone())),
+            [flag] if flag == SESSION => Some(Self::Session),
+            [flag, program @ ..] if flag == PROGRAM && !program.is_empty() => {
+                Some(Self::Program(program.to_vec()))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Stands around something until its end and returns the exit code to end with.
 ///
 /// # Errors
 ///
-/// If the process cannot be set up or bash cannot be started.
-pub fn run(command: &str) -> std::io::Result<u8> {
+/// If the process cannot be set up.
+pub fn run(enclosed: &Enclosed) -> std::io::Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let code = runtime.block_on(enclose(command));
+    let code = runtime.block_on(async {
+        descendants::adopt_orphans()?;
+        ignore_signals()?;
+        match enclosed {
+            Enclosed::Command(command) => enclose(command).await,
+            Enclosed::Session => session::enclose().await,
+            Enclosed::Program(program) => program::enclose(program).await,
+        }
+    });
     descendants::end_all();
     Ok(code.unwrap_or_else(|error| {
-        tell(&format!("goondan: cannot run bash: {error}\n"));
+        let what = match enclosed {
+            Enclosed::Command(_) | Enclosed::Session => "bash".into(),
+            Enclosed::Program(program) => program.first().cloned().unwrap_or_default(),
+        };
+        let what = what.display();
+        tell(&format!("goondan: cannot run {what}: {error}\n"));
         NOT_STARTED
     }))
 }
 
-async fn enclose(command: &str) -> std::io::Result<u8> {
-    descendants::adopt_orphans()?;
-    // A command may signal its parent; the tree is to be ended all the same.
+/// What is enclosed may signal its parent; the tree is to be ended all the same.
+fn ignore_signals() -> std::io::Result<()> {
     for kind in [
         SignalKind::terminate(),
         SignalKind::interrupt(),
@@ -61,6 +115,10 @@ async fn enclose(command: &str) -> std::io::Result<u8> {
     ] {
         drop(signal(kind)?);
     }
+    Ok(())
+}
+
+async fn enclose(command: &OsString) -> std::io::Result<u8> {
     let control = std::io::stdin().as_fd().try_clone_to_owned()?;
     let mut control = pipe::Receiver::from_owned_fd(control)?;
     let mut bash = Command::new("bash")
@@ -75,7 +133,12 @@ async fn enclose(command: &str) -> std::io::Result<u8> {
         _ = control.read_u8() => None,
     };
     end_group(group);
-    Ok(status.map_or_else(|| code_of_signal(SIGKILL_NUMBER), code_of))
+    Ok(code_at_end(status))
+}
+
+/// The exit code of what has ended, or was given up.
+fn code_at_end(status: Option<ExitStatus>) -> u8 {
+    status.map_or_else(|| code_of_signal(SIGKILL_NUMBER), code_of)
 }
 
 /// Ends the command's group: all of it where orphans cannot be adopted, most of it at once where they

@@ -162,10 +162,11 @@ pub(crate) fn locate<'a>(
             format!("`{path}` {why}; {advice}"),
         ))
     };
+    let work: &Root = &places.work;
     let (root, relative) = if full.is_relative() {
-        (&places.work, full.as_path())
-    } else if let Some(relative) = places.work.beneath(&full) {
-        (&places.work, relative)
+        (work, full.as_path())
+    } else if let Some(relative) = work.beneath(&full) {
+        (work, relative)
     } else if let Some(relative) = places.project.beneath(&full) {
         if access == Access::Write {
             return Err(ToolFault::new(

@@ -1,0 +1,63 @@
+//! The enclosure of a program that reads its standard input: a host of tool modules.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd as _;
+use std::process::Stdio;
+
+use nix::unistd::Pid;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::unix::pipe;
+use tokio::process::{ChildStdin, Command};
+
+use super::super::descendants;
+use super::{code_at_end, end_group};
+
+/// Bytes passed on at once.
+const CHUNK_BYTES: usize = 16 * 1024;
+
+/// Runs a program until it ends, or this process's standard input does.
+pub(super) async fn enclose(program: &[OsString]) -> std::io::Result<u8> {
+    let Some((program, arguments)) = program.split_first() else {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    };
+    let control = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let mut control = pipe::Receiver::from_owned_fd(control)?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .process_group(0)
+        .spawn()?;
+    let group = child.id();
+    let mut input = child.stdin.take();
+    let status = tokio::select! {
+        status = child.wait() => Some(status?),
+        () = pass_on(&mut control, &mut input, group) => None,
+    };
+    end_group(group);
+    Ok(code_at_end(status))
+}
+
+/// Passes input on until its end. A program that has closed its input gets no more of it.
+async fn pass_on(
+    control: &mut pipe::Receiver,
+    input: &mut Option<ChildStdin>,
+    program: Option<u32>,
+) {
+    let program = program
+        .and_then(|pid| i32::try_from(pid).ok())
+        .map(Pid::from_raw);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let count = control.read(&mut chunk).await.unwrap_or(0);
+        let Some(read) = chunk.get(..count).filter(|read| !read.is_empty()) else {
+            return;
+        };
+        // A program that lives long must not leave more and more dead orphans behind.
+        descendants::reap_all_but(program);
+        if let Some(open) = input
+            && open.write_all(read).await.is_err()
+        {
+            *input = None;
+        }
+    }
+}

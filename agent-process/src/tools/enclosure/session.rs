@@ -1,0 +1,162 @@
+//! The enclosure of a shell that runs one command after another and keeps its state between them.
+//!
+//! Commands and exit codes go over a socket of their own, never over the shell's outputs: whatever a
+//! command prints, it cannot look like the end of a command. Each record ends with a zero byte, which
+//! no command and no number holds.
+//!
+//! * agent → enclosure: a command; or nothing but the zero byte, which interrupts the running one.
+//! * enclosure → agent: the exit code of a command that has ended, in decimal digits.
+//!
+//! To interrupt, the shell is sent `SIGURG`, whose trap leaves the command as `return` does, and whatever
+//! processes the command has started are killed, so that the shell gets to see the signal. A shell
+//! that is inside a function cannot leave the whole command and ends itself instead: to go on behind the
+//! function would run commands that nobody expects to run.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::process::Command;
+
+use super::super::descendants;
+use super::{code_at_end, end_group};
+
+/// What ends each record.
+pub(in super::super) const RECORD_END: u8 = 0;
+
+/// Reads commands from its standard input, a socket, and writes their exit codes to it. A command does
+/// not have the socket. Its standard input is empty.
+const DRIVER: &str = r#"
+exec 3<&0 0</dev/null
+trap 'if [[ ${#BASH_SOURCE[@]} -eq 1 ]]; then return 130; elif [[ ${#BASH_SOURCE[@]} -gt 1 ]]; then exit 130; fi' URG
+while IFS= builtin read -r -d '' -u 3 __goondan_command; do
+  builtin . /dev/fd/5 5<<<"$__goondan_command" 3<&-
+  builtin printf '%s\0' "$?" >&3
+done"#;
+
+/// Time between two looks at what an interrupted command has started.
+const INTERRUPT_PAUSE: Duration = Duration::from_millis(20);
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 16 * 1024;
+
+/// Runs the shell until it ends, or the agent closes the socket.
+pub(super) async fn enclose() -> std::io::Result<u8> {
+    let mut agent = socket_of(std::io::stdin().as_fd().try_clone_to_owned()?)?;
+    let (own_end, shells_end) = std::os::unix::net::UnixStream::pair()?;
+    let mut shell_socket = socket_of(own_end.into())?;
+    let mut bash = Command::new("bash")
+        .args(["--noprofile", "--norc", "-c", DRIVER, "bash"])
+        .stdin(Stdio::from(OwnedFd::from(shells_end)))
+        .process_group(0)
+        .spawn()?;
+    let group = bash.id();
+    let shell = group
+        .and_then(|pid| i32::try_from(pid).ok())
+        .map(Pid::from_raw);
+    let mut session = Session {
+        shell,
+        is_at_record_start: true,
+        before: BTreeSet::new(),
+        is_interrupting: false,
+    };
+    let (mut command, mut code) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
+    let mut look = tokio::time::interval(INTERRUPT_PAUSE);
+    let status = loop {
+        tokio::select! {
+            status = bash.wait() => break Some(status?),
+            count = agent.read(&mut command) => {
+                let chunk = command.get(..count.unwrap_or(0)).unwrap_or_default();
+                if chunk.is_empty() {
+                    break None;
+                }
+                let passed = session.take(chunk);
+                // A shell that has ended says so itself.
+                drop(shell_socket.write_all(&passed).await);
+            }
+            count = shell_socket.read(&mut code) => {
+                let chunk = code.get(..count.unwrap_or(0)).unwrap_or_default();
+                if chunk.is_empty() {
+                    break Some(bash.wait().await?);
+                }
+                session.is_interrupting = false;
+                if agent.write_all(chunk).await.is_err() {
+                    break None;
+                }
+            }
+            _ = look.tick(), if session.is_interrupting => session.end_what_was_started(),
+        }
+    };
+    end_group(group);
+    Ok(code_at_end(status))
+}
+
+fn socket_of(fd: OwnedFd) -> std::io::Result<UnixStream> {
+    let socket = std::os::unix::net::UnixStream::from(fd);
+    socket.set_nonblocking(true)?;
+    UnixStream::from_std(socket)
+}
+
+struct Session {
+    shell: Option<Pid>,
+    /// Whether the next byte of the agent begins a record.
+    is_at_record_start: bool,
+    /// What the shell had started before the running command: jobs in the background.
+    before: BTreeSet<Pid>,
+    is_interrupting: bool,
+}
+
+impl Session {
+    /// Takes what the agent sent and returns what is the shell's.
+    fn take(&mut self, chunk: &[u8]) -> Vec<u8> {
+        let mut passed = Vec::with_capacity(chunk.len());
+        for byte in chunk {
+            match (*byte == RECORD_END, self.is_at_record_start) {
+                (true, true) => self.interrupt(),
+                (true, false) => {
+                    self.is_at_record_start = true;
+                    passed.push(*byte);
+                }
+                (false, is_start) => {
+                    if is_start {
+                        descendants::reap_all_but(self.shell);
+                        self.before = self.started().into_iter().collect();
+                        self.is_interrupting = false;
+                    }
+                    self.is_at_record_start = false;
+                    passed.push(*byte);
+                }
+            }
+        }
+        passed
+    }
+
+    /// Everything that descends from the shell, orphans too.
+    fn started(&self) -> Vec<Pid> {
+        let mut found = descendants::all_beneath(Pid::this(), &[]);
+        found.retain(|pid| Some(*pid) != self.shell);
+        found
+    }
+
+    fn interrupt(&mut self) {
+        if let Some(shell) = self.shell {
+            // A shell that has ended says so itself.
+            kill(shell, Signal::SIGURG).ok();
+        }
+        self.is_interrupting = true;
+    }
+
+    fn end_what_was_started(&self) {
+        for pid in self.started() {
+            if !self.before.contains(&pid) {
+                // It may have ended by itself since it was listed.
+                kill(pid, Signal::SIGKILL).ok();
+            }
+        }
+        descendants::reap_all_but(self.shell);
+    }
+}

@@ -1,0 +1,70 @@
+//! Starting enclosures and reading their outputs.
+
+use std::process::Stdio;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::Command;
+
+use super::Places;
+
+/// What the environment of a command may have under goondan's own prefix, and nothing else.
+const OWN_PREFIX: &str = "GOONDAN_";
+
+/// Bytes read from a pipe at once.
+const READ_BYTES: usize = 16 * 1024;
+
+/// An enclosure in the work directory with the environment of tools. What it encloses and where its
+/// standard input comes from is the caller's.
+pub(super) fn enclosure_in(places: &Places) -> Command {
+    let mut enclosure = Command::new(&places.enclosure);
+    enclosure
+        .current_dir(places.work.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(OWN_PREFIX.as_bytes()) {
+            enclosure.env_remove(name);
+        }
+    }
+    // A key may hold any character, an environment variable may not hold a zero.
+    let instance_key = places.instance_key.as_str().replace('\0', "\u{fffd}");
+    enclosure
+        .env("GOONDAN_WORK_DIR", places.work.path())
+        .env("GOONDAN_PROJECT_ROOT", places.project.path())
+        .env("GOONDAN_INSTANCE_KEY", instance_key);
+    enclosure
+}
+
+/// One output of the enclosure, until its end.
+pub(super) struct Pipe<R> {
+    source: Option<R>,
+    buffer: BytesMut,
+}
+
+impl<R: AsyncRead + Unpin> Pipe<R> {
+    pub(super) fn new(source: Option<R>) -> Self {
+        Self {
+            source,
+            buffer: BytesMut::new(),
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// The next bytes; none at the end. Cancel-safe.
+    pub(super) async fn read(&mut self) -> BytesMut {
+        let Some(source) = &mut self.source else {
+            return BytesMut::new();
+        };
+        self.buffer.reserve(READ_BYTES);
+        // An output that cannot be read any further has ended.
+        if source.read_buf(&mut self.buffer).await.unwrap_or(0) == 0 {
+            self.source = None;
+        }
+        self.buffer.split()
+    }
+}

@@ -1,0 +1,360 @@
+//! Sessions of `bash`: shells that outlive a call.
+//!
+//! Each session is a task that owns its shell's enclosure and reads its outputs all the time, so that a
+//! job in the background never waits for a reader. Calls of one session run one after another.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::process::{Child, ChildStderr, ChildStdout};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::bash::{DRAIN_TIMEOUT, ENCLOSURE_GRACE, MAX_TIMEOUT_MS};
+use super::capture::{Capture, Stream};
+use super::enclosure::session::RECORD_END;
+use super::enclosure::{self};
+use super::pipe::{Pipe, enclosure_in};
+use super::residents::Resident;
+use super::rooted::Root;
+use super::{Invocation, Places, ToolFault};
+use crate::turn::{MAX_CALLS_PER_STEP, ToolOutcome};
+
+/// Most sessions one agent process has at a time.
+const MAX_SESSIONS: usize = 8;
+/// Time an interrupted command has to give the shell back before the session is ended.
+const INTERRUPT_GRACE: Duration = Duration::from_secs(3);
+/// A command has ended and its outputs were silent for so long: they have nothing more of it.
+const SILENCE: Duration = Duration::from_millis(5);
+
+/// The sessions of one agent process, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions(Mutex<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    by_name: BTreeMap<String, mpsc::Sender<Request>>,
+    /// Dropping them closes the shells' sockets, and that ends the shells.
+    tasks: JoinSet<()>,
+}
+
+/// A command for a session.
+#[derive(Debug)]
+struct Request {
+    command: String,
+    timeout_ms: u64,
+    call_id: String,
+    reply: oneshot::Sender<Result<ToolOutcome, ToolFault>>,
+}
+
+impl Sessions {
+    /// Runs a command in a session, which is started if there is none of the name. Dropping the future
+    /// interrupts the command.
+    pub(crate) async fn exec(
+        &self,
+        places: &Places,
+        name: &str,
+        call: &Invocation,
+        command: String,
+        timeout_ms: u64,
+    ) -> Result<ToolOutcome, ToolFault> {
+        if command.contains('\0') {
+            return Err(ToolFault::new(
+                "E_TOOL_FAILED",
+                "a command cannot hold a zero byte",
+            ));
+        }
+        let (sender, is_new) = self.of_name(places, name)?;
+        let (reply, answer) = oneshot::channel();
+        let request = Request {
+            command,
+            timeout_ms,
+            call_id: call.call_id.clone(),
+            reply,
+        };
+        let gone = || {
+            ToolFault::new(
+                "E_TOOL_FAILED",
+                format!(
+                    "the session `{name}` ended before this command began; call again for a new one"
+                ),
+            )
+        };
+        sender.send(request).await.map_err(|_| gone())?;
+        let mut outcome = answer.await.map_err(|_| gone())??;
+        if is_new {
+            let note = format!("[session `{name}` was started]\n");
+            outcome
+                .text
+                .insert_str(0, if outcome.is_error { "" } else { &note });
+        }
+        Ok(outcome)
+    }
+
+    /// The session of a name, and whether it was just started.
+    fn of_name(
+        &self,
+        places: &Places,
+        name: &str,
+    ) -> Result<(mpsc::Sender<Request>, bool), ToolFault> {
+        // Nothing is held across a panic that could be half done.
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while open.tasks.try_join_next().is_some() {}
+        open.by_name.retain(|_, sender| !sender.is_closed());
+        if let Some(sender) = open.by_name.get(name) {
+            return Ok((sender.clone(), false));
+        }
+        if open.by_name.len() >= MAX_SESSIONS {
+            let names: Vec<&str> = open.by_name.keys().map(String::as_str).collect();
+            return Err(ToolFault::new(
+                "E_TOO_MANY_SESSIONS",
+                format!(
+                    "there are {MAX_SESSIONS} sessions ({}); use one of them, or end one with the \
+                     command `exit`",
+                    names.join(", ")
+                ),
+            ));
+        }
+        let session = Session::start(places, name).map_err(|error| {
+            ToolFault::new(
+                "E_TOOL_FAILED",
+                format!("the session `{name}` could not be started: {error}"),
+            )
+        })?;
+        let (sender, requests) = mpsc::channel(MAX_CALLS_PER_STEP);
+        open.tasks.spawn(session.run(requests));
+        open.by_name.insert(name.to_owned(), sender.clone());
+        Ok((sender, true))
+    }
+}
+
+/// How the command of a request came to its end.
+enum End {
+    /// With an exit code.
+    Code(String),
+    /// With the shell.
+    ShellEnded,
+}
+
+/// One shell.
+struct Session {
+    name: String,
+    enclosure: Child,
+    _resident: Resident,
+    /// Closing it ends the shell.
+    socket: UnixStream,
+    record: BytesMut,
+    stdout: Pipe<ChildStdout>,
+    stderr: Pipe<ChildStderr>,
+    work: Arc<Root>,
+    /// What jobs in the background said since the last command.
+    between: Capture,
+}
+
+impl Session {
+    fn start(places: &Places, name: &str) -> std::io::Result<Self> {
+        let (own_end, its_end) = std::os::unix::net::UnixStream::pair()?;
+        own_end.set_nonblocking(true)?;
+        let mut enclosure = enclosure_in(places)
+            .arg(enclosure::SESSION)
+            .stdin(Stdio::from(OwnedFd::from(its_end)))
+            .spawn()?;
+        Ok(Self {
+            name: name.to_owned(),
+            _resident: places.residents.admit(enclosure.id()),
+            socket: UnixStream::from_std(own_end)?,
+            record: BytesMut::new(),
+            stdout: Pipe::new(enclosure.stdout.take()),
+            stderr: Pipe::new(enclosure.stderr.take()),
+            enclosure,
+            work: Arc::clone(&places.work),
+            between: between(name),
+        })
+    }
+
+    async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        loop {
+            tokio::select! {
+                request = requests.recv() => {
+                    let Some(request) = request else { return };
+                    if !self.serve(request).await {
+                        return;
+                    }
+                }
+                chunk = self.stdout.read(), if self.stdout.is_open() => {
+                    self.between.push(&self.work, Stream::Stdout, &chunk);
+                }
+                chunk = self.stderr.read(), if self.stderr.is_open() => {
+                    self.between.push(&self.work, Stream::Stderr, &chunk);
+                }
+                _ = self.enclosure.wait() => return,
+            }
+        }
+    }
+
+    /// Runs one command. False if the session ended with it.
+    async fn serve(&mut self, mut request: Request) -> bool {
+        if request.reply.is_closed() {
+            return true;
+        }
+        let mut capture = Capture::new(&request.call_id);
+        let mut command = std::mem::take(&mut request.command).into_bytes();
+        command.push(RECORD_END);
+        // A shell that has ended is seen when its answer is read.
+        drop(self.socket.write_all(&command).await);
+
+        let (mut is_over_time, mut is_given_up) = (false, false);
+        let timer = sleep_until(Instant::now() + Duration::from_millis(request.timeout_ms));
+        tokio::pin!(timer);
+        let end = loop {
+            tokio::select! {
+                chunk = self.stdout.read(), if self.stdout.is_open() => {
+                    capture.push(&self.work, Stream::Stdout, &chunk);
+                }
+                chunk = self.stderr.read(), if self.stderr.is_open() => {
+                    capture.push(&self.work, Stream::Stderr, &chunk);
+                }
+                code = next_record(&mut self.socket, &mut self.record) => {
+                    break code.map_or(End::ShellEnded, End::Code);
+                }
+                () = request.reply.closed(), if !is_given_up && !is_over_time => {
+                    is_given_up = true;
+                    self.interrupt();
+                    timer.as_mut().reset(Instant::now() + INTERRUPT_GRACE);
+                }
+                () = &mut timer => {
+                    if is_over_time || is_given_up {
+                        break End::ShellEnded;
+                    }
+                    is_over_time = true;
+                    self.interrupt();
+                    timer.as_mut().reset(Instant::now() + INTERRUPT_GRACE);
+                }
+            }
+        };
+        let goes_on = matches!(end, End::Code(_));
+        if !goes_on {
+            self.end().await;
+        }
+        self.read_the_rest(&mut capture).await;
+        let exit_code = match end {
+            End::Code(code) => code,
+            End::ShellEnded => self.exit_code().await,
+        };
+        let outcome = self.outcome(&request, is_over_time, goes_on, &exit_code, &capture);
+        // Whoever has given the call up misses nothing.
+        drop(request.reply.send(Ok(outcome)));
+        goes_on
+    }
+
+    fn outcome(
+        &mut self,
+        request: &Request,
+        is_over_time: bool,
+        goes_on: bool,
+        exit_code: &str,
+        capture: &Capture,
+    ) -> ToolOutcome {
+        let mut text = if is_over_time {
+            let session = if goes_on {
+                "the session goes on as it is"
+            } else {
+                "its session could not be kept: directory, variables and jobs are lost"
+            };
+            format!(
+                "E_TOOL_TIMEOUT: the command ran longer than {} ms and was ended with all it \
+                 started; {session}; do less at once or give a larger `timeoutMs` (at most \
+                 {MAX_TIMEOUT_MS})\n",
+                request.timeout_ms
+            )
+        } else if goes_on {
+            format!("exit code: {exit_code}\n")
+        } else {
+            format!(
+                "exit code: {exit_code}\n[the session `{}` has ended with this command; the next \
+                 call starts a new one]\n",
+                self.name
+            )
+        };
+        let between = std::mem::replace(&mut self.between, between(&self.name));
+        if !between.is_empty() {
+            text.push_str("from the background, before this command:\n");
+            between.show(&mut text);
+            text.push_str("from this command:\n");
+        }
+        capture.show(&mut text);
+        ToolOutcome {
+            text,
+            is_error: is_over_time,
+        }
+    }
+
+    /// Asks the enclosure to end the running command.
+    fn interrupt(&self) {
+        // One byte fits: the enclosure reads all the time. If it has ended, that is seen at the next read.
+        self.socket.try_write(&[RECORD_END]).ok();
+    }
+
+    /// Ends the shell with all it started.
+    async fn end(&mut self) {
+        // It may have ended by itself.
+        drop(self.socket.shutdown().await);
+        if timeout(ENCLOSURE_GRACE, self.enclosure.wait())
+            .await
+            .is_err()
+        {
+            self.enclosure.start_kill().ok();
+        }
+    }
+
+    async fn exit_code(&mut self) -> String {
+        let status = timeout(DRAIN_TIMEOUT, self.enclosure.wait()).await;
+        let code = status
+            .ok()
+            .and_then(Result::ok)
+            .and_then(|status| status.code());
+        code.map_or_else(|| "none".to_owned(), |code| code.to_string())
+    }
+
+    /// What a command has written is in the pipes when its exit code comes; what comes later is a job's
+    /// in the background.
+    async fn read_the_rest(&mut self, capture: &mut Capture) {
+        let deadline = Instant::now() + DRAIN_TIMEOUT;
+        while (self.stdout.is_open() || self.stderr.is_open()) && Instant::now() < deadline {
+            tokio::select! {
+                biased;
+                chunk = self.stdout.read(), if self.stdout.is_open() => {
+                    capture.push(&self.work, Stream::Stdout, &chunk);
+                }
+                chunk = self.stderr.read(), if self.stderr.is_open() => {
+                    capture.push(&self.work, Stream::Stderr, &chunk);
+                }
+                () = sleep(SILENCE) => return,
+            }
+        }
+    }
+}
+
+fn between(name: &str) -> Capture {
+    Capture::new(&format!("session-{name}"))
+}
+
+/// The next record of the enclosure; none when it is gone. Cancel-safe.
+async fn next_record(socket: &mut UnixStream, record: &mut BytesMut) -> Option<String> {
+    loop {
+        if let Some(end) = record.iter().position(|byte| *byte == RECORD_END) {
+            let text = record.split_to(end + 1);
+            return Some(String::from_utf8_lossy(text.get(..end)?).into_owned());
+        }
+        if socket.read_buf(record).await.unwrap_or(0) == 0 {
+            return None;
+        }
+    }
+}
