@@ -7,7 +7,9 @@
 //! # Map
 //!
 //! * [`turn`] decides: a turn as a pure state machine, without I/O.
-//! * [`model`] answers a step; [`model::scripted`] plays a script.
+//! * [`model`] answers a step; [`model::scripted`] plays a script, any other is asked through the
+//!   orchestrator.
+//! * `outgoing` has the orchestrator do what needs the network or a key.
 //! * [`tools`] acts: `bash` and `file-system` of `@goondan/base`.
 //! * `process` carries out: one loop over the socket, the model and the tools, which decides nothing.
 //! * `history` is where a loaded conversation lies in memory.
@@ -24,6 +26,7 @@ mod entry;
 mod history;
 mod link;
 pub mod model;
+mod outgoing;
 mod process;
 mod recorder;
 pub mod tools;

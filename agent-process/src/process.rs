@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use goondan_log::unix_millis_now;
 use goondan_protocol::definition::AgentAssignment;
-use goondan_protocol::ids::StepId;
+use goondan_protocol::ids::{MessageId, StepId};
 use goondan_protocol::ipc::{
     ConversationLoad, ConversationPage, Pong, ShutdownAck, ToChild, ToOrchestrator, TurnAppend,
     TurnComplete, TurnStart,
@@ -22,10 +22,11 @@ use uuid::Uuid;
 
 use crate::history::History;
 use crate::link::{Incoming, Link, LinkError};
-use crate::model::{self, Model, ModelError, ModelReply, ModelRequest};
+use crate::model::{self, Answer, Model, ModelError, ModelRequest};
+use crate::outgoing::{Desk, Order, Outgoing};
 use crate::recorder::Recorder;
 use crate::tools::{Toolbox, ToolboxError};
-use crate::turn::{CallKey, Effect, Engine, EngineFault, Input, OpenTurn, ToolOutcome};
+use crate::turn::{CallKey, Effect, Engine, EngineFault, Input, OpenTurn, Scope, ToolOutcome};
 
 /// How the process came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +101,8 @@ pub(crate) async fn run(
     enclosure: PathBuf,
 ) -> Result<Ended, ProcessError> {
     let toolbox = Toolbox::new(&assignment, enclosure)?;
-    let model = model::of_provider(&assignment.agent.model.provider);
+    let (outgoing, desk) = Outgoing::new();
+    let model = model::of_definition(&assignment.agent.model, &outgoing);
     tracing::info!(
         model = assignment.agent.model.name.as_str(),
         "agent process started"
@@ -130,6 +132,7 @@ pub(crate) async fn run(
         assignment,
         toolbox,
         model,
+        desk,
         recorder: None,
         work: JoinSet::new(),
         is_draining: false,
@@ -224,7 +227,7 @@ fn take_events(page: &ConversationPage, open: &mut OpenTurn) -> Result<(), Proce
 enum Done {
     Model {
         step: u32,
-        answer: Result<ModelReply, ModelError>,
+        answer: Result<Answer, ModelError>,
     },
     Tool {
         key: CallKey,
@@ -238,6 +241,8 @@ struct Agent {
     assignment: AgentAssignment,
     toolbox: Toolbox,
     model: Box<dyn Model>,
+    /// What models and tools want done outside.
+    desk: Desk,
     recorder: Option<Recorder>,
     /// Model and tool calls. Dropping a task ends the processes of its tool.
     work: JoinSet<Done>,
@@ -259,11 +264,14 @@ impl Agent {
                 },
                 Some(done) = self.work.join_next() => {
                     let input = match done.map_err(ProcessError::Work)? {
-                        Done::Model { step, answer: Ok(reply) } => {
+                        Done::Model { step, answer: Ok(Answer::Reply(reply)) } => {
                             Input::ModelReplied { step, reply }
                         }
+                        Done::Model { step, answer: Ok(Answer::Recorded(message)) } => {
+                            Input::ModelRecorded { step, message }
+                        }
                         Done::Model { step, answer: Err(error) } => {
-                            Input::ModelFailed { step, message: error.to_string() }
+                            Input::ModelFailed { step, error }
                         }
                         Done::Tool { key, outcome } => Input::ToolFinished { key, outcome },
                     };
@@ -272,8 +280,24 @@ impl Agent {
                     }
                     self.handle(input).await?;
                 }
+                Some(order) = self.desk.next() => self.carry_out_order(order).await?,
             }
         }
+    }
+
+    /// Sends what a model or a tool wants done outside.
+    async fn carry_out_order(&mut self, order: Order) -> Result<(), ProcessError> {
+        match order {
+            Order::Call { call, trace } => {
+                let call = ToOrchestrator::Call(call);
+                self.link.send(&call, trace, None).await?;
+            }
+            Order::Cancel(cancel) => {
+                let cancel = ToOrchestrator::CallCancel(cancel);
+                self.link.send(&cancel, None, None).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn receive(&mut self, incoming: Incoming) -> Result<(), ProcessError> {
@@ -298,7 +322,11 @@ impl Agent {
                 self.handle(Input::Committed { turn_id }).await?;
                 self.recorder = None;
             }
-            other @ (ToChild::Welcome(_)
+            ToChild::CallResult(result) => self.desk.settle(result),
+            other @ (ToChild::Call(_)
+            | ToChild::CallPiece(_)
+            | ToChild::CallCancel(_)
+            | ToChild::Welcome(_)
             | ToChild::EventAccepted(_)
             | ToChild::EventRefused(_)
             | ToChild::ConversationPage(_)) => {
@@ -354,7 +382,11 @@ impl Agent {
                     });
                     self.link.send(&append, trace, None).await?;
                 }
-                Effect::AskModel { step } => self.ask_model(step),
+                Effect::AskModel {
+                    step,
+                    seq,
+                    message_id,
+                } => self.ask_model(step, seq, &message_id),
                 Effect::RunTool { key, call } => {
                     let running = self.toolbox.run(&call);
                     self.work.spawn(async move {
@@ -393,15 +425,22 @@ impl Agent {
         Ok(())
     }
 
-    fn ask_model(&mut self, step: u32) {
+    fn ask_model(&mut self, step: u32, seq: u64, message_id: &MessageId) {
         let Some(turn_id) = self.engine.turn_id() else {
             return;
         };
+        let step_id = StepId::of_turn(turn_id, step);
+        let scope = Scope::Step(step_id.clone());
+        let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
         let answer = self.model.ask(ModelRequest {
             system: self.assignment.agent.system_prompt.as_deref(),
             messages: self.engine.conversation(),
             catalog: self.toolbox.catalog(),
-            step_id: &StepId::of_turn(turn_id, step),
+            turn_id,
+            step_id: &step_id,
+            seq,
+            message_id,
+            trace,
             step,
         });
         self.work.spawn(async move {

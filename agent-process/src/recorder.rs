@@ -37,7 +37,7 @@ impl Recorder {
 
     /// Where something of this turn belongs in its trace. The spans of steps and calls follow from
     /// their ids, so that a span that began before a crash ends after it as the same one.
-    fn place_of(&self, scope: &Scope) -> TraceContext {
+    pub(crate) fn place_of(&self, scope: &Scope) -> TraceContext {
         let step = |step_id: &str| self.trace.child(span_of(step_id));
         match scope {
             Scope::Turn => self.trace,

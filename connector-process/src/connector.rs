@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::discord::Discord;
 use crate::gateway::Gateway;
 use crate::github::GitHub;
+use crate::link::Role;
 use crate::listener::{self, Service};
 use crate::slack::Slack;
 use crate::webhook::Webhook;
@@ -21,14 +22,17 @@ enum Connector {
 
 /// Is the assigned connector until `stop`. What cannot work says why and waits: the reason stays
 /// visible, where a crash loop would bury it.
-pub(crate) async fn run(
-    assignment: ConnectorAssignment,
-    gateway: Gateway,
-    stop: CancellationToken,
-) {
-    let reason = match open(&assignment) {
+pub(crate) async fn run(role: Role, gateway: Gateway, stop: CancellationToken) {
+    let opened = match &role {
+        Role::Connection(assignment) => open(assignment),
+        Role::Model(assignment) => Err(format!(
+            "there is no provider `{:?}` in goondan {GOONDAN_VERSION}",
+            assignment.model.provider
+        )),
+    };
+    let reason = match opened {
         Ok(connector) => {
-            drop(assignment);
+            drop(role);
             return match connector {
                 Connector::Listener(service) => listener::run(service, gateway, stop).await,
             };
@@ -37,7 +41,7 @@ pub(crate) async fn run(
     };
     tracing::error!(
         reason,
-        "this connection does nothing until its configuration is mended"
+        "this process does nothing until its configuration is mended"
     );
     gateway.report(false, reason).await;
     stop.cancelled().await;

@@ -3,6 +3,7 @@
 //! A [`Gateway`] is cheap to clone: every request of a connector has its own. The session at the
 //! other end of the channel owns what is shared.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_protocol::event::ConnectorEvent;
@@ -11,18 +12,30 @@ use goondan_protocol::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use crate::calls::CallHandler;
 use crate::limits::ORDERS_WAITING_MAX;
 
 /// The orchestrator's word on an event.
 pub(crate) type Verdict = Result<EventAccepted, EventRefused>;
 
 /// What a connector asks of the session.
-#[derive(Debug)]
 pub(crate) enum Order {
     /// Hand in an event.
     Submit(Submission),
     /// Tell people what the connector does.
     Report(Status),
+    /// Have these calls made by this handler from now on.
+    Serve(Arc<dyn CallHandler>),
+}
+
+impl std::fmt::Debug for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Submit(submission) => f.debug_tuple("Submit").field(submission).finish(),
+            Self::Report(status) => f.debug_tuple("Report").field(status).finish(),
+            Self::Serve(_) => f.write_str("Serve"),
+        }
+    }
 }
 
 /// An event on its way to the orchestrator.
@@ -78,6 +91,13 @@ impl Gateway {
             Ok(None) => Err(unavailable("the connector is stopping")),
             Err(_elapsed) => Err(unavailable("the orchestrator did not answer in time")),
         }
+    }
+
+    /// Has agents' calls made by `handler` from now on. A connector does this before it reports that
+    /// it is ready: the orchestrator sends calls only then.
+    #[expect(dead_code, reason = "the first connector to make calls uses it")]
+    pub(crate) async fn serve(&self, handler: Arc<dyn CallHandler>) {
+        drop(self.orders.send(Order::Serve(handler)).await);
     }
 
     /// Tells people what the connector does, or why it does nothing.

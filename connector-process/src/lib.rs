@@ -6,7 +6,8 @@
 //! * `link`: the socket to the orchestrator, and the handshake that says what this process is.
 //! * `session`: what is said over that socket afterwards. It owns the requests that wait for the
 //!   orchestrator's word.
-//! * `gateway`: all a connector sees of the session: hand in an event, report a state.
+//! * `calls`: the calls that agents want made, and the trait of those who make them.
+//! * `gateway`: all a connector sees of the session: hand in an event, report a state, make calls.
 //! * `connector`: from an assignment to the connector that does the work.
 //! * `listener`: what all connectors share that are spoken to over HTTP.
 //! * `webhook`, `slack`, `github`, `discord`: those connectors; `payload`: what the last three share.
@@ -20,6 +21,7 @@
 //!   once, and requests in progress get no answer (`SUP-7`).
 //! * Secrets and bodies are never logged (`SEC-2`).
 
+mod calls;
 mod command_line;
 mod connector;
 mod discord;

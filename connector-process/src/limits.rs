@@ -93,6 +93,10 @@ pub const ORDERS_WAITING_MAX: usize = 16;
 /// requests, which take less memory than frames do.
 pub const EVENT_FRAMES_WAITING_MAX: usize = 4;
 
+/// Frames about agents' calls, pieces and results, that wait to be written. Further ones wait in their
+/// calls.
+pub const CALL_FRAMES_WAITING_MAX: usize = 16;
+
 /// All other frames that wait to be written; they go before events. With one more, the orchestrator
 /// pings and does not read, and the process gives up.
 pub const CONTROL_FRAMES_WAITING_MAX: usize = 16;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use goondan_protocol::JsonObject;
-use goondan_protocol::definition::ConnectorAssignment;
+use goondan_protocol::definition::{ConnectorAssignment, ModelAssignment};
 use goondan_protocol::envelope::{Address, Envelope, MessageError};
 use goondan_protocol::frame::{FrameCodec, FrameError};
 use goondan_protocol::ipc::{Assignment, ChildRole, Head, Hello, ToChild, ToOrchestrator};
@@ -71,6 +71,29 @@ pub(crate) enum LinkError {
     },
 }
 
+/// What this process is to be.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// The connector of a connection.
+    Connection(ConnectorAssignment),
+    /// The connector of a model.
+    Model(ModelAssignment),
+}
+
+impl Role {
+    /// The process's own address.
+    pub(crate) fn address(&self) -> Address {
+        match self {
+            Self::Connection(assignment) => Address::Connector {
+                name: assignment.connection.clone(),
+            },
+            Self::Model(assignment) => Address::Model {
+                name: assignment.model.name.clone(),
+            },
+        }
+    }
+}
+
 /// The socket, before the handshake.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -112,7 +135,7 @@ impl Link {
     pub(crate) async fn shake_hands(
         mut self,
         pid: u32,
-    ) -> Result<(ConnectorAssignment, Incoming, Outgoing), LinkError> {
+    ) -> Result<(Role, Incoming, Outgoing), LinkError> {
         let hello = ToOrchestrator::Hello(Hello {
             version: Version::current(),
             role: ChildRole::Connector,
@@ -150,7 +173,7 @@ pub(crate) async fn next_frame(incoming: &mut Incoming) -> Result<Bytes, LinkErr
 }
 
 /// Reads the orchestrator's first frame.
-fn assignment_of(frame: &[u8]) -> Result<ConnectorAssignment, LinkError> {
+fn assignment_of(frame: &[u8]) -> Result<Role, LinkError> {
     let envelope = Envelope::from_frame(frame).map_err(LinkError::NotAMessage)?;
     // The version comes first: what another version says may not even be readable.
     if let Some(version) = version_of(&envelope) {
@@ -158,7 +181,8 @@ fn assignment_of(frame: &[u8]) -> Result<ConnectorAssignment, LinkError> {
     }
     match ToChild::from_envelope(&envelope).map_err(LinkError::NotAMessage)? {
         ToChild::Welcome(welcome) => match welcome.assignment {
-            Assignment::Connector(assignment) => Ok(*assignment),
+            Assignment::Connector(assignment) => Ok(Role::Connection(*assignment)),
+            Assignment::Model(assignment) => Ok(Role::Model(*assignment)),
             Assignment::Agent(_) => Err(LinkError::NotAConnector),
         },
         other => Err(LinkError::OutOfTurn {
@@ -188,7 +212,7 @@ mod tests {
     fn only_a_welcome_of_this_very_version_counts() {
         let ours = serde_json::to_string(&Version::current()).unwrap();
         let assignment = assignment_of(welcome(&ours).as_bytes()).unwrap();
-        assert_eq!(assignment.connection.as_str(), "hook");
+        assert_eq!(assignment.address().to_string(), "connector:hook");
 
         let theirs = r#"{"protocol":2,"goondan":"0.0.0-other"}"#;
         let error = assignment_of(welcome(theirs).as_bytes()).unwrap_err();

@@ -7,7 +7,6 @@ use std::sync::atomic::AtomicBool;
 
 use goondan_log::{Identity, JsonLines, LEVEL_VAR, Stdout, error_chain, level_filter};
 use goondan_protocol::JsonObject;
-use goondan_protocol::definition::ConnectorAssignment;
 use goondan_protocol::ipc::IPC_FD_VAR;
 use goondan_protocol::trace::TraceId;
 use serde_json::json;
@@ -15,7 +14,7 @@ use tracing::Subscriber;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::command_line::{self, Start};
-use crate::link::{Link, LinkError};
+use crate::link::{Link, LinkError, Role};
 use crate::session;
 
 /// Exit code: the orchestrator is gone, or the two cannot work together.
@@ -59,14 +58,14 @@ fn serve() -> ExitCode {
     let result = prepare().and_then(|runtime| {
         let result = runtime.block_on(async {
             let link = Link::from_stdin()?;
-            let (assignment, incoming, outgoing) = link.shake_hands(pid).await?;
+            let (role, incoming, outgoing) = link.shake_hands(pid).await?;
             drop(before_welcome.take());
             // It fails only if a subscriber is set already, and this is the only place that sets one.
             drop(tracing::subscriber::set_global_default(log(Identity {
-                fields: identity_fields(&assignment),
+                fields: identity_fields(&role),
                 ..nameless
             })));
-            session::run(assignment, incoming, outgoing).await
+            session::run(role, incoming, outgoing).await
         });
         // A name that is still being resolved must not hold the exit up.
         runtime.shutdown_background();
@@ -136,9 +135,21 @@ fn log(identity: Identity) -> impl Subscriber + Send + Sync {
         .with(JsonLines::new(identity, Stdout))
 }
 
-fn identity_fields(assignment: &ConnectorAssignment) -> JsonObject {
+fn identity_fields(role: &Role) -> JsonObject {
+    let (workspace_id, kind, name) = match role {
+        Role::Connection(assignment) => (
+            &assignment.workspace_id,
+            "connection",
+            assignment.connection.as_str(),
+        ),
+        Role::Model(assignment) => (
+            &assignment.workspace_id,
+            "model",
+            assignment.model.name.as_str(),
+        ),
+    };
     JsonObject::from_iter([
-        ("workspaceId".to_owned(), json!(assignment.workspace_id)),
-        ("connection".to_owned(), json!(assignment.connection)),
+        ("workspaceId".to_owned(), json!(workspace_id)),
+        (kind.to_owned(), json!(name)),
     ])
 }

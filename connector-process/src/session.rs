@@ -10,20 +10,27 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use futures_util::SinkExt as _;
-use goondan_protocol::definition::ConnectorAssignment;
+use goondan_protocol::call::{CallId, CallOrder};
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::ipc::{Head, Pong, ShutdownAck, ToChild, ToOrchestrator};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::calls::Calls;
 use crate::connector;
 use crate::gateway::{Gateway, Order, Submission, Verdict};
-use crate::limits::{CONTROL_FRAMES_WAITING_MAX, EVENT_FRAMES_WAITING_MAX};
-use crate::link::{Incoming, LinkError, Outgoing, next_frame};
+use crate::limits::{
+    CALL_FRAMES_WAITING_MAX, CONTROL_FRAMES_WAITING_MAX, EVENT_FRAMES_WAITING_MAX,
+};
+use crate::link::{Incoming, LinkError, Outgoing, Role, next_frame};
 
 /// What a frame from the orchestrator asks for.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Heard {
+    /// Make this call.
+    Call(Box<CallOrder>),
+    /// Give this call up.
+    Cancel(CallId),
     /// Nothing further: a reply was passed on, or nobody waits for it any more.
     Done,
     /// Send this at once.
@@ -77,7 +84,11 @@ impl Session {
                 self.settle(envelope.in_reply_to, Err(refused));
                 Ok(Heard::Done)
             }
+            ToChild::Call(call) => Ok(Heard::Call(call)),
+            ToChild::CallCancel(cancel) => Ok(Heard::Cancel(cancel.call_id)),
             ToChild::Welcome(_)
+            | ToChild::CallPiece(_)
+            | ToChild::CallResult(_)
             | ToChild::Event(_)
             | ToChild::ConversationPage(_)
             | ToChild::TurnAppended(_)
@@ -123,25 +134,30 @@ impl Session {
 /// [`LinkError`] as soon as the orchestrator is gone or cannot be understood; then nothing more is
 /// answered to anybody.
 pub(crate) async fn run(
-    assignment: ConnectorAssignment,
+    role: Role,
     mut incoming: Incoming,
     outgoing: Outgoing,
 ) -> Result<(), LinkError> {
-    let mut session = Session::new(Address::Connector {
-        name: assignment.connection.clone(),
-    });
+    let me = role.address();
+    let mut session = Session::new(me.clone());
     let stop = CancellationToken::new();
     let (gateway, mut orders) = Gateway::new();
     let (control, control_frames) = mpsc::channel(CONTROL_FRAMES_WAITING_MAX);
     let (events, event_frames) = mpsc::channel(EVENT_FRAMES_WAITING_MAX);
+    let (call_frames_in, call_frames) = mpsc::channel(CALL_FRAMES_WAITING_MAX);
+    let mut calls = Calls::new(me, call_frames_in);
 
-    let mut writing = pin!(write(control_frames, event_frames, outgoing));
-    let mut connector = pin!(connector::run(assignment, gateway, stop.clone()));
-    loop {
+    let mut writing = pin!(write(control_frames, call_frames, event_frames, outgoing));
+    let mut connector = pin!(connector::run(role, gateway, stop.clone()));
+    let mut has_ended = false;
+    // Calls under way are finished, also when the connector itself has stopped.
+    while !has_ended || !calls.is_empty() {
         tokio::select! {
             frame = next_frame(&mut incoming) => match session.hear(&frame?)? {
                 Heard::Done => {}
                 Heard::Answer(frame) => enqueue(&control, frame)?,
+                Heard::Call(call) => calls.begin(*call),
+                Heard::Cancel(call_id) => calls.cancel(call_id),
                 Heard::Stop(reason) => {
                     tracing::info!(reason, "asked to stop");
                     stop.cancel();
@@ -152,11 +168,14 @@ pub(crate) async fn run(
                     enqueue(&control, session.frame(&ToOrchestrator::Status(status))?)?;
                 }
                 Order::Submit(submission) => place.send(session.submit(submission)?),
+                Order::Serve(handler) => calls.serve_with(handler),
             },
             result = &mut writing => return result,
-            () = &mut connector => break,
+            () = calls.next_end(), if !calls.is_empty() => {}
+            () = &mut connector, if !has_ended => has_ended = true,
         }
     }
+    drop(calls);
     enqueue(
         &control,
         session.frame(&ToOrchestrator::ShutdownAck(ShutdownAck {}))?,
@@ -182,21 +201,28 @@ fn enqueue(control: &mpsc::Sender<Vec<u8>>, frame: Vec<u8>) -> Result<(), LinkEr
     })
 }
 
-/// Writes queued frames, events last, until the control queue ends. No event is left then but those
-/// that nobody waits for any more.
+/// Writes queued frames, events last, until the control queue ends and no call has more to say. No
+/// event is left then but those that nobody waits for any more.
 async fn write(
     mut control: mpsc::Receiver<Vec<u8>>,
+    mut calls: mpsc::Receiver<Vec<u8>>,
     mut events: mpsc::Receiver<Vec<u8>>,
     mut outgoing: Outgoing,
 ) -> Result<(), LinkError> {
+    let mut has_control = true;
     loop {
         let frame = tokio::select! {
             biased;
-            frame = control.recv() => match frame {
+            frame = control.recv(), if has_control => match frame {
                 Some(frame) => frame,
-                None => return Ok(()),
+                None => {
+                    has_control = false;
+                    continue;
+                }
             },
-            Some(frame) = events.recv() => frame,
+            Some(frame) = calls.recv() => frame,
+            Some(frame) = events.recv(), if has_control => frame,
+            else => return Ok(()),
         };
         outgoing
             .send(Bytes::from(frame))
@@ -257,12 +283,12 @@ mod tests {
         assert_ne!(sent[0], sent[1]);
 
         let frame = accepted(sent[1], "two");
-        assert_eq!(session.hear(frame.as_bytes()).unwrap(), Heard::Done);
+        assert!(matches!(session.hear(frame.as_bytes()), Ok(Heard::Done)));
         let verdict = second_answer.try_recv().unwrap().unwrap();
         assert_eq!(verdict.event_id.as_str(), "two");
         assert!(first_answer.try_recv().is_err());
         // A reply to nobody harms nobody.
-        assert_eq!(session.hear(frame.as_bytes()).unwrap(), Heard::Done);
+        assert!(matches!(session.hear(frame.as_bytes()), Ok(Heard::Done)));
     }
 
     #[test]

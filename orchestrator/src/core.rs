@@ -10,7 +10,9 @@
 //! * [`slot`] and [`back_off`]: when a process may start, and when it is to be killed.
 //! * [`mailbox`]: events on their way in. [`turns`]: what becomes of them.
 //! * [`parking`]: events that crash whoever works on them.
-//! * [`agents`]: agent instances and their processes. [`connectors`]: connector processes.
+//! * [`agents`]: agent instances and their processes. [`connectors`]: connector processes of
+//!   connections. [`models`]: those of models.
+//! * [`calls`]: what agents want done outside, and who does it.
 //! * [`processes`]: what all children have in common.
 //! * [`requests`]: what clients ask for. [`deletion`]: what becomes of that request.
 //! * [`looks`]: looks back at what happened. [`archives`]: conversations to be taken elsewhere.
@@ -29,7 +31,7 @@ use std::collections::BTreeMap;
 
 use goondan_config::Bundle;
 use goondan_protocol::control::{ControlError, ErrorCode, WorkspaceProblem};
-use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::version::Version;
 use goondan_store::root::Layout;
@@ -39,6 +41,7 @@ use uuid::Uuid;
 mod agents;
 mod archives;
 mod back_off;
+mod calls;
 mod connectors;
 mod deletion;
 mod effect;
@@ -46,6 +49,7 @@ mod input;
 mod jobs;
 mod looks;
 mod mailbox;
+mod models;
 mod parking;
 mod processes;
 mod requests;
@@ -65,9 +69,11 @@ pub(crate) use requests::control_error;
 pub(crate) use retention::{ListPurpose, ListedInstances};
 
 use agents::Instance;
+use calls::Calls;
 use connectors::Connector;
 use deletion::Sweep;
 use jobs::Jobs;
+use models::Model;
 use parking::EventListing;
 use retention::Retention;
 use verification::Verifying;
@@ -77,13 +83,14 @@ use verification::Verifying;
 enum Owner {
     Agent(InstanceRef),
     Connector(WorkspaceId, ConnectionName),
+    Model(WorkspaceId, ResourceName),
 }
 
 impl Owner {
     fn workspace_id(&self) -> &WorkspaceId {
         match self {
             Self::Agent(instance) => &instance.workspace_id,
-            Self::Connector(workspace_id, _) => workspace_id,
+            Self::Connector(workspace_id, _) | Self::Model(workspace_id, _) => workspace_id,
         }
     }
 }
@@ -97,6 +104,7 @@ struct Workspace {
     problem: Option<WorkspaceProblem>,
     instances: BTreeMap<InstanceKey, Instance>,
     connectors: BTreeMap<ConnectionName, Connector>,
+    models: BTreeMap<ResourceName, Model>,
     retention: Retention,
     /// How its closing stands; none while it is open.
     closing: Option<Closing>,
@@ -132,6 +140,7 @@ pub(crate) struct Core {
     workspaces: BTreeMap<WorkspaceId, Workspace>,
     owners: BTreeMap<ProcessId, Owner>,
     jobs: Jobs,
+    calls: Calls,
     stopping: Option<Stopping>,
     stop_requests: Vec<RequestToken>,
     sweeps: BTreeMap<RequestToken, Sweep>,
@@ -152,6 +161,7 @@ impl Core {
             workspaces: BTreeMap::new(),
             owners: BTreeMap::new(),
             jobs: Jobs::default(),
+            calls: Calls::default(),
             stopping: None,
             stop_requests: Vec::new(),
             sweeps: BTreeMap::new(),
@@ -248,10 +258,14 @@ impl Core {
             for name in workspace.connectors.keys() {
                 owners.push(Owner::Connector(id.clone(), name.clone()));
             }
+            for name in workspace.models.keys() {
+                owners.push(Owner::Model(id.clone(), name.clone()));
+            }
         }
         for owner in owners {
             self.on_time(&owner);
         }
+        self.on_call_time();
         self.look_for_expired();
     }
 

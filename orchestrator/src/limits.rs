@@ -45,9 +45,27 @@ pub(crate) const LOG_TAIL_BYTES: usize = 4 * 1024 * 1024;
 /// Log lines a following client may be behind. Older ones are dropped for it and counted.
 pub(crate) const LOG_FOLLOW_LINES: usize = 4_096;
 
+/// Calls with one credential that run at one time; further ones wait.
+pub(crate) const CALLS_IN_FLIGHT_PER_CREDENTIAL: usize = 16;
+/// Calls with one credential that wait. One more ends in `overloaded`.
+pub(crate) const CALLS_WAITING_PER_CREDENTIAL: usize = 1_024;
+/// Calls one agent process waits for at one time. One more ends in `overloaded`.
+pub(crate) const CALLS_OPEN_PER_AGENT: usize = 128;
+/// How often one call is begun: failures without effect and crashes of its connector together.
+pub(crate) const CALL_ATTEMPTS_MAX: u32 = 5;
+/// The pause before a call is made for the second time, in milliseconds; it doubles each time. What
+/// the other side asks for with `Retry-After` counts if it is longer.
+pub(crate) const CALL_RETRY_FIRST_MS: u64 = 500;
+/// The longest such pause, in milliseconds.
+pub(crate) const CALL_RETRY_MAX_MS: u64 = 30_000;
+/// The longest a call may take, whatever its agent asks for, in milliseconds.
+pub(crate) const CALL_DEADLINE_MAX_MS: u64 = 3_600_000;
+
 /// Writer threads of the store.
 pub(crate) const WRITER_THREADS: usize = 4;
 
 const _: () = assert!(BACK_OFF_FIRST_MS <= BACK_OFF_MAX_MS);
 const _: () = assert!(HEARTBEAT_INTERVAL_MS * 2 < HEARTBEAT_TIMEOUT_MS);
+const _: () = assert!(CALL_RETRY_FIRST_MS <= CALL_RETRY_MAX_MS);
+const _: () = assert!(CALL_RETRY_MAX_MS < CALL_DEADLINE_MAX_MS);
 const _: () = assert!(TICK_MS <= BACK_OFF_FIRST_MS);

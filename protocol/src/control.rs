@@ -18,7 +18,8 @@ pub use daemon::{
     Connect, Connected, DaemonStatus, ListProcesses, ProcessInfo, ProcessState, Status, Stop,
 };
 pub use event::{
-    DropEvent, EventInfo, EventStanding, ListEvents, RetryEvent, SendEvent, Sent, TurnProgress,
+    DropEvent, EventInfo, EventStanding, ListEvents, RetryEvent, SendEvent, Sent, TurnPiece,
+    TurnProgress,
 };
 pub use instance::{
     DeleteInstance, Deleted, ExportInstance, ExportPart, ExportPosition, History, ImportInstance,
@@ -120,6 +121,10 @@ pub const LOG_LINE: &str = "logs.line";
 /// Name of the notification that carries one runtime event of a turn a client waits for: `params` is
 /// [`TurnProgress`].
 pub const TURN_PROGRESS: &str = "turn.progress";
+
+/// Name of the notification that carries a part of what comes of a call in a turn a client waits for:
+/// `params` is [`TurnPiece`].
+pub const TURN_PIECE: &str = "turn.piece";
 
 /// Nothing more to say than that it is done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -66,6 +66,9 @@ pub enum ModelProvider {
         /// The script.
         script: Script,
     },
+    /// A connector process of its own, which the agent reaches by outgoing calls
+    /// ([`crate::call`]). It holds the key; the agent does not.
+    Connector,
 }
 
 /// One Tool resource with its references resolved.
@@ -142,4 +145,66 @@ impl std::fmt::Debug for ConnectorAssignment {
             .field("secrets", &self.secrets.keys().collect::<Vec<_>>())
             .finish()
     }
+}
+
+/// A model of a provider, as its connector process is given it.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HostedModel {
+    /// The Model resource's name.
+    pub name: ResourceName,
+    /// Whose protocol is spoken.
+    pub provider: HostedProvider,
+    /// The provider's own name of the model.
+    pub model: String,
+    /// Where the provider is reached; none: where it usually is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// The key. Never logged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<String>,
+}
+
+impl HostedModel {
+    /// Whether two models are paid for and limited together: the same key at the same place.
+    #[must_use]
+    pub fn shares_credential_with(&self, other: &Self) -> bool {
+        self.provider == other.provider
+            && self.endpoint == other.endpoint
+            && self.api_key == other.api_key
+    }
+}
+
+impl std::fmt::Debug for HostedModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostedModel")
+            .field("name", &self.name)
+            .field("provider", &self.provider)
+            .field("model", &self.model)
+            .field("endpoint", &self.endpoint)
+            .field("api_key", &self.api_key.as_ref().map(|_| "…"))
+            .finish()
+    }
+}
+
+/// Whose protocol a model's connector speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HostedProvider {
+    /// Anthropic's Messages API.
+    Anthropic,
+    /// The Chat Completions API of `OpenAI`, which many other servers speak too.
+    OpenAi,
+    /// Google's Gemini API.
+    Google,
+}
+
+/// Everything the connector process of a model works with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ModelAssignment {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The model this process stands for.
+    pub model: HostedModel,
 }

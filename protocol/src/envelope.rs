@@ -9,7 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::ids::{AgentName, ConnectionName, InstanceKey, InvalidId};
+use crate::ids::{AgentName, ConnectionName, InstanceKey, InvalidId, ResourceName};
 use crate::trace::TraceContext;
 
 /// One process of a workspace, as an envelope names it.
@@ -29,6 +29,11 @@ pub enum Address {
         /// The connection's name.
         name: ConnectionName,
     },
+    /// The connector process of a model: `model:<name>`.
+    Model {
+        /// The model's name.
+        name: ResourceName,
+    },
     /// A child that has not been told who it is: `child`.
     Child,
 }
@@ -38,7 +43,8 @@ pub enum Address {
 pub enum InvalidAddress {
     /// The text has none of the known forms.
     #[error(
-        "expected `orchestrator`, `child`, `agent:<name>:<instanceKey>` or `connector:<connection>`"
+        "expected `orchestrator`, `child`, `agent:<name>:<instanceKey>`, `connector:<connection>` or \
+         `model:<name>`"
     )]
     UnknownForm,
     /// A part of it is no valid id.
@@ -52,6 +58,7 @@ impl fmt::Display for Address {
             Self::Orchestrator => f.write_str("orchestrator"),
             Self::Agent { name, instance_key } => write!(f, "agent:{name}:{instance_key}"),
             Self::Connector { name } => write!(f, "connector:{name}"),
+            Self::Model { name } => write!(f, "model:{name}"),
             Self::Child => f.write_str("child"),
         }
     }
@@ -66,6 +73,9 @@ impl FromStr for Address {
             None if text == "orchestrator" => Ok(Self::Orchestrator),
             None if text == "child" => Ok(Self::Child),
             Some(("connector", name)) => Ok(Self::Connector {
+                name: name.parse()?,
+            }),
+            Some(("model", name)) => Ok(Self::Model {
                 name: name.parse()?,
             }),
             Some(("agent", rest)) => {
@@ -161,6 +171,7 @@ mod tests {
             "orchestrator",
             "child",
             "connector:hook",
+            "model:claude",
             "agent:a:k",
             "agent:a:telegram:1",
         ] {

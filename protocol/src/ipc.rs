@@ -8,7 +8,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::definition::{AgentAssignment, ConnectorAssignment};
+use crate::call::{CallCancel, CallOrder, CallPiece, CallResult, OutgoingCall};
+use crate::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use crate::envelope::{Address, Envelope, MessageError};
 use crate::event::{AgentEvent, ConnectorEvent, TurnOutcome};
 use crate::ids::{EventId, TurnId};
@@ -161,6 +162,14 @@ messages! {
         TurnComplete(TurnComplete) = "turn.complete",
         /// Something worth recording happened in the turn.
         Observe(Box<RuntimeEvent>) = "observe",
+        /// An agent wants a model or a connection to do something outside.
+        Call(Box<OutgoingCall>) = "call",
+        /// A part of what comes of a call, from the connector that makes it.
+        CallPiece(CallPiece) = "call.piece",
+        /// What came of a call, from the connector that made it.
+        CallResult(CallResult) = "call.result",
+        /// An agent does not wait for a call any more.
+        CallCancel(CallCancel) = "call.cancel",
     }
 }
 
@@ -185,6 +194,14 @@ messages! {
         TurnAppended(TurnAppended) = "turn.appended",
         /// The turn is committed.
         TurnCommitted(TurnCommitted) = "turn.committed",
+        /// A connector is to make this call.
+        Call(Box<CallOrder>) = "call",
+        /// A part of what comes of an agent's call.
+        CallPiece(CallPiece) = "call.piece",
+        /// What came of an agent's call.
+        CallResult(CallResult) = "call.result",
+        /// Nobody waits for this call of a connector any more.
+        CallCancel(CallCancel) = "call.cancel",
     }
 }
 
@@ -205,8 +222,11 @@ impl ToChild {
 pub enum ChildRole {
     /// An AgentProcess.
     Agent,
-    /// A ConnectorProcess.
+    /// A ConnectorProcess that stands for a connection.
     Connector,
+    /// A ConnectorProcess that stands for a model. It greets as a connector: what it is to be it
+    /// learns from its welcome.
+    Model,
 }
 
 impl ChildRole {
@@ -216,6 +236,7 @@ impl ChildRole {
         match self {
             Self::Agent => "agent",
             Self::Connector => "connector",
+            Self::Model => "model",
         }
     }
 }
@@ -250,6 +271,8 @@ pub enum Assignment {
     Agent(Box<AgentAssignment>),
     /// Be this connector.
     Connector(Box<ConnectorAssignment>),
+    /// Be the connector of this model.
+    Model(Box<ModelAssignment>),
 }
 
 /// `ping`.

@@ -22,6 +22,12 @@ const FROM_CHILD: &[&str] = &[
     r#"{"type":"turn.append","from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","seq":1,"event":{"type":"truncate"}}}"#,
     r#"{"type":"turn.complete","from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","lastSeq":2,"outcome":{"status":"completed","reply":"hi"}}}"#,
     r#"{"type":"observe","from":"agent:a:k","to":"orchestrator","payload":{"type":"turn.started","timestamp":"2026-01-01T00:00:00.000Z","traceId":"4bf92f3577b34da6a3ce929d0e0e4736","spanId":"00f067aa0ba902b7","agentName":"a","instanceKey":"k","turnId":"t"}}"#,
+    r#"{"type":"call","from":"agent:a:k","to":"orchestrator","payload":{"callId":7,"target":{"kind":"model","name":"claude"},"method":"complete","params":{"messages":[]},"deadlineMs":1000,"pieces":true,"idempotent":true,"place":{"turnId":"t","stepId":"t.1"},"record":{"seq":2,"messageId":"t.1:a"}}}"#,
+    r#"{"type":"call","from":"agent:a:k","to":"orchestrator","payload":{"callId":8,"target":{"kind":"connection","name":"bot"},"method":"send","params":{"text":"hi"},"deadlineMs":1000,"place":{"turnId":"t","stepId":"t.1","toolCallId":"c"}}}"#,
+    r#"{"type":"call.piece","from":"model:claude","to":"orchestrator","payload":{"callId":1,"piece":{"type":"text","text":"h"}}}"#,
+    r#"{"type":"call.result","from":"model:claude","to":"orchestrator","payload":{"callId":1,"outcome":{"ok":{"content":"hi","metadata":{}}}}}"#,
+    r#"{"type":"call.result","from":"connector:bot","to":"orchestrator","payload":{"callId":1,"outcome":{"error":{"code":"rateLimited","message":"too many","suggestion":"wait","retryable":true,"retryAfterMs":2000}}}}"#,
+    r#"{"type":"call.cancel","from":"agent:a:k","to":"orchestrator","payload":{"callId":7}}"#,
 ];
 
 /// One body for each message type the orchestrator sends, without its trace.
@@ -35,6 +41,11 @@ const TO_CHILD: &[&str] = &[
     r#"{"type":"conversation.page","inReplyTo":1,"from":"orchestrator","to":"agent:a:k","payload":{"messageBytes":[10],"events":[{"type":"truncate"}],"next":null}}"#,
     r#"{"type":"turn.appended","from":"orchestrator","to":"agent:a:k","payload":{"turnId":"t","seq":2}}"#,
     r#"{"type":"turn.committed","from":"orchestrator","to":"agent:a:k","payload":{"turnId":"t"}}"#,
+    r#"{"type":"welcome","from":"orchestrator","to":"model:claude","payload":{"version":{"protocol":2,"goondan":"0.1.0"},"assignment":{"role":"model","definition":{"workspaceId":"w","model":{"name":"claude","provider":"anthropic","model":"claude-x","endpoint":"http://127.0.0.1:1/","apiKey":"k"}}}}}"#,
+    r#"{"type":"call","from":"orchestrator","to":"model:claude","payload":{"callId":1,"caller":{"agent":"a","instanceKey":"k"},"method":"complete","params":{"messages":[]},"deadlineMs":1000}}"#,
+    r#"{"type":"call.piece","from":"orchestrator","to":"agent:a:k","payload":{"callId":7,"piece":{"type":"text","text":"h"}}}"#,
+    r#"{"type":"call.result","from":"orchestrator","to":"agent:a:k","payload":{"callId":7,"outcome":{"ok":{"message":{"id":"t.1:a"}}}}}"#,
+    r#"{"type":"call.cancel","from":"orchestrator","to":"model:claude","payload":{"callId":1}}"#,
 ];
 
 fn with_trace(body: &str) -> String {

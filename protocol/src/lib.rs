@@ -17,6 +17,7 @@
 //! [`control`] (typed messages). Beside them, [`records`]: what is only passed on.
 
 pub mod base_package;
+pub mod call;
 pub mod control;
 pub mod conversation;
 pub mod definition;

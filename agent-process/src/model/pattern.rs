@@ -54,7 +54,7 @@ pub(crate) fn compile(script: &Script) -> Result<Vec<CompiledRule>, ModelError> 
     rules
         .map(|(rule, place)| {
             compile_rule(rule)
-                .map_err(|fault| ModelError(format!("rule {place} of the script: {fault}")))
+                .map_err(|fault| ModelError::new(format!("rule {place} of the script: {fault}")))
         })
         .collect()
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::pattern::{CompiledRule, Pattern, compile};
 use super::template::Captures;
-use super::{Model, ModelError, ModelReply, ModelRequest};
+use super::{Answer, Model, ModelError, ModelReply, ModelRequest};
 
 /// Most text one reply may hold, its arguments included, in bytes: captures could otherwise blow a
 /// message up past what a frame carries.
@@ -62,8 +62,9 @@ impl ScriptedModel {
         for (rule, place) in rules.iter().zip(1_usize..) {
             let mut captures = scene.captures.clone();
             if scene.fits(rule, &mut captures)? {
-                let reply = reply_of(rule, &captures, request.step_id)
-                    .map_err(|fault| ModelError(format!("rule {place} of the script: {fault}")))?;
+                let reply = reply_of(rule, &captures, request.step_id).map_err(|fault| {
+                    ModelError::new(format!("rule {place} of the script: {fault}"))
+                })?;
                 let delay = Duration::from_millis(rule.rule.delay_ms.unwrap_or(0));
                 return Ok(Played { reply, delay });
             }
@@ -73,14 +74,14 @@ impl ScriptedModel {
 }
 
 impl Model for ScriptedModel {
-    fn ask(&self, request: ModelRequest<'_>) -> BoxFuture<'static, Result<ModelReply, ModelError>> {
+    fn ask(&self, request: ModelRequest<'_>) -> BoxFuture<'static, Result<Answer, ModelError>> {
         let played = self.play(request);
         async move {
             let Played { reply, delay } = played?;
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
             }
-            reply
+            reply.map(Answer::Reply)
         }
         .boxed()
     }
@@ -172,7 +173,7 @@ impl<'a> Scene<'a> {
         };
         let quote: String = text.chars().take(QUOTED_CHARS).collect();
         let step = self.step;
-        ModelError(format!(
+        ModelError::new(format!(
             "no rule of the script fits {what} {quote:?} at step {step}; add a rule for it, or a \
              last rule without `when` that answers everything else"
         ))
@@ -200,7 +201,7 @@ fn reply_of(
 ) -> Result<Result<ModelReply, ModelError>, String> {
     let rule = &compiled.rule;
     if let Some(fail) = &rule.fail {
-        return Ok(Err(ModelError(captures.fill(fail)?)));
+        return Ok(Err(ModelError::new(captures.fill(fail)?)));
     }
     let text = captures.fill(rule.say.as_deref().unwrap_or(""))?;
     let mut reply_bytes = text.len();

@@ -1,11 +1,11 @@
 //! What goes into the engine and what comes out of it: plain data.
 
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::{StepId, ToolCallId, TurnId};
-use goondan_protocol::message::{MessageEvent, ToolCall};
+use goondan_protocol::ids::{MessageId, StepId, ToolCallId, TurnId};
+use goondan_protocol::message::{Message, MessageEvent, ToolCall};
 use goondan_protocol::observe::RuntimeEventKind;
 
-use crate::model::ModelReply;
+use crate::model::{ModelError, ModelReply};
 
 /// Something happened outside.
 #[derive(Debug, Clone)]
@@ -24,12 +24,20 @@ pub enum Input {
         /// What it said.
         reply: ModelReply,
     },
+    /// The model answered, and its answer is durable already, under the number that
+    /// [`Effect::AskModel`] gave.
+    ModelRecorded {
+        /// The step it was asked for.
+        step: u32,
+        /// The message as it is recorded.
+        message: Box<Message>,
+    },
     /// The model could not answer.
     ModelFailed {
         /// The step it was asked for.
         step: u32,
-        /// Why, for people to read.
-        message: String,
+        /// Why.
+        error: ModelError,
     },
     /// A tool ended.
     ToolFinished {
@@ -61,6 +69,10 @@ pub enum Effect {
     AskModel {
         /// The step, from 1.
         step: u32,
+        /// The number of the event that records the answer, whoever records it.
+        seq: u64,
+        /// The id of the message that is the answer.
+        message_id: MessageId,
     },
     /// Run a tool. Its arguments fit its schema.
     RunTool {

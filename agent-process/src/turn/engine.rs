@@ -189,8 +189,11 @@ impl<R: ToolRules> Engine<R> {
             Input::ModelReplied { step, reply } if turn.is_asking(step) => {
                 turn.take_reply(&self.rules, &mut self.conversation, step, reply, now)?;
             }
-            Input::ModelFailed { step, message } if turn.is_asking(step) => {
-                turn.fail_step(step, message);
+            Input::ModelRecorded { step, message } if turn.is_asking(step) => {
+                turn.take_recorded(&self.rules, &mut self.conversation, step, *message);
+            }
+            Input::ModelFailed { step, error } if turn.is_asking(step) => {
+                turn.fail_step(step, error);
             }
             Input::ToolFinished { key, outcome } if turn.is_running(key) => {
                 turn.finish_call(key, outcome);
@@ -221,6 +224,7 @@ fn unexpected(input: &Input, doing: &'static str) -> EngineFault {
     let input = match input {
         Input::Durable { turn_id, seq } => format!("`turn.appended` {seq} of turn `{turn_id}`"),
         Input::ModelReplied { step, .. } => format!("a reply for step {step}"),
+        Input::ModelRecorded { step, .. } => format!("a recorded reply for step {step}"),
         Input::ModelFailed { step, .. } => format!("a model failure for step {step}"),
         Input::ToolFinished { key, .. } => {
             format!("the result of call {} of step {}", key.index, key.step)

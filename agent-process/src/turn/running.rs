@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::{MessageId, StepId, TurnId};
+use goondan_protocol::ids::{InvalidId, MessageId, StepId, TurnId};
 use goondan_protocol::message::{Content, Message, MessageEvent};
 use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::time::Timestamp;
@@ -13,7 +13,7 @@ use super::calls::Calls;
 use super::effect::{CallKey, Effect, Observation, Scope, ToolOutcome};
 use super::engine::{EngineFault, ToolRules};
 use super::recorded::Replied;
-use crate::model::ModelReply;
+use crate::model::{ModelError, ModelReply};
 
 /// Most tool calls of one step; they run in parallel. A reply with more is a fault of the model.
 pub const MAX_CALLS_PER_STEP: usize = 64;
@@ -143,17 +143,43 @@ impl Turn {
         now: Timestamp,
     ) -> Result<(), EngineFault> {
         if let Some(fault) = fault_of(&reply) {
-            self.fail_step(step, fault);
+            self.fail_step(step, ModelError::new(fault));
             return Ok(());
         }
         let step_id = StepId::of_turn(&self.id, step);
         let message = Message::assistant(
-            MessageId::new(format!("{step_id}:a"))?,
+            reply_id(&step_id)?,
             now,
-            step_id.clone(),
+            step_id,
             Content::assistant(&reply.text, &reply.calls),
         );
         self.append(conversation, message);
+        self.follow(rules, step, reply);
+        Ok(())
+    }
+
+    /// Takes over a reply that is recorded and durable already.
+    pub(crate) fn take_recorded<R: ToolRules>(
+        &mut self,
+        rules: &R,
+        conversation: &mut Conversation,
+        step: u32,
+        message: Message,
+    ) {
+        let reply = ModelReply {
+            text: message.data.content.to_text(),
+            calls: message.data.content.tool_calls(),
+        };
+        conversation.push(message);
+        // The model is asked only when everything is durable, and nothing is appended meanwhile.
+        self.sent_seq += 1;
+        self.durable_seq = self.sent_seq;
+        self.follow(rules, step, reply);
+    }
+
+    /// What a recorded reply leads to, once it is durable.
+    fn follow<R: ToolRules>(&mut self, rules: &R, step: u32, reply: ModelReply) {
+        let step_id = StepId::of_turn(&self.id, step);
         self.phase = Phase::Settling(if reply.calls.is_empty() {
             self.observe(Kind::StepCompleted, Scope::Step(step_id), &reply.text);
             Next::Complete(TurnOutcome::Completed { reply: reply.text })
@@ -161,14 +187,14 @@ impl Turn {
             let effects = &mut self.effects;
             Next::Call(Calls::new(rules, step, step_id, reply.calls, effects))
         });
-        Ok(())
     }
 
-    pub(crate) fn fail_step(&mut self, step: u32, message: String) {
+    pub(crate) fn fail_step(&mut self, step: u32, error: ModelError) {
         let scope = Scope::Step(StepId::of_turn(&self.id, step));
+        let ModelError { code, message } = error;
         self.observe(Kind::StepFailed, scope, &message);
         self.phase = Phase::Settling(Next::Complete(TurnOutcome::Failed {
-            code: "E_MODEL".to_owned(),
+            code: code.to_owned(),
             message,
         }));
     }
@@ -190,7 +216,7 @@ impl Turn {
         let is_settled = self.durable_seq == self.sent_seq;
         // `Completing` stands in only while the phase is looked at.
         self.phase = match std::mem::replace(&mut self.phase, Phase::Completing) {
-            Phase::Settling(next) if is_settled => self.act(next, step_count_max),
+            Phase::Settling(next) if is_settled => self.act(next, step_count_max)?,
             Phase::Calling(mut calls) => {
                 while let Some((observation, message)) = calls.next_result(rules, now)? {
                     self.effects.push(Effect::Observe(observation));
@@ -217,8 +243,8 @@ impl Turn {
     }
 
     /// Everything appended is durable: touches the outside.
-    fn act(&mut self, next: Next, step_count_max: u32) -> Phase {
-        match next {
+    fn act(&mut self, next: Next, step_count_max: u32) -> Result<Phase, EngineFault> {
+        Ok(match next {
             Next::Ask { step } if step > step_count_max => {
                 let message = format!(
                     "the turn needs more than {step_count_max} steps; raise `maxStepsPerTurn` in \
@@ -230,9 +256,14 @@ impl Turn {
                 }))
             }
             Next::Ask { step } => {
-                let scope = Scope::Step(StepId::of_turn(&self.id, step));
-                self.observe(Kind::StepStarted, scope, "");
-                self.effects.push(Effect::AskModel { step });
+                let step_id = StepId::of_turn(&self.id, step);
+                let message_id = reply_id(&step_id)?;
+                self.observe(Kind::StepStarted, Scope::Step(step_id), "");
+                self.effects.push(Effect::AskModel {
+                    step,
+                    seq: self.sent_seq + 1,
+                    message_id,
+                });
                 Phase::Asking { step }
             }
             Next::Call(mut calls) => {
@@ -254,8 +285,13 @@ impl Turn {
                 });
                 Phase::Completing
             }
-        }
+        })
     }
+}
+
+/// The id of the message that answers a step.
+fn reply_id(step_id: &StepId) -> Result<MessageId, InvalidId> {
+    MessageId::new(format!("{step_id}:a"))
 }
 
 /// What is wrong with a reply as a whole. Results are paired with calls by id, so ids must differ.

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
-use goondan_protocol::ids::{EventId, StepId, ToolCallId, TurnId};
+use goondan_protocol::ids::{EventId, MessageId, StepId, ToolCallId, TurnId};
 use goondan_protocol::ipc::TurnStart;
-use goondan_protocol::message::{Message, MessageEvent, Role, ToolCall};
+use goondan_protocol::message::{Content, Message, MessageEvent, Role, ToolCall};
 use goondan_protocol::time::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
@@ -20,7 +20,7 @@ use serde_json::json;
 use super::effect::{CallKey, Effect, Input, ToolOutcome};
 use super::engine::{Engine, ToolRules};
 use super::recorded::OpenTurn;
-use crate::model::ModelReply;
+use crate::model::{ModelError, ModelReply};
 
 /// More actions than any turn here has, crashes included.
 const ACTIONS_MAX: usize = 10_000;
@@ -75,6 +75,8 @@ struct World {
     /// Actions until the crash, for each crash to come.
     crashes: VecDeque<usize>,
     turn_id: TurnId,
+    /// Whether the model's replies are recorded before the engine hears of them.
+    has_recorder: bool,
     base: Vec<Message>,
     /// Events on the disk.
     journal: Vec<MessageEvent>,
@@ -107,6 +109,7 @@ impl World {
             schedule: Schedule(seed),
             crashes: crashes.iter().copied().collect(),
             turn_id: TurnId::new("t").unwrap(),
+            has_recorder: !seed.is_multiple_of(2),
             base: vec![Message::user(earlier, at(), "earlier")],
             journal: Vec::new(),
             begun_runs: BTreeMap::new(),
@@ -186,8 +189,12 @@ impl World {
             choice -= 1;
         }
         let input = life.answers.remove(choice);
-        if let Input::Durable { seq, .. } = &input {
-            life.acknowledged_seq = life.acknowledged_seq.max(*seq);
+        match &input {
+            Input::Durable { seq, .. } => {
+                life.acknowledged_seq = life.acknowledged_seq.max(*seq);
+            }
+            Input::ModelRecorded { .. } => life.acknowledged_seq = self.sent_seq(life),
+            _ => {}
         }
         life.effects
             .extend(life.engine.handle(input, at()).unwrap());
@@ -203,7 +210,12 @@ impl World {
                 assert_eq!(seq, self.sent_seq(life) + 1, "a gap in the numbers");
                 life.unsynced.push(*event);
             }
-            Effect::AskModel { step } => {
+            Effect::AskModel {
+                step,
+                seq,
+                message_id,
+            } => {
+                assert_eq!(seq, self.sent_seq(life) + 1, "a gap in the numbers");
                 assert_eq!(
                     life.acknowledged_seq,
                     self.sent_seq(life),
@@ -212,7 +224,12 @@ impl World {
                 let step_id = StepId::of_turn(&self.turn_id, step);
                 let asked_before = self.messages().any(|m| m.step_id() == Some(&step_id));
                 assert!(!asked_before, "a recorded reply was asked for again");
-                life.answers.push(self.answer(step));
+                let answer = self.answer(step);
+                life.answers.push(if self.has_recorder {
+                    self.record(answer, step_id, message_id)
+                } else {
+                    answer
+                });
             }
             Effect::RunTool { key, call } => {
                 assert_eq!(
@@ -254,12 +271,28 @@ impl World {
         }
     }
 
+    /// A model whose replies the orchestrator records: what is recorded is durable before the
+    /// engine hears of it, and stays so if it never does.
+    fn record(&mut self, answer: Input, step_id: StepId, message_id: MessageId) -> Input {
+        let Input::ModelReplied { step, reply } = answer else {
+            return answer;
+        };
+        let content = Content::assistant(&reply.text, &reply.calls);
+        let message = Message::assistant(message_id, at(), step_id, content);
+        let append = MessageEvent::Append {
+            message: message.clone(),
+        };
+        self.journal.push(append);
+        let message = Box::new(message);
+        Input::ModelRecorded { step, message }
+    }
+
     fn answer(&self, step: u32) -> Input {
         let act = &self.plan[usize::try_from(step).unwrap() - 1];
         match act {
             Act::Fail(message) => Input::ModelFailed {
                 step,
-                message: (*message).to_owned(),
+                error: ModelError::new(*message),
             },
             Act::Say(text) => Input::ModelReplied {
                 step,

@@ -113,7 +113,11 @@ impl Dialogue {
                 system: None,
                 messages: &Conversation::from_base(self.messages.clone()),
                 catalog: &[],
+                turn_id: &turn,
                 step_id: &step_id,
+                seq: 1,
+                message_id: &"m".parse().unwrap(),
+                trace: None,
                 step: self.step,
             });
             let reply = played.and_then(|played| played.reply);

@@ -18,12 +18,14 @@ pub(crate) fn digest(bundle: &Bundle) -> String {
         .map(|package| json!({"name": package.name, "version": package.version}));
     let agents: Vec<Value> = bundle.agents.values().map(|agent| json!(agent)).collect();
     let connections: Vec<Value> = bundle.connections.values().map(connection).collect();
+    let models: Vec<Value> = bundle.models.values().map(|model| json!(model)).collect();
     let content = json!({
         "package": package,
         "entryAgent": bundle.entry_agent,
         "agents": agents,
         "connections": connections,
         "local": bundle.local.as_ref().map(connection),
+        "models": models,
         "gracePeriodMs": bundle.grace_period_ms,
         "lifecycle": {
             "ttlMs": bundle.lifecycle.ttl_ms,

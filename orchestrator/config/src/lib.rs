@@ -47,7 +47,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::definition::AgentDefinition;
+use goondan_protocol::definition::{AgentDefinition, HostedModel};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use serde_json::Value;
 
@@ -124,6 +124,8 @@ pub struct Bundle {
     /// The connection of the local client, if the project says where its events go. No process runs
     /// for it.
     pub local: Option<ConnectionDefinition>,
+    /// The models of providers that its agents may call; a connector process stands for each.
+    pub models: BTreeMap<ResourceName, HostedModel>,
     /// How long a stop waits for the turn in progress, in milliseconds (`SUP-6`).
     pub grace_period_ms: u64,
     /// How long processes and conversations that nobody uses are kept (`INST-7`).

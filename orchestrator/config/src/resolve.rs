@@ -75,6 +75,7 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
         local,
         grace_period_ms: membership.policy.grace_period_ms,
         lifecycle: membership.policy.lifecycle,
+        models: BTreeMap::new(),
         digest: String::new(),
     };
     bundle.digest = digest(&bundle);

@@ -17,6 +17,7 @@ use goondan_store::naming::instance_dir_name;
 use goondan_store::writer::{Op, Report};
 use serde_json::{Value, json};
 
+use super::calls::Replied;
 use super::deletion::DeleteReply;
 use super::jobs::Purpose;
 use super::mailbox::deleted_error;
@@ -83,6 +84,8 @@ pub(super) struct Instance {
     /// Events handed to the store and not reported yet.
     pub(super) accepting: usize,
     pub(super) turn: Option<Turn>,
+    /// The model's reply that was last recorded in the turn in progress.
+    pub(super) replied: Option<Replied>,
     pub(super) progress: Progress,
     /// The definition its process works with.
     pub(super) definition: Option<AgentDefinition>,
@@ -103,6 +106,7 @@ impl Instance {
             last_crash: None,
             accepting: 0,
             turn: None,
+            replied: None,
             progress: Progress::default(),
             definition: None,
             waiters: BTreeMap::new(),
@@ -405,6 +409,7 @@ impl Core {
         entry.progress = Progress::default();
         entry.idle_since_ms = now_ms;
         if entry.deleting.is_some() {
+            self.give_up_calls_of(at, None);
             return self.remove_from_store(at);
         }
         if let Some((turn, how)) = turn.zip(crash) {

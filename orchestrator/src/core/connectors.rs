@@ -2,6 +2,7 @@
 
 use goondan_config::ConnectionDefinition;
 use goondan_protocol::JsonObject;
+use goondan_protocol::call::CallTarget;
 use goondan_protocol::definition::ConnectorAssignment;
 use goondan_protocol::envelope::Address;
 use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource};
@@ -13,7 +14,9 @@ use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use serde_json::json;
 
+use super::calls::Standby;
 use super::jobs::AcceptReply;
+use super::models::{not_ready, standby_of};
 use super::router;
 use super::slot::Slot;
 use super::{Core, Effect, LogEvent, Owner, ProcessId, Spawn};
@@ -122,6 +125,21 @@ impl Core {
             .with("workspaceId", id.as_str())
             .with("connection", name.as_str());
         self.log(event.with("detail", status.detail));
+        self.serve(id, &CallTarget::Connection { name: name.clone() });
+    }
+
+    pub(super) fn connection_standby(&self, id: &WorkspaceId, name: &ConnectionName) -> Standby {
+        let target = CallTarget::Connection { name: name.clone() };
+        let workspace = self.workspaces.get(id);
+        let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
+        let is_ending = self.is_stopping() || workspace.is_none_or(|w| w.closing.is_some());
+        match connector {
+            Some(connector) if !is_ending || connector.slot.ready().is_some() => {
+                standby_of(&connector.slot, connector.is_ready, self.now, &target)
+            }
+            Some(_) => Standby::Not(not_ready(&target, "it is being stopped")),
+            None => Standby::Not(not_ready(&target, "it left the configuration")),
+        }
     }
 
     /// A connector hands in an event.
@@ -214,16 +232,23 @@ impl Core {
         request_id: Option<u64>,
         message: ToChild,
     ) {
-        let Some(Owner::Connector(_, name)) = self.owners.get(&process) else {
-            return;
+        let to = match self.owners.get(&process) {
+            Some(Owner::Connector(_, name)) => Address::Connector { name: name.clone() },
+            Some(Owner::Model(_, name)) => Address::Model { name: name.clone() },
+            Some(Owner::Agent(_)) | None => return,
         };
-        let to = Address::Connector { name: name.clone() };
         let head = Head::new(Address::Orchestrator, to).answering(request_id);
         self.push(Effect::Send {
             process,
             head,
             message: Box::new(message),
         });
+    }
+
+    /// A connector made a call: whatever made it crash before is over.
+    pub(super) fn provider_worked(&mut self, process: ProcessId) {
+        self.connector_worked(process);
+        self.model_worked(process);
     }
 
     /// An event of it was accepted: whatever made it crash before is over.

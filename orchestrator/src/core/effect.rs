@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use goondan_protocol::JsonObject;
+use goondan_protocol::call::CallPlace;
 use goondan_protocol::control::ControlError;
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Head, ToChild};
@@ -12,6 +13,7 @@ use goondan_protocol::trace::{TraceContext, TraceId};
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::writer::Job;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::{ListPurpose, LoadPurpose, ProcessId, RequestToken};
 
@@ -66,6 +68,12 @@ pub(crate) enum Effect {
     Progress {
         token: RequestToken,
         event: Box<RuntimeEvent>,
+    },
+    /// Tell a client of a part of what comes of a call in a turn it waits for.
+    Piece {
+        token: RequestToken,
+        place: Box<CallPlace>,
+        piece: Box<RawValue>,
     },
     /// Write a line to the log.
     Log(LogEvent),

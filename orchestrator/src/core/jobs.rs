@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use goondan_protocol::call::CallId;
 use goondan_protocol::control::Sent;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId};
@@ -46,6 +47,11 @@ pub(super) enum Purpose {
     Append {
         instance: InstanceRef,
         process: ProcessId,
+    },
+    RecordReply {
+        instance: InstanceRef,
+        turn_id: TurnId,
+        call_id: CallId,
     },
     Complete {
         instance: InstanceRef,
@@ -126,6 +132,7 @@ impl Purpose {
             | Self::Open { instance }
             | Self::Begin { instance, .. }
             | Self::Append { instance, .. }
+            | Self::RecordReply { instance, .. }
             | Self::Complete { instance, .. }
             | Self::Observe { instance }
             | Self::LogLlm { instance }
@@ -202,6 +209,11 @@ impl Core {
                 self.on_began(&instance, process, context, result);
             }
             Purpose::Append { instance, process } => self.on_appended(&instance, process, result),
+            Purpose::RecordReply {
+                instance,
+                turn_id,
+                call_id,
+            } => self.on_reply_recorded(&instance, &turn_id, call_id, result),
             Purpose::Complete {
                 instance,
                 process,

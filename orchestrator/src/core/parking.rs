@@ -136,6 +136,7 @@ impl Core {
         if let Some(turn) = last.filter(|turn| turn.context.event_id == *event_id) {
             self.observe_parked(at, &turn, reason);
         }
+        self.give_up_calls_of(at, None);
         let event = LogEvent::error("an event is parked: its turn crashes whoever works on it");
         let event = event.of(at).with("eventId", event_id.as_str());
         self.log(event.with("reason", reason));

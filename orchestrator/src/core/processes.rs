@@ -1,5 +1,6 @@
 //! What all child processes have in common: their start, their messages, their end.
 
+use goondan_protocol::call::CallTarget;
 use goondan_protocol::envelope::Address;
 use goondan_protocol::ipc::{ChildRole, Head, Hello, Ping, ToChild, ToOrchestrator, Welcome};
 use goondan_protocol::trace::TraceContext;
@@ -12,6 +13,7 @@ impl Core {
         match owner {
             Owner::Agent(at) => self.instance_mut(at).map(|instance| &mut instance.slot),
             Owner::Connector(id, name) => self.connector_mut(id, name).map(|c| &mut c.slot),
+            Owner::Model(id, name) => self.model_mut(id, name).map(|model| &mut model.slot),
         }
     }
 
@@ -22,6 +24,10 @@ impl Core {
                 .with("role", "connector")
                 .with("workspaceId", id.as_str())
                 .with("connection", name.as_str()),
+            Owner::Model(id, name) => event
+                .with("role", "model")
+                .with("workspaceId", id.as_str())
+                .with("model", name.as_str()),
         }
     }
 
@@ -72,6 +78,21 @@ impl Core {
                 self.on_turn_complete(at, process, complete);
             }
             (ToOrchestrator::Observe(event), Owner::Agent(at)) => self.on_observe(at, &event),
+            (ToOrchestrator::Call(call), Owner::Agent(at)) => {
+                self.on_call(at, process, trace, *call);
+            }
+            (ToOrchestrator::CallCancel(cancel), Owner::Agent(_)) => {
+                self.on_call_cancel(process, cancel);
+            }
+            (ToOrchestrator::Status(status), Owner::Model(id, name)) => {
+                self.on_model_status(id, name, status);
+            }
+            (ToOrchestrator::CallPiece(piece), Owner::Connector(..) | Owner::Model(..)) => {
+                self.on_call_piece(process, &piece);
+            }
+            (ToOrchestrator::CallResult(result), Owner::Connector(..) | Owner::Model(..)) => {
+                self.on_call_result(process, result);
+            }
             (other, _) => {
                 let problem = format!("it sent `{}`, which its kind does not send", other.kind());
                 self.on_broken(process, &problem);
@@ -85,7 +106,7 @@ impl Core {
         }
         let expected = match owner {
             Owner::Agent(_) => ChildRole::Agent,
-            Owner::Connector(..) => ChildRole::Connector,
+            Owner::Connector(..) | Owner::Model(..) => ChildRole::Connector,
         };
         if hello.role != expected {
             return self.on_broken(process, "it is of the wrong kind");
@@ -96,6 +117,11 @@ impl Core {
                 let to = Address::Connector { name: name.clone() };
                 let head = Head::new(Address::Orchestrator, to);
                 (self.connector_assignment(id, name), Some(head))
+            }
+            Owner::Model(id, name) => {
+                let to = Address::Model { name: name.clone() };
+                let head = Head::new(Address::Orchestrator, to);
+                (self.model_assignment(id, name), Some(head))
             }
         };
         let (Some(assignment), Some(head)) = (assignment, head) else {
@@ -161,12 +187,25 @@ impl Core {
         };
         self.log(Self::log_of(&owner, event).with("how", how));
         match &owner {
-            Owner::Agent(at) => self.on_agent_exited(at, is_crash.then_some(how)),
+            Owner::Agent(at) => {
+                self.on_caller_gone(process, at);
+                self.on_agent_exited(at, is_crash.then_some(how));
+            }
             Owner::Connector(id, name) => {
                 if let Some(connector) = self.connector_mut(id, name) {
                     connector.is_ready = false;
                 }
                 self.pump_connector(id, name);
+                let target = CallTarget::Connection { name: name.clone() };
+                self.on_provider_gone(process, id, &target, how);
+            }
+            Owner::Model(id, name) => {
+                if let Some(model) = self.model_mut(id, name) {
+                    model.is_ready = false;
+                }
+                let target = CallTarget::Model { name: name.clone() };
+                self.on_provider_gone(process, id, &target, how);
+                self.pump_model(id, name);
             }
         }
     }
@@ -179,6 +218,7 @@ impl Core {
                 let to = match owner {
                     Owner::Agent(at) => self.agent_head(at).map(|head| head.to),
                     Owner::Connector(_, name) => Some(Address::Connector { name: name.clone() }),
+                    Owner::Model(_, name) => Some(Address::Model { name: name.clone() }),
                 };
                 if let Some(to) = to {
                     let head = Head::new(Address::Orchestrator, to);
@@ -199,7 +239,11 @@ impl Core {
         }
         match owner {
             Owner::Agent(at) => self.on_agent_time(at),
-            Owner::Connector(id, name) => self.pump_connector(id, name),
+            Owner::Connector(id, name) => {
+                self.pump_connector(id, name);
+                self.serve(id, &CallTarget::Connection { name: name.clone() });
+            }
+            Owner::Model(id, name) => self.on_model_time(id, name),
         }
     }
 }

@@ -205,6 +205,7 @@ mod tests {
             agents: [agent("clerk"), agent("helper")].into(),
             connections: BTreeMap::new(),
             local: None,
+            models: BTreeMap::new(),
             grace_period_ms: 0,
             lifecycle: goondan_config::Lifecycle::default(),
             digest: String::new(),

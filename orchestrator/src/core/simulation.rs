@@ -9,6 +9,8 @@
 //! * never two turns at once, and no turn before the agent has the whole conversation;
 //! * every acknowledged event is answered once, in order, whole, in its own conversation;
 //! * every client is answered exactly once;
+//! * every outgoing call ends, one that is not idempotent is made once at most, and a model's reply
+//!   that any agent has seen is the one that is recorded;
 //! * no process outlives the daemon or its workspace.
 //!
 //! `GOONDAN_SIMULATION_RUNS` sets how many seeds are tried, `GOONDAN_SIMULATION_SEED` which one alone.
@@ -394,12 +396,12 @@ fn inst_7_a_clock_that_jumps_and_is_set_right_deletes_nothing() {
 fn sup_3_an_idle_agent_is_stopped_and_the_next_event_starts_it_again() {
     let mut world = expiring_world();
     post_to(&mut world, "ann");
-    assert_eq!(world.running(), 2, "the connector and the agent");
+    assert_eq!(world.running(), 3, "connector, agent and model");
     run_for(
         &mut world,
         goondan_config::Lifecycle::default().idle_ms + 30_000,
     );
     assert_eq!(world.running(), 1, "the connector stays");
     post_to(&mut world, "ann");
-    assert_eq!(world.running(), 2);
+    assert_eq!(world.running(), 2, "the second event asks no model");
 }

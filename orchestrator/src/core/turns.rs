@@ -183,10 +183,12 @@ impl Core {
             event: event.clone(),
         };
         let event_id = context.event_id.clone();
+        let turn_id = open.turn_id.clone();
         entry.turn = Some(Turn {
             turn_id: open.turn_id.clone(),
             context,
         });
+        self.give_up_calls_of(at, Some(&turn_id));
         self.push(Effect::SetTrace {
             process,
             trace: Some(trace),
@@ -250,7 +252,7 @@ impl Core {
     }
 
     /// Keeps a message that goes to the model or came from it in the log of such messages (`LLM-1`).
-    fn log_llm(&mut self, at: &InstanceRef, turn_id: &TurnId, event: &RawValue) {
+    pub(super) fn log_llm(&mut self, at: &InstanceRef, turn_id: &TurnId, event: &RawValue) {
         // What is no such event is refused by the store.
         let Ok(exchanged) = serde_json::from_str::<Exchanged<'_>>(event.get()) else {
             return;
@@ -366,6 +368,7 @@ impl Core {
             trace: None,
         });
         self.answer_waiters(at, event_id, outcome);
+        self.give_up_calls_of(at, None);
         self.pump(at);
     }
 

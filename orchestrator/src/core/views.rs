@@ -1,11 +1,13 @@
 //! What the core tells of itself: the answers to `status`, `ps` and `workspace list`.
 
+use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::{Connected, DaemonStatus, ProcessInfo, WorkspaceInfo};
 use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
 
 use super::agents::Instance;
 use super::connectors::Connector;
+use super::models::Model;
 use super::{Core, Workspace};
 
 impl Core {
@@ -50,6 +52,11 @@ impl Core {
             }
             for (name, connector) in &workspace.connectors {
                 processes.push(connector_info(id, name.as_str(), connector));
+            }
+            for (name, model) in &workspace.models {
+                let target = CallTarget::Model { name: name.clone() };
+                let is_called = self.calls.any_for(id, &target);
+                processes.push(model_info(id, name.as_str(), model, is_called));
             }
             let mut instances: Vec<_> = workspace.instances.iter().collect();
             instances.sort_by_key(|(key, _)| *key);
@@ -106,6 +113,25 @@ fn agent_info(id: &WorkspaceId, key: &InstanceKey, instance: &Instance) -> Proce
             .as_ref()
             .map(|turn| turn.context.trace.trace_id),
         detail: instance.slot.detail.clone(),
+    }
+}
+
+fn model_info(id: &WorkspaceId, name: &str, model: &Model, is_called: bool) -> ProcessInfo {
+    let up = model.slot.up();
+    ProcessInfo {
+        workspace_id: id.clone(),
+        role: ChildRole::Model,
+        name: name.to_owned(),
+        instance_key: None,
+        state: model.slot.shown(is_called),
+        pid: up.and_then(|up| up.pid),
+        started_at: up.map(|up| up.started_at),
+        consecutive_crashes: model.slot.crashes,
+        next_start_at: model.slot.next_start_at(),
+        pending_events: 0,
+        turn_id: None,
+        trace_id: None,
+        detail: model.slot.detail.clone(),
     }
 }
 

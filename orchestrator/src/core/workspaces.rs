@@ -7,7 +7,9 @@ use goondan_config::Bundle;
 use goondan_protocol::control::{
     ControlError, Done, ErrorCode, Restart, Restarted, WorkspaceProblem,
 };
-use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{
+    AgentName, ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId,
+};
 use goondan_store::instance::Metadata;
 use goondan_store::writer::Op;
 use serde_json::json;
@@ -15,6 +17,7 @@ use serde_json::json;
 use super::connectors::Connector;
 use super::jobs::Purpose;
 use super::mailbox::closed_error;
+use super::models::Model;
 use super::retention::Retention;
 use super::{
     Core, Effect, LoadPurpose, Loaded, LogEvent, RequestToken, Workspace, no_workspace,
@@ -84,6 +87,7 @@ impl Core {
                 problem: None,
                 instances: BTreeMap::new(),
                 connectors: BTreeMap::new(),
+                models: BTreeMap::new(),
                 retention: Retention::default(),
                 closing: None,
             });
@@ -195,6 +199,21 @@ impl Core {
                 .entry(name.clone())
                 .or_insert_with(|| Connector::new(definition.clone()));
         }
+        for (name, model) in &mut workspace.models {
+            model.wanted = bundle.models.get(name).cloned();
+        }
+        for (name, definition) in &bundle.models {
+            workspace
+                .models
+                .entry(name.clone())
+                .or_insert_with(|| Model::new(definition.clone()));
+        }
+        let changed_models: Vec<ResourceName> = workspace
+            .models
+            .iter()
+            .filter(|(_, m)| m.slot.up().is_some() && m.wanted.is_some() && m.running != m.wanted)
+            .map(|(name, _)| name.clone())
+            .collect();
         let names: Vec<ConnectionName> = workspace.connectors.keys().cloned().collect();
         let changed_connectors: Vec<ConnectionName> = workspace
             .connectors
@@ -208,6 +227,9 @@ impl Core {
         }
         for name in changed_connectors {
             self.drain_connector(id, &name, None, "its configuration changed");
+        }
+        for name in changed_models {
+            self.drain_model(id, &name, "its configuration changed");
         }
         for name in names {
             self.pump_connector(id, &name);
@@ -277,7 +299,7 @@ impl Core {
         self.pump(at);
     }
 
-    /// Restarts every connector of a workspace and returns how many ran.
+    /// Restarts every connector of a workspace, those of models too, and returns how many ran.
     fn restart_connectors(&mut self, id: &WorkspaceId) -> usize {
         let mut running = 0;
         let workspace = self.workspaces.get_mut(id);
@@ -287,9 +309,19 @@ impl Core {
             running += usize::from(connector.slot.up().is_some());
             names.push(name.clone());
         }
+        let mut models: Vec<ResourceName> = Vec::new();
+        let workspace = self.workspaces.get_mut(id);
+        for (name, model) in workspace.into_iter().flat_map(|w| &mut w.models) {
+            model.slot.forgive();
+            running += usize::from(model.slot.up().is_some());
+            models.push(name.clone());
+        }
         for name in &names {
             self.drain_connector(id, name, None, "a restart was asked for");
             self.pump_connector(id, name);
+        }
+        for name in &models {
+            self.drain_model(id, name, "a restart was asked for");
         }
         running
     }
@@ -393,6 +425,7 @@ impl Core {
             }
         };
         self.log(event.with("workspaceId", id.as_str()));
+        self.forget_calls_of(id);
         for token in workspace.closing.into_iter().flat_map(|c| c.requests) {
             match result {
                 Ok(()) => self.respond(token, &Done {}),

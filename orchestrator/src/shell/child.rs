@@ -83,7 +83,7 @@ impl Programs {
     fn of(&self, role: ChildRole) -> &Path {
         match role {
             ChildRole::Agent => &self.agent,
-            ChildRole::Connector => &self.connector,
+            ChildRole::Connector | ChildRole::Model => &self.connector,
         }
     }
 }
@@ -187,7 +187,7 @@ pub(super) fn start(
     let (outgoing, frames) = mpsc::channel(CHILD_QUEUE_FRAMES);
     let (trace, _) = watch::channel(None);
     let mut identity = JsonObject::from_iter([
-        ("process".to_owned(), json!(spawn.role.as_str())),
+        ("process".to_owned(), json!(log_name(spawn.role))),
         ("pid".to_owned(), json!(pid)),
     ]);
     identity.extend(spawn.identity.clone());
@@ -211,6 +211,14 @@ pub(super) fn start(
         outgoing,
         trace,
     })
+}
+
+/// What kind of process a log line says it is from: a model's is a connector like any other.
+fn log_name(role: ChildRole) -> &'static str {
+    match role {
+        ChildRole::Agent => ChildRole::Agent.as_str(),
+        ChildRole::Connector | ChildRole::Model => ChildRole::Connector.as_str(),
+    }
 }
 
 fn environment() -> BTreeMap<&'static str, OsString> {

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use goondan_log::unix_millis_now;
 use goondan_protocol::control::{
-    Call, ControlError, ErrorCode, JsonRpc, Notification, TURN_PROGRESS, TurnProgress,
+    Call, ControlError, ErrorCode, JsonRpc, Notification, TURN_PIECE, TURN_PROGRESS, TurnPiece,
+    TurnProgress,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
@@ -302,6 +303,24 @@ impl Supervisor {
                     event: *event,
                 };
                 let method = TURN_PROGRESS;
+                request.client.send(&Notification {
+                    jsonrpc: JsonRpc,
+                    method,
+                    params,
+                });
+            }
+            Effect::Piece {
+                token,
+                place,
+                piece,
+            } => {
+                let request = self.requests.get(&token)?;
+                let params = TurnPiece {
+                    request_id: request.id,
+                    place: *place,
+                    piece,
+                };
+                let method = TURN_PIECE;
                 request.client.send(&Notification {
                     jsonrpc: JsonRpc,
                     method,

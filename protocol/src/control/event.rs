@@ -1,7 +1,9 @@
 //! `event.*`: what agents are given to do.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
+use crate::call::CallPlace;
 use crate::event::TurnOutcome;
 use crate::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
 use crate::observe::RuntimeEvent;
@@ -58,6 +60,19 @@ pub struct TurnProgress {
     pub request_id: u64,
     /// What happened.
     pub event: RuntimeEvent,
+}
+
+/// `turn.piece`: a part of what comes of a call that is made in a turn the client waits for, such as
+/// a few words of the model's reply. Sent as it comes; never recorded.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnPiece {
+    /// The `event.send` request it belongs to.
+    pub request_id: u64,
+    /// What in the turn the call is made for.
+    pub place: CallPlace,
+    /// The part; a model's are [`crate::call::ModelPiece`]s.
+    pub piece: Box<RawValue>,
 }
 
 /// `event.list`.

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use goondan_protocol::call::CallErrorCode;
 use goondan_protocol::control::{
     self, Call, ErrorCode, EventStanding, Incoming, Method, ProcessState, Request,
 };
-use goondan_protocol::definition::{AgentAssignment, ConnectorAssignment};
+use goondan_protocol::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use goondan_protocol::envelope::Envelope;
 use goondan_protocol::event::{AgentEvent, ConnectorEvent, TurnOutcome};
 use goondan_protocol::ipc::{Head, RefusalCode, ToChild, ToOrchestrator};
@@ -126,6 +127,7 @@ fn every_example_of_the_protocol_page_is_what_it_says() {
                     "RuntimeEvent" => drop(round_trip::<RuntimeEvent>(&json)),
                     "AgentAssignment" => drop(round_trip::<AgentAssignment>(&json)),
                     "ConnectorAssignment" => drop(round_trip::<ConnectorAssignment>(&json)),
+                    "ModelAssignment" => drop(round_trip::<ModelAssignment>(&json)),
                     other => panic!("an example of the unknown type `{other}`"),
                 }
                 continue;
@@ -141,7 +143,7 @@ fn every_example_of_the_protocol_page_is_what_it_says() {
 }
 
 #[test]
-fn the_protocol_page_names_every_refusal_and_every_runtime_event() {
+fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
     for code in [
         RefusalCode::Invalid,
         RefusalCode::Unroutable,
@@ -154,6 +156,37 @@ fn the_protocol_page_names_every_refusal_and_every_runtime_event() {
             | RefusalCode::Unroutable
             | RefusalCode::Overloaded
             | RefusalCode::Unavailable => assert_row(PROTOCOL, &code),
+        }
+    }
+    use CallErrorCode as Code;
+    for code in [
+        Code::Invalid,
+        Code::NotFound,
+        Code::Unauthorized,
+        Code::Refused,
+        Code::TooLarge,
+        Code::RateLimited,
+        Code::Overloaded,
+        Code::Unavailable,
+        Code::TimedOut,
+        Code::Interrupted,
+        Code::Cancelled,
+        Code::Internal,
+    ] {
+        assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+        match code {
+            Code::Invalid
+            | Code::NotFound
+            | Code::Unauthorized
+            | Code::Refused
+            | Code::TooLarge
+            | Code::RateLimited
+            | Code::Overloaded
+            | Code::Unavailable
+            | Code::TimedOut
+            | Code::Interrupted
+            | Code::Cancelled
+            | Code::Internal => assert_row(PROTOCOL, &code),
         }
     }
     use RuntimeEventKind as Kind;
@@ -299,6 +332,10 @@ fn every_method_has_a_request_and_a_result() {
                     control::TURN_PROGRESS => {
                         round_trip::<control::TurnProgress>(params.get());
                     }
+                    control::TURN_PIECE => {
+                        // Raw JSON has no equality of its own; its text is compared.
+                        round_trip::<control::TurnPiece>(params.get());
+                    }
                     other => panic!("an unknown notification `{other}`"),
                 }
                 notified.insert(title);
@@ -309,7 +346,7 @@ fn every_method_has_a_request_and_a_result() {
     let all: BTreeSet<String> = Call::NAMES.iter().map(ToString::to_string).collect();
     assert_eq!(asked, all);
     assert_eq!(answered, all);
-    assert_eq!(notified.len(), 2);
+    assert_eq!(notified.len(), 3);
 }
 
 #[test]

@@ -16,7 +16,9 @@ fn agent<'b>(bundle: &'b Bundle, name: &str) -> &'b goondan_protocol::definition
 }
 
 fn script<'b>(bundle: &'b Bundle, name: &str) -> &'b Script {
-    let ModelProvider::Scripted { script } = &agent(bundle, name).model.provider;
+    let ModelProvider::Scripted { script } = &agent(bundle, name).model.provider else {
+        panic!("the model of `{name}` plays no script")
+    };
     script
 }
 

@@ -5,13 +5,19 @@ use std::collections::BTreeMap;
 use goondan_config::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{ControlError, ErrorCode};
-use goondan_protocol::definition::{AgentDefinition, ModelDefinition, ModelProvider};
-use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey};
+use goondan_protocol::definition::{
+    AgentDefinition, HostedModel, HostedProvider, ModelDefinition, ModelProvider,
+};
+use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::script::Script;
 
 pub(super) const PROJECT: &str = "/projects/shop";
 pub(super) const ENTRY_AGENT: &str = "clerk";
 pub(super) const HELPER_AGENT: &str = "helper";
+pub(super) const MODEL: &str = "big";
+pub(super) const OTHER_MODEL: &str = "small";
+/// The connection that every edit keeps.
+pub(super) const CONNECTION: &str = "a";
 
 /// What `goondan.yaml` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +72,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
         agents,
         connections: connections.collect(),
         local: None,
+        models: [MODEL, OTHER_MODEL].map(|name| model(name, variant)).into(),
         grace_period_ms: 20_000,
         lifecycle: goondan_config::Lifecycle::default(),
         digest: variant.to_string(),
@@ -86,6 +93,19 @@ fn agent(name: AgentName, variant: u32) -> AgentDefinition {
         tools: Vec::new(),
         max_steps_per_turn: 32,
     }
+}
+
+/// Two models with one key.
+fn model(name: &str, variant: u32) -> (ResourceName, HostedModel) {
+    let name: ResourceName = name.parse().unwrap();
+    let model = HostedModel {
+        name: name.clone(),
+        provider: HostedProvider::OpenAi,
+        model: "m".to_owned(),
+        endpoint: None,
+        api_key: Some(format!("key {variant}")),
+    };
+    (name, model)
 }
 
 fn connection(name: ConnectionName, variant: u32) -> ConnectionDefinition {

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use goondan_protocol::ids::{ConnectionName, InstanceKey};
+use goondan_protocol::ids::{ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::time::Timestamp;
 
 use super::world::World;
@@ -32,6 +32,7 @@ struct Seen {
 pub(super) struct Places {
     agents: BTreeMap<InstanceKey, Seen>,
     connectors: BTreeMap<ConnectionName, Seen>,
+    models: BTreeMap<ResourceName, Seen>,
 }
 
 /// What a step was, as far as places are concerned.
@@ -121,6 +122,13 @@ impl World {
                 let seen = before.follow(&connector.slot, is_open, step, name);
                 up_count += usize::from(self.has_child(seen.process, name));
                 after.connectors.insert(name.clone(), seen);
+            }
+            for (name, model) in &workspace.models {
+                let before = self.places.models.remove(name).unwrap_or_default();
+                let is_wanted = false;
+                let seen = before.follow(&model.slot, is_wanted, step, name);
+                up_count += usize::from(self.has_child(seen.process, name));
+                after.models.insert(name.clone(), seen);
             }
             for (key, instance) in &workspace.instances {
                 let before = self.places.agents.remove(key).unwrap_or_default();

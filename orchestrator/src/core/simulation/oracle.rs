@@ -3,8 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use goondan_protocol::call::{COMPLETE, CallId, CallOrder, CallOutcome, CallResult, Recorded};
 use goondan_protocol::control::{EventInfo, Sent};
-use goondan_protocol::ids::{EventId, InstanceKey};
+use goondan_protocol::ids::{EventId, InstanceKey, StepId};
+use goondan_protocol::ipc::ToChild;
+use goondan_protocol::message::{Message, MessageEvent};
 use serde_json::Value;
 
 use super::agent::{messages_of, reply_to};
@@ -63,6 +66,10 @@ pub(super) struct Oracle {
     gone: HashSet<RequestToken>,
     processes: HashMap<String, ProcessId>,
     crashes: HashMap<String, Crashes>,
+    /// The replies of models that any agent has seen, by their step.
+    replies: HashMap<StepId, Value>,
+    /// The calls that any connector was given and that must not be made twice.
+    pokes: HashSet<CallId>,
     pub(super) answers: u64,
 }
 
@@ -173,6 +180,52 @@ impl Oracle {
         }
     }
 
+    /// An agent hears something: a reply that was seen once is never another.
+    pub(super) fn hear(&mut self, message: &ToChild) {
+        let see = |replies: &mut HashMap<StepId, Value>, message: &Message| {
+            if let Some(step_id) = message.step_id() {
+                let said = message.data.content.as_json().clone();
+                let before = replies.insert(step_id.clone(), said.clone());
+                assert!(before.is_none_or(|before| before == said), "another reply");
+            }
+        };
+        match message {
+            ToChild::CallResult(CallResult {
+                outcome: CallOutcome::Ok(raw),
+                ..
+            }) => {
+                // What was poked has nothing to be seen.
+                if let Ok(recorded) = serde_json::from_str::<Recorded>(raw.get()) {
+                    let message = serde_json::from_str(recorded.message.get()).unwrap();
+                    see(&mut self.replies, &message);
+                }
+            }
+            ToChild::ConversationPage(page) => {
+                for text in page.messages.iter() {
+                    let message: Message = serde_json::from_slice(text).unwrap();
+                    if message.data.content.to_text().starts_with("reply") {
+                        see(&mut self.replies, &message);
+                    }
+                }
+                for raw in &page.events {
+                    let event = serde_json::from_str(raw.get()).unwrap();
+                    if let MessageEvent::Append { message } = event
+                        && message.data.content.to_text().starts_with("reply")
+                    {
+                        see(&mut self.replies, &message);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A connector is given a call.
+    pub(super) fn begin(&mut self, call: &CallOrder) {
+        let is_harmless = call.method == COMPLETE || self.pokes.insert(call.call_id);
+        assert!(is_harmless, "a call that is not idempotent was made twice");
+    }
+
     pub(super) fn progress(&self, token: RequestToken) {
         let is_known = self.open_requests.contains_key(&token) || self.gone.contains(&token);
         assert!(is_known, "progress for nobody");
@@ -247,6 +300,7 @@ impl Oracle {
 
     /// The daemon was killed, and its children with it.
     pub(super) fn forget_processes(&mut self) {
+        self.pokes.clear();
         self.processes.clear();
         self.crashes.clear();
     }

@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use goondan_config::Bundle;
+use goondan_protocol::call::{
+    COMPLETE, CallError, CallErrorCode, CallOrder, CallOutcome, CallPiece, CallResult, ModelAnswer,
+};
 use goondan_protocol::control::{Call, EventInfo, Stop};
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
@@ -15,6 +18,7 @@ use goondan_store::root::Layout;
 use goondan_store::workspace::{self, WorkspaceRecord};
 use goondan_store::writer::{Job, Op, Report, Worker};
 use serde::Deserialize;
+use serde_json::value::to_raw_value;
 
 use super::agent::{Act, Agent};
 use super::config::{self, Edit};
@@ -63,6 +67,7 @@ pub(super) enum Happening {
 enum Role {
     Agent(Box<Agent>),
     Connector,
+    Model,
 }
 
 #[derive(Debug)]
@@ -263,6 +268,15 @@ impl World {
     }
 
     pub(super) fn input(&mut self, input: Input) {
+        if let Input::Message {
+            process, message, ..
+        } = &input
+            && let ToOrchestrator::CallResult(_) = **message
+            && let Some(child) = self.children.get(process)
+        {
+            // Whoever makes a call works.
+            self.oracle.forgive(&child.owner);
+        }
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             self.note(format_args!("> {input:?}"));
@@ -335,7 +349,9 @@ impl World {
                 Answered::PostAgain(event_id) => self.post_again(&event_id),
                 Answered::Parked(found) => self.parked = Some(found),
             },
-            Effect::Progress { token, .. } => self.oracle.progress(token),
+            Effect::Progress { token, .. } | Effect::Piece { token, .. } => {
+                self.oracle.progress(token);
+            }
             Effect::Exit => {
                 assert!(self.children.is_empty(), "it ended before its children");
                 assert!(self.batch.is_empty(), "it ended before its store was done");
@@ -358,6 +374,7 @@ impl World {
         let (owner, role) = match spawn.role {
             ChildRole::Agent => ("instanceKey", Role::Agent(Box::default())),
             ChildRole::Connector => ("connection", Role::Connector),
+            ChildRole::Model => ("model", Role::Model),
         };
         let owner = format!("{owner} {}", spawn.identity[owner]);
         self.oracle.start(&owner, process, self.mono_ms);
@@ -384,7 +401,10 @@ impl World {
         self.next_pid += 1;
         let hello = Hello {
             version: Version::current(),
-            role: spawn.role,
+            role: match spawn.role {
+                ChildRole::Agent => ChildRole::Agent,
+                ChildRole::Connector | ChildRole::Model => ChildRole::Connector,
+            },
             pid: self.next_pid,
         };
         self.say(process, ToOrchestrator::Hello(hello), None);
@@ -421,11 +441,19 @@ impl World {
         if child.is_hung || child.is_dying {
             return;
         }
+        if let Role::Agent(_) = child.role {
+            self.oracle.hear(&message);
+        }
         let acts = match &mut child.role {
             Role::Agent(agent) => agent.on_message(message),
-            Role::Connector => match message {
+            Role::Connector | Role::Model => match message {
+                ToChild::Call(call) => {
+                    let is_healing = self.is_healing;
+                    self.oracle.begin(&call);
+                    made(&mut self.rng, is_healing, &call)
+                }
                 ToChild::Welcome(_) => {
-                    child.is_greeted = true;
+                    child.is_greeted = matches!(child.role, Role::Connector);
                     let (ready, detail) = (true, "listening".to_owned());
                     vec![Act::Say(ToOrchestrator::Status(Status { ready, detail }))]
                 }
@@ -471,6 +499,10 @@ impl World {
         }
         match act {
             Act::Say(message) => self.say(process, message, None),
+            Act::SayLater(after_ms, message) => {
+                let act = Act::Say(message);
+                self.at(self.mono_ms + after_ms, Happening::Act(process, act));
+            }
             Act::Exit => {
                 child.is_dying = true;
                 let due_ms = child.last_said_ms;
@@ -722,6 +754,38 @@ impl World {
         }
         conversations
     }
+}
+
+/// How a simulated connector makes a call: well, badly, or not at all, and always in its time.
+fn made(rng: &mut fastrand::Rng, is_healing: bool, call: &CallOrder) -> Vec<Act> {
+    let call_id = call.call_id;
+    let error = |code| CallOutcome::Error(CallError::new(code, "no"));
+    let later = |code, ms| CallOutcome::Error(CallError::new(code, "no").later(ms));
+    let is_model = call.method == COMPLETE;
+    let outcome = match if is_healing { 9 } else { rng.u64(0..12) } {
+        0 if is_model => later(CallErrorCode::RateLimited, Some(rng.u64(0..3_000))),
+        1 if is_model => later(CallErrorCode::Overloaded, None),
+        2 => error(CallErrorCode::Unauthorized),
+        3 => return Vec::new(),
+        _ if is_model => {
+            let content = to_raw_value(&format!("reply {}", rng.u64(..))).unwrap();
+            let metadata = goondan_protocol::JsonObject::new();
+            CallOutcome::Ok(to_raw_value(&ModelAnswer { content, metadata }).unwrap())
+        }
+        _ => CallOutcome::Ok(to_raw_value("poked").unwrap()),
+    };
+    let mut acts = Vec::new();
+    let mut after_ms = 0;
+    for _ in 0..rng.u64(0..3) {
+        after_ms += rng.u64(0..500);
+        let piece = to_raw_value("p").unwrap();
+        let piece = ToOrchestrator::CallPiece(CallPiece { call_id, piece });
+        acts.push(Act::SayLater(after_ms, piece));
+    }
+    after_ms += rng.u64(0..500);
+    let result = ToOrchestrator::CallResult(CallResult { call_id, outcome });
+    acts.push(Act::SayLater(after_ms, result));
+    acts
 }
 
 /// The error numbers a disk fails with.

@@ -1,0 +1,201 @@
+//! A model of a provider. Its connector process holds the key and speaks to the network; the
+//! orchestrator records its reply before this process sees it.
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use goondan_protocol::call::{
+    COMPLETE, CallError, CallErrorCode, CallPlace, CallRecord, CallTarget, REASONING, Recorded,
+};
+use goondan_protocol::definition::CatalogEntry;
+use goondan_protocol::ids::ResourceName;
+use goondan_protocol::limits::MAX_FRAME_BYTES;
+use goondan_protocol::message::{Content, Message, Role};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::{Answer, Model, ModelError, ModelRequest};
+use crate::outgoing::{Ask, Outgoing};
+
+/// How long a step waits for its reply, queueing and tries included, in milliseconds. The
+/// connector's own time-outs are shorter; this one ends what even they do not.
+const REPLY_DEADLINE_MS: u64 = 1_800_000;
+
+/// Largest question, in bytes: what a frame carries, less its envelope.
+const QUESTION_BYTES_MAX: usize = MAX_FRAME_BYTES - 64 * 1024;
+
+/// A model that is reached through the orchestrator.
+#[derive(Debug)]
+pub(crate) struct HostedModel {
+    name: ResourceName,
+    outgoing: Outgoing,
+}
+
+impl HostedModel {
+    pub(crate) fn new(name: ResourceName, outgoing: Outgoing) -> Self {
+        Self { name, outgoing }
+    }
+}
+
+/// [`goondan_protocol::call::Completion`], without copying the conversation.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Question<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<&'a str>,
+    messages: Vec<Said<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    tools: &'a [CatalogEntry],
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    role: Role,
+    content: &'a Content,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<&'a Value>,
+}
+
+impl<'a> Said<'a> {
+    fn of(message: &'a Message) -> Self {
+        Self {
+            role: message.data.role,
+            content: &message.data.content,
+            reasoning: message.metadata.get(REASONING),
+        }
+    }
+}
+
+fn question_of(request: &ModelRequest<'_>) -> Result<Box<RawValue>, ModelError> {
+    let messages: Vec<_> = request.messages.messages().collect::<Result<_, _>>()?;
+    let question = to_raw_value(&Question {
+        system: request.system,
+        messages: messages.iter().map(|message| Said::of(message)).collect(),
+        tools: request.catalog,
+    })
+    .map_err(|error| ModelError::new(format!("the question cannot be written: {error}")))?;
+    let bytes = question.get().len();
+    if bytes > QUESTION_BYTES_MAX {
+        return Err(ModelError {
+            code: "E_CONTEXT_OVERFLOW",
+            message: format!(
+                "the conversation has {bytes} bytes, more than the {QUESTION_BYTES_MAX} that one \
+                 question to a model carries; begin a new conversation"
+            ),
+        });
+    }
+    Ok(question)
+}
+
+impl Model for HostedModel {
+    fn ask(&self, request: ModelRequest<'_>) -> BoxFuture<'static, Result<Answer, ModelError>> {
+        let params = match question_of(&request) {
+            Ok(params) => params,
+            Err(error) => return std::future::ready(Err(error)).boxed(),
+        };
+        let ask = Ask {
+            target: CallTarget::Model {
+                name: self.name.clone(),
+            },
+            method: COMPLETE.to_owned(),
+            params,
+            deadline_ms: REPLY_DEADLINE_MS,
+            idempotent: true,
+            place: Some(CallPlace {
+                turn_id: request.turn_id.clone(),
+                step_id: Some(request.step_id.clone()),
+                tool_call_id: None,
+            }),
+            record: Some(CallRecord {
+                seq: request.seq,
+                message_id: request.message_id.clone(),
+            }),
+            trace: request.trace,
+        };
+        let outgoing = self.outgoing.clone();
+        async move {
+            let raw = outgoing.call(ask).await.map_err(failure_of)?;
+            let read = |raw: &str| {
+                let recorded: Recorded = serde_json::from_str(raw)?;
+                serde_json::from_str::<Message>(recorded.message.get())
+            };
+            match read(raw.get()) {
+                Ok(message) => Ok(Answer::Recorded(Box::new(message))),
+                Err(error) => {
+                    let message = format!("the recorded reply cannot be read: {error}");
+                    Err(ModelError::new(message))
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+/// A failed call as the turn's failure.
+fn failure_of(error: CallError) -> ModelError {
+    let code = match error.code {
+        CallErrorCode::Unauthorized => "E_MODEL_UNAUTHORIZED",
+        CallErrorCode::NotFound => "E_MODEL_NOT_FOUND",
+        CallErrorCode::TooLarge => "E_CONTEXT_OVERFLOW",
+        CallErrorCode::RateLimited => "E_MODEL_RATE_LIMITED",
+        CallErrorCode::Overloaded => "E_MODEL_OVERLOADED",
+        CallErrorCode::Unavailable => "E_MODEL_UNAVAILABLE",
+        CallErrorCode::TimedOut => "E_MODEL_TIMEOUT",
+        CallErrorCode::Interrupted => "E_MODEL_INTERRUPTED",
+        CallErrorCode::Refused => "E_MODEL_REFUSED",
+        CallErrorCode::Invalid | CallErrorCode::Cancelled | CallErrorCode::Internal => "E_MODEL",
+    };
+    let message = match error.suggestion {
+        Some(suggestion) => format!("{}; {suggestion}", error.message),
+        None => error.message,
+    };
+    ModelError { code, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::call::Completion;
+    use goondan_protocol::conversation::Conversation;
+    use goondan_protocol::ids::{MessageId, StepId, TurnId};
+    use goondan_protocol::time::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_question_is_read_as_it_was_written() {
+        let at = Timestamp::from_unix_millis(0);
+        let step_id = StepId::new("t.1").unwrap();
+        let id = MessageId::new("t.1:a").unwrap();
+        let mut reply =
+            Message::assistant(id.clone(), at, step_id.clone(), Content::text("Hello."));
+        let reasoning = json!({"text": "They greet."});
+        reply.metadata.insert(REASONING.into(), reasoning.clone());
+        let request = ModelRequest {
+            system: Some("Be brief."),
+            messages: &Conversation::from_base(vec![Message::user(id.clone(), at, "Hi."), reply]),
+            catalog: &[CatalogEntry {
+                name: "bash__exec".parse().unwrap(),
+                description: "Runs.".into(),
+                parameters: json!({"type": "object"}),
+            }],
+            turn_id: &TurnId::new("t").unwrap(),
+            step_id: &step_id,
+            seq: 1,
+            message_id: &id,
+            trace: None,
+            step: 1,
+        };
+        let question = question_of(&request).unwrap();
+        let read: Completion = serde_json::from_str(question.get()).unwrap();
+        assert_eq!(read.system.as_deref(), Some("Be brief."));
+        assert_eq!(read.tools, request.catalog);
+        assert_eq!(read.messages[1].reasoning, Some(reasoning));
+        assert_eq!(read.messages[0].role, Role::User);
+        let again = serde_json::to_value(&read).unwrap();
+        assert_eq!(
+            again,
+            serde_json::from_str::<Value>(question.get()).unwrap()
+        );
+    }
+}

@@ -1,0 +1,255 @@
+//! What this process has done outside: calls that the orchestrator passes on to a connector.
+//!
+//! [`Outgoing`] is the handle that models and tools have; [`Desk`] is its other end, in the process
+//! loop. Dropping the future of a call gives the call up.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use goondan_protocol::call::{
+    CallCancel, CallError, CallErrorCode, CallId, CallOutcome, CallPlace, CallRecord, CallResult,
+    CallTarget, OutgoingCall,
+};
+use goondan_protocol::trace::TraceContext;
+use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+/// Calls this process waits for at one time; further ones wait here. The orchestrator takes as many.
+const OPEN_CALLS_MAX: usize = 128;
+
+/// What is to be done outside.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    /// Who is to do it.
+    pub(crate) target: CallTarget,
+    /// What is to be done, in the target's words.
+    pub(crate) method: String,
+    /// With what.
+    pub(crate) params: Box<RawValue>,
+    /// How long it may take, in milliseconds.
+    pub(crate) deadline_ms: u64,
+    /// Whether it may be done again when nobody knows whether it was done.
+    pub(crate) idempotent: bool,
+    /// What in the turn it is done for.
+    pub(crate) place: Option<CallPlace>,
+    /// Where its result is recorded, if it is.
+    pub(crate) record: Option<CallRecord>,
+    /// Where in a trace it belongs.
+    pub(crate) trace: Option<TraceContext>,
+}
+
+/// What the process loop is to send.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// A call.
+    Call {
+        call: Box<OutgoingCall>,
+        trace: Option<TraceContext>,
+    },
+    /// Nobody waits for a call any more.
+    Cancel(CallCancel),
+}
+
+#[derive(Debug)]
+enum Slip {
+    Call {
+        ask: Box<Ask>,
+        call_id: CallId,
+        waiter: oneshot::Sender<CallOutcome>,
+    },
+    /// The place among the open calls is free once the loop has seen this.
+    Cancel {
+        call_id: CallId,
+        _place: OwnedSemaphorePermit,
+    },
+}
+
+/// The way outside. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Outgoing {
+    slips: mpsc::Sender<Slip>,
+    places: Arc<Semaphore>,
+    next_id: Arc<AtomicU64>,
+}
+
+/// The process loop's end.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    slips: mpsc::Receiver<Slip>,
+    waiting: HashMap<CallId, oneshot::Sender<CallOutcome>>,
+}
+
+/// Gives a call up unless it was settled.
+struct Guard {
+    slips: mpsc::Sender<Slip>,
+    call_id: CallId,
+    place: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            // Each place makes at most two slips, so there is room; a loop that ended needs none.
+            drop(self.slips.try_send(Slip::Cancel {
+                call_id: self.call_id,
+                _place: place,
+            }));
+        }
+    }
+}
+
+impl Outgoing {
+    /// A way outside, and where what is asked of it comes out.
+    pub(crate) fn new() -> (Self, Desk) {
+        let (sender, slips) = mpsc::channel(2 * OPEN_CALLS_MAX);
+        let outgoing = Self {
+            slips: sender,
+            places: Arc::new(Semaphore::new(OPEN_CALLS_MAX)),
+            next_id: Arc::new(AtomicU64::new(1)),
+        };
+        let waiting = HashMap::new();
+        (outgoing, Desk { slips, waiting })
+    }
+
+    /// Has something done outside and waits for what comes of it. Dropping the future gives it up;
+    /// whether it had its effect is then unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] as the connector or the orchestrator says.
+    pub(crate) async fn call(&self, ask: Ask) -> Result<Box<RawValue>, CallError> {
+        let ended = || CallError::new(CallErrorCode::Cancelled, "the agent process is ending");
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.map_err(|_closed| ended())?;
+        let call_id = CallId(self.next_id.fetch_add(1, Ordering::Relaxed));
+        let (waiter, outcome) = oneshot::channel();
+        let ask = Box::new(ask);
+        let slip = Slip::Call {
+            ask,
+            call_id,
+            waiter,
+        };
+        self.slips.send(slip).await.map_err(|_closed| ended())?;
+        let mut guard = Guard {
+            slips: self.slips.clone(),
+            call_id,
+            place: Some(place),
+        };
+        let outcome = outcome.await;
+        guard.place = None;
+        match outcome {
+            Ok(CallOutcome::Ok(value)) => Ok(value),
+            Ok(CallOutcome::Error(error)) => Err(error),
+            Err(_closed) => Err(ended()),
+        }
+    }
+}
+
+impl Desk {
+    /// The next thing to be sent. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Option<Order> {
+        Some(match self.slips.recv().await? {
+            Slip::Call {
+                ask,
+                call_id,
+                waiter,
+            } => {
+                self.waiting.insert(call_id, waiter);
+                let trace = ask.trace;
+                let call = Box::new(OutgoingCall {
+                    call_id,
+                    target: ask.target,
+                    method: ask.method,
+                    params: ask.params,
+                    deadline_ms: ask.deadline_ms,
+                    pieces: false,
+                    idempotent: ask.idempotent,
+                    place: ask.place,
+                    record: ask.record,
+                });
+                Order::Call { call, trace }
+            }
+            Slip::Cancel { call_id, .. } => {
+                self.waiting.remove(&call_id);
+                Order::Cancel(CallCancel { call_id })
+            }
+        })
+    }
+
+    /// Passes on what came of a call, unless it was given up meanwhile.
+    pub(crate) fn settle(&mut self, result: CallResult) {
+        if let Some(waiter) = self.waiting.remove(&result.call_id) {
+            // Whoever waited may be gone; its cancellation is under way then.
+            drop(waiter.send(result.outcome));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask() -> Ask {
+        Ask {
+            target: CallTarget::Connection {
+                name: "bot".parse().unwrap(),
+            },
+            method: "send".into(),
+            params: RawValue::from_string("{}".to_owned()).unwrap(),
+            deadline_ms: 1_000,
+            idempotent: false,
+            place: None,
+            record: None,
+            trace: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn each_result_reaches_its_own_call() {
+        let (outgoing, mut desk) = Outgoing::new();
+        let both = async {
+            let first = outgoing.call(ask());
+            let second = outgoing.call(ask());
+            tokio::join!(first, second)
+        };
+        let orchestrator = async {
+            let mut ids = Vec::new();
+            for _ in 0..2 {
+                let Some(Order::Call { call, .. }) = desk.next().await else {
+                    panic!("expected a call");
+                };
+                ids.push(call.call_id);
+            }
+            for call_id in ids.into_iter().rev() {
+                let value = RawValue::from_string(call_id.0.to_string()).unwrap();
+                let outcome = CallOutcome::Ok(value);
+                desk.settle(CallResult { call_id, outcome });
+            }
+        };
+        let ((first, second), ()) = tokio::join!(both, orchestrator);
+        assert_ne!(first.unwrap().get(), second.unwrap().get());
+        assert!(desk.waiting.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_dropped_is_cancelled_and_its_place_is_free_again() {
+        let (outgoing, mut desk) = Outgoing::new();
+        for _ in 0..3 * OPEN_CALLS_MAX {
+            let mut call = Box::pin(outgoing.call(ask()));
+            // Polled by hand, it must not be told to let others run first.
+            let polled = futures_util::poll!(tokio::task::unconstrained(&mut call));
+            assert!(polled.is_pending());
+            let Some(Order::Call { call: sent, .. }) = desk.next().await else {
+                panic!("expected a call");
+            };
+            drop(call);
+            let Some(Order::Cancel(cancel)) = desk.next().await else {
+                panic!("expected a cancellation");
+            };
+            assert_eq!(cancel.call_id, sent.call_id);
+        }
+        assert!(desk.waiting.is_empty());
+        assert_eq!(outgoing.places.available_permits(), OPEN_CALLS_MAX);
+    }
+}

@@ -1,0 +1,272 @@
+//! Calls that agents want made: each runs beside the others, can be given up, and ends in one result.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use goondan_protocol::call::{
+    CallError, CallErrorCode, CallId, CallOrder, CallOutcome, CallPiece, CallResult,
+};
+use goondan_protocol::envelope::{Address, MessageError};
+use goondan_protocol::ipc::{Head, ToOrchestrator};
+use goondan_protocol::limits::MAX_FRAME_BYTES;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+
+/// Room for what is around a result in its frame, in bytes.
+const ENVELOPE_BYTES: usize = 64 * 1024;
+
+/// What a call returns, or why it does not.
+pub(crate) type Outcome = Result<Box<RawValue>, CallError>;
+
+/// Makes calls: the outgoing side of a connector.
+pub(crate) trait CallHandler: Send + Sync {
+    /// Makes one call. Dropping the future gives it up.
+    ///
+    /// An error says `retryable` only if the call had no effect.
+    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, Outcome>;
+}
+
+/// The way on which parts of a result go ahead of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Pieces {
+    call_id: CallId,
+    desk: Desk,
+}
+
+impl Pieces {
+    /// Sends a part. Waits while the orchestrator is behind.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no connector makes calls yet"))]
+    pub(crate) async fn send(&self, piece: Box<RawValue>) {
+        let call_id = self.call_id;
+        let piece = CallPiece { call_id, piece };
+        self.desk.send(&ToOrchestrator::CallPiece(piece)).await;
+    }
+}
+
+/// Where frames about calls are put.
+#[derive(Debug, Clone)]
+struct Desk {
+    me: Address,
+    frames: mpsc::Sender<Vec<u8>>,
+}
+
+impl Desk {
+    async fn send(&self, message: &ToOrchestrator) {
+        let head = Head::new(self.me.clone(), Address::Orchestrator);
+        match message.to_frame(&head) {
+            // Without a writer there is no orchestrator any more.
+            Ok(frame) => drop(self.frames.send(frame).await),
+            Err(error) => log_unwritable(&error),
+        }
+    }
+}
+
+fn log_unwritable(error: &MessageError) {
+    let error = goondan_log::error_chain(error);
+    tracing::error!(error, "what came of a call cannot be written as JSON");
+}
+
+/// The calls under way.
+pub(crate) struct Calls {
+    desk: Desk,
+    handler: Option<Arc<dyn CallHandler>>,
+    running: JoinSet<CallId>,
+    handles: HashMap<CallId, AbortHandle>,
+}
+
+impl Calls {
+    /// No calls yet, and nobody to make them; `frames` takes what is to be written.
+    pub(crate) fn new(me: Address, frames: mpsc::Sender<Vec<u8>>) -> Self {
+        Self {
+            desk: Desk { me, frames },
+            handler: None,
+            running: JoinSet::new(),
+            handles: HashMap::new(),
+        }
+    }
+
+    /// Has calls made by `handler` from now on.
+    pub(crate) fn serve_with(&mut self, handler: Arc<dyn CallHandler>) {
+        self.handler = Some(handler);
+    }
+
+    /// Whether no call is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// Begins a call.
+    pub(crate) fn begin(&mut self, call: CallOrder) {
+        let (call_id, deadline_ms) = (call.call_id, call.deadline_ms);
+        let desk = self.desk.clone();
+        let made = match &self.handler {
+            Some(handler) => {
+                let desk = desk.clone();
+                handler.call(call, Pieces { call_id, desk })
+            }
+            None => std::future::ready(Err(no_calls(&self.desk.me))).boxed(),
+        };
+        let made = AssertUnwindSafe(made).catch_unwind();
+        let handle = self.running.spawn(async move {
+            let outcome = match timeout(Duration::from_millis(deadline_ms), made).await {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(_panic)) => Err(CallError::new(
+                    CallErrorCode::Internal,
+                    "the connector has a fault; its log says more",
+                )),
+                Err(_elapsed) => Err(CallError::new(
+                    CallErrorCode::TimedOut,
+                    format!("no answer within {deadline_ms} ms"),
+                )),
+            };
+            let outcome = match outcome.and_then(fitting) {
+                Ok(value) => CallOutcome::Ok(value),
+                Err(error) => CallOutcome::Error(error),
+            };
+            let result = CallResult { call_id, outcome };
+            desk.send(&ToOrchestrator::CallResult(result)).await;
+            call_id
+        });
+        self.handles.insert(call_id, handle);
+    }
+
+    /// Gives a call up: nobody waits for it.
+    pub(crate) fn cancel(&mut self, call_id: CallId) {
+        if let Some(handle) = self.handles.remove(&call_id) {
+            handle.abort();
+        }
+    }
+
+    /// Waits for the end of a call. Cancel-safe.
+    pub(crate) async fn next_end(&mut self) {
+        if let Some(Ok(call_id)) = self.running.join_next().await {
+            self.handles.remove(&call_id);
+        }
+    }
+}
+
+fn no_calls(me: &Address) -> CallError {
+    CallError::new(CallErrorCode::NotFound, format!("`{me}` makes no calls"))
+}
+
+fn fitting(value: Box<RawValue>) -> Outcome {
+    let bytes = value.get().len();
+    if bytes + ENVELOPE_BYTES > MAX_FRAME_BYTES {
+        let message = format!("the result has {bytes} bytes, more than a frame carries");
+        return Err(CallError::new(CallErrorCode::TooLarge, message));
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::call::Caller;
+    use goondan_protocol::envelope::Envelope;
+
+    use super::*;
+
+    /// Answers `echo` with its parameters after a piece, waits for ever on `hang`, panics on `panic`.
+    struct Echo;
+
+    impl CallHandler for Echo {
+        fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, Outcome> {
+            async move {
+                assert_ne!(call.method, "panic");
+                if call.method == "hang" {
+                    std::future::pending::<()>().await;
+                }
+                pieces.send(call.params.clone()).await;
+                Ok(call.params)
+            }
+            .boxed()
+        }
+    }
+
+    fn order(call_id: u64, method: &str) -> CallOrder {
+        CallOrder {
+            call_id: CallId(call_id),
+            caller: Caller {
+                agent: "a".parse().unwrap(),
+                instance_key: "k".parse().unwrap(),
+            },
+            method: method.to_owned(),
+            params: RawValue::from_string(format!("[{call_id}]")).unwrap(),
+            deadline_ms: 60_000,
+        }
+    }
+
+    fn calls() -> (Calls, mpsc::Receiver<Vec<u8>>) {
+        let (frames, written) = mpsc::channel(16);
+        (
+            Calls::new("connector:bot".parse().unwrap(), frames),
+            written,
+        )
+    }
+
+    async fn said(written: &mut mpsc::Receiver<Vec<u8>>) -> ToOrchestrator {
+        let frame = written.recv().await.unwrap();
+        ToOrchestrator::from_envelope(&Envelope::from_frame(&frame).unwrap()).unwrap()
+    }
+
+    async fn error_of(written: &mut mpsc::Receiver<Vec<u8>>) -> (u64, CallErrorCode) {
+        match said(written).await {
+            ToOrchestrator::CallResult(CallResult {
+                call_id,
+                outcome: CallOutcome::Error(error),
+            }) => (call_id.0, error.code),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_run_beside_each_other_and_each_ends_in_one_result() {
+        let (mut calls, mut written) = calls();
+        calls.begin(order(1, "echo"));
+        let refused = error_of(&mut written).await;
+        assert_eq!(refused, (1, CallErrorCode::NotFound), "nobody serves yet");
+        calls.serve_with(Arc::new(Echo));
+        calls.begin(order(2, "hang"));
+        calls.begin(order(3, "echo"));
+        let piece = said(&mut written).await;
+        assert!(matches!(piece, ToOrchestrator::CallPiece(piece) if piece.piece.get() == "[3]"));
+        let result = said(&mut written).await;
+        assert!(
+            matches!(result, ToOrchestrator::CallResult(result) if result.call_id == CallId(3))
+        );
+        let late = error_of(&mut written).await;
+        assert_eq!(late, (2, CallErrorCode::TimedOut));
+        for _ in 0..3 {
+            calls.next_end().await;
+        }
+        assert!(calls.is_empty());
+        assert!(calls.handles.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_given_up_ends_without_a_word_and_a_panic_ends_but_its_own() {
+        let (mut calls, mut written) = calls();
+        calls.serve_with(Arc::new(Echo));
+        calls.begin(order(1, "hang"));
+        tokio::task::yield_now().await;
+        calls.cancel(CallId(1));
+        calls.next_end().await;
+        assert!(calls.is_empty());
+        assert!(written.try_recv().is_err());
+        calls.begin(order(2, "panic"));
+        let fault = error_of(&mut written).await;
+        assert_eq!(fault, (2, CallErrorCode::Internal));
+    }
+
+    #[test]
+    fn a_result_that_fits_no_frame_is_an_error() {
+        let text = format!("\"{}\"", "x".repeat(MAX_FRAME_BYTES));
+        let error = fitting(RawValue::from_string(text).unwrap()).unwrap_err();
+        assert_eq!(error.code, CallErrorCode::TooLarge);
+    }
+}

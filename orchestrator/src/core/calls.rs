@@ -1,0 +1,636 @@
+//! Outgoing calls: who makes them, when, and what becomes of them when anybody dies.
+//!
+//! An agent asks for a call; the process of the named model or connection makes it. Calls that share a
+//! credential share a [`Lane`]: agents take turns, only so many run at a time, and when the other side
+//! says "too many", all of them wait.
+//!
+//! # Invariants
+//!
+//! * A call that an agent waits for ends in exactly one `call.result`.
+//! * A model's reply is durable before the agent sees it, and the reply of one step is recorded once:
+//!   whoever asks for the step again gets the recorded one, or the one under way.
+//! * A call that is not idempotent is handed to a connector at most once, unless the connector itself
+//!   says that it had no effect.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::call::{
+    CallCancel, CallError, CallErrorCode, CallId, CallOrder, CallOutcome, CallPiece, CallPlace,
+    CallRecord, CallResult, CallTarget, Caller, ModelPiece, OutgoingCall,
+};
+use goondan_protocol::envelope::Address;
+use goondan_protocol::ids::{
+    ConnectionName, InstanceRef, ResourceName, StepId, TurnId, WorkspaceId,
+};
+use goondan_protocol::ipc::{Head, ToChild};
+use goondan_protocol::trace::TraceContext;
+use serde_json::value::{RawValue, to_raw_value};
+
+use self::lane::Lane;
+use super::{Core, Effect, LogEvent, ProcessId, RequestToken};
+use crate::limits::{
+    CALL_ATTEMPTS_MAX, CALL_DEADLINE_MAX_MS, CALL_RETRY_FIRST_MS, CALL_RETRY_MAX_MS,
+    CALLS_OPEN_PER_AGENT,
+};
+
+mod lane;
+mod recording;
+
+pub(super) use recording::Replied;
+
+/// Calls that are paid for and limited together: those of one connection, or of the models with one
+/// key, which are named by the first of them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Credential {
+    Model(ResourceName),
+    Connection(ConnectionName),
+}
+
+type LaneKey = (WorkspaceId, Credential);
+
+/// How a call stands.
+#[derive(Debug)]
+enum Standing {
+    /// It waits in its lane.
+    Waiting,
+    /// A connector makes it.
+    Running { process: ProcessId },
+    /// Its result is being recorded.
+    Recording { message: Box<RawValue> },
+    /// Its result could not be recorded; whoever asks again has it tried again.
+    Unrecorded { message: Box<RawValue> },
+}
+
+/// One call that is not over.
+#[derive(Debug)]
+struct OpenCall {
+    at: InstanceRef,
+    /// Who waits, and its own name for the call; nobody, after the agent crashed.
+    waiter: Option<(ProcessId, CallId)>,
+    lane: LaneKey,
+    target: CallTarget,
+    method: String,
+    params: Box<RawValue>,
+    wants_pieces: bool,
+    is_idempotent: bool,
+    place: Option<CallPlace>,
+    record: Option<(StepId, CallRecord)>,
+    trace: Option<TraceContext>,
+    deadline_ms: u64,
+    not_before_ms: u64,
+    /// How often it was begun.
+    attempts: u32,
+    /// Whether anybody has heard a piece of the attempt at hand.
+    has_streamed: bool,
+    standing: Standing,
+}
+
+impl OpenCall {
+    /// Whether this is the call for the reply of a step.
+    fn is_for(&self, at: &InstanceRef, step_id: &StepId) -> bool {
+        self.at == *at && self.record.as_ref().is_some_and(|(id, _)| id == step_id)
+    }
+
+    fn process(&self) -> Option<ProcessId> {
+        match self.standing {
+            Standing::Running { process } => Some(process),
+            Standing::Waiting | Standing::Recording { .. } | Standing::Unrecorded { .. } => None,
+        }
+    }
+}
+
+/// The calls that are not over.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    next_id: u64,
+    open: BTreeMap<CallId, OpenCall>,
+    lanes: BTreeMap<LaneKey, Lane>,
+}
+
+impl Calls {
+    /// Whether a model or connection has any call to make, or makes one.
+    pub(super) fn any_for(&self, workspace_id: &WorkspaceId, target: &CallTarget) -> bool {
+        self.open
+            .values()
+            .any(|call| call.at.workspace_id == *workspace_id && call.target == *target)
+    }
+
+    fn ids(&self, mut test: impl FnMut(&OpenCall) -> bool) -> Vec<CallId> {
+        let found = self.open.iter().filter(|(_, call)| test(call));
+        found.map(|(id, _)| *id).collect()
+    }
+
+    /// Takes a call out of everything.
+    fn remove(&mut self, id: CallId) -> Option<OpenCall> {
+        let call = self.open.remove(&id)?;
+        if let Some(lane) = self.lanes.get_mut(&call.lane) {
+            match call.standing {
+                Standing::Waiting => lane.remove(&call.at.instance_key, id),
+                Standing::Running { .. } => lane.ended(),
+                Standing::Recording { .. } | Standing::Unrecorded { .. } => {}
+            }
+        }
+        Some(call)
+    }
+
+    /// A call that was begun is to be begun again, not before `not_before_ms`.
+    fn put_back(&mut self, id: CallId, not_before_ms: u64) {
+        if let Some(call) = self.open.get_mut(&id)
+            && let Some(lane) = self.lanes.get_mut(&call.lane)
+        {
+            lane.ended();
+            lane.push_back_in(&call.at.instance_key, id);
+            call.not_before_ms = not_before_ms;
+            call.standing = Standing::Waiting;
+        }
+    }
+}
+
+/// Whether the process that is to make a call can.
+#[derive(Debug)]
+pub(super) enum Standby {
+    /// It can.
+    Ready(ProcessId),
+    /// It will; waiting is worth it.
+    Coming,
+    /// It cannot.
+    Not(CallError),
+}
+
+fn address_of(target: &CallTarget) -> Address {
+    match target.clone() {
+        CallTarget::Model { name } => Address::Model { name },
+        CallTarget::Connection { name } => Address::Connector { name },
+    }
+}
+
+/// How long to wait before the next attempt, in milliseconds.
+fn retry_delay_ms(attempts: u32) -> u64 {
+    let doublings = attempts.saturating_sub(1).min(16);
+    (CALL_RETRY_FIRST_MS << doublings).min(CALL_RETRY_MAX_MS)
+}
+
+impl Core {
+    /// An agent wants something done outside.
+    pub(super) fn on_call(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        trace: Option<TraceContext>,
+        asked: OutgoingCall,
+    ) {
+        let waiter = (process, asked.call_id);
+        let step = match self.step_to_record(at, &asked) {
+            Ok(step) => step,
+            Err(problem) => return self.on_broken(process, problem),
+        };
+        if let Some(step_id) = &step
+            && self.answer_from_record(at, step_id, waiter, &asked.target)
+        {
+            return;
+        }
+        let open = self
+            .calls
+            .ids(|call| call.waiter.is_some_and(|(p, _)| p == process));
+        if open.len() >= CALLS_OPEN_PER_AGENT {
+            let message = format!("the agent waits for {CALLS_OPEN_PER_AGENT} calls already");
+            let error = CallError::new(CallErrorCode::Overloaded, message).later(None);
+            return self.answer_call(at, waiter, CallOutcome::Error(error));
+        }
+        let Some(credential) = self.credential_of(&at.workspace_id, &asked.target) else {
+            let message = format!("there is no {} in the configuration", asked.target);
+            let error = CallError::new(CallErrorCode::NotFound, message);
+            return self.answer_call(at, waiter, CallOutcome::Error(error));
+        };
+        let lane = (at.workspace_id.clone(), credential);
+        self.calls.next_id += 1;
+        let id = CallId(self.calls.next_id);
+        let queue = self.calls.lanes.entry(lane.clone()).or_default();
+        queue.is_served_by(&asked.target);
+        if !queue.push(&at.instance_key, id) {
+            let message = format!("too many calls wait for {}", asked.target);
+            let error = CallError::new(CallErrorCode::Overloaded, message).later(None);
+            return self.answer_call(at, waiter, CallOutcome::Error(error));
+        }
+        let deadline_ms = asked.deadline_ms.min(CALL_DEADLINE_MAX_MS);
+        let call = OpenCall {
+            at: at.clone(),
+            waiter: Some(waiter),
+            lane: lane.clone(),
+            target: asked.target.clone(),
+            method: asked.method,
+            params: asked.params,
+            wants_pieces: asked.pieces,
+            is_idempotent: asked.idempotent || step.is_some(),
+            place: asked.place,
+            record: step.zip(asked.record),
+            trace,
+            deadline_ms: self.now.mono_ms.saturating_add(deadline_ms),
+            not_before_ms: 0,
+            attempts: 0,
+            has_streamed: false,
+            standing: Standing::Waiting,
+        };
+        self.calls.open.insert(id, call);
+        self.serve(&at.workspace_id, &asked.target);
+    }
+
+    /// Whose limits a call counts towards; none if nobody could make it.
+    fn credential_of(&self, id: &WorkspaceId, target: &CallTarget) -> Option<Credential> {
+        let bundle = self.workspaces.get(id)?.bundle.as_ref()?;
+        match target {
+            CallTarget::Connection { name } => {
+                let connection = bundle.connections.get(name)?;
+                Some(Credential::Connection(connection.name.clone()))
+            }
+            CallTarget::Model { name } => {
+                let model = bundle.models.get(name)?;
+                let mut all = bundle.models.values();
+                let first = all.find(|other| other.shares_credential_with(model))?;
+                Some(Credential::Model(first.name.clone()))
+            }
+        }
+    }
+
+    /// Does what can be done for the calls to one model or connection.
+    pub(super) fn serve(&mut self, id: &WorkspaceId, target: &CallTarget) {
+        if !self.calls.any_for(id, target) {
+            return;
+        }
+        if let CallTarget::Model { name } = target {
+            self.pump_model(id, name);
+        }
+        if let Standby::Not(error) = self.standby(id, target) {
+            let waiting = self.calls.ids(|call| {
+                call.at.workspace_id == *id
+                    && call.target == *target
+                    && matches!(call.standing, Standing::Waiting)
+            });
+            for call_id in waiting {
+                self.end_call(call_id, CallOutcome::Error(error.clone()));
+            }
+        }
+        let lanes = self.calls.lanes.iter();
+        let served = lanes.filter(|((of, _), lane)| of == id && lane.targets().contains(target));
+        let served: Vec<LaneKey> = served.map(|(lane_key, _)| lane_key.clone()).collect();
+        for lane_key in served {
+            self.serve_lane(&lane_key);
+        }
+    }
+
+    fn standby(&self, id: &WorkspaceId, target: &CallTarget) -> Standby {
+        match target {
+            CallTarget::Model { name } => self.model_standby(id, name),
+            CallTarget::Connection { name } => self.connection_standby(id, name),
+        }
+    }
+
+    /// Begins every call of a lane that may begin now.
+    fn serve_lane(&mut self, lane_key: &LaneKey) {
+        let now_ms = self.now.mono_ms;
+        let Some(lane) = self.calls.lanes.get(lane_key) else {
+            return;
+        };
+        let mut ready: BTreeMap<CallTarget, ProcessId> = BTreeMap::new();
+        for target in lane.targets() {
+            if let Standby::Ready(process) = self.standby(&lane_key.0, target) {
+                ready.insert(target.clone(), process);
+            }
+        }
+        loop {
+            let Calls { open, lanes, .. } = &mut self.calls;
+            let Some(lane) = lanes.get_mut(lane_key) else {
+                return;
+            };
+            let process_for = |id: CallId| {
+                let call = open.get(&id).filter(|call| call.not_before_ms <= now_ms)?;
+                ready.get(&call.target).copied()
+            };
+            let Some(id) = lane.next(now_ms, |id| process_for(id).is_some()) else {
+                break;
+            };
+            if let Some(process) = process_for(id) {
+                self.begin_call(id, process);
+            }
+        }
+        if let Some(lane) = self.calls.lanes.get(lane_key)
+            && lane.is_idle(now_ms)
+        {
+            self.calls.lanes.remove(lane_key);
+        }
+    }
+
+    fn begin_call(&mut self, id: CallId, process: ProcessId) {
+        let now_ms = self.now.mono_ms;
+        let Some(call) = self.calls.open.get_mut(&id) else {
+            return;
+        };
+        call.attempts = call.attempts.saturating_add(1);
+        call.standing = Standing::Running { process };
+        let (at, target, trace) = (call.at.clone(), call.target.clone(), call.trace);
+        let (method, params) = (call.method.clone(), call.params.clone());
+        let deadline_ms = call.deadline_ms.saturating_sub(now_ms);
+        let Some(agent) = self.instance_mut(&at).map(|entry| entry.agent.clone()) else {
+            return;
+        };
+        let order = CallOrder {
+            call_id: id,
+            caller: Caller {
+                agent,
+                instance_key: at.instance_key,
+            },
+            method,
+            params,
+            deadline_ms,
+        };
+        self.send_provider(process, &target, trace, ToChild::Call(Box::new(order)));
+    }
+
+    fn send_provider(
+        &mut self,
+        process: ProcessId,
+        target: &CallTarget,
+        trace: Option<TraceContext>,
+        message: ToChild,
+    ) {
+        let head = Head::new(Address::Orchestrator, address_of(target));
+        self.push(Effect::Send {
+            process,
+            head: Head { trace, ..head },
+            message: Box::new(message),
+        });
+    }
+
+    /// Tells a waiting agent how its call ended.
+    fn answer_call(
+        &mut self,
+        at: &InstanceRef,
+        (process, call_id): (ProcessId, CallId),
+        outcome: CallOutcome,
+    ) {
+        let result = CallResult { call_id, outcome };
+        self.send_agent(at, process, None, None, ToChild::CallResult(result));
+    }
+
+    /// Ends a call, telling whoever waits for it.
+    fn end_call(&mut self, id: CallId, outcome: CallOutcome) {
+        let Some(call) = self.calls.remove(id) else {
+            return;
+        };
+        if let CallOutcome::Error(error) = &outcome {
+            let event = LogEvent::warn("an outgoing call failed").of(&call.at);
+            let event = event
+                .with("target", call.target.to_string())
+                .with("code", error.code.as_str())
+                .with("attempts", call.attempts);
+            self.log(
+                event
+                    .with("error", error.message.clone())
+                    .in_trace(call.trace),
+            );
+        }
+        if let Some(waiter) = call.waiter {
+            self.answer_call(&call.at, waiter, outcome);
+        }
+    }
+
+    /// The call that `process` makes under this name. One it does not make was given up meanwhile.
+    fn running_call(&mut self, process: ProcessId, id: CallId) -> Option<&mut OpenCall> {
+        let call = self.calls.open.get_mut(&id)?;
+        (call.process() == Some(process)).then_some(call)
+    }
+
+    /// A connector tells a part of what comes of a call.
+    pub(super) fn on_call_piece(&mut self, process: ProcessId, piece: &CallPiece) {
+        let Some(call) = self.running_call(process, piece.call_id) else {
+            return;
+        };
+        call.has_streamed = true;
+        self.pass_on(piece.call_id, &piece.piece);
+    }
+
+    /// Hands a piece to the agent, if it wants it, and to whoever watches the turn.
+    fn pass_on(&mut self, id: CallId, piece: &RawValue) {
+        let Some(call) = self.calls.open.get(&id) else {
+            return;
+        };
+        let at = call.at.clone();
+        let place = call.place.clone();
+        if let Some((process, call_id)) = call.waiter.filter(|_| call.wants_pieces) {
+            let piece = piece.to_owned();
+            let piece = ToChild::CallPiece(CallPiece { call_id, piece });
+            self.send_agent(&at, process, None, None, piece);
+        }
+        let Some(place) = place else { return };
+        for token in self.watchers(&at, &place) {
+            self.push(Effect::Piece {
+                token,
+                place: Box::new(place.clone()),
+                piece: piece.to_owned(),
+            });
+        }
+    }
+
+    /// The clients that wait for the turn a call is made in.
+    fn watchers(&mut self, at: &InstanceRef, place: &CallPlace) -> Vec<RequestToken> {
+        let Some(entry) = self.instance_mut(at) else {
+            return Vec::new();
+        };
+        let turn = entry.turn.as_ref();
+        let Some(turn) = turn.filter(|turn| turn.turn_id == place.turn_id) else {
+            return Vec::new();
+        };
+        let waiters = entry.waiters.get(&turn.context.event_id);
+        waiters.into_iter().flatten().map(|w| w.token).collect()
+    }
+
+    /// A connector tells how a call ended.
+    pub(super) fn on_call_result(&mut self, process: ProcessId, result: CallResult) {
+        let id = result.call_id;
+        let Some(call) = self.running_call(process, id) else {
+            return;
+        };
+        let (lane, is_recorded) = (call.lane.clone(), call.record.is_some());
+        self.provider_worked(process);
+        match result.outcome {
+            CallOutcome::Ok(answer) if is_recorded => self.record_reply(id, &answer),
+            CallOutcome::Ok(answer) => self.end_call(id, CallOutcome::Ok(answer)),
+            CallOutcome::Error(error) => self.on_call_failed(id, error),
+        }
+        self.serve_lane(&lane);
+    }
+
+    /// Makes a call again that had no effect, later; or gives it up.
+    fn on_call_failed(&mut self, id: CallId, error: CallError) {
+        let now_ms = self.now.mono_ms;
+        let Some(call) = self.calls.open.get(&id) else {
+            return;
+        };
+        let delay_ms = retry_delay_ms(call.attempts).max(error.retry_after_ms.unwrap_or(0));
+        let again_ms = now_ms.saturating_add(delay_ms);
+        if error.code == CallErrorCode::RateLimited
+            && let Some(lane) = self.calls.lanes.get_mut(&call.lane)
+        {
+            lane.cool_down(again_ms.min(now_ms.saturating_add(CALL_DEADLINE_MAX_MS)));
+        }
+        let is_worth_it = error.retryable
+            && !call.has_streamed
+            && call.attempts < CALL_ATTEMPTS_MAX
+            && again_ms < call.deadline_ms;
+        if !is_worth_it {
+            return self.end_call(id, CallOutcome::Error(error));
+        }
+        let event = LogEvent::info("an outgoing call is made again").of(&call.at);
+        let event = event
+            .with("target", call.target.to_string())
+            .with("code", error.code.as_str())
+            .with("afterMs", delay_ms);
+        let event = event.with("error", error.message).in_trace(call.trace);
+        self.log(event);
+        self.calls.put_back(id, again_ms);
+    }
+
+    /// An agent does not wait for a call any more.
+    pub(super) fn on_call_cancel(&mut self, process: ProcessId, cancel: CallCancel) {
+        let waiter = Some((process, cancel.call_id));
+        for id in self.calls.ids(|call| call.waiter == waiter) {
+            self.give_up(id);
+        }
+    }
+
+    /// Gives a call up that nobody waits for. What is being recorded is recorded all the same.
+    fn give_up(&mut self, id: CallId) {
+        if let Some(call) = self.calls.open.get_mut(&id)
+            && let Standing::Recording { .. } = call.standing
+        {
+            call.waiter = None;
+            return;
+        }
+        let Some(call) = self.calls.remove(id) else {
+            return;
+        };
+        if let Some(process) = call.process() {
+            let cancel = ToChild::CallCancel(CallCancel { call_id: id });
+            self.send_provider(process, &call.target, call.trace, cancel);
+        }
+        self.serve_lane(&call.lane);
+    }
+
+    /// An agent's process is gone. A model's reply to it is still awaited: it is paid for, and its
+    /// successor asks for the same one. Everything else is given up.
+    pub(super) fn on_caller_gone(&mut self, process: ProcessId, at: &InstanceRef) {
+        let is_staying = self.why_nothing_begins(at).is_none();
+        for id in self
+            .calls
+            .ids(|call| call.waiter.is_some_and(|(p, _)| p == process))
+        {
+            match self.calls.open.get_mut(&id) {
+                Some(call) if is_staying && call.record.is_some() => call.waiter = None,
+                _ => self.give_up(id),
+            }
+        }
+    }
+
+    /// Gives up what is still awaited for turns of a conversation that are over: for all but
+    /// `current`.
+    pub(super) fn give_up_calls_of(&mut self, at: &InstanceRef, current: Option<&TurnId>) {
+        let is_over = |call: &OpenCall| {
+            call.at == *at
+                && call
+                    .place
+                    .as_ref()
+                    .is_some_and(|p| Some(&p.turn_id) != current)
+        };
+        for id in self.calls.ids(is_over) {
+            self.give_up(id);
+        }
+        if current.is_none()
+            && let Some(entry) = self.instance_mut(at)
+        {
+            entry.replied = None;
+        }
+    }
+
+    /// A connector's process is gone. Its successor makes the calls again that may be.
+    pub(super) fn on_provider_gone(
+        &mut self,
+        process: ProcessId,
+        id: &WorkspaceId,
+        target: &CallTarget,
+        how: &str,
+    ) {
+        for call_id in self.calls.ids(|call| call.process() == Some(process)) {
+            let Some(call) = self.calls.open.get_mut(&call_id) else {
+                continue;
+            };
+            let had_streamed = std::mem::take(&mut call.has_streamed);
+            let target = &call.target;
+            if !call.is_idempotent {
+                let message = format!("{target} broke off ({how}); outcome unknown");
+                let error = CallError::new(CallErrorCode::Interrupted, message)
+                    .suggest("look whether it had its effect before you try again");
+                self.end_call(call_id, CallOutcome::Error(error));
+            } else if call.attempts >= CALL_ATTEMPTS_MAX {
+                let times = call.attempts;
+                let message = format!("{target} ended {times} times in this call, the last: {how}");
+                let error = CallError::new(CallErrorCode::Interrupted, message)
+                    .suggest("`gdn logs` shows what its process wrote before its end");
+                self.end_call(call_id, CallOutcome::Error(error));
+            } else {
+                self.calls.put_back(call_id, 0);
+                if had_streamed && let Ok(again) = to_raw_value(&ModelPiece::Again) {
+                    self.pass_on(call_id, &again);
+                }
+            }
+        }
+        self.serve(id, target);
+    }
+
+    /// Ends the calls whose time is up, and begins those whose time has come.
+    pub(super) fn on_call_time(&mut self) {
+        let now_ms = self.now.mono_ms;
+        let late = self.calls.ids(|call| {
+            let is_outside = matches!(call.standing, Standing::Waiting | Standing::Running { .. });
+            call.deadline_ms <= now_ms && is_outside
+        });
+        for id in late {
+            let Some(call) = self.calls.open.get(&id) else {
+                continue;
+            };
+            let (target, trace, process) = (call.target.clone(), call.trace, call.process());
+            let is_harmless = process.is_none() || call.is_idempotent;
+            let (message, suggestion) = if is_harmless {
+                (
+                    format!("{target} did not answer in time"),
+                    "try again later",
+                )
+            } else {
+                let unknown = format!("{target} did not answer in time; outcome unknown");
+                (
+                    unknown,
+                    "look whether it had its effect before you try again",
+                )
+            };
+            if let Some(process) = process {
+                let cancel = ToChild::CallCancel(CallCancel { call_id: id });
+                self.send_provider(process, &target, trace, cancel);
+            }
+            let error = CallError::new(CallErrorCode::TimedOut, message).suggest(suggestion);
+            self.end_call(id, CallOutcome::Error(error));
+        }
+        let lanes: Vec<LaneKey> = self.calls.lanes.keys().cloned().collect();
+        for lane in lanes {
+            self.serve_lane(&lane);
+        }
+    }
+
+    /// Forgets the calls of a workspace that is gone.
+    pub(super) fn forget_calls_of(&mut self, id: &WorkspaceId) {
+        self.calls
+            .open
+            .retain(|_, call| call.at.workspace_id != *id);
+        self.calls
+            .lanes
+            .retain(|(workspace_id, _), _| workspace_id != id);
+    }
+}

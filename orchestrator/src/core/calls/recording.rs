@@ -1,0 +1,253 @@
+//! A model's reply is recorded in the turn's journal before the agent sees it, once for each step.
+
+use goondan_protocol::call::{
+    CallError, CallErrorCode, CallId, CallOutcome, CallTarget, ModelAnswer, OutgoingCall, Recorded,
+};
+use goondan_protocol::ids::{InstanceRef, MessageId, StepId, TurnId};
+use goondan_protocol::limits::MAX_MESSAGE_BYTES;
+use goondan_protocol::message::Role;
+use goondan_protocol::{JsonObject, time::Timestamp};
+use goondan_store::StoreError;
+use goondan_store::writer::{Op, Report};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::Standing;
+use crate::core::jobs::Purpose;
+use crate::core::{Core, LogEvent, ProcessId};
+
+/// The reply of the latest step that was recorded here. A process that had loaded its conversation
+/// before it was recorded asks for the step again.
+#[derive(Debug, Clone)]
+pub(in crate::core) struct Replied {
+    step_id: StepId,
+    message: Box<RawValue>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AssistantMessage<'a> {
+    id: &'a MessageId,
+    data: AssistantData<'a>,
+    metadata: &'a JsonObject,
+    created_at: Timestamp,
+    source: AssistantSource<'a>,
+}
+
+#[derive(Serialize)]
+struct AssistantData<'a> {
+    role: Role,
+    content: &'a RawValue,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "assistant", rename_all = "camelCase")]
+struct AssistantSource<'a> {
+    step_id: &'a StepId,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "append")]
+struct Append<'a> {
+    message: &'a RawValue,
+}
+
+/// The answer to an agent whose model has replied.
+fn recorded(message: Box<RawValue>) -> CallOutcome {
+    match to_raw_value(&Recorded { message }) {
+        Ok(raw) => CallOutcome::Ok(raw),
+        Err(error) => {
+            CallOutcome::Error(CallError::new(CallErrorCode::Internal, error.to_string()))
+        }
+    }
+}
+
+impl Core {
+    /// The step whose reply is to be recorded, if one is.
+    pub(super) fn step_to_record(
+        &mut self,
+        at: &InstanceRef,
+        asked: &OutgoingCall,
+    ) -> Result<Option<StepId>, &'static str> {
+        if asked.record.is_none() {
+            return Ok(None);
+        }
+        let is_model = matches!(asked.target, CallTarget::Model { .. });
+        let place = asked.place.as_ref();
+        let step_id = place.and_then(|place| place.step_id.clone());
+        let turn_id = place.map(|place| &place.turn_id);
+        let turn = self.instance_mut(at).and_then(|entry| entry.turn.as_ref());
+        match step_id {
+            Some(step_id) if is_model && turn.map(|turn| &turn.turn_id) == turn_id => {
+                Ok(Some(step_id))
+            }
+            _ => Err("it asked for a reply to be recorded that is of no step in progress"),
+        }
+    }
+
+    /// Answers with the reply that is recorded for a step, or has the agent wait for the one under
+    /// way. False if there is none.
+    pub(super) fn answer_from_record(
+        &mut self,
+        at: &InstanceRef,
+        step_id: &StepId,
+        waiter: (ProcessId, CallId),
+        target: &CallTarget,
+    ) -> bool {
+        let replied = self
+            .instance_mut(at)
+            .and_then(|entry| entry.replied.clone());
+        if let Some(replied) = replied.filter(|replied| replied.step_id == *step_id) {
+            self.answer_call(at, waiter, recorded(replied.message));
+            return true;
+        }
+        let Some(id) = self.calls.ids(|call| call.is_for(at, step_id)).pop() else {
+            return false;
+        };
+        let Some(call) = self.calls.open.get_mut(&id) else {
+            return false;
+        };
+        match &call.standing {
+            // The configuration names another model now.
+            Standing::Waiting | Standing::Running { .. } if call.target != *target => {
+                self.give_up(id);
+                return false;
+            }
+            Standing::Waiting | Standing::Running { .. } | Standing::Recording { .. } => {
+                call.waiter = Some(waiter);
+            }
+            Standing::Unrecorded { message } => {
+                let message = message.clone();
+                call.waiter = Some(waiter);
+                self.write_reply(id, message);
+            }
+        }
+        true
+    }
+
+    /// A model has replied: makes the reply durable.
+    pub(super) fn record_reply(&mut self, id: CallId, answer: &RawValue) {
+        match self.message_of(id, answer) {
+            Ok(message) => {
+                if let Some(call) = self.calls.open.get(&id)
+                    && let Some(lane) = self.calls.lanes.get_mut(&call.lane)
+                {
+                    lane.ended();
+                }
+                self.write_reply(id, message);
+            }
+            Err(error) => self.end_call(id, CallOutcome::Error(error)),
+        }
+    }
+
+    fn message_of(&self, id: CallId, answer: &RawValue) -> Result<Box<RawValue>, CallError> {
+        let internal = |message: String| CallError::new(CallErrorCode::Internal, message);
+        let call = self.calls.open.get(&id);
+        let Some((step_id, record)) = call.and_then(|call| call.record.as_ref()) else {
+            return Err(internal("the reply is of no step".to_owned()));
+        };
+        let answer: ModelAnswer = serde_json::from_str(answer.get())
+            .map_err(|error| internal(format!("the model's connector sent no reply: {error}")))?;
+        let message = AssistantMessage {
+            id: &record.message_id,
+            data: AssistantData {
+                role: Role::Assistant,
+                content: &answer.content,
+            },
+            metadata: &answer.metadata,
+            created_at: self.now.wall,
+            source: AssistantSource { step_id },
+        };
+        let message = to_raw_value(&message).map_err(|error| internal(error.to_string()))?;
+        let bytes = message.get().len();
+        if bytes > MAX_MESSAGE_BYTES {
+            let problem = format!("the model's reply has {bytes} bytes, more than a message holds");
+            return Err(CallError::new(CallErrorCode::TooLarge, problem));
+        }
+        Ok(message)
+    }
+
+    /// Hands the reply to the store.
+    fn write_reply(&mut self, id: CallId, message: Box<RawValue>) {
+        let Some(call) = self.calls.open.get_mut(&id) else {
+            return;
+        };
+        let turn_id = call.place.as_ref().map(|place| place.turn_id.clone());
+        let (Some(turn_id), Some((_, record))) = (turn_id, &call.record) else {
+            return;
+        };
+        let (instance, seq) = (call.at.clone(), record.seq);
+        let event = match to_raw_value(&Append { message: &message }) {
+            Ok(event) => event,
+            Err(error) => {
+                let error = CallError::new(CallErrorCode::Internal, error.to_string());
+                return self.end_call(id, CallOutcome::Error(error));
+            }
+        };
+        call.standing = Standing::Recording { message };
+        self.log_llm(&instance, &turn_id, &event);
+        let op = Op::AppendEvent {
+            instance: instance.clone(),
+            turn_id: turn_id.clone(),
+            seq,
+            event,
+        };
+        let purpose = Purpose::RecordReply {
+            instance,
+            turn_id,
+            call_id: id,
+        };
+        self.store(op, purpose);
+    }
+
+    /// A model's reply is durable, or could not be made so.
+    pub(in crate::core) fn on_reply_recorded(
+        &mut self,
+        at: &InstanceRef,
+        turn_id: &TurnId,
+        id: CallId,
+        result: Result<Report, StoreError>,
+    ) {
+        let Some(call) = self.calls.open.get_mut(&id) else {
+            return;
+        };
+        let Standing::Recording { message } = &call.standing else {
+            return;
+        };
+        let (message, waiter) = (message.clone(), call.waiter);
+        match result {
+            Ok(Report::Appended { .. }) => {
+                let step_id = call.record.as_ref().map(|(step_id, _)| step_id.clone());
+                if let Some(entry) = self.instance_mut(at)
+                    && let Some(step_id) = step_id
+                {
+                    let message = message.clone();
+                    entry.replied = Some(Replied { step_id, message });
+                }
+                self.end_call(id, recorded(message));
+            }
+            Ok(other) => {
+                self.log_confusion(at, &other);
+                self.calls.remove(id);
+            }
+            Err(error) => {
+                let Some((process, _)) = waiter else {
+                    // The turn is over, or nobody has asked again yet.
+                    let event = LogEvent::warn("a model's reply could not be recorded").of(at);
+                    let event = event.with("turnId", turn_id.as_str());
+                    self.log(event.with("error", goondan_log::error_chain(&error)));
+                    if matches!(error, StoreError::WrongTurn { .. }) {
+                        self.calls.remove(id);
+                    } else if let Some(call) = self.calls.open.get_mut(&id) {
+                        call.standing = Standing::Unrecorded { message };
+                    }
+                    return;
+                };
+                // Its successor asks again, and finds the reply that is kept here.
+                call.waiter = None;
+                call.standing = Standing::Unrecorded { message };
+                self.on_store_failure(at, Some(process), &error);
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The connector processes of models: started by the first call, stopped when nobody calls (`SUP-3`).
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::call::{CallError, CallErrorCode, CallTarget};
+use goondan_protocol::definition::{HostedModel, ModelAssignment};
+use goondan_protocol::ids::{ResourceName, WorkspaceId};
+use goondan_protocol::ipc::{Assignment, ChildRole, Shutdown, Status, ToChild};
+use goondan_protocol::trace::TraceId;
+use serde_json::json;
+
+use super::calls::Standby;
+use super::slot::Slot;
+use super::{Core, Effect, LogEvent, Owner, ProcessId, Spawn};
+
+/// One model and its process.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) slot: Slot,
+    /// What is to run; none when the model left the configuration.
+    pub(super) wanted: Option<HostedModel>,
+    /// What the running process was given.
+    pub(super) running: Option<HostedModel>,
+    /// Whether it says that it does its work.
+    pub(super) is_ready: bool,
+    idle_since_ms: u64,
+}
+
+impl Model {
+    pub(super) fn new(wanted: HostedModel) -> Self {
+        Self {
+            slot: Slot::default(),
+            wanted: Some(wanted),
+            running: None,
+            is_ready: false,
+            idle_since_ms: 0,
+        }
+    }
+}
+
+pub(super) fn not_ready(target: &CallTarget, why: &str) -> CallError {
+    let message = format!("{target} cannot be called: {why}");
+    CallError::new(CallErrorCode::Unavailable, message)
+        .suggest("`gdn ps` shows its process, `gdn logs` what it wrote")
+}
+
+impl Core {
+    pub(super) fn model_mut(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ResourceName,
+    ) -> Option<&mut Model> {
+        self.workspaces.get_mut(id)?.models.get_mut(name)
+    }
+
+    /// Starts a model's process if a call waits for one and it may start. A turn in progress may
+    /// need its model while everything is being stopped, too.
+    pub(super) fn pump_model(&mut self, id: &WorkspaceId, name: &ResourceName) {
+        let now = self.now;
+        let target = CallTarget::Model { name: name.clone() };
+        let is_called = self.calls.any_for(id, &target);
+        let Some(model) = self.model_mut(id, name) else {
+            return;
+        };
+        if !model.slot.may_start(now) {
+            return;
+        }
+        let Some(definition) = model.wanted.clone() else {
+            if let Some(workspace) = self.workspaces.get_mut(id) {
+                workspace.models.remove(name);
+            }
+            return;
+        };
+        if !is_called {
+            return;
+        }
+        self.next_process += 1;
+        let process = ProcessId(self.next_process);
+        let trace_id = TraceId::from_uuid(self.uuid());
+        let Some(model) = self.model_mut(id, name) else {
+            return;
+        };
+        model.slot.start(process, now);
+        model.running = Some(definition);
+        model.is_ready = false;
+        model.idle_since_ms = now.mono_ms;
+        self.owners
+            .insert(process, Owner::Model(id.clone(), name.clone()));
+        let identity = JsonObject::from_iter([
+            ("workspaceId".to_owned(), json!(id)),
+            ("model".to_owned(), json!(name)),
+        ]);
+        let role = ChildRole::Model;
+        self.push(Effect::Spawn(Spawn {
+            process,
+            role,
+            identity,
+            trace_id,
+        }));
+    }
+
+    pub(super) fn model_assignment(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ResourceName,
+    ) -> Option<Assignment> {
+        let model = self.model_mut(id, name)?.running.clone()?;
+        Some(Assignment::Model(Box::new(ModelAssignment {
+            workspace_id: id.clone(),
+            model,
+        })))
+    }
+
+    pub(super) fn on_model_status(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ResourceName,
+        status: Status,
+    ) {
+        let Some(model) = self.model_mut(id, name) else {
+            return;
+        };
+        model.is_ready = status.ready;
+        model.slot.detail = Some(status.detail.clone());
+        let event = if status.ready {
+            LogEvent::info("model ready")
+        } else {
+            LogEvent::warn("model not ready")
+        };
+        let event = event
+            .with("workspaceId", id.as_str())
+            .with("model", name.as_str());
+        self.log(event.with("detail", status.detail));
+        self.serve(id, &CallTarget::Model { name: name.clone() });
+    }
+
+    pub(super) fn model_standby(&self, id: &WorkspaceId, name: &ResourceName) -> Standby {
+        let target = CallTarget::Model { name: name.clone() };
+        let workspace = self.workspaces.get(id);
+        let Some(model) = workspace.and_then(|workspace| workspace.models.get(name)) else {
+            return Standby::Not(not_ready(&target, "it left the configuration"));
+        };
+        standby_of(&model.slot, model.is_ready, self.now, &target)
+    }
+
+    /// A model's process did its work: whatever made it crash before is over.
+    pub(super) fn model_worked(&mut self, process: ProcessId) {
+        if let Some(Owner::Model(id, name)) = self.owners.get(&process).cloned()
+            && let Some(model) = self.model_mut(&id, &name)
+        {
+            model.slot.crashes = 0;
+        }
+    }
+
+    /// A model's process that nobody calls is stopped; so is one that left the configuration, and
+    /// one of a workspace that ends, once no agent is left that could call it.
+    pub(super) fn on_model_time(&mut self, id: &WorkspaceId, name: &ResourceName) {
+        let now_ms = self.now.mono_ms;
+        let idle_ms = self.idle_ms(id);
+        let target = CallTarget::Model { name: name.clone() };
+        let is_called = self.calls.any_for(id, &target);
+        let is_ending = self.is_stopping()
+            || self
+                .workspaces
+                .get(id)
+                .is_none_or(|workspace| workspace.closing.is_some());
+        let has_agents = self
+            .owners
+            .values()
+            .any(|owner| matches!(owner, Owner::Agent(at) if at.workspace_id == *id));
+        let Some(model) = self.model_mut(id, name) else {
+            return;
+        };
+        if is_called {
+            model.idle_since_ms = now_ms;
+        }
+        let is_idle = now_ms.saturating_sub(model.idle_since_ms) >= idle_ms;
+        let is_unwanted = model.wanted.is_none() && !is_called;
+        if model.slot.up().is_some() && ((is_ending && !has_agents) || is_idle || is_unwanted) {
+            self.drain_model(id, name, "nobody calls it");
+        } else {
+            self.pump_model(id, name);
+        }
+    }
+
+    /// Asks a model's process to finish its calls and end.
+    pub(super) fn drain_model(&mut self, id: &WorkspaceId, name: &ResourceName, reason: &str) {
+        let grace_period_ms = self.grace_period_ms(id);
+        let now = self.now;
+        let Some(model) = self.model_mut(id, name) else {
+            return;
+        };
+        let Some(up) = model.slot.up() else { return };
+        let running = up.process;
+        if let Some(process) = model.slot.drain(now, grace_period_ms) {
+            let shutdown = Shutdown {
+                grace_period_ms,
+                reason: reason.to_owned(),
+            };
+            self.answer_connector(process, None, ToChild::Shutdown(shutdown));
+        } else if model.slot.shown(false) == goondan_protocol::control::ProcessState::Spawning {
+            self.kill(running, true);
+        }
+    }
+}
+
+/// Whether a process can make calls, by its slot and by what it says of itself.
+pub(super) fn standby_of(
+    slot: &Slot,
+    is_ready: bool,
+    now: super::Now,
+    target: &CallTarget,
+) -> Standby {
+    match (slot.ready(), &slot.detail) {
+        (Some(process), _) if is_ready => Standby::Ready(process),
+        (Some(_), Some(why)) => Standby::Not(not_ready(target, why)),
+        (None, detail) if slot.up().is_none() && !slot.may_start(now) => {
+            let how = detail.as_deref().unwrap_or("its process keeps crashing");
+            let why = format!("its process keeps crashing, the last time: {how}");
+            Standby::Not(not_ready(target, &why))
+        }
+        _ => Standby::Coming,
+    }
+}
