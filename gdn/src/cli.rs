@@ -154,6 +154,7 @@ same id, so that it is answered once.")]
 Examples:
   gdn ps                  this project's agents and connectors
   gdn ps --all            those of every workspace
+  gdn ps --watch          go on, as they change
   gdn ps --json | jq '.processes[] | select(.state == \"crashLoopBackOff\")'")]
     Ps(Ps),
     /// Show the daemon and its workspaces
@@ -358,6 +359,9 @@ pub(crate) struct Ps {
     /// Those of every workspace
     #[arg(long)]
     pub(crate) all: bool,
+    /// Go on showing them as they change
+    #[arg(long, short)]
+    pub(crate) watch: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::schemas;
 
 pub(crate) mod progress;
+pub(crate) mod screen;
 pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod text;

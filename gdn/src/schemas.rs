@@ -13,6 +13,8 @@ pub const RUN: &str = "gdn.run/v1";
 pub const SEND: &str = "gdn.send/v1";
 /// `gdn ps`.
 pub const PS: &str = "gdn.ps/v1";
+/// Each change that `gdn ps --watch` sees.
+pub const PS_CHANGE: &str = "gdn.ps.change/v1";
 /// `gdn status`.
 pub const STATUS: &str = "gdn.status/v1";
 /// `gdn instance list`.
@@ -63,6 +65,7 @@ pub const ALL: &[&str] = &[
     RUN,
     SEND,
     PS,
+    PS_CHANGE,
     STATUS,
     INSTANCE_LIST,
     INSTANCE_SHOW,

@@ -5,6 +5,7 @@ mod control;
 mod daemon;
 mod loading;
 mod logs;
+mod memory;
 mod reading;
 mod strays;
 mod supervisor;

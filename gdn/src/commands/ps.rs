@@ -1,5 +1,7 @@
 //! `gdn ps`.
 
+mod watch;
+
 use anstyle::Style;
 use goondan_protocol::control::{ListProcesses, ProcessInfo, ProcessState};
 use goondan_protocol::time::Timestamp;
@@ -15,6 +17,9 @@ use crate::schemas;
 
 pub(super) async fn run(args: &Ps, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    if args.watch {
+        return watch::run(&mut client, workspace_id, args.all, context).await;
+    }
     let processes = client.query(ListProcesses { workspace_id }).await?;
     let output = context.output;
     output.object(schemas::PS, &json!({ "processes": processes }))?;
@@ -36,6 +41,7 @@ fn table(processes: &[ProcessInfo], all: bool, now: Timestamp) -> Table {
         "STATE",
         "PID",
         "UP",
+        "MEMORY",
         "PENDING",
         "CRASHES",
         "DETAIL",
@@ -49,6 +55,7 @@ fn table(processes: &[ProcessInfo], all: bool, now: Timestamp) -> Table {
             Cell::styled(process.state.as_str(), look_of(process.state)),
             or_dash(process.pid.map(|pid| pid.to_string())),
             or_dash(process.started_at.map(|at| text::age(at, now))),
+            or_dash(process.memory_bytes.map(text::bytes)),
             process.pending_events.to_string().into(),
             process.consecutive_crashes.to_string().into(),
             detail(process, now).into(),
@@ -120,11 +127,15 @@ mod tests {
     fn a_row_holds_what_is_known() {
         let now = Timestamp::from_unix_millis(1_000_000);
         let started = Timestamp::from_unix_millis(940_000);
-        let busy = process("processing", &json!({"pid": 12, "startedAt": started}));
+        let busy = process(
+            "processing",
+            &json!({"pid": 12, "startedAt": started, "memoryBytes": 3_250_586}),
+        );
         assert_eq!(
             table(&[busy], true, now).render(style::Palette::new(false)),
-            "WORKSPACE  KIND   NAME   CONVERSATION  STATE       PID  UP      PENDING  CRASHES  DETAIL\n\
-             w          agent  clerk  main          processing  12   1m 00s  1        0\n"
+            "WORKSPACE  KIND   NAME   CONVERSATION  STATE       PID  UP      MEMORY   PENDING  CRASHES  \
+             DETAIL\n\
+             w          agent  clerk  main          processing  12   1m 00s  3.1 MiB  1        0\n"
         );
     }
 }

@@ -26,6 +26,7 @@ fn process() -> Value {
         "startedAt": ago(7800),
         "consecutiveCrashes": 2,
         "pendingEvents": 1,
+        "memoryBytes": 3_250_586,
     })
 }
 
@@ -41,6 +42,74 @@ fn instance() -> Value {
 }
 
 #[test]
+fn ps_watch_tells_what_changes_until_the_daemon_is_gone() {
+    let looks = |home: &Home| {
+        let mut look = 0;
+        home.daemon(move |call| match call {
+            Call::ListProcesses(_) => {
+                look += 1;
+                let mut now = process();
+                now["memoryBytes"] = json!(look);
+                match look {
+                    1 => answer(json!([now])),
+                    2 => {
+                        now["state"] = json!("idle");
+                        answer(json!([now]))
+                    }
+                    3 => answer(json!([])),
+                    _ => vec![Act::Die],
+                }
+            }
+            _ => vec![],
+        })
+    };
+    let home = Home::new();
+    let daemon = looks(&home);
+    let ran = home.gdn(&["ps", "--watch", "--json"]).exits(9);
+    let lines = ran
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<Value> = lines.collect();
+    let told: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            (
+                line["change"].as_str().unwrap(),
+                line["process"]["state"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("appeared", "processing"),
+            ("changed", "idle"),
+            ("gone", "idle")
+        ]
+    );
+    assert!(
+        lines
+            .iter()
+            .all(|line| line["schema"] == "gdn.ps.change/v1")
+    );
+    drop(daemon);
+
+    let home = Home::new();
+    let _daemon = looks(&home);
+    let ran = home.gdn(&["ps", "-w"]).exits(9);
+    let lines: Vec<_> = ran.stdout.lines().collect();
+    assert_eq!(lines.len(), 3, "{}", ran.stdout);
+    for (line, end) in lines.iter().zip([
+        "agent clerk/가나  processing  pid 4711  1 pending  2 crashes",
+        "agent clerk/가나  idle  pid 4711  1 pending  2 crashes",
+        "agent clerk/가나  gone",
+    ]) {
+        assert!(line.ends_with(end), "{line}");
+    }
+}
+
+#[test]
 fn ps_shows_a_table_and_the_same_as_json() {
     let home = Home::new();
     let daemon = home.daemon(|call| match call {
@@ -50,8 +119,8 @@ fn ps_shows_a_table_and_the_same_as_json() {
     let ran = home.gdn(&["ps"]).exits(0);
     assert_eq!(
         ran.stdout,
-        "KIND   NAME   CONVERSATION  STATE       PID   UP      PENDING  CRASHES  DETAIL\n\
-         agent  clerk  가나          processing  4711  2h 10m  1        2\n"
+        "KIND   NAME   CONVERSATION  STATE       PID   UP      MEMORY   PENDING  CRASHES  DETAIL\n\
+         agent  clerk  가나          processing  4711  2h 10m  3.1 MiB  1        2\n"
     );
     let json = home.gdn(&["ps", "--json"]).exits(0).json();
     assert_eq!(json["schema"], "gdn.ps/v1");

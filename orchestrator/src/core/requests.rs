@@ -10,14 +10,12 @@ use goondan_protocol::control::{
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::{AgentName, ConnectionName, EventId, InstanceRef, WorkspaceId};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
-use goondan_protocol::message::MessageEvent;
+use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
 use goondan_store::instance::work_dir;
 use goondan_store::writer::{Op, Report};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 
 use super::deletion::DeleteReply;
 use super::jobs::{AcceptReply, Purpose};
@@ -290,23 +288,12 @@ impl Core {
             }
             Err(error) => return self.respond_error(token, control_error(&error)),
         };
-        let pending = read_all::<MessageEvent>(&page.events)
-            .into_iter()
-            .filter_map(|event| match event {
-                MessageEvent::Append { message } | MessageEvent::Replace { message, .. } => {
-                    Some(message)
-                }
-                MessageEvent::Remove { .. } | MessageEvent::Truncate => None,
-            });
-        let history = History {
-            messages: page
-                .messages
-                .iter()
-                .filter_map(|raw| serde_json::from_slice(raw).ok())
-                .collect(),
-            pending: pending.collect(),
-            next: page.next,
-        };
+        // What is no record of its kind stays in the file; `gdn verify` names it.
+        let messages = page.messages.iter();
+        let messages = messages.filter_map(|raw| serde_json::from_slice(raw).ok());
+        let events = page.events.iter();
+        let events = events.filter_map(|raw| serde_json::from_str(raw.get()).ok());
+        let history = history_of(messages.collect(), events, page.next);
         self.respond(token, &history);
     }
 
@@ -379,12 +366,41 @@ pub(super) fn agents_of(bundle: &Bundle) -> String {
     names.join(", ")
 }
 
-fn read_all<T: DeserializeOwned>(records: &[Box<RawValue>]) -> Vec<T> {
-    // What is no record of this kind stays in the file; `gdn instance show` counts it.
-    records
-        .iter()
-        .filter_map(|raw| serde_json::from_str(raw.get()).ok())
-        .collect()
+/// A page's messages and those the open turn adds, after all that the turn has done to both.
+fn history_of(
+    messages: Vec<Message>,
+    events: impl Iterator<Item = MessageEvent>,
+    next: Option<u64>,
+) -> History {
+    let (mut messages, mut pending) = (messages, Vec::<Message>::new());
+    for event in events {
+        match event {
+            MessageEvent::Append { message } => pending.push(message),
+            MessageEvent::Replace { target_id, message } => {
+                let mut all = messages.iter_mut().chain(&mut pending);
+                if let Some(found) = all.find(|found| found.id == target_id) {
+                    *found = message;
+                }
+            }
+            MessageEvent::Remove { target_id } => {
+                let at = |list: &[Message]| list.iter().position(|found| found.id == target_id);
+                if let Some(at) = at(&messages) {
+                    messages.remove(at);
+                } else if let Some(at) = at(&pending) {
+                    pending.remove(at);
+                }
+            }
+            MessageEvent::Truncate => {
+                messages.clear();
+                pending.clear();
+            }
+        }
+    }
+    History {
+        messages,
+        pending,
+        next,
+    }
 }
 
 /// A store's error as a client is told it.
@@ -406,5 +422,58 @@ pub(crate) fn control_error(error: &StoreError) -> ControlError {
         StoreError::Io { .. } => ControlError::new(ErrorCode::Storage, text)
             .suggest("mend the cause; nothing that was accepted is lost"),
         _ => ControlError::new(ErrorCode::Storage, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn msg_4_a_history_is_shown_as_the_open_turn_leaves_it() {
+        let message =
+            |id: &str| Message::user(id.parse().unwrap(), Timestamp::from_unix_millis(0), id);
+        let append = |id: &str| MessageEvent::Append {
+            message: message(id),
+        };
+        let remove = |id: &str| MessageEvent::Remove {
+            target_id: id.parse().unwrap(),
+        };
+        let replace = |id: &str, by: &str| MessageEvent::Replace {
+            target_id: id.parse().unwrap(),
+            message: message(by),
+        };
+        let shown = |events: Vec<MessageEvent>| {
+            let base = ["a", "b", "c"].map(message).to_vec();
+            let history = history_of(base, events.into_iter(), None);
+            let ids =
+                |list: Vec<Message>| list.iter().map(|m| m.id.to_string()).collect::<Vec<_>>();
+            (
+                ids(history.messages).join(""),
+                ids(history.pending).join(""),
+            )
+        };
+        let both = |base: &str, pending: &str| (base.to_owned(), pending.to_owned());
+        assert_eq!(shown(vec![append("d"), remove("b")]), both("ac", "d"));
+        assert_eq!(
+            shown(vec![
+                append("d"),
+                append("e"),
+                remove("d"),
+                replace("e", "f"),
+                replace("c", "g")
+            ]),
+            both("abg", "f")
+        );
+        assert_eq!(
+            shown(vec![append("d"), MessageEvent::Truncate, append("e")]),
+            both("", "e")
+        );
+        assert_eq!(
+            shown(vec![remove("zz"), replace("zz", "y")]),
+            both("abc", "")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What the core tells of itself: the answers to `status`, `ps` and `workspace list`.
+//! What the core tells of itself: the answers to `status`, `ps` and `workspace list`. How much memory a
+//! process takes the shell adds.
 
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::{Connected, DaemonStatus, ProcessInfo, WorkspaceInfo};
@@ -113,6 +114,7 @@ fn agent_info(id: &WorkspaceId, key: &InstanceKey, instance: &Instance) -> Proce
             .as_ref()
             .map(|turn| turn.context.trace.trace_id),
         detail: instance.slot.detail.clone(),
+        memory_bytes: None,
     }
 }
 
@@ -132,6 +134,7 @@ fn model_info(id: &WorkspaceId, name: &str, model: &Model, is_called: bool) -> P
         turn_id: None,
         trace_id: None,
         detail: model.slot.detail.clone(),
+        memory_bytes: None,
     }
 }
 
@@ -151,5 +154,6 @@ fn connector_info(id: &WorkspaceId, name: &str, connector: &Connector) -> Proces
         turn_id: None,
         trace_id: None,
         detail: connector.slot.detail.clone(),
+        memory_bytes: None,
     }
 }

@@ -29,6 +29,7 @@ use super::child::{self, Programs, Reports, RunningChild};
 use super::control::Client;
 use super::loading::{self, Instances, Known};
 use super::logs::LogHub;
+use super::memory;
 use super::reading;
 use super::strays;
 use crate::core::{
@@ -56,12 +57,20 @@ pub(super) enum Event {
     },
 }
 
-/// A request whose answer is due.
+/// What the shell adds to an answer of the core.
+#[derive(Debug, Clone, Copy)]
+enum Addition {
+    DroppedLogLines,
+    Memory,
+}
+
+/// A request that is not answered yet.
 #[derive(Debug)]
 struct OpenRequest {
     client: Client,
     id: u64,
-    is_status: bool,
+    /// What the shell adds to the answer.
+    addition: Option<Addition>,
 }
 
 /// What the supervisor works with.
@@ -153,13 +162,17 @@ impl Supervisor {
                 id,
                 call,
             } => {
-                let is_status = matches!(*call, Call::Status(_));
+                let addition = match &*call {
+                    Call::Status(_) => Some(Addition::DroppedLogLines),
+                    Call::ListProcesses(_) => Some(Addition::Memory),
+                    _ => None,
+                };
                 self.requests.insert(
                     token,
                     OpenRequest {
                         client,
                         id,
-                        is_status,
+                        addition,
                     },
                 );
                 self.step(Input::Request { token, call }).await;
@@ -380,16 +393,23 @@ impl Supervisor {
         let Some(request) = self.requests.remove(&token) else {
             return;
         };
-        let result = result.map(|mut value| {
-            if request.is_status
-                && let Some(status) = value.as_object_mut()
-            {
-                let dropped = self.reports.hub.dropped_lines();
-                status.insert("droppedLogLines".to_owned(), Value::from(dropped));
+        match (result, request.addition) {
+            (Ok(mut value), Some(Addition::DroppedLogLines)) => {
+                if let Some(status) = value.as_object_mut() {
+                    let dropped = self.reports.hub.dropped_lines();
+                    status.insert("droppedLogLines".to_owned(), Value::from(dropped));
+                }
+                request.client.respond(request.id, Ok(value));
             }
-            value
-        });
-        request.client.respond(request.id, result);
+            // Of many processes it takes a while to look at each.
+            (Ok(mut processes), Some(Addition::Memory)) => {
+                self.tasks.spawn_blocking(move || {
+                    memory::add_to(&mut processes);
+                    request.client.respond(request.id, Ok(processes));
+                });
+            }
+            (result, _) => request.client.respond(request.id, result),
+        }
     }
 
     /// Forgets a child that is gone, with whatever it left behind.

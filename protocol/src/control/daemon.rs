@@ -151,4 +151,8 @@ pub struct ProcessInfo {
     /// What it says it does, or how the last one ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// Memory it takes now, in bytes, the parts it shares with others included; only where the system
+    /// tells. What its tools take is not in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
 }
