@@ -11,11 +11,17 @@ pub(crate) const BINARY_NAME: &str = "goondan-connector-process";
 /// The one descriptor the socket to the orchestrator may be: stdin.
 const IPC_FD: &str = "0";
 
+/// The argument with which this binary starts itself in place of a connector program: what follows is
+/// the program and its arguments.
+pub(crate) const BECOME: &str = "--become";
+
 /// What to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// Be a connector.
     Serve,
+    /// Become this program, which ends with whoever started it.
+    Become(Vec<OsString>),
     /// Print this and exit well.
     Tell(String),
     /// Print this to stderr and exit as used wrongly.
@@ -25,6 +31,7 @@ pub(crate) enum Start {
 /// Reads the arguments behind the program's name, and the value of [`IPC_FD_VAR`].
 pub(crate) fn read(mut arguments: impl Iterator<Item = OsString>, ipc_fd: Option<&OsStr>) -> Start {
     match arguments.next() {
+        Some(argument) if argument == BECOME => Start::Become(arguments.collect()),
         Some(argument) if argument == "--version" || argument == "-V" => {
             Start::Tell(format!("{BINARY_NAME} {GOONDAN_VERSION}\n"))
         }

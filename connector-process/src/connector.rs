@@ -6,11 +6,13 @@ use goondan_protocol::definition::ConnectorAssignment;
 use goondan_protocol::version::GOONDAN_VERSION;
 use tokio_util::sync::CancellationToken;
 
+use crate::cron::Cron;
 use crate::discord::Discord;
 use crate::gateway::Gateway;
 use crate::github::GitHub;
 use crate::link::Role;
 use crate::listener::{self, Service};
+use crate::program::Program;
 use crate::slack::Slack;
 use crate::webhook::Webhook;
 
@@ -18,6 +20,10 @@ use crate::webhook::Webhook;
 enum Connector {
     /// It is spoken to over HTTP.
     Listener(Arc<dyn Service>),
+    /// It looks at the clock.
+    Cron(Cron),
+    /// It is a program of the project.
+    Program(Program),
 }
 
 /// Is the assigned connector until `stop`. What cannot work says why and waits: the reason stays
@@ -35,6 +41,8 @@ pub(crate) async fn run(role: Role, gateway: Gateway, stop: CancellationToken) {
             drop(role);
             return match connector {
                 Connector::Listener(service) => listener::run(service, gateway, stop).await,
+                Connector::Cron(cron) => cron.run(gateway, stop).await,
+                Connector::Program(program) => program.run(gateway, stop).await,
             };
         }
         Err(reason) => reason,
@@ -49,6 +57,9 @@ pub(crate) async fn run(role: Role, gateway: Gateway, stop: CancellationToken) {
 
 /// Makes the assigned connector, or says why it cannot be.
 fn open(assignment: &ConnectorAssignment) -> Result<Connector, String> {
+    if let Some(program) = Program::new(assignment) {
+        return Ok(Connector::Program(program));
+    }
     let ConnectorAssignment {
         connector,
         config,
@@ -70,6 +81,7 @@ fn open(assignment: &ConnectorAssignment) -> Result<Connector, String> {
     }
     Ok(match name {
         "webhook" => Connector::Listener(Arc::new(Webhook::new(config, secrets))),
+        "cron" => Connector::Cron(Cron::new(&assignment.connection, config)?),
         "slack" => match Slack::new(config, secrets) {
             Some(slack) => Connector::Listener(Arc::new(slack)),
             None => return Err("the secret `signingSecret` cannot be used".to_owned()),

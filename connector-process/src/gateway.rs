@@ -9,11 +9,12 @@ use std::time::Duration;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode, Status};
 use goondan_protocol::trace::TraceContext;
+use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::calls::CallHandler;
-use crate::limits::ORDERS_WAITING_MAX;
+use crate::limits::{ORDERS_WAITING_MAX, REPLY_TIMEOUT_MS};
 
 /// The orchestrator's word on an event.
 pub(crate) type Verdict = Result<EventAccepted, EventRefused>;
@@ -26,6 +27,8 @@ pub(crate) enum Order {
     Report(Status),
     /// Have these calls made by this handler from now on.
     Serve(Arc<dyn CallHandler>),
+    /// Ask what the connection last kept, or have something kept in its place.
+    State(StateOrder),
 }
 
 impl std::fmt::Debug for Order {
@@ -33,10 +36,23 @@ impl std::fmt::Debug for Order {
         match self {
             Self::Submit(submission) => f.debug_tuple("Submit").field(submission).finish(),
             Self::Report(status) => f.debug_tuple("Report").field(status).finish(),
+            Self::State(order) => f.debug_tuple("State").field(order).finish(),
             Self::Serve(_) => f.write_str("Serve"),
         }
     }
 }
+
+/// A question about what the connection remembers.
+#[derive(Debug)]
+pub(crate) struct StateOrder {
+    /// What is to be kept; none asks what was.
+    pub(crate) set: Option<Box<RawValue>>,
+    /// Who waits for the answer.
+    pub(crate) answer: oneshot::Sender<StateAnswer>,
+}
+
+/// What was kept, or nothing after something was to be kept; or why not, in words.
+pub(crate) type StateAnswer = Result<Option<Box<RawValue>>, String>;
 
 /// An event on its way to the orchestrator.
 #[derive(Debug)]
@@ -98,6 +114,41 @@ impl Gateway {
     #[expect(dead_code, reason = "the first connector to make calls uses it")]
     pub(crate) async fn serve(&self, handler: Arc<dyn CallHandler>) {
         drop(self.orders.send(Order::Serve(handler)).await);
+    }
+
+    /// What the connection last kept.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be told, in words.
+    pub(crate) async fn state(&self) -> StateAnswer {
+        self.ask_state(None).await
+    }
+
+    /// Keeps something for the connection. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// Why it may not be kept, in words.
+    pub(crate) async fn keep(&self, state: Box<RawValue>) -> Result<(), String> {
+        self.ask_state(Some(state)).await.map(drop)
+    }
+
+    async fn ask_state(&self, set: Option<Box<RawValue>>) -> StateAnswer {
+        let (sender, answer) = oneshot::channel();
+        let order = StateOrder {
+            set,
+            answer: sender,
+        };
+        let exchange = async {
+            self.orders.send(Order::State(order)).await.ok()?;
+            answer.await.ok()
+        };
+        match timeout(Duration::from_millis(REPLY_TIMEOUT_MS), exchange).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => Err("the connector is stopping".to_owned()),
+            Err(_elapsed) => Err("the orchestrator did not answer in time".to_owned()),
+        }
     }
 
     /// Tells people what the connector does, or why it does nothing.

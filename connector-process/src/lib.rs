@@ -10,6 +10,8 @@
 //! * `gateway`: all a connector sees of the session: hand in an event, report a state, make calls.
 //! * `connector`: from an assignment to the connector that does the work.
 //! * `listener`: what all connectors share that are spoken to over HTTP.
+//! * `cron`: events at times of the project's choice.
+//! * `program`: a connector that is a program of the project.
 //! * `webhook`, `slack`, `github`, `discord`: those connectors; `payload`: what the last three share.
 //!
 //! # Invariants
@@ -24,6 +26,7 @@
 mod calls;
 mod command_line;
 mod connector;
+mod cron;
 mod discord;
 mod gateway;
 mod github;
@@ -32,8 +35,12 @@ mod link;
 mod listener;
 mod payload;
 mod process;
+mod program;
 mod session;
 mod slack;
 mod webhook;
+
+#[cfg(test)]
+mod documentation;
 
 pub use process::run;

@@ -86,6 +86,39 @@ pub const PROPERTY_BYTES_MAX: usize = 1024;
 /// Longest text of a metadata field and of a logged path, in bytes; the rest is cut off.
 pub const NOTE_BYTES_MAX: usize = 256;
 
+/// Longest time between two looks of `cron` at the clock, in milliseconds. A clock that is set is
+/// noticed after so long at the latest.
+pub const CLOCK_LOOK_MS: u64 = 10_000;
+
+/// Longest line that a connector program may write to its stdout, in bytes: an event with the largest
+/// input there may be, whatever must be escaped in it.
+pub const PROGRAM_LINE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Events of a connector program that wait for the orchestrator at one time. With so many, its stdout
+/// is not read until one of them is settled.
+pub const PROGRAM_EVENTS_IN_FLIGHT_MAX: usize = 64;
+
+/// Answers that a connector program leaves unread on its stdin, in bytes. With more, it is killed.
+pub const PROGRAM_UNREAD_BYTES_MAX: usize = 1024 * 1024;
+
+/// Time a connector program has to end after `shutdown`, in milliseconds; then it is killed.
+pub const PROGRAM_STOP_TIMEOUT_MS: u64 = 10_000;
+
+/// Time for reading what a connector program wrote before it ended, in milliseconds.
+pub const PROGRAM_LAST_WORDS_TIMEOUT_MS: u64 = 1_000;
+
+/// How often in a row a connector program that ended is started again at once (`SUP-4`).
+pub const PROGRAM_IMMEDIATE_RESTARTS: u32 = 5;
+
+/// The first pause after those, in milliseconds; each further one is twice as long (`SUP-4`).
+pub const PROGRAM_BACK_OFF_FIRST_MS: u64 = 1_000;
+
+/// The longest pause, in milliseconds (`SUP-4`). A program that ran for as long was well.
+pub const PROGRAM_BACK_OFF_MAX_MS: u64 = 300_000;
+
+/// Time for `node --version`, in milliseconds.
+pub const VERSION_TIMEOUT_MS: u64 = 10_000;
+
 /// Orders of connector tasks that wait for the session. A task whose order finds no place waits.
 pub const ORDERS_WAITING_MAX: usize = 16;
 
@@ -104,6 +137,7 @@ pub const CONTROL_FRAMES_WAITING_MAX: usize = 16;
 /// JSON writes a control character in six bytes (`\u0000`); nothing takes more.
 const JSON_GROWTH_MAX: usize = 6;
 
+const _: () = assert!(PROGRAM_LINE_BYTES_MAX < MAX_FRAME_BYTES);
 const _: () = assert!(SWIFT_REPLY_TIMEOUT_MS < REPLY_TIMEOUT_MS);
 const _: () = assert!(REQUESTS_IN_FLIGHT_MAX < CONNECTIONS_MAX);
 const _: () = assert!(BIND_RETRY_FIRST_MS <= BIND_RETRY_MAX_MS);

@@ -1,7 +1,9 @@
 //! The life of the process: start, log, handshake, session, exit code.
 
+use std::ffi::OsString;
 use std::io::Write as _;
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -23,6 +25,12 @@ const EXIT_ORCHESTRATOR_LOST: u8 = 1;
 /// Exit code: not started by the orchestrator.
 const EXIT_MISUSED: u8 = 2;
 
+/// Exit code: the program to become could not be started, as a shell says it.
+const EXIT_CANNOT_BECOME: u8 = 127;
+
+/// The process that inherits those whose parent ended.
+const INIT: u32 = 1;
+
 /// Is a connector process, from its command line to its exit code.
 ///
 /// Exit codes: 0 when the orchestrator asked it to stop, 1 when the orchestrator is gone or of
@@ -32,6 +40,7 @@ pub fn run() -> ExitCode {
     let ipc_fd = std::env::var_os(IPC_FD_VAR);
     match command_line::read(std::env::args_os().skip(1), ipc_fd.as_deref()) {
         Start::Serve => serve(),
+        Start::Become(command) => become_program(&command),
         Start::Tell(text) => {
             drop(std::io::stdout().write_all(text.as_bytes()));
             ExitCode::SUCCESS
@@ -41,6 +50,25 @@ pub fn run() -> ExitCode {
             ExitCode::from(EXIT_MISUSED)
         }
     }
+}
+
+/// Becomes another program that is killed when its parent, a connector process, ends (`SUP-7`): what
+/// the kernel was told to do about that stays with the process when its program changes.
+fn become_program(command: &[OsString]) -> ExitCode {
+    let result: std::io::Result<()> = die_with_parent().and_then(|()| {
+        // Of a parent that ended before that call nobody tells.
+        if std::os::unix::process::parent_id() == INIT {
+            return Err(std::io::ErrorKind::NotConnected.into());
+        }
+        let (program, arguments) = command
+            .split_first()
+            .ok_or(std::io::ErrorKind::InvalidInput)?;
+        Err(Command::new(program).args(arguments).exec())
+    });
+    let reason = result.err().map(|error| error.to_string());
+    let text = format!("cannot be started: {}\n", reason.unwrap_or_default());
+    drop(std::io::stderr().write_all(text.as_bytes()));
+    ExitCode::from(EXIT_CANNOT_BECOME)
 }
 
 fn serve() -> ExitCode {

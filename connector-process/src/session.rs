@@ -12,13 +12,13 @@ use bytes::Bytes;
 use futures_util::SinkExt as _;
 use goondan_protocol::call::{CallId, CallOrder};
 use goondan_protocol::envelope::{Address, Envelope};
-use goondan_protocol::ipc::{Head, Pong, ShutdownAck, ToChild, ToOrchestrator};
+use goondan_protocol::ipc::{Head, Pong, ShutdownAck, StateGet, StateSet, ToChild, ToOrchestrator};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::Calls;
 use crate::connector;
-use crate::gateway::{Gateway, Order, Submission, Verdict};
+use crate::gateway::{Gateway, Order, StateAnswer, StateOrder, Submission, Verdict};
 use crate::limits::{
     CALL_FRAMES_WAITING_MAX, CONTROL_FRAMES_WAITING_MAX, EVENT_FRAMES_WAITING_MAX,
 };
@@ -45,6 +45,7 @@ struct Session {
     me: Address,
     next_request: u64,
     waiting: HashMap<u64, oneshot::Sender<Verdict>>,
+    waiting_for_state: HashMap<u64, oneshot::Sender<StateAnswer>>,
 }
 
 impl Session {
@@ -53,6 +54,7 @@ impl Session {
             me,
             next_request: 1,
             waiting: HashMap::new(),
+            waiting_for_state: HashMap::new(),
         }
     }
 
@@ -86,6 +88,18 @@ impl Session {
             }
             ToChild::Call(call) => Ok(Heard::Call(call)),
             ToChild::CallCancel(cancel) => Ok(Heard::Cancel(cancel.call_id)),
+            ToChild::State(state) => {
+                self.settle_state(envelope.in_reply_to, Ok(state.state));
+                Ok(Heard::Done)
+            }
+            ToChild::StateKept(_) => {
+                self.settle_state(envelope.in_reply_to, Ok(None));
+                Ok(Heard::Done)
+            }
+            ToChild::StateRefused(refused) => {
+                self.settle_state(envelope.in_reply_to, Err(refused.message));
+                Ok(Heard::Done)
+            }
             ToChild::Welcome(_)
             | ToChild::CallPiece(_)
             | ToChild::CallResult(_)
@@ -108,6 +122,31 @@ impl Session {
                 tracing::debug!(in_reply_to, "nobody waits for this verdict any more");
             }
         }
+    }
+
+    /// Passes an answer about the connection's state on to whoever waits for it.
+    fn settle_state(&mut self, in_reply_to: Option<u64>, answer: StateAnswer) {
+        let waiter = in_reply_to.and_then(|request| self.waiting_for_state.remove(&request));
+        if waiter.is_none_or(|waiter| waiter.send(answer).is_err()) {
+            tracing::debug!(in_reply_to, "nobody waits for this answer any more");
+        }
+    }
+
+    /// Makes the frame that asks about the connection's state, and keeps who waits for the answer.
+    fn ask_state(&mut self, order: StateOrder) -> Result<Vec<u8>, LinkError> {
+        self.waiting_for_state
+            .retain(|_, waiter| !waiter.is_closed());
+        let request = self.next_request;
+        self.next_request += 1;
+        let message = match order.set {
+            None => ToOrchestrator::StateGet(StateGet {}),
+            Some(state) => ToOrchestrator::StateSet(StateSet { state }),
+        };
+        let frame = message
+            .to_frame(&self.head().asking(request))
+            .map_err(LinkError::CannotEncode)?;
+        self.waiting_for_state.insert(request, order.answer);
+        Ok(frame)
     }
 
     /// Makes the frame that hands in an event, and keeps who waits for the verdict.
@@ -167,6 +206,7 @@ pub(crate) async fn run(
                 Order::Report(status) => {
                     enqueue(&control, session.frame(&ToOrchestrator::Status(status))?)?;
                 }
+                Order::State(order) => enqueue(&control, session.ask_state(order)?)?,
                 Order::Submit(submission) => place.send(session.submit(submission)?),
                 Order::Serve(handler) => calls.serve_with(handler),
             },

@@ -42,6 +42,7 @@ mod agents;
 mod archives;
 mod back_off;
 mod calls;
+mod connection_state;
 mod connectors;
 mod deletion;
 mod effect;
@@ -63,6 +64,7 @@ mod verification;
 mod views;
 mod workspaces;
 
+pub(crate) use connection_state::{StateDone, StateWork};
 pub(crate) use effect::{Effect, LogEvent, Read, Severity, Spawn};
 pub(crate) use input::{Input, LoadPurpose, Loaded, LoadedWorkspace, Now, ProcessId, RequestToken};
 pub(crate) use requests::control_error;
@@ -190,6 +192,11 @@ impl Core {
                 workspace_id,
                 result,
             } => self.on_workspace_written(&workspace_id, &result),
+            Input::ConnectionState {
+                workspace_id,
+                connection,
+                result,
+            } => self.on_state_done(&workspace_id, &connection, result),
             Input::Spawned { process, pid } => self.on_spawned(process, pid),
             Input::Message {
                 process,

@@ -125,8 +125,11 @@ pub struct ConnectorAssignment {
     pub workspace_id: WorkspaceId,
     /// The connection this process stands for.
     pub connection: ConnectionName,
-    /// The connector within `@goondan/base`: `webhook`.
+    /// The connector within `@goondan/base`, as `webhook`; or its own name, if it is a program.
     pub connector: ResourceName,
+    /// The program that is the connector; none if it is built in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<ConnectorProgram>,
     /// The connection's settings.
     #[serde(default)]
     pub config: JsonObject,
@@ -135,12 +138,23 @@ pub struct ConnectorAssignment {
     pub secrets: std::collections::BTreeMap<String, String>,
 }
 
+/// A program of the project that is a connector.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ConnectorProgram {
+    /// The Project Root.
+    pub project_root: PathBuf,
+    /// The program's path within it.
+    pub entry: PathBuf,
+}
+
 impl std::fmt::Debug for ConnectorAssignment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ConnectorAssignment")
             .field("workspace_id", &self.workspace_id)
             .field("connection", &self.connection)
             .field("connector", &self.connector)
+            .field("program", &self.program)
             .field("config", &self.config)
             .field("secrets", &self.secrets.keys().collect::<Vec<_>>())
             .finish()

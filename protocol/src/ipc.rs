@@ -154,6 +154,10 @@ messages! {
         ShutdownAck(ShutdownAck) = "shutdown_ack",
         /// A connector hands in an event and waits for `event.accepted` or `event.refused`.
         Event(Box<ConnectorEvent>) = "event",
+        /// A connector asks what its connection last kept.
+        StateGet(StateGet) = "state.get",
+        /// A connector asks that something is kept for its connection.
+        StateSet(StateSet) = "state.set",
         /// An agent asks for the next page of its conversation.
         ConversationLoad(ConversationLoad) = "conversation.load",
         /// A message event of the running turn, to be made durable.
@@ -188,6 +192,12 @@ messages! {
         EventAccepted(EventAccepted) = "event.accepted",
         /// A connector's event was refused.
         EventRefused(EventRefused) = "event.refused",
+        /// What a connection last kept.
+        State(State) = "state",
+        /// What a connection asked to be kept is durable.
+        StateKept(StateKept) = "state.kept",
+        /// A connection's state could not be read or kept.
+        StateRefused(StateRefused) = "state.refused",
         /// A page of the conversation.
         ConversationPage(ConversationPage) = "conversation.page",
         /// Message events are durable, up to and with a sequence number.
@@ -357,6 +367,39 @@ pub enum RefusalCode {
 pub struct EventRefused {
     /// Why.
     pub code: RefusalCode,
+    /// What failed, for people to read.
+    pub message: String,
+}
+
+/// `state.get`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateGet {}
+
+/// `state.set`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StateSet {
+    /// What is to be kept, in place of what was: any JSON, of at most
+    /// [`crate::limits::MAX_CONNECTION_STATE_BYTES`].
+    pub state: Box<RawValue>,
+}
+
+/// `state`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct State {
+    /// What was last kept; none if nothing ever was.
+    pub state: Option<Box<RawValue>>,
+}
+
+/// `state.kept`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateKept {}
+
+/// `state.refused`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StateRefused {
     /// What failed, for people to read.
     pub message: String,
 }

@@ -28,6 +28,9 @@ pub const AUDIT_ANSWER_BYTES: usize = 4 * 1024 * 1024;
 /// Longest instance key, in bytes of UTF-8 (`INST-1`).
 pub const MAX_INSTANCE_KEY_BYTES: usize = 1024;
 
+/// The most that one connection may keep, in bytes of JSON.
+pub const MAX_CONNECTION_STATE_BYTES: usize = 256 * 1024;
+
 /// Longest resource name (agent, connection, model, tool …), in bytes.
 pub const MAX_NAME_BYTES: usize = 128;
 

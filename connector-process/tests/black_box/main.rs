@@ -11,6 +11,8 @@ mod lifecycle;
 #[cfg(test)]
 mod orchestrator;
 #[cfg(test)]
+mod programs;
+#[cfg(test)]
 mod requests;
 #[cfg(test)]
 mod webhook;

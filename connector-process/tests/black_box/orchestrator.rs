@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -76,6 +77,18 @@ impl Orchestrator {
         orchestrator
     }
 
+    /// Starts the binary as a program of the project.
+    pub(crate) fn start_program(project: &Path, entry: &str, config: &Value) -> Self {
+        let mut orchestrator = Self::start();
+        orchestrator.hello();
+        orchestrator.welcome_as(&json!({
+            "workspaceId": "w", "connection": "own", "connector": "own",
+            "program": {"projectRoot": project, "entry": entry},
+            "config": config, "secrets": {"token": "hunter2"},
+        }));
+        orchestrator
+    }
+
     /// Starts a webhook and waits until it listens.
     pub(crate) fn with_webhook(config: &Value, secrets: &Value) -> (Self, SocketAddr) {
         let mut orchestrator = Self::start_as("webhook", config, secrets);
@@ -121,11 +134,14 @@ impl Orchestrator {
     }
 
     pub(crate) fn welcome(&mut self, connector: &str, config: &Value, secrets: &Value) {
-        let definition = json!({
+        self.welcome_as(&json!({
             "workspaceId": "w", "connection": "hook", "connector": connector,
             "config": config, "secrets": secrets,
-        });
-        let assignment: ConnectorAssignment = serde_json::from_value(definition).unwrap();
+        }));
+    }
+
+    fn welcome_as(&mut self, definition: &Value) {
+        let assignment: ConnectorAssignment = serde_json::from_value(definition.clone()).unwrap();
         let welcome = Welcome {
             version: Version::current(),
             assignment: Assignment::Connector(Box::new(assignment)),
@@ -137,6 +153,47 @@ impl Orchestrator {
         match self.receive().1 {
             ToOrchestrator::Status(status) => status,
             other => panic!("expected a status, got {other:?}"),
+        }
+    }
+
+    /// The next status that says so, whatever comes before it; events are accepted meanwhile.
+    pub(crate) fn status_saying(&mut self, said: &str) -> Status {
+        loop {
+            match self.receive() {
+                (_, ToOrchestrator::Status(status)) if status.detail.contains(said) => {
+                    return status;
+                }
+                (_, ToOrchestrator::Status(_)) => {}
+                (envelope, ToOrchestrator::Event(event)) => {
+                    let request = envelope.id.unwrap();
+                    let id = event.id.clone().unwrap();
+                    let pending = Pending {
+                        request,
+                        envelope,
+                        event: *event,
+                    };
+                    self.accept(&pending, id.as_str(), false);
+                }
+                (_, other) => panic!("expected a status or an event, got {other:?}"),
+            }
+        }
+    }
+
+    /// The next event, whatever statuses come before it.
+    pub(crate) fn next_event(&mut self) -> Pending {
+        loop {
+            let (envelope, message) = self.receive();
+            match message {
+                ToOrchestrator::Event(event) => {
+                    return Pending {
+                        request: envelope.id.expect("an event is a request"),
+                        envelope,
+                        event: *event,
+                    };
+                }
+                ToOrchestrator::Status(_) => {}
+                other => panic!("expected an event, got {other:?}"),
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use goondan_config::ConnectionDefinition;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::CallTarget;
-use goondan_protocol::definition::ConnectorAssignment;
+use goondan_protocol::definition::{ConnectorAssignment, ConnectorProgram};
 use goondan_protocol::envelope::Address;
 use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource};
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
@@ -15,6 +15,7 @@ use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use serde_json::json;
 
 use super::calls::Standby;
+use super::connection_state::StateQueue;
 use super::jobs::AcceptReply;
 use super::models::{not_ready, standby_of};
 use super::router;
@@ -32,6 +33,8 @@ pub(super) struct Connector {
     pub(super) running: Option<ConnectionDefinition>,
     /// Whether it says that it does its work.
     pub(super) is_ready: bool,
+    /// The work on what it remembers.
+    pub(super) state: StateQueue,
 }
 
 impl Connector {
@@ -41,6 +44,7 @@ impl Connector {
             wanted: Some(wanted),
             running: None,
             is_ready: false,
+            state: StateQueue::default(),
         }
     }
 }
@@ -95,11 +99,17 @@ impl Core {
         id: &WorkspaceId,
         name: &ConnectionName,
     ) -> Option<Assignment> {
+        let project_root = self.workspaces.get(id)?.record.project_root.clone();
         let definition = self.connector_mut(id, name)?.running.clone()?;
+        let program = definition.entry.map(|entry| ConnectorProgram {
+            project_root,
+            entry,
+        });
         Some(Assignment::Connector(Box::new(ConnectorAssignment {
             workspace_id: id.clone(),
             connection: name.clone(),
             connector: definition.connector,
+            program,
             config: definition.config,
             secrets: definition.secrets,
         })))

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::CallPlace;
 use goondan_protocol::control::ControlError;
-use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Head, ToChild};
 use goondan_protocol::observe::RuntimeEvent;
 use goondan_protocol::trace::{TraceContext, TraceId};
@@ -15,6 +15,7 @@ use goondan_store::writer::Job;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::connection_state::StateWork;
 use super::{ListPurpose, LoadPurpose, ProcessId, RequestToken};
 
 /// Something to be done. The shell does it and decides nothing.
@@ -45,6 +46,12 @@ pub(crate) enum Effect {
     },
     /// Write a workspace's record.
     WriteWorkspace(Box<WorkspaceRecord>),
+    /// Read what a connection remembers, or keep something in its place.
+    ConnectionState {
+        workspace_id: WorkspaceId,
+        connection: ConnectionName,
+        work: StateWork,
+    },
     /// List the instances of workspaces and answer with them.
     ListInstances {
         token: RequestToken,

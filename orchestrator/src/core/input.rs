@@ -2,7 +2,7 @@
 
 use goondan_config::Bundle;
 use goondan_protocol::control::{Call, ControlError};
-use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::ids::{ConnectionName, WorkspaceId};
 use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceContext;
@@ -10,6 +10,7 @@ use goondan_store::instance::Metadata;
 use goondan_store::workspace::{WithWork, WorkspaceRecord};
 use goondan_store::writer::Completion;
 
+use super::connection_state::StateDone;
 use super::{ListPurpose, ListedInstances};
 
 /// The time at which something happened.
@@ -51,6 +52,12 @@ pub(crate) enum Input {
     WorkspaceWritten {
         workspace_id: WorkspaceId,
         result: Result<(), ControlError>,
+    },
+    /// What a connection remembers was read or kept, or could not be.
+    ConnectionState {
+        workspace_id: WorkspaceId,
+        connection: ConnectionName,
+        result: Result<StateDone, String>,
     },
     /// A process was started.
     Spawned { process: ProcessId, pid: u32 },

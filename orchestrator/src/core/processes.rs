@@ -5,6 +5,7 @@ use goondan_protocol::envelope::Address;
 use goondan_protocol::ipc::{ChildRole, Head, Hello, Ping, ToChild, ToOrchestrator, Welcome};
 use goondan_protocol::trace::TraceContext;
 
+use super::connection_state::StateWork;
 use super::slot::{Due, Ending, Slot};
 use super::{Core, Effect, LogEvent, Owner, ProcessId};
 
@@ -67,6 +68,13 @@ impl Core {
             }
             (ToOrchestrator::Event(event), Owner::Connector(id, name)) => {
                 self.on_connector_event(id, name, process, request_id, trace, *event);
+            }
+            (ToOrchestrator::StateGet(_), Owner::Connector(id, name)) => {
+                self.on_state_work(id, name, process, request_id, StateWork::Get);
+            }
+            (ToOrchestrator::StateSet(set), Owner::Connector(id, name)) => {
+                let work = StateWork::Set(set.state);
+                self.on_state_work(id, name, process, request_id, work);
             }
             (ToOrchestrator::ConversationLoad(load), Owner::Agent(at)) => {
                 self.on_conversation_load(at, process, request_id, load.offset);

@@ -18,8 +18,8 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 use goondan_store::disk::Disk;
 use goondan_store::root::Layout;
-use goondan_store::workspace;
 use goondan_store::writer::{Completion, Writers};
+use goondan_store::{connection, workspace};
 use sd_notify::NotifyState;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -34,7 +34,7 @@ use super::reading;
 use super::strays;
 use crate::core::{
     Core, Effect, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, LogEvent, Now,
-    ProcessId, RequestToken, Severity, control_error,
+    ProcessId, RequestToken, Severity, StateDone, StateWork, control_error,
 };
 use crate::limits::TICK_MS;
 
@@ -257,6 +257,32 @@ impl Supervisor {
                     let input = Input::WorkspaceWritten {
                         workspace_id: record.workspace_id.clone(),
                         result: written.map_err(|error| control_error(&error)),
+                    };
+                    drop(events.blocking_send(Event::Input(input)));
+                });
+            }
+            Effect::ConnectionState {
+                workspace_id,
+                connection,
+                work,
+            } => {
+                let (disk, layout) = (self.disk.clone(), self.layout.clone());
+                let events = self.reports.events.clone();
+                self.tasks.spawn_blocking(move || {
+                    let (disk, id, name) = (disk.as_ref(), &workspace_id, &connection);
+                    let done = match &work {
+                        StateWork::Get => {
+                            connection::state(disk, &layout, id, name).map(StateDone::Found)
+                        }
+                        StateWork::Set(state) => {
+                            connection::set_state(disk, &layout, id, name, state)
+                                .map(|()| StateDone::Kept)
+                        }
+                    };
+                    let input = Input::ConnectionState {
+                        workspace_id,
+                        connection,
+                        result: done.map_err(|error| goondan_log::error_chain(&error)),
                     };
                     drop(events.blocking_send(Event::Input(input)));
                 });

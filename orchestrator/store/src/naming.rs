@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use goondan_protocol::ids::{ExtensionName, InstanceKey, InvalidId, WorkspaceId};
+use goondan_protocol::ids::{ConnectionName, ExtensionName, InstanceKey, InvalidId, WorkspaceId};
 use goondan_protocol::limits::MAX_WORKSPACE_ID_BYTES;
 use sha2::{Digest as _, Sha256};
 
@@ -108,6 +108,12 @@ pub fn instance_dir_name(key: &InstanceKey) -> String {
 #[must_use]
 pub fn extension_file_name(extension: &ExtensionName) -> String {
     format!("{}.json", encode(extension.as_str()))
+}
+
+/// The file name of a connection's state, by the same rule.
+#[must_use]
+pub fn connection_file_name(connection: &ConnectionName) -> String {
+    format!("{}.json", encode(connection.as_str()))
 }
 
 fn encode(text: &str) -> String {

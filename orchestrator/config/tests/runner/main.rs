@@ -5,6 +5,8 @@ mod agreement;
 #[cfg(test)]
 mod bundles;
 #[cfg(test)]
+mod connectors;
+#[cfg(test)]
 mod documentation;
 #[cfg(test)]
 mod files;

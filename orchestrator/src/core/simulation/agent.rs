@@ -226,7 +226,11 @@ impl Agent {
                 self.is_draining = true;
                 self.end_if_draining()
             }
-            ToChild::EventAccepted(_) | ToChild::EventRefused(_) => {
+            ToChild::EventAccepted(_)
+            | ToChild::EventRefused(_)
+            | ToChild::State(_)
+            | ToChild::StateKept(_)
+            | ToChild::StateRefused(_) => {
                 panic!("an agent is told of no ingress events")
             }
         }

@@ -343,6 +343,8 @@ impl World {
                 workspace_id,
                 ..
             } => self.soon(20, Happening::Load(purpose, workspace_id)),
+            // Its connectors keep nothing.
+            Effect::ConnectionState { .. } => {}
             Effect::WriteWorkspace(record) => self.soon(20, Happening::Write(record)),
             Effect::Respond { token, result } => match self.oracle.answer(token, &result) {
                 Answered::Nothing => {}

@@ -1,0 +1,106 @@
+//! The pages of the connectors against their descriptions.
+
+use goondan_connectors::{Connector, Content, Default, Setting};
+
+/// Every built-in connector that a process runs for, with its page.
+const PAGES: [(&str, &str); 5] = [
+    ("webhook", include_str!("../../docs/connectors.md")),
+    ("cron", include_str!("../../docs/connectors/cron.md")),
+    ("slack", include_str!("../../docs/connectors/slack.md")),
+    ("github", include_str!("../../docs/connectors/github.md")),
+    ("discord", include_str!("../../docs/connectors/discord.md")),
+];
+
+fn connectors() -> impl Iterator<Item = (&'static Connector, &'static str)> {
+    let described = |name| goondan_connectors::find(name).unwrap();
+    PAGES
+        .map(|(name, page)| (described(name), page))
+        .into_iter()
+}
+
+/// The cells of the table row whose first cell is `` `name` ``.
+fn row(page: &'static str, name: &str) -> Vec<&'static str> {
+    let start = format!("| `{name}` |");
+    let line = page.lines().find(|line| line.starts_with(&start));
+    let line = line.unwrap_or_else(|| panic!("no row for `{name}`"));
+    line.trim_matches('|').split('|').map(str::trim).collect()
+}
+
+fn check(page: &'static str, parent: &str, settings: &[Setting]) {
+    for setting in settings {
+        let name = format!("{parent}{}", setting.name);
+        if let Content::Map(inner) | Content::Named(inner) = setting.content {
+            check(page, &format!("{name}."), inner);
+        }
+        if matches!(setting.content, Content::Map(_)) {
+            continue;
+        }
+        let default = row(page, &name)[1].to_ascii_lowercase();
+        let expected = match setting.default {
+            _ if setting.is_required => "required".to_owned(),
+            Some(Default::Text(text)) => format!("`{text}`"),
+            Some(Default::Number(number)) => format!("`{number}`"),
+            None => {
+                assert!(!default.starts_with('`'), "{name} has no default");
+                continue;
+            }
+        };
+        assert_eq!(default, expected.to_ascii_lowercase(), "{name}");
+    }
+}
+
+#[test]
+fn every_setting_has_a_row_with_its_default() {
+    for (connector, page) in connectors() {
+        check(page, "", connector.settings);
+    }
+}
+
+#[test]
+fn every_secret_event_and_property_is_named() {
+    for (connector, page) in connectors() {
+        for secret in connector.secrets {
+            let meaning = row(page, secret.name)[1];
+            let is_required = meaning.starts_with("Required.");
+            assert_eq!(is_required, secret.is_required, "{}", secret.name);
+        }
+        for event in connector.events {
+            let names = event.properties.into_iter().flatten().chain([&event.name]);
+            for name in names {
+                let quoted = format!("`{name}`");
+                assert!(page.contains(&quoted), "{quoted} of {}", connector.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn limits_are_those_the_pages_tell() {
+    use crate::limits::{
+        GITHUB_PAYLOAD_BYTES_MAX, GITHUB_TEXT_CHARS_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX,
+        PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS, SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS,
+    };
+    let page = |name: &str| PAGES.iter().find(|(other, _)| *other == name).unwrap().1;
+    let program = include_str!("../../docs/connectors/program.md");
+    for (page, said) in [
+        (page("slack"), format!("within {SLACK_WINDOW_S} seconds")),
+        (page("slack"), format!("{SWIFT_REPLY_TIMEOUT_MS} ms")),
+        (page("discord"), format!("{SWIFT_REPLY_TIMEOUT_MS} ms")),
+        (page("github"), format!("{GITHUB_PAYLOAD_BYTES_MAX} bytes")),
+        (
+            page("github"),
+            format!("{GITHUB_TEXT_CHARS_MAX} characters"),
+        ),
+        (program, format!("{PROGRAM_LINE_BYTES_MAX} bytes")),
+        (
+            program,
+            format!("At most {PROGRAM_EVENTS_IN_FLIGHT_MAX} of"),
+        ),
+        (
+            program,
+            format!("within {} seconds", PROGRAM_STOP_TIMEOUT_MS / 1000),
+        ),
+    ] {
+        assert!(page.contains(&said), "{said}");
+    }
+}

@@ -1,0 +1,160 @@
+//! A connector that is a program of the project.
+//!
+//! It speaks newline-delimited JSON: its settings come first on its stdin, its events go out on its
+//! stdout, the orchestrator's word on each comes back, and what it logs goes to stderr.
+//! `docs/connectors/program.md` is the reference.
+//!
+//! * `lines`: lines of a stream, none longer than its limit.
+//! * `speech`: what is said both ways. Pure.
+//! * `command`: which program runs the file.
+//! * `running`: one process from its start to its end.
+//!
+//! # Invariants
+//!
+//! * The program ends with this process, however that ends (`SUP-7`): it is in a process group of its
+//!   own, which is killed, and the kernel kills it when nobody is left to do so.
+//! * What the program does, however wrong, costs it its life and nothing else; people see why.
+
+mod command;
+mod lines;
+mod running;
+mod speech;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::definition::ConnectorAssignment;
+use serde_json::json;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use self::running::{End, Running};
+use crate::gateway::Gateway;
+use crate::limits::{
+    PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS, PROGRAM_IMMEDIATE_RESTARTS,
+};
+
+/// A program, and what it is told first.
+#[derive(Debug)]
+pub(crate) struct Program {
+    project_root: PathBuf,
+    /// Its path within the project.
+    entry: PathBuf,
+    /// Its first line. Holds secrets.
+    start: Secret,
+}
+
+/// A text that is never shown.
+struct Secret(String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl Program {
+    /// The program of an assignment, if it has one.
+    pub(crate) fn new(assignment: &ConnectorAssignment) -> Option<Self> {
+        let program = assignment.program.as_ref()?;
+        let start = json!({
+            "type": "start",
+            "protocol": speech::PROTOCOL,
+            "workspaceId": assignment.workspace_id,
+            "connection": assignment.connection,
+            "connector": assignment.connector,
+            "config": JsonObject::clone(&assignment.config),
+            "secrets": assignment.secrets,
+        });
+        Some(Self {
+            project_root: program.project_root.clone(),
+            entry: program.entry.clone(),
+            start: Secret(format!("{start}\n")),
+        })
+    }
+
+    /// Runs the program until `stop`, and again whenever it ends before (`SUP-4`).
+    pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
+        let mut crashes: u32 = 0;
+        while !stop.is_cancelled() {
+            let since = Instant::now();
+            let end = match Running::start(&self).await {
+                Ok(running) => running.run(&self, &gateway, &stop).await,
+                Err(reason) => End::Failed {
+                    reason,
+                    has_worked: false,
+                },
+            };
+            let End::Failed { reason, has_worked } = end else {
+                return;
+            };
+            let was_well = since.elapsed() >= Duration::from_millis(PROGRAM_BACK_OFF_MAX_MS);
+            crashes = if has_worked || was_well {
+                1
+            } else {
+                crashes.saturating_add(1)
+            };
+            let pause = pause(crashes);
+            tracing::error!(
+                entry = %self.entry.display(),
+                reason,
+                crashes,
+                pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+                "the connector program ended"
+            );
+            let again = if pause.is_zero() {
+                "starting it again".to_owned()
+            } else {
+                format!("starting it again after {} s", pause.as_secs())
+            };
+            let entry = self.entry.display();
+            gateway
+                .report(false, format!("`{entry}` {reason}; {again}"))
+                .await;
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = sleep(pause) => {}
+            }
+        }
+    }
+}
+
+/// The pause after so many ends in a row.
+fn pause(crashes: u32) -> Duration {
+    let ms = match crashes.saturating_sub(PROGRAM_IMMEDIATE_RESTARTS) {
+        0 => 0,
+        n => 1_u64
+            .checked_shl(n - 1)
+            .and_then(|factor| factor.checked_mul(PROGRAM_BACK_OFF_FIRST_MS))
+            .map_or(PROGRAM_BACK_OFF_MAX_MS, |ms| {
+                ms.min(PROGRAM_BACK_OFF_MAX_MS)
+            }),
+    };
+    Duration::from_millis(ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sup_4_five_restarts_at_once_then_ever_longer_pauses() {
+        let pauses: Vec<u64> = (1..=8).map(|n| pause(n).as_secs()).collect();
+        assert_eq!(pauses, [0, 0, 0, 0, 0, 1, 2, 4]);
+        assert_eq!(pause(u32::MAX).as_secs(), 300);
+    }
+
+    #[test]
+    fn the_first_line_is_never_shown() {
+        let assignment: ConnectorAssignment = serde_json::from_value(json!({
+            "workspaceId": "w", "connection": "c", "connector": "own",
+            "program": {"projectRoot": "/p", "entry": "c.py"},
+            "config": {"a": 1}, "secrets": {"token": "hunter2"},
+        }))
+        .unwrap();
+        let program = Program::new(&assignment).unwrap();
+        assert!(program.start.0.contains("hunter2") && program.start.0.ends_with("}\n"));
+        assert!(!format!("{program:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,116 @@
+//! Which program runs a connector's file.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use goondan_protocol::module_file::{ModuleKind, NodeVersion, Runtime};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::limits::VERSION_TIMEOUT_MS;
+
+/// The command that runs `file`, and its arguments.
+///
+/// # Errors
+///
+/// Why there is none, in words that follow the file's name.
+pub(super) async fn of(file: &Path, path: Option<&OsStr>) -> Result<Vec<OsString>, String> {
+    let kind = ModuleKind::of(file);
+    if kind == ModuleKind::Executable {
+        return if is_executable(file) {
+            Ok(vec![file.into()])
+        } else {
+            Err(format!("cannot be run: {}", kind.choices()))
+        };
+    }
+    let mut too_old = String::new();
+    for runtime in kind.runtimes() {
+        let Some(program) = find(runtime.program(), path) else {
+            continue;
+        };
+        let mut node = NodeVersion { major: 0, minor: 0 };
+        if *runtime == Runtime::Node {
+            match node_version(&program).await {
+                Some(version) if version.runs(kind) => node = version,
+                Some(NodeVersion { major, minor }) => {
+                    too_old = format!("; node {major}.{minor} is there and cannot");
+                    continue;
+                }
+                None => {
+                    too_old = "; node is there and does not tell its version".to_owned();
+                    continue;
+                }
+            }
+        }
+        let arguments = runtime
+            .file_arguments(kind, node)
+            .iter()
+            .map(OsString::from);
+        let mut command = vec![program.into_os_string()];
+        command.extend(arguments);
+        command.push(file.into());
+        return Ok(command);
+    }
+    Err(format!(
+        "cannot be run: nothing here runs {kind}{too_old}; {}",
+        kind.choices()
+    ))
+}
+
+/// The executable file of that name in the directories of `PATH`.
+fn find(program: &str, path: Option<&OsStr>) -> Option<PathBuf> {
+    std::env::split_paths(path?)
+        .map(|dir| dir.join(program))
+        .find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    std::fs::metadata(file)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+async fn node_version(node: &Path) -> Option<NodeVersion> {
+    let asking = Command::new(node)
+        .arg("--version")
+        .env_clear()
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = timeout(Duration::from_millis(VERSION_TIMEOUT_MS), asking).await;
+    let printed = output.ok()?.ok()?.stdout;
+    NodeVersion::parse(std::str::from_utf8(&printed).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_cannot_be_run_says_what_would_help() {
+        let nowhere = OsStr::new("/nonexistent");
+        for (file, said) in [
+            (
+                "/nonexistent/a.py",
+                "nothing here runs Python; install python3",
+            ),
+            (
+                "/nonexistent/a.ts",
+                "install bun, deno or node 22.6 or newer",
+            ),
+            ("/nonexistent/a", "make the file executable"),
+        ] {
+            let error = of(Path::new(file), Some(nowhere)).await.unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_executable_is_its_own_program() {
+        let command = of(Path::new("/bin/sh"), None).await.unwrap();
+        assert_eq!(command, ["/bin/sh"]);
+    }
+}

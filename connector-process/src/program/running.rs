@@ -1,0 +1,290 @@
+//! One process of a connector program, from its start to its end.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::OptionFuture;
+use futures_util::stream::FuturesUnordered;
+use goondan_protocol::ids::EventId;
+use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
+use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::lines::{Line, Lines};
+use super::speech::{self, Said};
+use super::{Program, command};
+use crate::command_line::BECOME;
+use crate::gateway::{Gateway, Verdict};
+use crate::limits::{
+    NOTE_BYTES_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX, PROGRAM_LAST_WORDS_TIMEOUT_MS,
+    PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS, PROGRAM_UNREAD_BYTES_MAX, REPLY_TIMEOUT_MS,
+};
+
+/// Variables of this process's environment that a program gets too.
+const PASSED_ON: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+
+/// How a process came to its end.
+#[derive(Debug)]
+pub(super) enum End {
+    /// It was asked to.
+    Stopped,
+    /// By itself, or because of what it did.
+    Failed {
+        /// Why, in words that follow the file's name.
+        reason: String,
+        /// Whether one of its events was accepted.
+        has_worked: bool,
+    },
+}
+
+/// A process that runs.
+pub(super) struct Running {
+    child: Child,
+    /// Its process group, which is named like it.
+    group: Option<nix::unistd::Pid>,
+    stdin: Option<ChildStdin>,
+    stdout: Lines<ChildStdout>,
+    stderr: Lines<ChildStderr>,
+    /// What it has not read yet.
+    unread: VecDeque<u8>,
+    has_worked: bool,
+}
+
+impl Running {
+    /// Starts the program.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be started, in words that follow the file's name.
+    pub(super) async fn start(program: &Program) -> Result<Self, String> {
+        let file = program.project_root.join(&program.entry);
+        let path = std::env::var_os("PATH");
+        let command = command::of(&file, path.as_deref()).await?;
+        let cannot = |error: std::io::Error| format!("cannot be started: {error}");
+        let own = std::env::current_exe().map_err(cannot)?;
+        let passed_on = PASSED_ON
+            .iter()
+            .filter_map(|name| Some((*name, std::env::var_os(name)?)));
+        let mut child = Command::new(own)
+            .arg(BECOME)
+            .args(command)
+            .current_dir(&program.project_root)
+            .env_clear()
+            .envs(passed_on)
+            // Nothing at run time writes into the project (`ROOT-2`).
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(cannot)?;
+        let group = child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .map(nix::unistd::Pid::from_raw);
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdout), Some(stderr)) = (stdout, stderr) else {
+            return Err("cannot be started: it has no stdout".to_owned());
+        };
+        Ok(Self {
+            child,
+            group,
+            stdin,
+            stdout: Lines::new(stdout, PROGRAM_LINE_BYTES_MAX),
+            stderr: Lines::new(stderr, MAX_LOG_LINE_BYTES),
+            unread: program.start.0.bytes().collect(),
+            has_worked: false,
+        })
+    }
+
+    /// Passes on what it says until it ends, or must.
+    pub(super) async fn run(
+        mut self,
+        program: &Program,
+        gateway: &Gateway,
+        stop: &CancellationToken,
+    ) -> End {
+        let entry = program.entry.display();
+        gateway.report(true, format!("running `{entry}`")).await;
+        let result = self.converse(gateway, stop).await;
+        self.kill_group();
+        // Killed, or ended already.
+        let status = self.child.wait().await;
+        if stop.is_cancelled() {
+            return End::Stopped;
+        }
+        let reason = match (result, status) {
+            (Err(reason), _) => reason,
+            (Ok(()), Ok(status)) => ended(status),
+            (Ok(()), Err(error)) => format!("ended, nobody knows how: {error}"),
+        };
+        End::Failed {
+            reason,
+            has_worked: self.has_worked,
+        }
+    }
+
+    /// Ends well when the program does, or with what it did wrong.
+    async fn converse(
+        &mut self,
+        gateway: &Gateway,
+        stop: &CancellationToken,
+    ) -> Result<(), String> {
+        let mut verdicts = FuturesUnordered::new();
+        let (mut has_more, mut has_more_log) = (true, true);
+        let (mut is_stopping, mut has_exited) = (false, false);
+        let mut given_up = pin!(OptionFuture::from(None));
+        while has_more || has_more_log {
+            let may_say_more = has_more && verdicts.len() < PROGRAM_EVENTS_IN_FLIGHT_MAX;
+            tokio::select! {
+                line = self.stdout.next(), if may_say_more => match line {
+                    Ok(Some(line)) => {
+                        if let Some(submission) = self.hear(&line, gateway).await? {
+                            verdicts.push(submission);
+                        }
+                    }
+                    Ok(None) => has_more = false,
+                    Err(error) => return Err(format!("cannot be read from: {error}")),
+                },
+                line = self.stderr.next(), if has_more_log => match line {
+                    Ok(Some(line)) => log(&line),
+                    Ok(None) | Err(_) => has_more_log = false,
+                },
+                Some((id, verdict)) = verdicts.next(), if !verdicts.is_empty() => {
+                    self.answer(&id, &verdict)?;
+                }
+                written = write(self.stdin.as_mut(), &self.unread) => match written {
+                    Ok(len) => drop(self.unread.drain(..len)),
+                    // It reads no more; that alone is no fault.
+                    Err(_closed) => self.stdin = None,
+                },
+                _ = self.child.wait(), if !has_exited => {
+                    has_exited = true;
+                    // What it wrote last is read; what it started and left behind may hold the pipes.
+                    let patience = Duration::from_millis(PROGRAM_LAST_WORDS_TIMEOUT_MS);
+                    given_up.set(OptionFuture::from(Some(sleep(patience))));
+                }
+                () = stop.cancelled(), if !is_stopping => {
+                    is_stopping = true;
+                    self.say(&speech::shutdown())?;
+                    let patience = Duration::from_millis(PROGRAM_STOP_TIMEOUT_MS);
+                    given_up.set(OptionFuture::from(Some(sleep(patience))));
+                }
+                Some(()) = &mut given_up => {
+                    if !has_exited {
+                        tracing::warn!("the connector program does not end and is killed");
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one line of its stdout; an event gives what waits for the verdict.
+    async fn hear<'g>(
+        &mut self,
+        line: &Line,
+        gateway: &'g Gateway,
+    ) -> Result<Option<impl Future<Output = (EventId, Verdict)> + use<'g>>, String> {
+        if !line.is_whole {
+            return Err(format!(
+                "wrote a line of more than {PROGRAM_LINE_BYTES_MAX} bytes to stdout"
+            ));
+        }
+        if line.bytes.iter().all(u8::is_ascii_whitespace) {
+            return Ok(None);
+        }
+        match speech::read(&line.bytes)? {
+            Said::Event(event, id, caller) => {
+                let fresh = uuid::Uuid::now_v7();
+                let span = SpanId::from_uuid(fresh);
+                let trace = match caller {
+                    Some(caller) => caller.child(span),
+                    None => TraceContext::root(TraceId::from_uuid(fresh), span),
+                };
+                let patience = Duration::from_millis(REPLY_TIMEOUT_MS);
+                Ok(Some(async move {
+                    (id, gateway.submit_within(patience, *event, trace).await)
+                }))
+            }
+            Said::NoEvent(answer) => {
+                self.say(&answer)?;
+                Ok(None)
+            }
+            Said::Status { ready, detail } => {
+                let detail: String = detail.chars().take(NOTE_BYTES_MAX).collect();
+                gateway.report(ready, detail).await;
+                Ok(None)
+            }
+        }
+    }
+
+    fn answer(&mut self, id: &EventId, verdict: &Verdict) -> Result<(), String> {
+        match verdict {
+            Ok(accepted) => {
+                self.has_worked = true;
+                self.say(&speech::accepted(id, accepted))
+            }
+            Err(refused) => self.say(&speech::refused(id, refused)),
+        }
+    }
+
+    fn say(&mut self, line: &str) -> Result<(), String> {
+        if self.stdin.is_none() {
+            return Ok(());
+        }
+        if self.unread.len() + line.len() > PROGRAM_UNREAD_BYTES_MAX + PROGRAM_LINE_BYTES_MAX {
+            return Err("does not read the answers to its events".to_owned());
+        }
+        self.unread.extend(line.bytes());
+        Ok(())
+    }
+
+    /// Kills it and whatever it started.
+    fn kill_group(&mut self) {
+        if let Some(group) = self.group.take() {
+            // It may have ended already.
+            nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL).ok();
+        }
+    }
+}
+
+/// Whoever drops it in the middle of its work ends it.
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill_group();
+    }
+}
+
+/// Writes some of what is unread, and says how much. Never ends while there is nothing. Cancel-safe.
+async fn write(stdin: Option<&mut ChildStdin>, unread: &VecDeque<u8>) -> std::io::Result<usize> {
+    let (next, _) = unread.as_slices();
+    match stdin {
+        Some(stdin) if !next.is_empty() => stdin.write(next).await,
+        Some(_) | None => std::future::pending().await,
+    }
+}
+
+fn log(line: &Line) {
+    let text = String::from_utf8_lossy(&line.bytes);
+    tracing::info!(source = "stderr", truncated = !line.is_whole, "{text}");
+}
+
+fn ended(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended by itself with exit code {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}

@@ -1,0 +1,229 @@
+//! What a connector program and goondan say to each other, one JSON object a line. Pure.
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ids::{EventId, InstanceKey};
+use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode};
+use goondan_protocol::trace::TraceContext;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The version of this speech, in the first line.
+pub(super) const PROTOCOL: u32 = 1;
+
+/// What a program said.
+#[derive(Debug, PartialEq)]
+pub(super) enum Said {
+    /// Something happened.
+    Event(Box<ConnectorEvent>, EventId, Option<TraceContext>),
+    /// An event that cannot be one: this is the answer.
+    NoEvent(String),
+    /// What it does.
+    Status { ready: bool, detail: String },
+}
+
+/// An event as a program writes it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Event {
+    #[serde(rename = "type")]
+    _type: String,
+    id: EventId,
+    #[serde(default = "usual_name")]
+    name: String,
+    input: String,
+    #[serde(default)]
+    instance_key: Option<InstanceKey>,
+    #[serde(default)]
+    properties: JsonObject,
+    #[serde(default)]
+    auth: Option<JsonObject>,
+    #[serde(default)]
+    metadata: JsonObject,
+    #[serde(default)]
+    traceparent: Option<String>,
+}
+
+fn usual_name() -> String {
+    "message".to_owned()
+}
+
+/// A status as a program writes it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Status {
+    #[serde(rename = "type")]
+    _type: String,
+    ready: bool,
+    #[serde(default)]
+    detail: String,
+}
+
+/// Reads a line.
+///
+/// # Errors
+///
+/// Why it means nothing, in words that repeat nothing of it.
+pub(super) fn read(line: &[u8]) -> Result<Said, String> {
+    let value: Value = serde_json::from_slice(line)
+        .map_err(|error| format!("wrote a line to stdout that is no JSON ({error})"))?;
+    match value.get("type").and_then(Value::as_str) {
+        Some("event") => Ok(event(value)?),
+        Some("status") => {
+            let status: Status = serde_json::from_value(value)
+                .map_err(|error| format!("wrote a `status` that is none ({error})"))?;
+            Ok(Said::Status {
+                ready: status.ready,
+                detail: status.detail,
+            })
+        }
+        Some(_) => Err("wrote a line whose `type` is neither `event` nor `status`".to_owned()),
+        None => Err("wrote a line without a `type`".to_owned()),
+    }
+}
+
+fn event(value: Value) -> Result<Said, String> {
+    let id = value.get("id").and_then(Value::as_str).map(str::to_owned);
+    let refused = |id: Option<String>, reason: String| match id {
+        Some(id) => Ok(Said::NoEvent(invalid(&id, &reason))),
+        // Nothing could be answered.
+        None => Err(format!("wrote an `event` without a usable `id` ({reason})")),
+    };
+    let event: Event = match serde_json::from_value(value) {
+        Ok(event) => event,
+        Err(error) => return refused(id, error.to_string()),
+    };
+    let trace = match event
+        .traceparent
+        .as_deref()
+        .map(TraceContext::from_traceparent)
+    {
+        None => None,
+        Some(Ok(trace)) => Some(trace),
+        Some(Err(error)) => return refused(id, format!("`traceparent`: {error}")),
+    };
+    let made = ConnectorEvent {
+        id: Some(event.id.clone()),
+        name: event.name,
+        input: event.input,
+        instance_key: event.instance_key,
+        properties: event.properties,
+        auth: event.auth,
+        metadata: event.metadata,
+    };
+    Ok(Said::Event(Box::new(made), event.id, trace))
+}
+
+/// The answer to an event that is durable.
+pub(super) fn accepted(id: &EventId, accepted: &EventAccepted) -> String {
+    let duplicate = accepted.duplicate;
+    format!(
+        "{}\n",
+        json!({"type": "accepted", "id": id, "duplicate": duplicate})
+    )
+}
+
+/// The answer to an event that the orchestrator does not take.
+pub(super) fn refused(id: &EventId, refused: &EventRefused) -> String {
+    let EventRefused { code, message } = refused;
+    let retry = match code {
+        RefusalCode::Overloaded | RefusalCode::Unavailable => true,
+        RefusalCode::Invalid | RefusalCode::Unroutable => false,
+    };
+    let answer =
+        json!({"type": "refused", "id": id, "code": code, "message": message, "retry": retry});
+    format!("{answer}\n")
+}
+
+fn invalid(id: &str, message: &str) -> String {
+    let answer =
+        json!({"type": "refused", "id": id, "code": "invalid", "message": message, "retry": false});
+    format!("{answer}\n")
+}
+
+/// The last line a program gets.
+pub(super) fn shutdown() -> String {
+    format!("{}\n", json!({"type": "shutdown"}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_read_with_all_it_may_have() {
+        let line = json!({"type": "event", "id": "m1", "name": "mail", "input": "hi",
+            "instanceKey": "mail:ann", "properties": {"folder": "inbox"}, "auth": {"user": "ann"},
+            "metadata": {"n": 1},
+            "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"});
+        let Said::Event(event, id, trace) = read(line.to_string().as_bytes()).unwrap() else {
+            panic!("no event");
+        };
+        assert_eq!(id.as_str(), "m1");
+        assert_eq!(event.id, Some(id));
+        assert_eq!(event.name, "mail");
+        assert_eq!(event.instance_key.unwrap().as_str(), "mail:ann");
+        assert!(trace.is_some());
+        let least = read(br#"{"type":"event","id":"a","input":"b"}"#).unwrap();
+        assert!(matches!(least, Said::Event(event, ..) if event.name == "message"));
+    }
+
+    #[test]
+    fn an_event_that_cannot_be_is_refused_by_its_id() {
+        for line in [
+            r#"{"type":"event","id":"a"}"#,
+            r#"{"type":"event","id":"a","input":"b","inptu":1}"#,
+            r#"{"type":"event","id":"a","input":"b","instanceKey":""}"#,
+            r#"{"type":"event","id":"a","input":"b","traceparent":"x"}"#,
+        ] {
+            let Said::NoEvent(answer) = read(line.as_bytes()).unwrap() else {
+                panic!("{line}");
+            };
+            let answer: Value = serde_json::from_str(&answer).unwrap();
+            assert_eq!(
+                (&answer["id"], &answer["code"]),
+                (&json!("a"), &json!("invalid"))
+            );
+            assert_eq!(answer["retry"], false);
+        }
+    }
+
+    #[test]
+    fn what_means_nothing_says_why_and_repeats_nothing() {
+        for (line, said) in [
+            ("hello", "no JSON"),
+            ("[1]", "without a `type`"),
+            (r#"{"type":"evnt"}"#, "neither `event` nor `status`"),
+            (
+                r#"{"type":"event","input":"hunter2"}"#,
+                "without a usable `id`",
+            ),
+            (r#"{"type":"status"}"#, "missing field `ready`"),
+        ] {
+            let error = read(line.as_bytes()).unwrap_err();
+            assert!(error.contains(said), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn answers_are_lines() {
+        let id = EventId::new("a").unwrap();
+        let yes = EventAccepted {
+            event_id: id.clone(),
+            duplicate: true,
+        };
+        assert_eq!(
+            accepted(&id, &yes),
+            "{\"type\":\"accepted\",\"id\":\"a\",\"duplicate\":true}\n"
+        );
+        let no = EventRefused {
+            code: RefusalCode::Overloaded,
+            message: "m".into(),
+        };
+        assert_eq!(
+            refused(&id, &no),
+            "{\"type\":\"refused\",\"id\":\"a\",\"code\":\"overloaded\",\"message\":\"m\",\"retry\":true}\n"
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! Connectors that are programs of the project: the examples of the documentation, and programs that
+//! do not behave.
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use goondan_protocol::ipc::RefusalCode;
+use serde_json::json;
+
+use crate::PATIENCE;
+use crate::orchestrator::Orchestrator;
+
+/// A project with one executable shell script.
+fn script(text: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("own");
+    write(&path, &format!("#!/bin/sh\n{text}\n"));
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    dir
+}
+
+fn write(path: &Path, text: &str) {
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.create(true).append(true).open(path).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+}
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/connectors")
+}
+
+fn start(dir: &tempfile::TempDir) -> Orchestrator {
+    Orchestrator::start_program(dir.path(), "own", &json!({}))
+}
+
+/// Follows a file with an example, over a refusal and a restart of nothing but the line.
+fn follows_a_file(example: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("orders.log");
+    write(&file, "first\n\nhalf");
+    let config = json!({"file": file});
+    let mut orchestrator = Orchestrator::start_program(&examples(), example, &config);
+    orchestrator.status_saying("following");
+    let first = orchestrator.next_event();
+    assert_eq!(first.event.input, "first");
+    assert_eq!(first.event.name, "line");
+    let id = first.event.id.clone().unwrap();
+    assert_eq!(id.as_str(), format!("{}:0", file.display()));
+    // What is refused for now comes again, and is the same event.
+    orchestrator.refuse(&first, RefusalCode::Unavailable);
+    let again = orchestrator.next_event();
+    assert_eq!(again.event, first.event);
+    orchestrator.accept(&again, id.as_str(), false);
+    write(&file, " a line\n");
+    let second = orchestrator.next_event();
+    assert_eq!(second.event.input, "half a line");
+    let id = second.event.id.clone().unwrap();
+    orchestrator.accept(&second, id.as_str(), false);
+    orchestrator.shutdown();
+    orchestrator.expect_graceful_end();
+}
+
+#[test]
+fn the_python_example_hands_in_each_line() {
+    follows_a_file("tail.py");
+}
+
+#[test]
+fn the_typescript_example_hands_in_each_line() {
+    let there = |program: &str, arguments: &[&str]| {
+        let ran = Command::new(program).args(arguments).output();
+        ran.is_ok_and(|output| output.status.success())
+    };
+    let typescript = ["--experimental-strip-types", "--eval", "0"];
+    if there("bun", &["--version"]) || there("deno", &["--version"]) || there("node", &typescript) {
+        follows_a_file("tail.ts");
+    } else {
+        // What must then be said is checked instead.
+        eprintln!("NOT RUN: nothing here runs TypeScript (bun, deno, or node 22.6 or newer)");
+        let config = json!({"file": "/nonexistent"});
+        let mut orchestrator = Orchestrator::start_program(&examples(), "tail.ts", &config);
+        let status = orchestrator.status_saying("install bun, deno or node 22.6 or newer");
+        assert!(!status.ready, "{}", status.detail);
+    }
+}
+
+#[test]
+fn settings_and_secrets_come_first_and_the_environment_is_clean() {
+    let dir = script(
+        r#"read -r first
+        case "$first" in *'"token":"hunter2"'*) seen=yes;; *) seen=no;; esac
+        env >&2
+        echo "{\"type\":\"event\",\"id\":\"1\",\"input\":\"secret seen: $seen in $PWD\"}"
+        read -r answer
+        echo "told $answer" >&2
+        read -r rest"#,
+    );
+    write(&dir.path().join("note"), "");
+    let mut orchestrator = start(&dir);
+    let event = orchestrator.next_event();
+    let place = dir.path().canonicalize().unwrap();
+    assert_eq!(
+        event.event.input,
+        format!("secret seen: yes in {}", place.display())
+    );
+    orchestrator.accept(&event, "1", true);
+    let told = orchestrator.log_line(r#"told {"type":"accepted","id":"1","duplicate":true}"#);
+    assert_eq!(told["source"], "stderr");
+    orchestrator.shutdown();
+    assert_eq!(orchestrator.exit().code(), Some(0));
+    let log = orchestrator.rest_of_log();
+    assert!(
+        !log.contains("GOONDAN_IPC_FD") && !log.contains("hunter2"),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_program_that_misbehaves_is_ended_with_the_reason_and_started_again() {
+    for (text, said) in [
+        ("echo hello; sleep 100", "that is no JSON"),
+        ("exit 7", "ended by itself with exit code 7"),
+        ("kill -9 $$", "was ended by signal 9"),
+        (
+            "echo '{\"type\":\"evnt\"}'; sleep 100",
+            "neither `event` nor `status`",
+        ),
+        (
+            "head -c 9000000 /dev/zero; sleep 100",
+            "more than 8388608 bytes",
+        ),
+    ] {
+        let dir = script(&format!("echo run >> runs\n{text}"));
+        let mut orchestrator = start(&dir);
+        let status = orchestrator.status_saying(said);
+        assert!(
+            !status.ready && status.detail.starts_with("`own` "),
+            "{status:?}"
+        );
+        // After five more in a row it is left alone for a while.
+        let waiting = orchestrator.status_saying("again after 1 s");
+        assert!(waiting.detail.contains(said), "{waiting:?}");
+        let runs = std::fs::read_to_string(dir.path().join("runs")).unwrap();
+        assert_eq!(runs.lines().count(), 6);
+    }
+}
+
+#[test]
+fn an_event_that_cannot_be_is_refused_and_the_program_goes_on() {
+    let dir = script(
+        r#"read -r first
+        echo '{"type":"event","id":"bad","inptu":"x"}'
+        read -r answer
+        echo "$answer" >&2
+        echo '{"type":"event","id":"good","input":"x","instanceKey":"k"}'
+        read -r rest"#,
+    );
+    let mut orchestrator = start(&dir);
+    let event = orchestrator.next_event();
+    assert_eq!(event.event.id.unwrap().as_str(), "good");
+    assert_eq!(event.event.instance_key.unwrap().as_str(), "k");
+}
+
+fn is_running(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    // One that nobody reaped yet has ended all the same.
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+const STUBBORN: &str = r#"trap '' TERM INT
+    sleep 4321 &
+    echo "{\"type\":\"status\",\"ready\":true,\"detail\":\"pids $$ $!\"}"
+    while true; do sleep 4321; done"#;
+
+fn pids(orchestrator: &mut Orchestrator) -> Vec<String> {
+    let status = orchestrator.status_saying("pids");
+    let words = status.detail.split(' ').skip(1);
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn sup_7_a_program_ends_with_its_connector_process_however_that_ends() {
+    let dir = script(STUBBORN);
+    let mut orchestrator = start(&dir);
+    let pids = pids(&mut orchestrator);
+    assert!(pids.iter().all(|pid| is_running(pid)));
+    nix::sys::signal::kill(orchestrator.pid(), nix::sys::signal::Signal::SIGKILL).unwrap();
+    // Its own children are the orchestrator's to end, which adopts them.
+    wait_until("the program to end", || !is_running(&pids[0]));
+    let left = pids[1].parse().unwrap();
+    let left = nix::unistd::Pid::from_raw(left);
+    nix::sys::signal::kill(left, nix::sys::signal::Signal::SIGKILL).unwrap();
+}
+
+#[test]
+fn sup_7_a_program_that_does_not_stop_is_killed_with_all_it_started() {
+    let dir = script(STUBBORN);
+    let mut orchestrator = start(&dir);
+    let pids = pids(&mut orchestrator);
+    orchestrator.shutdown();
+    orchestrator.expect_graceful_end();
+    for pid in pids {
+        wait_until("all to end", || !is_running(&pid));
+    }
+}

@@ -1,0 +1,112 @@
+//! What connections remember: one piece of work at a time for each, in the order it was asked for, so
+//! that nothing old is ever written over something new.
+
+use std::collections::VecDeque;
+
+use goondan_protocol::ids::{ConnectionName, WorkspaceId};
+use goondan_protocol::ipc::{State, StateKept, StateRefused, ToChild};
+use serde_json::value::RawValue;
+
+use super::{Core, Effect, ProcessId};
+
+/// Pieces of work that may wait for one connection. Its processes ask one after another; more are
+/// those of processes that ended, or one is at fault.
+const WAITING_MAX: usize = 8;
+
+/// Something to be done about what a connection remembers.
+#[derive(Debug, Clone)]
+pub(crate) enum StateWork {
+    /// Read it.
+    Get,
+    /// Keep this in its place.
+    Set(Box<RawValue>),
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub(crate) enum StateDone {
+    /// This was kept.
+    Found(Option<Box<RawValue>>),
+    /// It is kept now.
+    Kept,
+}
+
+/// Who asked for a piece of work.
+#[derive(Debug, Clone, Copy)]
+struct Asker {
+    process: ProcessId,
+    request_id: Option<u64>,
+}
+
+/// The work of one connection.
+#[derive(Debug, Default)]
+pub(super) struct StateQueue {
+    under_way: Option<Asker>,
+    waiting: VecDeque<(Asker, StateWork)>,
+}
+
+impl Core {
+    pub(super) fn on_state_work(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        process: ProcessId,
+        request_id: Option<u64>,
+        work: StateWork,
+    ) {
+        let asker = Asker {
+            process,
+            request_id,
+        };
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        let queue = &mut connector.state;
+        if queue.waiting.len() >= WAITING_MAX {
+            let message = format!("{WAITING_MAX} requests for the connection's state wait already");
+            let refused = ToChild::StateRefused(StateRefused { message });
+            return self.answer_connector(process, request_id, refused);
+        }
+        queue.waiting.push_back((asker, work));
+        self.pump_state(id, name);
+    }
+
+    fn pump_state(&mut self, id: &WorkspaceId, name: &ConnectionName) {
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        let queue = &mut connector.state;
+        if queue.under_way.is_some() {
+            return;
+        }
+        let Some((asker, work)) = queue.waiting.pop_front() else {
+            return;
+        };
+        queue.under_way = Some(asker);
+        self.push(Effect::ConnectionState {
+            workspace_id: id.clone(),
+            connection: name.clone(),
+            work,
+        });
+    }
+
+    pub(super) fn on_state_done(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        result: Result<StateDone, String>,
+    ) {
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        if let Some(asker) = connector.state.under_way.take() {
+            let answer = match result {
+                Ok(StateDone::Found(state)) => ToChild::State(State { state }),
+                Ok(StateDone::Kept) => ToChild::StateKept(StateKept {}),
+                Err(message) => ToChild::StateRefused(StateRefused { message }),
+            };
+            self.answer_connector(asker.process, asker.request_id, answer);
+        }
+        self.pump_state(id, name);
+    }
+}
