@@ -188,6 +188,9 @@ impl Desk {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{Future as _, poll_fn};
+    use std::task::Poll;
+
     use super::*;
 
     fn ask() -> Ask {
@@ -238,8 +241,10 @@ mod tests {
         for _ in 0..3 * OPEN_CALLS_MAX {
             let mut call = Box::pin(outgoing.call(ask()));
             // Polled by hand, it must not be told to let others run first.
-            let polled = futures_util::poll!(tokio::task::unconstrained(&mut call));
+            let mut first = Box::pin(tokio::task::unconstrained(&mut call));
+            let polled = poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx))).await;
             assert!(polled.is_pending());
+            drop(first);
             let Some(Order::Call { call: sent, .. }) = desk.next().await else {
                 panic!("expected a call");
             };

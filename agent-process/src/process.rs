@@ -14,6 +14,7 @@ use goondan_protocol::ipc::{
     ConversationLoad, ConversationPage, Pong, ShutdownAck, ToChild, ToOrchestrator, TurnAppend,
     TurnComplete, TurnStart,
 };
+use goondan_protocol::message::ToolCall;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use tokio::signal::unix::{SignalKind, signal};
@@ -391,7 +392,8 @@ impl Agent {
                     message_id,
                 } => self.ask_model(step, seq, &message_id),
                 Effect::RunTool { key, call } => {
-                    let running = self.toolbox.run(&call);
+                    let span = self.log_span(key, &call);
+                    let running = span.in_scope(|| self.toolbox.run(&call));
                     self.work.spawn(async move {
                         let outcome = running.await;
                         Done::Tool { key, outcome }
@@ -426,6 +428,16 @@ impl Agent {
             }
         }
         Ok(())
+    }
+
+    /// What a call is logged under.
+    fn log_span(&self, key: CallKey, call: &ToolCall) -> tracing::Span {
+        match (&self.recorder, self.engine.turn_id()) {
+            (Some(recorder), Some(turn_id)) => {
+                recorder.log_span(&StepId::of_turn(turn_id, key.step), call)
+            }
+            (None, _) | (_, None) => tracing::Span::none(),
+        }
     }
 
     fn ask_model(&mut self, step: u32, seq: u64, message_id: &MessageId) {

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use goondan_protocol::ids::{AgentName, EventId, InstanceKey, TurnId};
+use goondan_protocol::ids::{AgentName, EventId, InstanceKey, StepId, TurnId};
+use goondan_protocol::message::ToolCall;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{SpanId, TraceContext};
@@ -49,6 +50,25 @@ impl Recorder {
                 step(step_id.as_str()).child(span_of(&parts))
             }
         }
+    }
+
+    /// What a tool call of this turn is logged under.
+    pub(crate) fn log_span(&self, step_id: &StepId, call: &ToolCall) -> tracing::Span {
+        let place = self.place_of(&Scope::Call {
+            step_id: step_id.clone(),
+            call_id: call.id.clone(),
+            tool_name: call.tool_name.clone(),
+        });
+        tracing::info_span!(
+            "call",
+            trace_id = tracing::field::display(place.trace_id),
+            span_id = tracing::field::display(place.span_id),
+            parent_span_id = place.parent_span_id.map(tracing::field::display),
+            turn_id = self.turn_id.as_str(),
+            step_id = step_id.as_str(),
+            tool_call_id = call.id.as_str(),
+            tool_name = call.tool_name,
+        )
     }
 
     /// Makes the event and logs it.
@@ -147,7 +167,7 @@ fn span_of(id: &str) -> SpanId {
 mod tests {
     use std::time::Duration;
 
-    use goondan_protocol::ids::{StepId, ToolCallId};
+    use goondan_protocol::ids::ToolCallId;
     use goondan_protocol::trace::TraceId;
 
     use super::*;

@@ -9,7 +9,9 @@ mod capture;
 pub(crate) mod descendants;
 pub mod enclosure;
 mod file_system;
+mod host;
 mod json_query;
+mod module;
 mod pipe;
 mod residents;
 mod rooted;
@@ -26,12 +28,17 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
 use goondan_protocol::base_package::{self, BASE_PACKAGE};
-use goondan_protocol::definition::{AgentAssignment, CatalogEntry, ToolDefinition};
-use goondan_protocol::ids::{InstanceKey, ResourceName};
+use goondan_protocol::definition::{
+    AgentAssignment, CatalogEntry, ToolDefinition, ToolExport, ToolSource,
+};
+use goondan_protocol::ids::ResourceName;
 use goondan_protocol::message::{ToolCall, tool_full_name};
 use serde_json::Value;
 
 use crate::turn::{ToolOutcome, ToolRules};
+use host::Hosts;
+use module::Runtimes;
+use pipe::Surroundings;
 use residents::Residents;
 use rooted::Root;
 use schema::ArgumentSchema;
@@ -47,14 +54,14 @@ pub(crate) struct Places {
     pub(crate) work: Arc<Root>,
     /// The project, which tools may read.
     pub(crate) project: Root,
-    /// The conversation, for tools that tell their commands.
-    pub(crate) instance_key: InstanceKey,
-    /// The program that stands around each command ([`enclosure`]).
-    pub(crate) enclosure: PathBuf,
-    /// Enclosures that outlive a call.
-    pub(crate) residents: Residents,
+    /// What everything that tools start is started with.
+    pub(crate) surroundings: Arc<Surroundings>,
     /// The shells of `bash`.
     pub(crate) sessions: Sessions,
+    /// The processes of modules.
+    pub(crate) hosts: Hosts,
+    /// What runs modules on this machine.
+    pub(crate) runtimes: Runtimes,
 }
 
 /// A tool that could not do its work, as the model is told.
@@ -131,6 +138,8 @@ pub(crate) struct Invocation {
     pub(crate) call_id: String,
     /// The arguments.
     pub(crate) args: Value,
+    /// What the call is logged under.
+    pub(crate) span: tracing::Span,
 }
 
 impl Invocation {
@@ -240,15 +249,22 @@ impl Toolbox {
         let places = Places {
             work: Arc::new(open("work directory", &assignment.work_dir)?),
             project: open("project root", &assignment.project_root)?,
-            instance_key: assignment.instance_key.clone(),
-            enclosure,
-            residents: Residents::default(),
+            surroundings: Arc::new(Surroundings {
+                enclosure,
+                work_dir: assignment.work_dir.clone(),
+                project_root: assignment.project_root.clone(),
+                instance_key: assignment.instance_key.clone(),
+                agent_name: assignment.agent.name.clone(),
+                residents: Residents::default(),
+            }),
             sessions: Sessions::default(),
+            hosts: Hosts::default(),
+            runtimes: Runtimes::default(),
         };
         let mut tools = BTreeMap::new();
         let mut catalog = Vec::new();
         for definition in &assignment.agent.tools {
-            for export in exports_of(definition)? {
+            for export in exports_of(definition, &assignment.project_root)? {
                 let bad_name = || ToolboxError::BadName {
                     tool: definition.name.clone(),
                     name: format!("{}__{}", definition.name, export.name),
@@ -284,7 +300,7 @@ impl Toolbox {
         &self.catalog
     }
 
-    /// Runs a call that was checked. Dropping the future ends the tool and every process it started.
+    /// Runs a call that was checked, to be logged under the current span. Dropping the future ends the tool and every process it started.
     #[must_use]
     pub fn run(&self, call: &ToolCall) -> BoxFuture<'static, ToolOutcome> {
         let Some(tool) = self.tools.get(&call.tool_name) else {
@@ -294,6 +310,7 @@ impl Toolbox {
         let call = Invocation {
             call_id: call.id.to_string(),
             args: call.input.clone(),
+            span: tracing::Span::current(),
         };
         let call_id = call.call_id.clone();
         let running = (tool.export.run)(Arc::clone(&self.places), call);
@@ -310,7 +327,7 @@ impl Toolbox {
     /// not be ended.
     #[must_use]
     pub(crate) fn end_strays(&self) -> bool {
-        descendants::end_all_but(&self.places.residents.pids())
+        descendants::end_all_but(&self.places.surroundings.residents.pids())
     }
 
     fn not_in_catalog(&self, tool_name: &str) -> ToolFault {
@@ -367,8 +384,18 @@ fn shortened(outcome: ToolOutcome, places: &Places, call_id: &str) -> ToolOutcom
     }
 }
 
-fn exports_of(definition: &ToolDefinition) -> Result<Vec<Export>, ToolboxError> {
-    let exports = match (definition.package.as_str(), definition.builtin.as_str()) {
+fn exports_of(
+    definition: &ToolDefinition,
+    project_root: &Path,
+) -> Result<Vec<Export>, ToolboxError> {
+    let (package, builtin) = match &definition.source {
+        ToolSource::Builtin { package, name } => (package, name),
+        ToolSource::Module { entry, timeout_ms } => {
+            let module = project_root.join(entry);
+            return Ok(module::exports(definition, entry, &module, *timeout_ms));
+        }
+    };
+    let exports = match (package.as_str(), builtin.as_str()) {
         (BASE_PACKAGE, "bash") => bash::exports(),
         (BASE_PACKAGE, "file-system") => file_system::exports(),
         (BASE_PACKAGE, "json-query") => json_query::exports(),
@@ -377,40 +404,42 @@ fn exports_of(definition: &ToolDefinition) -> Result<Vec<Export>, ToolboxError> 
         _ => {
             return Err(ToolboxError::UnknownTool {
                 tool: definition.name.clone(),
-                builtin: definition.builtin.clone(),
-                package: definition.package.clone(),
+                builtin: builtin.clone(),
+                package: package.clone(),
             });
         }
     };
     if let Some(setting) = definition.config.keys().next() {
         return Err(ToolboxError::UnknownSetting {
             tool: definition.name.clone(),
-            builtin: definition.builtin.clone(),
+            builtin: builtin.clone(),
             setting: setting.clone(),
         });
     }
     if definition.exports.is_empty() {
         return Ok(exports);
     }
-    chosen(definition, exports)
+    chosen(&definition.name, builtin, &definition.exports, exports)
 }
 
 /// The exports that a tool's definition lists, each with what the definition says of it.
 fn chosen(
-    definition: &ToolDefinition,
+    tool: &ResourceName,
+    builtin: &ResourceName,
+    wanted: &[ToolExport],
     mut exports: Vec<Export>,
 ) -> Result<Vec<Export>, ToolboxError> {
     let known: Vec<String> = exports
         .iter()
         .map(|export| export.name.to_string())
         .collect();
-    let mut chosen = Vec::with_capacity(definition.exports.len());
-    for wanted in &definition.exports {
+    let mut chosen = Vec::with_capacity(wanted.len());
+    for wanted in wanted {
         // One that is listed twice is not there the second time.
         let Some(at) = exports.iter().position(|export| export.name == wanted.name) else {
             return Err(ToolboxError::UnknownExport {
-                tool: definition.name.clone(),
-                builtin: definition.builtin.clone(),
+                tool: tool.clone(),
+                builtin: builtin.clone(),
                 export: wanted.name.clone(),
                 known,
             });

@@ -77,11 +77,10 @@ pub enum ModelProvider {
 pub struct ToolDefinition {
     /// The tool's name: the first half of its exports' full names.
     pub name: ResourceName,
-    /// The package that implements it: `@goondan/base` for the built-in tools.
-    pub package: String,
-    /// The tool's name within that package.
-    pub builtin: ResourceName,
-    /// Which of its exports the agent has, and how. Empty: all of them, as they are.
+    /// What does its work.
+    pub source: ToolSource,
+    /// Which of its exports the agent has, and how. Empty: all of them, as they are; a module lists its
+    /// own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ToolExport>,
     /// Its settings.
@@ -89,6 +88,31 @@ pub struct ToolDefinition {
     pub config: JsonObject,
     /// Longest error text a model is told, in characters.
     pub error_message_limit: usize,
+}
+
+/// What does a tool's work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "kind",
+    rename_all = "lowercase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum ToolSource {
+    /// A tool of a package.
+    Builtin {
+        /// The package: `@goondan/base`.
+        package: String,
+        /// The tool's name within it.
+        name: ResourceName,
+    },
+    /// A file of the project, run by its kind ([`crate::module_file`]).
+    Module {
+        /// The file's path within the project.
+        entry: PathBuf,
+        /// How long one call may take, in milliseconds.
+        timeout_ms: u64,
+    },
 }
 
 /// One export of a tool, with what a project says of it.
@@ -100,6 +124,9 @@ pub struct ToolExport {
     /// What the model is told of it; `None`: what the tool itself says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// JSON Schema of its arguments; `None`: that of the tool itself. A module's exports all have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<serde_json::Value>,
     /// Whether a call that a crash cut short may be run again; `None`: what the tool itself says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,

@@ -141,7 +141,7 @@ impl NodeVersion {
         }
     }
 
-    /// Arguments without which it does not run files of a kind that it can run.
+    /// Arguments without which it does not run files of a kind; none where none would help.
     #[must_use]
     pub fn arguments(self, kind: ModuleKind) -> &'static [&'static str] {
         // Without being told so from 22.18 and 23.6 on.
@@ -150,7 +150,7 @@ impl NodeVersion {
             23 => self.minor >= 6,
             major => major > 23,
         };
-        if kind == ModuleKind::TypeScript && !by_itself {
+        if kind == ModuleKind::TypeScript && self.runs(kind) && !by_itself {
             &["--experimental-strip-types"]
         } else {
             &[]
@@ -194,6 +194,8 @@ mod tests {
         let old = NodeVersion::parse("v18.0.0").unwrap();
         assert!(old.runs(ModuleKind::JavaScript));
         assert!(old.arguments(ModuleKind::JavaScript).is_empty());
+        // It refuses to start with an option it does not know.
+        assert!(old.arguments(ModuleKind::TypeScript).is_empty());
         assert_eq!(NodeVersion::parse("22"), None);
     }
 }

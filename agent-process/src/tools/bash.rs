@@ -77,7 +77,7 @@ async fn exec(places: &Arc<Places>, call: &Invocation) -> Result<ToolOutcome, To
     let failed = |what: &str, error: &std::io::Error| {
         ToolFault::new("E_TOOL_FAILED", format!("{what}: {error}"))
     };
-    let mut enclosure = enclosure_in(places)
+    let mut enclosure = enclosure_in(&places.surroundings)
         .arg(enclosure::COMMAND)
         .arg(&args.command)
         .stdin(Stdio::piped())

@@ -1,12 +1,14 @@
 //! Starting enclosures and reading their outputs.
 
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use bytes::BytesMut;
+use goondan_protocol::ids::{AgentName, InstanceKey};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
-use super::Places;
+use super::residents::Residents;
 
 /// What the environment of a command may have under goondan's own prefix, and nothing else.
 const OWN_PREFIX: &str = "GOONDAN_";
@@ -14,12 +16,29 @@ const OWN_PREFIX: &str = "GOONDAN_";
 /// Bytes read from a pipe at once.
 const READ_BYTES: usize = 16 * 1024;
 
+/// What everything that tools start is started with.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    /// The program that stands around each command ([`super::enclosure`]).
+    pub(crate) enclosure: PathBuf,
+    /// The directory tools run in.
+    pub(crate) work_dir: PathBuf,
+    /// The project.
+    pub(crate) project_root: PathBuf,
+    /// The conversation.
+    pub(crate) instance_key: InstanceKey,
+    /// The agent.
+    pub(crate) agent_name: AgentName,
+    /// Enclosures that outlive a call.
+    pub(crate) residents: Residents,
+}
+
 /// An enclosure in the work directory with the environment of tools. What it encloses and where its
 /// standard input comes from is the caller's.
-pub(super) fn enclosure_in(places: &Places) -> Command {
-    let mut enclosure = Command::new(&places.enclosure);
+pub(super) fn enclosure_in(surroundings: &Surroundings) -> Command {
+    let mut enclosure = Command::new(&surroundings.enclosure);
     enclosure
-        .current_dir(places.work.path())
+        .current_dir(&surroundings.work_dir)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
@@ -29,15 +48,16 @@ pub(super) fn enclosure_in(places: &Places) -> Command {
         }
     }
     // A key may hold any character, an environment variable may not hold a zero.
-    let instance_key = places.instance_key.as_str().replace('\0', "\u{fffd}");
+    let instance_key = surroundings.instance_key.as_str().replace('\0', "\u{fffd}");
     enclosure
-        .env("GOONDAN_WORK_DIR", places.work.path())
-        .env("GOONDAN_PROJECT_ROOT", places.project.path())
+        .env("GOONDAN_WORK_DIR", &surroundings.work_dir)
+        .env("GOONDAN_PROJECT_ROOT", &surroundings.project_root)
         .env("GOONDAN_INSTANCE_KEY", instance_key);
     enclosure
 }
 
 /// One output of the enclosure, until its end.
+#[derive(Debug)]
 pub(super) struct Pipe<R> {
     source: Option<R>,
     buffer: BytesMut,

@@ -162,13 +162,13 @@ impl Session {
     fn start(places: &Places, name: &str) -> std::io::Result<Self> {
         let (own_end, its_end) = std::os::unix::net::UnixStream::pair()?;
         own_end.set_nonblocking(true)?;
-        let mut enclosure = enclosure_in(places)
+        let mut enclosure = enclosure_in(&places.surroundings)
             .arg(enclosure::SESSION)
             .stdin(Stdio::from(OwnedFd::from(its_end)))
             .spawn()?;
         Ok(Self {
             name: name.to_owned(),
-            _resident: places.residents.admit(enclosure.id()),
+            _resident: places.surroundings.residents.admit(enclosure.id()),
             socket: UnixStream::from_std(own_end)?,
             record: BytesMut::new(),
             stdout: Pipe::new(enclosure.stdout.take()),

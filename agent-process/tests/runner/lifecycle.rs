@@ -87,6 +87,7 @@ fn a_call_that_is_idempotent_is_run_again_by_the_next_process() {
     assignment.agent.tools[0].exports = vec![ToolExport {
         name: "exec".to_owned(),
         description: None,
+        parameters: None,
         idempotent: Some(true),
     }];
     let mut agent = Orchestrator::start(&assignment, Stored::default());

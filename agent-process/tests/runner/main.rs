@@ -12,6 +12,8 @@ mod files;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod modules;
+#[cfg(test)]
 mod sessions;
 #[cfg(test)]
 mod small_tools;

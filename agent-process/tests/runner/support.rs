@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use goondan_protocol::JsonObject;
 use goondan_protocol::definition::{
-    AgentAssignment, AgentDefinition, ModelDefinition, ModelProvider, ToolDefinition,
+    AgentAssignment, AgentDefinition, ModelDefinition, ModelProvider, ToolDefinition, ToolSource,
 };
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
@@ -108,8 +108,10 @@ pub(crate) fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
 pub(crate) fn tool(name: &str) -> ToolDefinition {
     ToolDefinition {
         name: name.parse().unwrap(),
-        package: "@goondan/base".to_owned(),
-        builtin: name.parse().unwrap(),
+        source: ToolSource::Builtin {
+            package: "@goondan/base".to_owned(),
+            name: name.parse().unwrap(),
+        },
         exports: Vec::new(),
         config: JsonObject::new(),
         error_message_limit: 1_000,

@@ -70,6 +70,22 @@ pub(crate) fn read_named_file(
     }
 }
 
+/// Finds the file of an `entry` (`ROOT-5`).
+pub(crate) fn read_entry(
+    entry: &Located<&str>,
+    cx: &mut Context<'_>,
+) -> Option<std::path::PathBuf> {
+    let found = ProjectFiles::check_text(entry.value)
+        .and_then(|path| cx.files.check_is_file(&path).map(|()| path));
+    match found {
+        Ok(path) => Some(path),
+        Err(failure) => {
+            cx.report.add(failure.at(entry.place));
+            None
+        }
+    }
+}
+
 /// Checks an `entry` field, which names a module of the project (`ROOT-5`), and says that this version
 /// runs none.
 pub(crate) fn refuse_entry(document: &Document<'_>, spec: &mut Fields<'_>, cx: &mut Context<'_>) {

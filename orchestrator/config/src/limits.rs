@@ -47,6 +47,12 @@ pub const MAX_PACKAGE_NAME_BYTES: usize = 128;
 /// must fit [`goondan_protocol::limits::MAX_NAME_BYTES`].
 pub const MAX_TOOL_NAME_BYTES: usize = 64;
 
+/// How long a call of a module may take when its Tool names no `timeoutSeconds`.
+pub const DEFAULT_TOOL_TIMEOUT_SECONDS: u64 = 120;
+
+/// Largest `timeoutSeconds` of a Tool.
+pub const MAX_TOOL_TIMEOUT_SECONDS: u64 = 3_600;
+
 /// Longest error text a model is told when a Tool names no `errorMessageLimit`, in characters.
 pub const DEFAULT_ERROR_MESSAGE_LIMIT_CHARS: usize = 1_000;
 

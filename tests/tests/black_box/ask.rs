@@ -35,6 +35,25 @@ fn the_example_is_played_from_start_to_end_by_one_command() {
 }
 
 #[test]
+fn tools_of_the_projects_own_are_called_in_a_demo() {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/tools");
+    let tools = tools.canonicalize().unwrap();
+    let home = Home::without_project();
+    let ask = |question: &str| {
+        let ran = home.gdn(&["demo", tools.to_str().unwrap(), "--ask", question]);
+        ran.exits(0).stdout
+    };
+    assert_eq!(
+        ask("What do 3 copies at 12.50 cost?"),
+        "They cost 37.50 euros.\n"
+    );
+    assert_eq!(
+        ask("Count the words of: to be or not to be"),
+        "The most frequent: [{\"word\":\"to\",\"count\":2},{\"word\":\"be\",\"count\":2}]\n"
+    );
+}
+
+#[test]
 fn a_question_is_answered_over_several_steps_with_real_tools_on_real_files() {
     let home = Home::without_project();
     let _daemon = Daemon::start(&home);

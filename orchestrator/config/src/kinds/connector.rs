@@ -5,11 +5,10 @@ use std::path::PathBuf;
 
 use goondan_protocol::ids::ResourceName;
 
-use super::{Context, id};
+use super::{Context, id, read_entry};
 use crate::codes;
 use crate::document::{Document, Kind};
-use crate::fields::{Fields, Located};
-use crate::project_files::ProjectFiles;
+use crate::fields::Fields;
 use crate::reference::check_builtin;
 use crate::report::{Problem, Report};
 use crate::shape::{Case, Choice, Content, Field, Rule, Shape};
@@ -113,19 +112,6 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
         Program::Builtin(id(&builtin, report)?)
     };
     Some(ConnectorSpec { program, events })
-}
-
-/// Finds the file of an `entry` (`ROOT-5`).
-fn read_entry(entry: &Located<&str>, cx: &mut Context<'_>) -> Option<PathBuf> {
-    let found = ProjectFiles::check_text(entry.value)
-        .and_then(|path| cx.files.check_is_file(&path).map(|()| path));
-    match found {
-        Ok(path) => Some(path),
-        Err(failure) => {
-            cx.report.add(failure.at(entry.place));
-            None
-        }
-    }
 }
 
 fn read_events(spec: &mut Fields<'_>, report: &mut Report) -> Events {

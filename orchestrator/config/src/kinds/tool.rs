@@ -1,15 +1,17 @@
-//! `kind: Tool`: a built-in tool under a name and with settings of its own.
+//! `kind: Tool`: a module of the project, or a built-in tool under a name and with settings of its own.
 
 use goondan_protocol::base_package::{BASE_PACKAGE, tool_exports};
-use goondan_protocol::definition::{ToolDefinition, ToolExport};
+use goondan_protocol::definition::{ToolDefinition, ToolExport, ToolSource};
 use goondan_protocol::ids::{ResourceName, ToolName};
+use goondan_protocol::message::tool_full_name;
 
-use super::{Context, id, refuse_entry};
+use super::{Context, id, read_entry};
 use crate::codes;
 use crate::document::{Document, Kind};
 use crate::fields::{Fields, Located, one_of};
 use crate::limits::{
-    DEFAULT_ERROR_MESSAGE_LIMIT_CHARS, MAX_ERROR_MESSAGE_LIMIT_CHARS, MAX_TOOL_NAME_BYTES,
+    DEFAULT_ERROR_MESSAGE_LIMIT_CHARS, DEFAULT_TOOL_TIMEOUT_SECONDS, MAX_ERROR_MESSAGE_LIMIT_CHARS,
+    MAX_TOOL_NAME_BYTES, MAX_TOOL_TIMEOUT_SECONDS,
 };
 use crate::reference::check_builtin;
 use crate::report::{Problem, Report};
@@ -79,15 +81,25 @@ static BUILTIN_EXPORT: Shape = Shape::of(
 
 static MODULE_SPEC: Shape = Shape::of(
     "ModuleToolSpec",
-    "A tool that is a module of the project. Not supported by this version.",
+    "A tool that is a module of the project.",
     &[
-        Field::required("entry", Content::Path, "Path of the module."),
+        Field::required(
+            "entry",
+            Content::Path,
+            "Path of the module: a file for bun, deno, node or python3, or an executable.",
+        ),
         Field::optional("builtin", Content::Text, "Not together with `entry`."),
         Field::required(
             "exports",
             Content::List(&Content::Mapping(&MODULE_EXPORT)),
             "What the module offers.",
         ),
+        Field::optional(
+            "timeoutSeconds",
+            Content::Number(1, MAX_TOOL_TIMEOUT_SECONDS),
+            "How long a call may take.",
+        )
+        .or(Default::Number(DEFAULT_TOOL_TIMEOUT_SECONDS)),
         CONFIG,
         ERROR_MESSAGE_LIMIT,
     ],
@@ -113,18 +125,26 @@ static MODULE_EXPORT: Shape = Shape::of(
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ToolDefinition> {
     let name = read_name(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;
-    let is_module = spec.has("entry");
-    if is_module {
-        refuse_entry(document, &mut spec, cx);
-    }
-    let report = &mut cx.report;
-    let builtin = spec.text("builtin", report);
-    let exports = if is_module {
-        check_module_exports(&mut spec, report);
-        Vec::new()
+    let (source, exports) = if spec.has("entry") {
+        let source = read_module(&mut spec, cx);
+        // A contradiction with `entry`, which is reported.
+        let _builtin = spec.text("builtin", &mut cx.report);
+        let exports = read_module_exports(&mut spec, document.name.value, &mut cx.report);
+        (source, exports)
     } else {
-        read_exports(&mut spec, builtin.as_ref(), report)
+        let report = &mut cx.report;
+        let builtin = spec.text("builtin", report);
+        let exports = read_exports(&mut spec, builtin.as_ref(), report);
+        let source = builtin.and_then(|builtin| {
+            check_builtin(Kind::Tool, builtin.value, builtin.place, report)?;
+            Some(ToolSource::Builtin {
+                package: BASE_PACKAGE.to_owned(),
+                name: id(&builtin, report)?,
+            })
+        });
+        (source, exports)
     };
+    let report = &mut cx.report;
     let config = spec.entries("config", report);
     refuse_environment(config, report);
     let error_message_limit = spec
@@ -132,27 +152,101 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Tool
         .and_then(|limit| usize::try_from(limit).ok())
         .unwrap_or(DEFAULT_ERROR_MESSAGE_LIMIT_CHARS);
     spec.close();
-
-    let builtin = builtin.filter(|_| !is_module)?;
-    check_builtin(Kind::Tool, builtin.value, builtin.place, report)?;
     Some(ToolDefinition {
         name: name?,
-        package: BASE_PACKAGE.to_owned(),
-        builtin: id(&builtin, report)?,
+        source: source?,
         exports,
         config: entries_to_json(config),
         error_message_limit,
     })
 }
 
-fn check_module_exports(spec: &mut Fields<'_>, report: &mut Report) {
-    for mut export in spec.mappings("exports", report).into_iter().flatten() {
-        let _name = export.text("name", report);
-        let _description = export.text("description", report);
-        let _parameters = export.entries("parameters", report);
-        let _idempotent = export.boolean("idempotent", report);
-        export.close();
+fn read_module(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<ToolSource> {
+    let entry = spec.text("entry", &mut cx.report);
+    let entry = entry.and_then(|entry| read_entry(&entry, cx));
+    let timeout_seconds = spec
+        .number("timeoutSeconds", &mut cx.report)
+        .unwrap_or(DEFAULT_TOOL_TIMEOUT_SECONDS);
+    Some(ToolSource::Module {
+        entry: entry?,
+        timeout_ms: timeout_seconds * 1_000,
+    })
+}
+
+/// Reads the exports of a module, which says nothing of them itself.
+fn read_module_exports(spec: &mut Fields<'_>, tool: &str, report: &mut Report) -> Vec<ToolExport> {
+    let mut exports: Vec<ToolExport> = Vec::new();
+    let place = spec.place_of("exports");
+    let listed = spec.mappings("exports", report);
+    if let (Some(place), []) = (place, listed.as_slice()) {
+        report.add(
+            Problem::new(
+                codes::INVALID_VALUE,
+                place,
+                "a module without exports is no tool",
+            )
+            .help("list what the module exports in `handlers`"),
+        );
     }
+    for mut export in listed.into_iter().flatten() {
+        let name = export.text("name", report);
+        let description = export.text("description", report);
+        let schema_place = export.place_of("parameters");
+        let parameters = entries_to_json(export.entries("parameters", report)).into();
+        let idempotent = export.boolean("idempotent", report);
+        export.close();
+        if let (Some(place), Err(reason)) = (schema_place, check_schema(&parameters)) {
+            report.add(
+                Problem::new(
+                    codes::INVALID_VALUE,
+                    place,
+                    format!("`parameters` is no JSON Schema of arguments: {reason}"),
+                )
+                .help("write `type: object` and the arguments in `properties`"),
+            );
+        }
+        let Some(name) = name else { continue };
+        if let Err(error) = tool_full_name(tool, name.value) {
+            report.add(
+                Problem::new(codes::INVALID_VALUE, name.place, error.to_string())
+                    .help(format!("models call the export `{tool}__{}`", name.value)),
+            );
+        } else if exports.iter().any(|export| export.name == name.value) {
+            report.add(listed_twice(&name));
+        } else {
+            exports.push(ToolExport {
+                name: name.value.to_owned(),
+                description: description.map(|text| text.value.to_owned()),
+                parameters: Some(parameters),
+                idempotent,
+            });
+        }
+    }
+    exports
+}
+
+/// Checks a schema of arguments, which are always an object.
+fn check_schema(schema: &serde_json::Value) -> Result<(), String> {
+    if schema.get("type").and_then(serde_json::Value::as_str) != Some("object") {
+        return Err("its `type` is not `object`".to_owned());
+    }
+    match jsonschema::draft202012::new(schema) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let at = error.instance_path().to_string();
+            let at = if at.is_empty() { "/".to_owned() } else { at };
+            Err(format!("at `{at}`: {error}"))
+        }
+    }
+}
+
+fn listed_twice(name: &Located<&str>) -> Problem {
+    Problem::new(
+        codes::DUPLICATE_REFERENCE,
+        name.place,
+        format!("the export `{}` is listed twice", name.value),
+    )
+    .help("remove one of the two")
 }
 
 /// Reads the exports that are offered, each with what is said of it.
@@ -185,18 +279,12 @@ fn read_exports(
                 .did_you_mean(nearest(name.value, known.iter().copied())),
             );
         } else if exports.iter().any(|export| export.name == name.value) {
-            report.add(
-                Problem::new(
-                    codes::DUPLICATE_REFERENCE,
-                    name.place,
-                    format!("the export `{}` is listed twice", name.value),
-                )
-                .help("remove one of the two"),
-            );
+            report.add(listed_twice(&name));
         } else {
             exports.push(ToolExport {
                 name: name.value.to_owned(),
                 description: description.map(|text| text.value.to_owned()),
+                parameters: None,
                 idempotent,
             });
         }
@@ -209,8 +297,10 @@ pub(crate) fn builtin(name: &str) -> Option<ToolDefinition> {
     let name = ResourceName::new(name).ok()?;
     Some(ToolDefinition {
         name: name.clone(),
-        package: BASE_PACKAGE.to_owned(),
-        builtin: name,
+        source: ToolSource::Builtin {
+            package: BASE_PACKAGE.to_owned(),
+            name,
+        },
         exports: Vec::new(),
         config: serde_json::Map::new(),
         error_message_limit: DEFAULT_ERROR_MESSAGE_LIMIT_CHARS,

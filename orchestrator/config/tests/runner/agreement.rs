@@ -132,7 +132,7 @@ fn corpus() -> Vec<Value> {
             "Tool",
             "module",
             &json!({
-                "entry": "tools/x.ts", "config": {"a": [1]}, "errorMessageLimit": 5,
+                "entry": "tools/x.ts", "config": {"a": [1]}, "errorMessageLimit": 5, "timeoutSeconds": 9,
                 "exports": [{"name": "a", "description": "d", "parameters": parameters,
                              "idempotent": false}],
             }),

@@ -136,12 +136,49 @@ spec:
     assert_eq!(
         json!(tools),
         json!([
-            {"name": "bash", "package": "@goondan/base", "builtin": "bash", "errorMessageLimit": 1000},
-            {"name": "files", "package": "@goondan/base", "builtin": "file-system",
+            {"name": "bash", "source": {"kind": "builtin", "package": "@goondan/base", "name": "bash"},
+             "errorMessageLimit": 1000},
+            {"name": "files", "source": {"kind": "builtin", "package": "@goondan/base", "name": "file-system"},
              "exports": [{"name": "write", "idempotent": true},
                          {"name": "read", "description": "Reads."}],
              "config": {"maxBytes": 10}, "errorMessageLimit": 50},
         ])
+    );
+}
+
+#[test]
+fn a_tool_may_be_a_module_of_the_project() {
+    let tools = SMALLEST.replace("Model/main}", "Model/main}, tools: [Tool/stock]");
+    let bundle = Project::new(&format!(
+        "{tools}---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {{name: stock}}
+spec:
+  entry: ./tools/stock.ts
+  timeoutSeconds: 5
+  config: {{shelf: 3}}
+  exports:
+    - name: count
+      description: Counts.
+      parameters: {{type: object, required: [title], properties: {{title: {{type: string}}}}}}
+      idempotent: true
+"
+    ))
+    .file("tools/stock.ts", "export {}")
+    .load();
+    assert_eq!(
+        json!(agent(&bundle, "helper").tools),
+        json!([{
+            "name": "stock",
+            "source": {"kind": "module", "entry": "tools/stock.ts", "timeoutMs": 5000},
+            "exports": [{
+                "name": "count", "description": "Counts.", "idempotent": true,
+                "parameters": {"type": "object", "required": ["title"],
+                               "properties": {"title": {"type": "string"}}},
+            }],
+            "config": {"shelf": 3}, "errorMessageLimit": 1000,
+        }])
     );
 }
 

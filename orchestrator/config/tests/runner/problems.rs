@@ -295,37 +295,81 @@ fn what_this_version_does_not_do_is_said_clearly() {
 }
 
 #[test]
-fn root_5_modules_lie_in_the_project_and_are_not_run_yet() {
-    let module = |kind: &str, entry: &str| {
-        let exports = "exports: [{name: a, description: b, parameters: {type: object}}]";
-        let more = if kind == "Tool" { exports } else { "" };
-        let text = document(kind, &format!("entry: {entry}, {more}"));
-        Project::with(&text)
+fn root_5_extensions_lie_in_the_project_and_are_not_run_yet() {
+    let module = |entry: &str| {
+        Project::with(&document("Extension", &format!("entry: {entry}")))
             .file("tools/x.ts", "export {}")
             .link("tools/link.ts", "/etc/passwd")
             .problems()
     };
-    for kind in ["Tool", "Extension"] {
-        let unsupported = format!(
-            "E_CONFIG_UNSUPPORTED 14:8 modules of the project (`entry`) are not supported by this \
-             version yet; {kind} `x` cannot be loaded"
+    let unsupported = "E_CONFIG_UNSUPPORTED 14:8 modules of the project (`entry`) are not supported \
+                       by this version yet; Extension `x` cannot be loaded";
+    assert_eq!(module("tools/x.ts"), [unsupported]);
+    for (entry, code) in OUTSIDE {
+        let problems = module(entry);
+        assert_eq!(problems[0], unsupported);
+        assert!(
+            problems[1].starts_with(&format!("{code} 14:15")),
+            "{problems:?}"
         );
-        assert_eq!(module(kind, "tools/x.ts"), [unsupported.as_str()]);
-        for (entry, code) in [
-            ("../x.ts", "E_CONFIG_PATH_OUTSIDE"),
-            ("/etc/passwd", "E_CONFIG_PATH_OUTSIDE"),
-            ("tools/link.ts", "E_CONFIG_PATH_OUTSIDE"),
-            ("tools/y.ts", "E_CONFIG_MISSING_FILE"),
-            ("tools", "E_CONFIG_UNREADABLE_FILE"),
-        ] {
-            let problems = module(kind, entry);
-            assert_eq!(problems[0], unsupported);
-            assert!(
-                problems[1].starts_with(&format!("{code} 14:15")),
-                "{problems:?}"
-            );
-        }
     }
+}
+
+/// Entries that are refused, in a project with `tools/x.ts` and a link `tools/link.ts`.
+const OUTSIDE: [(&str, &str); 5] = [
+    ("../x.ts", "E_CONFIG_PATH_OUTSIDE"),
+    ("/etc/passwd", "E_CONFIG_PATH_OUTSIDE"),
+    ("tools/link.ts", "E_CONFIG_PATH_OUTSIDE"),
+    ("tools/y.ts", "E_CONFIG_MISSING_FILE"),
+    ("tools", "E_CONFIG_UNREADABLE_FILE"),
+];
+
+/// A Tool that is a module, on a line of its own from 14 on.
+fn module_tool(entry: &str, exports: &str) -> Project {
+    let text = document("Tool", &format!("entry: {entry}, exports: [{exports}]"));
+    Project::with(&text)
+        .file("tools/x.ts", "export {}")
+        .link("tools/link.ts", "/etc/passwd")
+}
+
+#[test]
+fn root_5_a_tools_module_lies_in_the_project() {
+    let export = "{name: a, description: b, parameters: {type: object}}";
+    module_tool("tools/x.ts", export).load();
+    for (entry, code) in OUTSIDE {
+        let problem = only_problem_of(&module_tool(entry, export));
+        assert!(problem.starts_with(&format!("{code} 14:15")), "{problem}");
+    }
+}
+
+#[test]
+fn the_exports_of_a_module_can_be_called_and_checked() {
+    let problem = |exports: &str| only_problem_of(&module_tool("tools/x.ts", exports));
+    assert_eq!(
+        problem(""),
+        "E_CONFIG_INVALID_VALUE 14:27 a module without exports is no tool"
+    );
+    assert!(
+        problem("{name: a b, description: b, parameters: {type: object}}")
+            .starts_with("E_CONFIG_INVALID_VALUE 14:44 "),
+    );
+    assert!(problem("{name: a, description: b}").contains("needs the field `parameters`"));
+    for (parameters, why) in [
+        ("{}", "its `type` is not `object`"),
+        ("{type: array}", "its `type` is not `object`"),
+        (
+            "{type: object, properties: {a: {type: strin}}}",
+            "at `/properties/a/type`: ",
+        ),
+    ] {
+        let problem = problem(&format!(
+            "{{name: a, description: b, parameters: {parameters}}}"
+        ));
+        let begin = "`parameters` is no JSON Schema of arguments: ";
+        assert!(problem.contains(&format!("{begin}{why}")), "{problem}");
+    }
+    let twice = "{name: a, description: b, parameters: {type: object}}";
+    assert!(problem(&format!("{twice}, {twice}")).ends_with("the export `a` is listed twice"));
 }
 
 #[test]

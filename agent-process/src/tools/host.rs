@@ -1,0 +1,571 @@
+//! Hosts: the processes that run tool modules of the project.
+//!
+//! An agent has one host for all its JavaScript and TypeScript modules, and one for each other module. A
+//! host is started with the first call, in an enclosure, and lives as long as the agent process. It is a
+//! task of its own that owns the process and every call that is open: whatever the module does, a crash or
+//! a hang is the error of a call and no more.
+
+mod wire;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Buf as _, BytesMut};
+use goondan_protocol::JsonObject;
+use goondan_protocol::limits::MAX_MESSAGE_BYTES;
+use serde_json::Value;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::bash::ENCLOSURE_GRACE;
+use super::enclosure;
+use super::pipe::{Pipe, Surroundings, enclosure_in};
+use super::residents::Resident;
+use super::{Invocation, Places, ToolFault};
+use crate::turn::{MAX_CALLS_PER_STEP, ToolOutcome};
+use wire::{Context, FromHost, Lines, LogLevel, ToHost};
+
+/// The host of JavaScript and TypeScript modules, as an argument of the runtime.
+pub(super) const JAVASCRIPT_HOST: &str = include_str!("host/host.mjs");
+
+/// Longest line of the protocol, in bytes.
+const MAX_LINE_BYTES: usize = MAX_MESSAGE_BYTES;
+/// Longest line that is no protocol, in bytes. A longer one is logged in pieces.
+const MAX_LOG_LINE_BYTES: usize = 8 * 1024;
+/// Time a handler has to stop when its call is given up. Then its host is ended.
+const CANCEL_GRACE: Duration = Duration::from_secs(2);
+/// The first pause after a crash that followed a crash; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause between two starts.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// Longest error code of a module, in bytes.
+const MAX_CODE_BYTES: usize = 64;
+/// Last words of a host on its standard error that a failed call tells, in lines.
+const LAST_WORDS: usize = 5;
+
+/// What a host runs: the program, its arguments, and where its modules are.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct HostProgram {
+    /// The host's name, for people.
+    pub(super) name: String,
+    /// The program and its arguments.
+    pub(super) command: Vec<OsString>,
+}
+
+/// One call of a module.
+#[derive(Debug)]
+pub(super) struct ModuleCall {
+    pub(super) tool: Arc<str>,
+    pub(super) export: Arc<str>,
+    pub(super) module: Arc<Path>,
+    pub(super) config: Arc<JsonObject>,
+    pub(super) timeout_ms: u64,
+}
+
+/// The hosts of one agent process.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts(Mutex<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    by_program: BTreeMap<HostProgram, mpsc::Sender<Request>>,
+    /// Dropping them closes the hosts' inputs, and that ends the hosts.
+    tasks: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Request {
+    call: ModuleCall,
+    invocation: Invocation,
+    reply: oneshot::Sender<Result<ToolOutcome, ToolFault>>,
+}
+
+impl Hosts {
+    /// Runs a call in the host of a program, which is started if need be. Dropping the future cancels
+    /// the call.
+    pub(super) async fn call(
+        &self,
+        places: &Places,
+        program: HostProgram,
+        call: ModuleCall,
+        invocation: Invocation,
+    ) -> Result<ToolOutcome, ToolFault> {
+        let lost = || ToolFault::new("E_TOOL_CRASHED", "the host of the module is gone");
+        let sender = self.of_program(places, program);
+        let (reply, answer) = oneshot::channel();
+        let request = Request {
+            call,
+            invocation,
+            reply,
+        };
+        sender.send(request).await.map_err(|_| lost())?;
+        answer.await.map_err(|_| lost())?
+    }
+
+    fn of_program(&self, places: &Places, program: HostProgram) -> mpsc::Sender<Request> {
+        // Nothing is held across a panic that could be half done.
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while open.tasks.try_join_next().is_some() {}
+        if let Some(sender) = open.by_program.get(&program)
+            && !sender.is_closed()
+        {
+            return sender.clone();
+        }
+        let (sender, requests) = mpsc::channel(MAX_CALLS_PER_STEP);
+        let host = Host {
+            surroundings: Arc::clone(&places.surroundings),
+            program: program.clone(),
+            process: None,
+            calls: BTreeMap::new(),
+            last_id: 0,
+            crashes: 0,
+            not_before: None,
+        };
+        open.tasks.spawn(host.run(requests));
+        open.by_program.insert(program, sender.clone());
+        sender
+    }
+}
+
+/// A call that is open.
+#[derive(Debug)]
+struct OpenCall {
+    request: Request,
+    deadline: Instant,
+    /// Why it was given up, if it was.
+    given_up: Option<GivenUp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GivenUp {
+    TimedOut,
+    Dropped,
+}
+
+/// A running host process.
+#[derive(Debug)]
+struct Process {
+    enclosure: Child,
+    _resident: Resident,
+    input: Option<ChildStdin>,
+    unsent: BytesMut,
+    stdout: Pipe<ChildStdout>,
+    stderr: Pipe<ChildStderr>,
+    out_lines: Lines,
+    err_lines: Lines,
+    last_words: Vec<String>,
+}
+
+struct Host {
+    surroundings: Arc<Surroundings>,
+    program: HostProgram,
+    process: Option<Process>,
+    calls: BTreeMap<u64, OpenCall>,
+    last_id: u64,
+    /// Ends that nobody asked for, since a call last came to its end.
+    crashes: u32,
+    not_before: Option<Instant>,
+}
+
+/// What a look at the process brought.
+enum Happened {
+    Wrote,
+    Stdout(BytesMut),
+    Stderr(BytesMut),
+    Ended(String),
+}
+
+impl Host {
+    async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        loop {
+            let look_again = self.next_deadline();
+            let is_any_open = !self.calls.is_empty();
+            // A call that is told to stop may take the host with it; no new one is to go that way.
+            let is_stopping = self.calls.values().any(|open| open.given_up.is_some());
+            tokio::select! {
+                // Whoever gives a call up and makes another finds the first one cancelled.
+                biased;
+                () = any_dropped(&mut self.calls), if is_any_open => self.cancel_dropped(),
+                () = sleep_until(look_again), if is_any_open => self.look_at_the_clock().await,
+                request = requests.recv(), if !is_stopping => match request {
+                    Some(request) => self.begin(request),
+                    None => return,
+                },
+                happened = happening(&mut self.process) => self.take(happened),
+            }
+        }
+    }
+
+    /// Gives a call to the process, which is started if there is none.
+    fn begin(&mut self, request: Request) {
+        if self.process.is_none()
+            && let Err(fault) = self.start()
+        {
+            drop(request.reply.send(Err(fault)));
+            return;
+        }
+        self.last_id += 1;
+        let (id, call, invocation) = (self.last_id, &request.call, &request.invocation);
+        let surroundings = &self.surroundings;
+        let message = ToHost::Call {
+            id,
+            tool: &call.tool,
+            export: &call.export,
+            module: &call.module,
+            input: &invocation.args,
+            config: &call.config,
+            context: Context {
+                work_dir: &surroundings.work_dir,
+                project_root: &surroundings.project_root,
+                instance_key: surroundings.instance_key.as_str(),
+                agent_name: surroundings.agent_name.as_str(),
+                tool_call_id: &invocation.call_id,
+            },
+        };
+        if let Some(process) = &mut self.process {
+            process.say(&message);
+        }
+        let deadline = Instant::now() + Duration::from_millis(request.call.timeout_ms);
+        let open = OpenCall {
+            request,
+            deadline,
+            given_up: None,
+        };
+        self.calls.insert(id, open);
+    }
+
+    fn start(&mut self) -> Result<(), ToolFault> {
+        let now = Instant::now();
+        if let Some(not_before) = self.not_before.filter(|at| *at > now) {
+            let seconds = (not_before - now).as_secs() + 1;
+            return Err(ToolFault::new(
+                "E_TOOL_CRASHED",
+                format!(
+                    "{} has crashed {} times in a row; it may be started again in {seconds} s",
+                    self.program.name, self.crashes
+                ),
+            ));
+        }
+        let mut enclosure = enclosure_in(&self.surroundings)
+            .arg(enclosure::PROGRAM)
+            .args(&self.program.command)
+            .stdin(Stdio::piped())
+            .spawn()
+            .map_err(|error| {
+                let name = &self.program.name;
+                ToolFault::new(
+                    "E_TOOL_FAILED",
+                    format!("{name} could not be started: {error}"),
+                )
+            })?;
+        tracing::debug!(host = self.program.name, "tool host started");
+        self.process = Some(Process {
+            _resident: self.surroundings.residents.admit(enclosure.id()),
+            input: enclosure.stdin.take(),
+            unsent: BytesMut::new(),
+            stdout: Pipe::new(enclosure.stdout.take()),
+            stderr: Pipe::new(enclosure.stderr.take()),
+            enclosure,
+            out_lines: Lines::default(),
+            err_lines: Lines::default(),
+            last_words: Vec::new(),
+        });
+        Ok(())
+    }
+
+    fn take(&mut self, happened: Happened) {
+        match happened {
+            Happened::Wrote => {}
+            Happened::Stdout(chunk) => {
+                let Some(process) = &mut self.process else {
+                    return;
+                };
+                for line in process.out_lines.take(&chunk, MAX_LINE_BYTES) {
+                    self.hear(&line);
+                }
+            }
+            Happened::Stderr(chunk) => {
+                let Some(process) = &mut self.process else {
+                    return;
+                };
+                for line in process.err_lines.take(&chunk, MAX_LOG_LINE_BYTES) {
+                    self.log_line(LogLevel::Warn, &line, true);
+                }
+            }
+            Happened::Ended(how) => {
+                let Some(mut process) = self.process.take() else {
+                    return;
+                };
+                let rest = [process.out_lines.rest(), process.err_lines.rest()];
+                for line in rest.into_iter().flatten() {
+                    process
+                        .last_words
+                        .push(String::from_utf8_lossy(&line).into_owned());
+                }
+                self.crashed(&how, &process.last_words.join("\n"));
+            }
+        }
+    }
+
+    /// One line of the host's standard output: of the protocol, or for the log.
+    fn hear(&mut self, line: &[u8]) {
+        match serde_json::from_slice(line) {
+            Ok(FromHost::Result { id, output }) => {
+                let text = match output {
+                    Value::Null => "[no output]".to_owned(),
+                    Value::String(text) => text,
+                    other => other.to_string(),
+                };
+                self.finish(id, Ok(ToolOutcome::ok(text)));
+            }
+            Ok(FromHost::Error { id, code, message }) => {
+                let code = code.filter(|code| is_code(code));
+                let code = code.as_deref().unwrap_or("E_TOOL_FAILED");
+                self.finish(id, Ok(ToolOutcome::error(format!("{code}: {message}"))));
+            }
+            Ok(FromHost::Log { level, message, id }) => {
+                let span = id.and_then(|id| self.calls.get(&id));
+                let span = span.map(|open| open.request.invocation.span.clone());
+                let span = span.unwrap_or_else(|| self.latest_span());
+                log(&span, &self.program.name, level, &message);
+            }
+            Err(_) => self.log_line(LogLevel::Info, line, false),
+        }
+    }
+
+    fn log_line(&mut self, level: LogLevel, line: &[u8], is_stderr: bool) {
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_end();
+        if text.is_empty() {
+            return;
+        }
+        let end = text.floor_char_boundary(MAX_LOG_LINE_BYTES);
+        let text = text.get(..end).unwrap_or_default();
+        log(&self.latest_span(), &self.program.name, level, text);
+        if is_stderr && let Some(process) = &mut self.process {
+            process.last_words.push(text.to_owned());
+            let surplus = process.last_words.len().saturating_sub(LAST_WORDS);
+            process.last_words.drain(..surplus);
+        }
+    }
+
+    /// A line that names no call most likely belongs to the one that was begun last.
+    fn latest_span(&self) -> tracing::Span {
+        let latest = self.calls.values().next_back();
+        latest.map_or_else(tracing::Span::none, |open| {
+            open.request.invocation.span.clone()
+        })
+    }
+
+    /// Answers a call. One that is not open was answered before.
+    fn finish(&mut self, id: u64, outcome: Result<ToolOutcome, ToolFault>) {
+        let Some(open) = self.calls.remove(&id) else {
+            return;
+        };
+        self.crashes = 0;
+        self.not_before = None;
+        let outcome = match open.given_up {
+            Some(GivenUp::TimedOut) => Err(timed_out(&open, "was stopped")),
+            Some(GivenUp::Dropped) | None => outcome,
+        };
+        drop(open.request.reply.send(outcome));
+    }
+
+    /// The process is gone: every open call fails, and the next one starts it anew.
+    fn crashed(&mut self, how: &str, last_words: &str) {
+        self.crashes = self.crashes.saturating_add(1);
+        let name = &self.program.name;
+        tracing::warn!(host = name, how, crashes = self.crashes, "tool host ended");
+        // The first start after a crash is at once.
+        let pause = match self.crashes {
+            0 | 1 => Duration::ZERO,
+            crashes => FIRST_PAUSE
+                .saturating_mul(1_u32.checked_shl(crashes - 2).unwrap_or(u32::MAX))
+                .min(MAX_PAUSE),
+        };
+        self.not_before = Some(Instant::now() + pause);
+        let mut message = format!("{name} ended ({how}) while the call ran");
+        if !last_words.is_empty() {
+            message.push_str("; its last words:\n");
+            message.push_str(last_words);
+        }
+        for open in std::mem::take(&mut self.calls).into_values() {
+            let fault = match open.given_up {
+                Some(GivenUp::TimedOut) => timed_out(&open, "was ended with its host"),
+                Some(GivenUp::Dropped) | None => ToolFault::new("E_TOOL_CRASHED", message.clone()),
+            };
+            drop(open.request.reply.send(Err(fault)));
+        }
+    }
+
+    fn next_deadline(&self) -> Instant {
+        let deadlines = self.calls.values().map(|open| open.deadline);
+        deadlines.min().unwrap_or_else(Instant::now)
+    }
+
+    /// Stops calls that are over their time, and ends a host that does not let go of one.
+    async fn look_at_the_clock(&mut self) {
+        let now = Instant::now();
+        let late: Vec<u64> = self
+            .calls
+            .iter()
+            .filter(|(_, open)| open.deadline <= now)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in late {
+            let is_stubborn = self
+                .calls
+                .get(&id)
+                .is_some_and(|open| open.given_up.is_some());
+            if is_stubborn {
+                self.end("a call did not stop when it was told to").await;
+                return;
+            }
+            self.give_up(id, GivenUp::TimedOut);
+        }
+    }
+
+    fn cancel_dropped(&mut self) {
+        let dropped: Vec<u64> = self
+            .calls
+            .iter()
+            .filter(|(_, open)| open.given_up.is_none() && open.request.reply.is_closed())
+            .map(|(id, _)| *id)
+            .collect();
+        for id in dropped {
+            self.give_up(id, GivenUp::Dropped);
+        }
+    }
+
+    fn give_up(&mut self, id: u64, why: GivenUp) {
+        let Some(open) = self.calls.get_mut(&id) else {
+            return;
+        };
+        open.given_up = Some(why);
+        open.deadline = Instant::now() + CANCEL_GRACE;
+        let reason = match why {
+            GivenUp::TimedOut => "the call took too long",
+            GivenUp::Dropped => "the call was given up",
+        };
+        if let Some(process) = &mut self.process {
+            process.say(&ToHost::Cancel { id, reason });
+        }
+    }
+
+    /// Ends the process with all it started.
+    async fn end(&mut self, why: &str) {
+        if let Some(mut process) = self.process.take() {
+            drop(process.input.take());
+            if timeout(ENCLOSURE_GRACE, process.enclosure.wait())
+                .await
+                .is_err()
+            {
+                process.enclosure.start_kill().ok();
+            }
+        }
+        self.crashed(why, "");
+    }
+}
+
+impl Process {
+    fn say(&mut self, message: &ToHost<'_>) {
+        // Maps with text keys are always JSON.
+        if let Ok(line) = serde_json::to_vec(message) {
+            self.unsent.extend_from_slice(&line);
+            self.unsent.extend_from_slice(b"\n");
+        }
+    }
+}
+
+/// The next thing a process does; never if there is none. Cancel-safe.
+async fn happening(process: &mut Option<Process>) -> Happened {
+    let Some(process) = process else {
+        return std::future::pending().await;
+    };
+    let Process {
+        input,
+        unsent,
+        stdout,
+        stderr,
+        enclosure,
+        ..
+    } = process;
+    let has_unsent = !unsent.is_empty();
+    let is_heard = !stdout.is_open() && !stderr.is_open();
+    tokio::select! {
+        () = write_some(input, unsent), if has_unsent => Happened::Wrote,
+        chunk = stdout.read(), if stdout.is_open() => Happened::Stdout(chunk),
+        chunk = stderr.read(), if stderr.is_open() => Happened::Stderr(chunk),
+        // What it has said is heard first.
+        ended = enclosure.wait(), if is_heard => Happened::Ended(said_of(ended)),
+    }
+}
+
+async fn write_some(input: &mut Option<ChildStdin>, unsent: &mut BytesMut) {
+    let written = match input {
+        Some(input) => input.write(unsent).await.unwrap_or(0),
+        None => 0,
+    };
+    if written == 0 {
+        // A host that reads no more is about to end, or its calls run out of time.
+        unsent.clear();
+    }
+    unsent.advance(written);
+}
+
+/// Ready when nobody waits for one of the calls any more that were not given up before.
+async fn any_dropped(calls: &mut BTreeMap<u64, OpenCall>) {
+    std::future::poll_fn(|cx| {
+        let mut waited_for = calls.values_mut().filter(|open| open.given_up.is_none());
+        if waited_for.any(|open| open.request.reply.poll_closed(cx).is_ready()) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+fn timed_out(open: &OpenCall, how: &str) -> ToolFault {
+    let timeout_ms = open.request.call.timeout_ms;
+    ToolFault::new(
+        "E_TOOL_TIMEOUT",
+        format!(
+            "the call ran longer than {timeout_ms} ms and {how}; ask for less at once, or raise \
+             the tool's `timeoutSeconds`"
+        ),
+    )
+}
+
+/// Whether a module's error code is one as ours are: `E_` and capitals.
+fn is_code(code: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    code.len() <= MAX_CODE_BYTES && code.starts_with("E_") && code.chars().all(allowed)
+}
+
+fn log(span: &tracing::Span, host: &str, level: LogLevel, message: &str) {
+    span.in_scope(|| match level {
+        LogLevel::Debug => tracing::debug!(host, "{message}"),
+        LogLevel::Info => tracing::info!(host, "{message}"),
+        LogLevel::Warn => tracing::warn!(host, "{message}"),
+        LogLevel::Error => tracing::error!(host, "{message}"),
+    });
+}
+
+fn said_of(ended: std::io::Result<std::process::ExitStatus>) -> String {
+    match ended {
+        Ok(status) => match status.code() {
+            Some(code) => format!("exit code {code}"),
+            None => status.to_string(),
+        },
+        Err(error) => error.to_string(),
+    }
+}

@@ -1,0 +1,146 @@
+//! The protocol of tool hosts: one JSON object a line, calls in, results out.
+
+use std::path::Path;
+
+use goondan_protocol::JsonObject;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What the agent says to a host.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(super) enum ToHost<'a> {
+    /// Run a handler.
+    Call {
+        /// Identifies the call while the host lives.
+        id: u64,
+        /// The tool.
+        tool: &'a str,
+        /// Which of its exports.
+        export: &'a str,
+        /// The module's absolute path.
+        module: &'a Path,
+        /// The arguments, which fit the export's schema.
+        input: &'a Value,
+        /// The tool's settings.
+        config: &'a JsonObject,
+        /// Where the call belongs.
+        context: Context<'a>,
+    },
+    /// Nobody waits for a call any more: stop it, and answer all the same.
+    Cancel {
+        /// The call.
+        id: u64,
+        /// Why.
+        reason: &'a str,
+    },
+}
+
+/// What a handler is told of its call.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Context<'a> {
+    /// The work directory, which is also where the host was started.
+    pub(super) work_dir: &'a Path,
+    /// The project.
+    pub(super) project_root: &'a Path,
+    /// The conversation.
+    pub(super) instance_key: &'a str,
+    /// The agent.
+    pub(super) agent_name: &'a str,
+    /// The call, as the conversation names it.
+    pub(super) tool_call_id: &'a str,
+}
+
+/// What a host says to the agent.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(super) enum FromHost {
+    /// A handler has done its work.
+    Result {
+        /// The call.
+        id: u64,
+        /// What it returned. A text is the model's as it is, anything else as JSON.
+        #[serde(default)]
+        output: Value,
+    },
+    /// A handler has failed.
+    Error {
+        /// The call.
+        id: u64,
+        /// A stable code that begins with `E_`.
+        #[serde(default)]
+        code: Option<String>,
+        /// What went wrong.
+        message: String,
+    },
+    /// Something for the log.
+    Log {
+        /// How important.
+        #[serde(default)]
+        level: LogLevel,
+        /// What happened.
+        message: String,
+        /// In which call.
+        #[serde(default)]
+        id: Option<u64>,
+    },
+}
+
+/// How important a log line of a module is.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum LogLevel {
+    Debug,
+    #[default]
+    Info,
+    Warn,
+    Error,
+}
+
+/// Cuts what comes from a pipe into lines of bounded length.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    begun: Vec<u8>,
+}
+
+impl Lines {
+    /// Adds what came and takes out the lines that are complete, without their ends. A line that grows
+    /// past `bytes_max` comes in pieces.
+    pub(super) fn take(&mut self, chunk: &[u8], bytes_max: usize) -> Vec<Vec<u8>> {
+        let mut complete = Vec::new();
+        for part in chunk.split_inclusive(|byte| *byte == b'\n') {
+            self.begun.extend_from_slice(part);
+            if self.begun.ends_with(b"\n") {
+                self.begun.pop();
+                complete.push(std::mem::take(&mut self.begun));
+            } else if self.begun.len() >= bytes_max {
+                complete.push(std::mem::take(&mut self.begun));
+            }
+        }
+        complete
+    }
+
+    /// The line that was begun and not ended.
+    pub(super) fn rest(&mut self) -> Option<Vec<u8>> {
+        let rest = std::mem::take(&mut self.begun);
+        (!rest.is_empty()).then_some(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_whole_however_they_are_cut() {
+        let mut lines = Lines::default();
+        assert!(lines.take(b"on", 100).is_empty());
+        let taken = lines.take(b"e\n\ntwo\nth", 100);
+        assert_eq!(taken, [&b"one"[..], b"", b"two"]);
+        assert_eq!(lines.take(b"ree", 5), [b"three"]);
+        assert_eq!(lines.rest(), None);
+        assert!(lines.take(b"end", 100).is_empty());
+        assert_eq!(lines.rest(), Some(b"end".to_vec()));
+    }
+}

@@ -1,0 +1,200 @@
+//! Tools that are modules of the project: what runs them, and what they export.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_protocol::definition::ToolDefinition;
+use goondan_protocol::module_file::{ModuleKind, NodeVersion, Runtime};
+use nix::unistd::{AccessFlags, access};
+use serde_json::json;
+use tokio::process::Command;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use super::host::{HostProgram, JAVASCRIPT_HOST, ModuleCall};
+use super::{Export, Invocation, Output, Places, ToolFault};
+use crate::turn::ToolOutcome;
+
+/// Longest wait for node to say its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The exports of a module, as its definition lists them. `entry` is the module's path as it is written,
+/// `path` where it is.
+pub(super) fn exports(
+    definition: &ToolDefinition,
+    entry: &Path,
+    path: &Path,
+    timeout_ms: u64,
+) -> Vec<Export> {
+    let tool: Arc<str> = definition.name.as_str().into();
+    let config = Arc::new(definition.config.clone());
+    let entry: Arc<Path> = entry.into();
+    let path: Arc<Path> = path.into();
+    let listed = definition.exports.iter();
+    listed
+        .map(|export| {
+            let name: Arc<str> = export.name.as_str().into();
+            let (tool, config) = (Arc::clone(&tool), Arc::clone(&config));
+            let (entry, path) = (Arc::clone(&entry), Arc::clone(&path));
+            let any_object = || json!({"type": "object"});
+            Export {
+                name: export.name.clone().into(),
+                description: export.description.clone().unwrap_or_default().into(),
+                parameters: export.parameters.clone().unwrap_or_else(any_object),
+                is_idempotent: export.idempotent.unwrap_or(false),
+                output: Output::MayBeLong,
+                run: Box::new(move |places, invocation| {
+                    let call = ModuleCall {
+                        tool: Arc::clone(&tool),
+                        export: Arc::clone(&name),
+                        module: Arc::clone(&path),
+                        config: Arc::clone(&config),
+                        timeout_ms,
+                    };
+                    let entry = Arc::clone(&entry);
+                    Box::pin(async move {
+                        let ran = run(&places, &entry, call, invocation).await;
+                        ran.unwrap_or_else(ToolOutcome::from)
+                    })
+                }),
+            }
+        })
+        .collect()
+}
+
+async fn run(
+    places: &Places,
+    entry: &Path,
+    call: ModuleCall,
+    invocation: Invocation,
+) -> Result<ToolOutcome, ToolFault> {
+    let program = places.runtimes.host_of(entry, &call.module).await?;
+    places.hosts.call(places, program, call, invocation).await
+}
+
+/// What runs modules on this machine, found out when it is needed.
+#[derive(Debug, Default)]
+pub(crate) struct Runtimes {
+    node: OnceCell<Option<NodeVersion>>,
+}
+
+impl Runtimes {
+    /// The host for a module.
+    ///
+    /// # Errors
+    ///
+    /// `E_TOOL_NO_RUNTIME` if nothing here runs it; the text names what would.
+    async fn host_of(&self, entry: &Path, path: &Path) -> Result<HostProgram, ToolFault> {
+        let kind = ModuleKind::of(path);
+        let mut too_old = None;
+        for runtime in kind.runtimes() {
+            let Some(program) = in_path(runtime.program()) else {
+                continue;
+            };
+            let name = runtime.program().to_owned();
+            let mut command = vec![program.clone().into_os_string()];
+            match runtime {
+                Runtime::Bun => command.extend(words(&["-e", JAVASCRIPT_HOST])),
+                Runtime::Deno => command.extend(words(&["eval", JAVASCRIPT_HOST])),
+                Runtime::Node => {
+                    let version = self.node.get_or_init(|| node_version(&program)).await;
+                    let Some(version) = version.filter(|version| version.runs(kind)) else {
+                        too_old = Some(*version);
+                        continue;
+                    };
+                    // One host runs both languages.
+                    command.extend(words(version.arguments(ModuleKind::TypeScript)));
+                    command.extend(words(&["--input-type=module", "-e", JAVASCRIPT_HOST]));
+                }
+                Runtime::Python => {
+                    command.extend(words(runtime.file_arguments(kind, NodeVersion::TYPESCRIPT)));
+                    command.push(path.into());
+                    return Ok(HostProgram {
+                        name: entry.display().to_string(),
+                        command,
+                    });
+                }
+            }
+            return Ok(HostProgram { name, command });
+        }
+        if kind == ModuleKind::Executable && access(path, AccessFlags::X_OK).is_ok() {
+            return Ok(HostProgram {
+                name: entry.display().to_string(),
+                command: vec![path.into()],
+            });
+        }
+        Err(no_runtime(entry, kind, too_old))
+    }
+}
+
+fn no_runtime(entry: &Path, kind: ModuleKind, too_old: Option<Option<NodeVersion>>) -> ToolFault {
+    let entry = entry.display();
+    let why = match (kind, too_old) {
+        (ModuleKind::Executable, _) => "cannot be executed".to_owned(),
+        (_, None) => format!("is {kind}, and nothing that runs it is in PATH"),
+        (_, Some(None)) => format!("is {kind}, and the node in PATH does not say its version"),
+        (_, Some(Some(NodeVersion { major, minor }))) => {
+            format!("is {kind}, which the node {major}.{minor} in PATH is too old for")
+        }
+    };
+    ToolFault::new(
+        "E_TOOL_NO_RUNTIME",
+        format!("`{entry}` {why}; {}", kind.choices()),
+    )
+}
+
+fn words(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
+}
+
+/// Finds a program as a shell would.
+fn in_path(program: &str) -> Option<PathBuf> {
+    let directories = std::env::var_os("PATH")?;
+    let directories = directories.as_bytes().split(|byte| *byte == b':');
+    directories
+        .map(|directory| Path::new(std::ffi::OsStr::from_bytes(directory)).join(program))
+        .find(|path| {
+            path.is_absolute() && path.is_file() && access(path, AccessFlags::X_OK).is_ok()
+        })
+}
+
+async fn node_version(program: &Path) -> Option<NodeVersion> {
+    let asked = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let printed = timeout(VERSION_TIMEOUT, asked).await.ok()?.ok()?;
+    NodeVersion::parse(&String::from_utf8_lossy(&printed.stdout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_run_says_what_would_run_it() {
+        let told = |kind, too_old| no_runtime(Path::new("tools/x"), kind, too_old).message;
+        assert_eq!(
+            told(ModuleKind::JavaScript, None),
+            "`tools/x` is JavaScript, and nothing that runs it is in PATH; install bun, deno or node"
+        );
+        let old = NodeVersion {
+            major: 20,
+            minor: 9,
+        };
+        assert_eq!(
+            told(ModuleKind::TypeScript, Some(Some(old))),
+            "`tools/x` is TypeScript, which the node 20.9 in PATH is too old for; install bun, deno \
+             or node 22.6 or newer"
+        );
+        assert_eq!(
+            told(ModuleKind::Executable, None),
+            "`tools/x` cannot be executed; make the file executable (chmod +x)"
+        );
+    }
+}

@@ -1,0 +1,361 @@
+//! Tools that are modules of the project: their hosts, run for real.
+
+use goondan_agent_process::tools::Toolbox;
+use goondan_agent_process::turn::{ToolOutcome, ToolRules as _};
+use goondan_protocol::definition::{ToolDefinition, ToolExport, ToolSource};
+use serde_json::{Value, json};
+
+use crate::bash::{call, toolbox_of};
+use crate::support::{Orchestrator, Site, Stored, eventually, is_alive, kill, put, script};
+
+/// A module whose handlers do what tests need.
+const LAB: &str = r#"
+import { spawn } from "node:child_process";
+import { writeFileSync } from "node:fs";
+let count = 0;
+const signals = [];
+export const handlers = {
+  count: () => ++count,
+  echo: ({ input }) => input,
+  nothing: () => {},
+  context: ({ workDir, projectRoot, instanceKey, agentName, toolCallId, config }) =>
+    ({ workDir, projectRoot, instanceKey, agentName, toolCallId, config, cwd: process.cwd() }),
+  environment: () => Object.keys(process.env).join(" "),
+  fail: () => { throw new RangeError("too far"); },
+  code: () => { throw Object.assign(new Error("sold out"), { code: "E_SOLD_OUT" }); },
+  crash: () => { console.error("logged"); process.stderr.write("last words\n"); process.exit(3); },
+  imitate: ({ input }) => {
+    console.log('{"type":"result","id":1,"output":"console"}');
+    process.stdout.write('{"type":"result","id":1,"output":"stdout"}\n');
+    return "the real one";
+  },
+  patient: ({ signal }) =>
+    new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+  stubborn: () => {
+    const child = spawn("sleep", ["1000"], { detached: true });
+    writeFileSync("pid", `${child.pid}\n`);
+    for (;;);
+  },
+  meet: () => new Promise((resolve) => {
+    signals.push(resolve);
+    if (signals.length === 3) for (const done of signals.splice(0)) done("met");
+  }),
+  long: () => "x".repeat(100_000),
+};
+"#;
+
+const EXPORTS: [&str; 13] = [
+    "count",
+    "echo",
+    "nothing",
+    "context",
+    "environment",
+    "fail",
+    "code",
+    "crash",
+    "imitate",
+    "patient",
+    "stubborn",
+    "meet",
+    "long",
+];
+
+fn module(name: &str, entry: &str, exports: &[&str], timeout_ms: u64) -> ToolDefinition {
+    let exports = exports.iter().map(|name| ToolExport {
+        name: (*name).to_owned(),
+        description: Some("Does it.".to_owned()),
+        parameters: Some(json!({"type": "object", "properties": {"n": {"type": "integer"}}})),
+        idempotent: None,
+    });
+    ToolDefinition {
+        name: name.parse().unwrap(),
+        source: ToolSource::Module {
+            entry: entry.into(),
+            timeout_ms,
+        },
+        exports: exports.collect(),
+        config: json!({"shelf": 3}).as_object().unwrap().clone(),
+        error_message_limit: 1_000,
+    }
+}
+
+fn lab(site: &Site, timeout_ms: u64) -> Toolbox {
+    put(site.project.join("lab.mjs"), LAB);
+    toolbox_of(site, vec![module("lab", "lab.mjs", &EXPORTS, timeout_ms)])
+}
+
+async fn run(toolbox: &Toolbox, export: &str) -> ToolOutcome {
+    let name = format!("lab__{export}");
+    toolbox.run(&call(&name, json!({"n": 7}))).await
+}
+
+fn text(outcome: ToolOutcome) -> String {
+    assert!(!outcome.is_error, "{}", outcome.text);
+    outcome.text
+}
+
+fn error(outcome: ToolOutcome) -> String {
+    assert!(outcome.is_error, "{}", outcome.text);
+    outcome.text
+}
+
+#[tokio::test]
+async fn a_handler_gets_its_call_and_its_result_is_the_models() {
+    let site = Site::new();
+    let lab = lab(&site, 60_000);
+    assert_eq!(text(run(&lab, "echo").await), r#"{"n":7}"#);
+    assert_eq!(text(run(&lab, "nothing").await), "[no output]");
+    let context: Value = serde_json::from_str(&text(run(&lab, "context").await)).unwrap();
+    let cwd = site.work.canonicalize().unwrap();
+    let expected = json!({
+        "workDir": site.work, "projectRoot": site.project, "instanceKey": "key: 1",
+        "agentName": "clerk", "toolCallId": "t.1:c0", "config": {"shelf": 3}, "cwd": cwd,
+    });
+    assert_eq!(context, expected);
+    let long = text(run(&lab, "long").await);
+    assert!(
+        long.contains("the whole is in .goondan/outputs/t.1_c0.txt"),
+        "{long}"
+    );
+    let refused = lab
+        .check(&call("lab__echo", json!({"n": "x"})))
+        .unwrap_err();
+    assert_eq!(
+        refused,
+        "E_TOOL_INVALID_ARGS: lab__echo: at `/n`: the value is not of type \"integer\""
+    );
+}
+
+#[tokio::test]
+async fn what_a_handler_throws_is_the_error_of_its_call() {
+    let site = Site::new();
+    let lab = lab(&site, 60_000);
+    assert_eq!(
+        error(run(&lab, "fail").await),
+        "E_TOOL_FAILED: RangeError: too far"
+    );
+    assert_eq!(
+        error(run(&lab, "code").await),
+        "E_SOLD_OUT: Error: sold out"
+    );
+    assert_eq!(text(run(&lab, "imitate").await), "the real one");
+    put(site.project.join("bare.mjs"), "export const other = {};");
+    put(site.project.join("broken.mjs"), "export const handlers = {");
+    put(
+        site.project.join("few.mjs"),
+        "export const handlers = { a() {}, b() {} };",
+    );
+    let all = ["bare", "broken", "few"]
+        .map(|name| module(name, &format!("{name}.mjs"), &["run"], 60_000));
+    let toolbox = toolbox_of(&site, all.to_vec());
+    let why =
+        async |name: &str| error(toolbox.run(&call(&format!("{name}__run"), json!({}))).await);
+    assert_eq!(
+        why("bare").await,
+        "E_TOOL_FAILED: Error: the module exports no `handlers`"
+    );
+    assert!(why("broken").await.starts_with("E_TOOL_FAILED: "));
+    assert_eq!(
+        why("few").await,
+        "E_TOOL_FAILED: Error: `handlers` has no function `run`; it has a, b"
+    );
+}
+
+#[tokio::test]
+async fn calls_run_at_the_same_time_in_one_host_that_keeps_its_state() {
+    let site = Site::new();
+    let lab = lab(&site, 60_000);
+    let met = tokio::join!(run(&lab, "meet"), run(&lab, "meet"), run(&lab, "meet"));
+    assert_eq!([met.0, met.1, met.2].map(text), ["met", "met", "met"]);
+    assert_eq!(text(run(&lab, "count").await), "1");
+    assert_eq!(text(run(&lab, "count").await), "2");
+}
+
+#[tokio::test]
+async fn a_crash_is_an_error_of_its_call_and_the_host_is_started_again_with_back_off() {
+    let site = Site::new();
+    let lab = lab(&site, 60_000);
+    assert_eq!(text(run(&lab, "count").await), "1");
+    let crash = error(run(&lab, "crash").await);
+    assert!(
+        crash.starts_with("E_TOOL_CRASHED: ") && crash.contains("ended (exit code 3)"),
+        "{crash}"
+    );
+    assert!(crash.ends_with("its last words:\nlast words"), "{crash}");
+    assert_eq!(text(run(&lab, "count").await), "1", "a new host");
+    assert!(error(run(&lab, "crash").await).contains("exit code 3"));
+    assert!(error(run(&lab, "crash").await).contains("exit code 3"));
+    let refused = error(run(&lab, "count").await);
+    assert!(
+        refused.ends_with("has crashed 2 times in a row; it may be started again in 1 s"),
+        "{refused}"
+    );
+    for _ in 0..1_000 {
+        let outcome = run(&lab, "count").await;
+        if !outcome.is_error {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("it was not started again");
+}
+
+#[tokio::test]
+async fn a_call_that_takes_too_long_is_stopped_and_one_that_hangs_is_ended_with_its_host() {
+    let site = Site::new();
+    let lab = lab(&site, 1_000);
+    assert_eq!(text(run(&lab, "count").await), "1");
+    let stopped = error(run(&lab, "patient").await);
+    assert!(
+        stopped.starts_with("E_TOOL_TIMEOUT: the call ran longer than 1000 ms and was stopped;"),
+        "{stopped}"
+    );
+    assert_eq!(text(run(&lab, "count").await), "2", "the same host");
+    let ended = error(run(&lab, "stubborn").await);
+    assert!(
+        ended.starts_with(
+            "E_TOOL_TIMEOUT: the call ran longer than 1000 ms and was ended with its host;"
+        ),
+        "{ended}"
+    );
+    assert!(!is_alive(site.pid_in("pid")), "what it started is left");
+    assert_eq!(text(run(&lab, "count").await), "1", "a new host");
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_is_cancelled() {
+    let site = Site::new();
+    let lab = lab(&site, 60_000);
+    assert_eq!(text(run(&lab, "count").await), "1");
+    tokio::select! {
+        outcome = run(&lab, "stubborn") => panic!("it ended: {outcome:?}"),
+        () = async {
+            while !site.work.join("pid").exists() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        } => {}
+    }
+    assert_eq!(text(run(&lab, "count").await), "1", "a new host");
+    assert!(!is_alive(site.pid_in("pid")));
+}
+
+#[tokio::test]
+async fn any_executable_may_speak_the_protocol() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let site = Site::new();
+    let path = site.project.join("tool");
+    put(
+        &path,
+        "#!/bin/sh\necho ready\nwhile read -r line; do\n  id=${line#*\\\"id\\\":}\n  \
+         echo \"{\\\"type\\\":\\\"result\\\",\\\"id\\\":${id%%,*},\\\"output\\\":\\\"from sh\\\"}\"\ndone\n",
+    );
+    let toolbox = toolbox_of(&site, vec![module("lab", "tool", &["run"], 60_000)]);
+    let refused = error(run(&toolbox, "run").await);
+    assert_eq!(
+        refused,
+        "E_TOOL_NO_RUNTIME: `tool` cannot be executed; make the file executable (chmod +x)"
+    );
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(text(run(&toolbox, "run").await), "from sh");
+}
+
+/// The tools of `docs/examples/tools`, opposite their own files.
+fn example(site: &mut Site) -> Toolbox {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/tools");
+    site.project = path.canonicalize().unwrap();
+    let mut prices = module("prices", "tools/prices.mjs", &["total"], 60_000);
+    prices.config.insert("currency".to_owned(), json!("euros"));
+    let slug = module("slug", "tools/slug.ts", &["of"], 60_000);
+    let words = module("words", "tools/words.py", &["top"], 60_000);
+    toolbox_of(site, vec![prices, slug, words])
+}
+
+#[tokio::test]
+async fn the_examples_in_three_languages_work() {
+    let mut site = Site::new();
+    let toolbox = example(&mut site);
+    let run = async |name: &str, input: Value| toolbox.run(&call(name, input)).await;
+    let total = run("prices__total", json!({"count": "3", "price": "12.50"})).await;
+    assert_eq!(text(total), "37.50 euros");
+    put(site.work.join("text.txt"), "to be or not to be");
+    let top = run("words__top", json!({"path": "text.txt", "limit": 1})).await;
+    assert_eq!(text(top), r#"[{"word":"to","count":2}]"#);
+    let missing = run("words__top", json!({"path": "none.txt"})).await;
+    assert!(error(missing).starts_with("E_TOOL_FAILED: FileNotFoundError: "));
+    // Whether TypeScript runs depends on the machine; what is told if not does not.
+    let slug = run("slug__of", json!({"title": "Pride & Prejudice"})).await;
+    if slug.is_error {
+        let told = slug.text;
+        assert!(
+            told.starts_with("E_TOOL_NO_RUNTIME: `tools/slug.ts` is TypeScript, ")
+                && told.ends_with("install bun, deno or node 22.6 or newer"),
+            "{told}"
+        );
+    } else {
+        assert_eq!(slug.text, "pride-prejudice");
+    }
+}
+
+#[test]
+fn a_host_lives_from_turn_to_turn_is_logged_under_its_calls_and_ends_with_the_agent() {
+    let site = Site::new();
+    put(
+        site.project.join("host.mjs"),
+        r#"
+import { writeFileSync } from "node:fs";
+let count = 0;
+export const handlers = {
+  count: ({ logger }) => {
+    writeFileSync("pid", `${process.pid}\n`);
+    logger.warn("counted %d", ++count);
+    return `${count} ${"GOONDAN_SECRET" in process.env}`;
+  },
+};
+"#,
+    );
+    let mut assignment = site.assignment(script(
+        "rules:
+          - when: {step: 1}
+            call: [{tool: lab__count}]
+          - when: {tool: lab__count, result: '(?P<count>.*)'}
+            say: '${count}'",
+    ));
+    assignment
+        .agent
+        .tools
+        .push(module("lab", "host.mjs", &["count"], 60_000));
+    let mut orchestrator = Orchestrator::start(&assignment, Stored::default());
+    assert_eq!(orchestrator.ask("t1", "go"), "1 false");
+    let pid = site.pid_in("pid");
+    assert_eq!(
+        orchestrator.ask("t2", "go"),
+        "2 false",
+        "the host was ended"
+    );
+    let counted: Vec<_> = orchestrator
+        .log()
+        .into_iter()
+        .filter(|line| {
+            line["message"]
+                .as_str()
+                .is_some_and(|text| text.starts_with("counted"))
+        })
+        .collect();
+    assert_eq!(counted.len(), 2);
+    assert_eq!(counted[1]["message"], "counted 2");
+    assert_eq!(counted[1]["level"], "warn");
+    assert_eq!(counted[1]["turnId"], "t2");
+    assert_eq!(counted[1]["toolName"], "lab__count");
+    assert_eq!(
+        counted[1]["traceId"],
+        crate::support::trace().trace_id.to_string()
+    );
+    let called = orchestrator
+        .observed
+        .iter()
+        .find(|event| event.tool_name.as_deref() == Some("lab__count"))
+        .unwrap();
+    assert_eq!(counted[0]["spanId"], called.span_id.to_string());
+    kill(i32::try_from(orchestrator.child.id()).unwrap());
+    eventually("the host is gone", || (!is_alive(pid)).then_some(()));
+}
