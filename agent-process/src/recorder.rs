@@ -120,6 +120,7 @@ impl Recorder {
             step_id,
             tool_call_id,
             tool_name,
+            config_digest: None,
             duration_ms,
             detail: observation.detail,
         };

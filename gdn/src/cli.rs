@@ -124,6 +124,8 @@ Examples:
   gdn run                 the project here, with the daemon in the background
   gdn run docs/examples/bookshop
   gdn run --foreground    the daemon in this terminal, its log on stdout; Ctrl-C stops it
+  gdn run --watch         and restart what an edit of the project affects
+  gdn run --env-file prod.env
 
 The workspace stays registered: the next start of the daemon starts it too, until `gdn stop`.")]
     Run(Run),
@@ -206,6 +208,15 @@ Examples:
   gdn restart --agent clerk              only this agent's, with its edited configuration
   gdn restart --agent clerk --fresh      and forget its conversations")]
     Restart(Restart),
+    /// Read configurations again, and restart what changed after the turns in progress
+    #[command(after_help = "\
+Examples:
+  gdn reload                             every workspace
+  gdn reload --project .                 this project's
+  gdn reload --json | jq '.workspaces[] | select(.problem)'
+
+A configuration that is not valid changes nothing: what ran goes on. SIGHUP does the same.")]
+    Reload,
     /// Stop this project's workspace; its conversations stay
     #[command(after_help = "\
 Examples:
@@ -314,6 +325,28 @@ pub(crate) struct Run {
     /// Be the daemon, in this terminal
     #[arg(long)]
     pub(crate) foreground: bool,
+    /// Restart what an edit of the project's files affects, from now on
+    #[arg(long, overrides_with = "no_watch")]
+    pub(crate) watch: bool,
+    /// Watch the project's files no longer
+    #[arg(long, overrides_with = "watch")]
+    pub(crate) no_watch: bool,
+    #[command(flatten)]
+    pub(crate) env: EnvFiles,
+    /// Take the workspace's environment variables from no named files any more
+    #[arg(long, conflicts_with = "env_file")]
+    pub(crate) no_env_file: bool,
+    /// A daemon that is started now runs no last known good configuration in place of an invalid one
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+/// Environment files beside the project's own.
+#[derive(Debug, Args)]
+pub(crate) struct EnvFiles {
+    /// Take environment variables from this file, too (can be repeated; the last one wins)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -659,6 +692,8 @@ pub(crate) struct Validate {
     /// The project
     #[arg(value_name = "PATH", conflicts_with = "project")]
     pub(crate) path: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) env: EnvFiles,
     /// Take warnings for errors
     #[arg(long)]
     pub(crate) strict: bool,
@@ -710,6 +745,8 @@ pub(crate) struct ConfigShow {
     /// The project
     #[arg(value_name = "PATH", conflicts_with = "project")]
     pub(crate) path: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) env: EnvFiles,
 }
 
 #[derive(Debug, Args)]

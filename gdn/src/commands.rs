@@ -18,6 +18,7 @@ mod init;
 mod instance;
 mod logs;
 mod ps;
+mod reload;
 mod restart;
 mod run;
 mod schema;
@@ -46,6 +47,7 @@ pub(crate) async fn run(command: Command, context: &Context) -> Result<(), Failu
         Command::Logs(args) => logs::run(args, context).await,
         Command::Audit(args) => audit::run(&args, context).await,
         Command::Restart(args) => restart::run(args, context).await,
+        Command::Reload => reload::run(context).await,
         Command::Stop => workspace::close(context).await,
         Command::Shutdown(args) => shutdown::run(&args, context).await,
         Command::Validate(args) => validate::run(&args, context),

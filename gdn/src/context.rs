@@ -92,6 +92,11 @@ impl Context {
         self.workspace.is_some()
     }
 
+    /// Whether an option says which workspace this command is about.
+    pub(crate) fn names_workspace(&self) -> bool {
+        self.workspace.is_some() || self.project.is_some()
+    }
+
     /// Connects, and finds the workspace this command is about.
     pub(crate) async fn open(&self) -> Result<(Client, WorkspaceInfo), Failure> {
         let wanted = self.wanted()?;

@@ -106,7 +106,7 @@ pub(crate) async fn attach(state_root: &Path) -> Result<Option<Client>, ConnectE
 }
 
 /// Starts the daemon in the background and waits until it accepts connections.
-pub(crate) async fn start(state_root: &Path) -> Result<Started, StartError> {
+pub(crate) async fn start(state_root: &Path, is_strict: bool) -> Result<Started, StartError> {
     let log_dir = log_dir(state_root);
     let program = orchestrator();
     let mut stderr = tempfile::tempfile().map_err(StartError::Stderr)?;
@@ -114,6 +114,7 @@ pub(crate) async fn start(state_root: &Path) -> Result<Started, StartError> {
         .arg("--detach")
         .args([OsString::from("--state-root"), state_root.into()])
         .args([OsString::from("--log-dir"), log_dir.clone().into()])
+        .args(is_strict.then_some("--strict"))
         // A daemon must not hold the directory it happened to be started in.
         .current_dir("/")
         .stdin(Stdio::null())
@@ -176,13 +177,18 @@ fn words_of(stderr: &mut File) -> String {
     }
 }
 
-/// Becomes the daemon, in this terminal, and opens `project`. Returns only if it cannot.
-pub(crate) fn become_daemon(state_root: &Path, project: Option<&Path>) -> StartError {
+/// Becomes the daemon, in this terminal, and opens `project` with `options`. Returns only if it cannot.
+pub(crate) fn become_daemon(
+    state_root: &Path,
+    project: Option<&Path>,
+    options: &[OsString],
+) -> StartError {
     let program = orchestrator();
     let mut command = Command::new(&program);
     command.args([OsString::from("--state-root"), state_root.into()]);
     if let Some(project) = project {
         command.args([OsString::from("--open"), project.into()]);
+        command.args(options);
     }
     let source = command.exec();
     StartError::Spawn { program, source }

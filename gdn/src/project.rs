@@ -86,6 +86,17 @@ pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, ProjectError> {
     }
 }
 
+/// The absolute paths of environment files that were named.
+pub(crate) fn env_files(named: &[PathBuf]) -> Result<Vec<PathBuf>, ProjectError> {
+    let absolute = |path: &PathBuf| {
+        std::path::absolute(path).map_err(|source| ProjectError::Unreachable {
+            dir: path.clone(),
+            source,
+        })
+    };
+    named.iter().map(absolute).collect()
+}
+
 /// Checks that neither root contains the other (`ROOT-1`). The daemon checks it too, but it makes the
 /// state root first: it must not even be started for a state root inside the project.
 pub(crate) fn check_apart(project_root: &Path, state_root: &Path) -> Result<(), ProjectError> {

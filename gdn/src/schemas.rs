@@ -49,6 +49,8 @@ pub const WORKSPACE_CLOSE: &str = "gdn.workspace.close/v1";
 pub const AUDIT: &str = "gdn.audit/v1";
 /// `gdn restart`.
 pub const RESTART: &str = "gdn.restart/v1";
+/// `gdn reload`.
+pub const RELOAD: &str = "gdn.reload/v1";
 /// `gdn shutdown`.
 pub const SHUTDOWN: &str = "gdn.shutdown/v1";
 /// `gdn validate`.
@@ -83,6 +85,7 @@ pub const ALL: &[&str] = &[
     WORKSPACE_CLOSE,
     AUDIT,
     RESTART,
+    RELOAD,
     SHUTDOWN,
     VALIDATE,
     CONFIG_SHOW,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::core::Settings;
 use clap::Parser;
 use goondan_store::root::{DEFAULT_DIR_NAME, STATE_ROOT_VAR};
 
@@ -21,12 +22,38 @@ pub(crate) struct Args {
     /// Register and start this project
     #[arg(long, value_name = "PROJECT")]
     pub(crate) open: Option<PathBuf>,
+    /// Notice changes of that project's files and restart what they affect; remembered
+    #[arg(long, requires = "open", overrides_with = "no_watch")]
+    pub(crate) watch: bool,
+    /// Do not notice changes of that project's files; remembered
+    #[arg(long, requires = "open", overrides_with = "watch")]
+    pub(crate) no_watch: bool,
+    /// Take environment variables for that project from this file, too; remembered (can be repeated;
+    /// the last one wins)
+    #[arg(long, value_name = "FILE", requires = "open")]
+    pub(crate) env_file: Vec<PathBuf>,
+    /// Take that project's environment variables from no such files any more
+    #[arg(long, requires = "open", conflicts_with = "env_file")]
+    pub(crate) no_env_file: bool,
+    /// Do not run a project's last known good configuration when its own is not valid
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Leave the terminal's session, for running in the background
     #[arg(long)]
     pub(crate) detach: bool,
 }
 
 impl Args {
+    /// What is said about how the opened project is run.
+    pub(crate) fn settings(&self) -> Settings {
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        Settings {
+            watch: (self.watch || self.no_watch).then_some(self.watch),
+            env_files: (self.no_env_file || !self.env_file.is_empty())
+                .then(|| self.env_file.iter().map(absolute).collect()),
+        }
+    }
+
     /// The System Root: the option, then the environment, then the home directory (`ROOT-7`).
     pub(crate) fn state_root(&self) -> Option<PathBuf> {
         self.state_root

@@ -14,6 +14,7 @@
 //!   connections. [`models`]: those of models.
 //! * [`calls`]: what agents want done outside, and who does it.
 //! * [`processes`]: what all children have in common.
+//! * [`changes`]: what an edit changes. [`reloading`]: reading configurations again.
 //! * [`requests`]: what clients ask for. [`deletion`]: what becomes of that request.
 //! * [`looks`]: looks back at what happened. [`archives`]: conversations to be taken elsewhere.
 //! * [`verification`]: whether files are as they were written.
@@ -30,7 +31,7 @@
 use std::collections::BTreeMap;
 
 use goondan_config::Bundle;
-use goondan_protocol::control::{ControlError, ErrorCode, WorkspaceProblem};
+use goondan_protocol::control::{ControlError, ErrorCode, Watching, WorkspaceProblem};
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::version::Version;
@@ -42,6 +43,7 @@ mod agents;
 mod archives;
 mod back_off;
 mod calls;
+mod changes;
 mod connection_state;
 mod connectors;
 mod deletion;
@@ -53,6 +55,7 @@ mod mailbox;
 mod models;
 mod parking;
 mod processes;
+mod reloading;
 mod requests;
 mod retention;
 mod router;
@@ -66,7 +69,9 @@ mod workspaces;
 
 pub(crate) use connection_state::{StateDone, StateWork};
 pub(crate) use effect::{Effect, LogEvent, Read, Severity, Spawn};
-pub(crate) use input::{Input, LoadPurpose, Loaded, LoadedWorkspace, Now, ProcessId, RequestToken};
+pub(crate) use input::{
+    Input, LoadPurpose, Loaded, LoadedWorkspace, Now, ProcessId, RequestToken, Settings,
+};
 pub(crate) use requests::control_error;
 pub(crate) use retention::{ListPurpose, ListedInstances};
 
@@ -77,6 +82,7 @@ use deletion::Sweep;
 use jobs::Jobs;
 use models::Model;
 use parking::EventListing;
+use reloading::Reloading;
 use retention::Retention;
 use verification::Verifying;
 
@@ -103,7 +109,11 @@ struct Workspace {
     record: WorkspaceRecord,
     /// What runs; none while its configuration has never been valid.
     bundle: Option<Bundle>,
+    /// Whether that is the last known good one, since the project's own is not valid.
+    is_last_known_good: bool,
     problem: Option<WorkspaceProblem>,
+    /// How changes of its files are noticed.
+    watching: Watching,
     instances: BTreeMap<InstanceKey, Instance>,
     connectors: BTreeMap<ConnectionName, Connector>,
     models: BTreeMap<ResourceName, Model>,
@@ -148,6 +158,7 @@ pub(crate) struct Core {
     sweeps: BTreeMap<RequestToken, Sweep>,
     event_listings: BTreeMap<RequestToken, EventListing>,
     verifications: BTreeMap<RequestToken, Verifying>,
+    reloads: BTreeMap<RequestToken, Reloading>,
     next_process: u64,
     next_uuid: Box<dyn FnMut() -> Uuid + Send>,
     now: Now,
@@ -169,6 +180,7 @@ impl Core {
             sweeps: BTreeMap::new(),
             event_listings: BTreeMap::new(),
             verifications: BTreeMap::new(),
+            reloads: BTreeMap::new(),
             next_process: 0,
             next_uuid: Box::new(next_uuid),
             now: Now { mono_ms: 0, wall },
@@ -210,7 +222,9 @@ impl Core {
             Input::Exited { process, how } => self.on_exited(process, &how),
             Input::Stored(completion) => self.on_stored(completion),
             Input::Tick => self.on_tick(),
-            Input::Reload => self.reload(),
+            Input::Reload => self.reload_all(),
+            Input::FilesChanged { workspace_id } => self.on_files_changed(&workspace_id),
+            Input::Watching { workspace_id, how } => self.on_watching(&workspace_id, how),
             Input::Stop { grace_period_ms } => self.stop(grace_period_ms, None),
             Input::ForceStop => self.force_stop(),
         }

@@ -25,6 +25,18 @@ pub(crate) const CRASH_MEMORY_MS: u64 = 600_000;
 /// it was due in two looks in a row.
 pub(crate) const RETENTION_INTERVAL_MS: u64 = 600_000;
 
+/// Time without a change after which the files of a watched project are read again, in milliseconds:
+/// who saves changes several, who switches a branch many (`SUP-8`).
+pub(crate) const WATCH_QUIET_MS: u64 = 100;
+/// Longest wait for that, in milliseconds: files that never rest are read nevertheless.
+pub(crate) const WATCH_QUIET_MAX_MS: u64 = 2_000;
+/// How often the files of a watched project are compared where the system cannot tell of changes, in
+/// milliseconds.
+pub(crate) const WATCH_POLL_MS: u64 = 5_000;
+/// How often they are compared where it can, in milliseconds: some file systems tell nothing of what
+/// other machines change.
+pub(crate) const WATCH_LOOK_MS: u64 = 60_000;
+
 /// Frames that may wait for one child. A child that does not read them is not working: it is killed.
 pub(crate) const CHILD_QUEUE_FRAMES: usize = 1_024;
 
@@ -69,3 +81,5 @@ const _: () = assert!(HEARTBEAT_INTERVAL_MS * 2 < HEARTBEAT_TIMEOUT_MS);
 const _: () = assert!(CALL_RETRY_FIRST_MS <= CALL_RETRY_MAX_MS);
 const _: () = assert!(CALL_RETRY_MAX_MS < CALL_DEADLINE_MAX_MS);
 const _: () = assert!(TICK_MS <= BACK_OFF_FIRST_MS);
+const _: () = assert!(WATCH_QUIET_MS < WATCH_QUIET_MAX_MS);
+const _: () = assert!(WATCH_POLL_MS < WATCH_LOOK_MS);

@@ -9,5 +9,6 @@ mod memory;
 mod reading;
 mod strays;
 mod supervisor;
+mod watching;
 
 pub use daemon::main;

@@ -32,8 +32,9 @@ pub use wire::{
     ControlError, ErrorCode, Incoming, JsonRpc, Notification, Request, Response, RpcError,
 };
 pub use workspace::{
-    AuditLog, AuditRecord, CloseWorkspace, ListWorkspaces, OpenWorkspace, ReadAudit, Restart,
-    Restarted, WorkspaceInfo, WorkspaceProblem,
+    AuditLog, AuditRecord, ChangeKind, CloseWorkspace, ConfigurationChange, ListWorkspaces,
+    OpenWorkspace, ReadAudit, Reload, Reloaded, Restart, Restarted, Watching, WorkspaceInfo,
+    WorkspaceProblem, WorkspaceReload,
 };
 
 /// A method of the control API.
@@ -84,6 +85,8 @@ methods! {
     CloseWorkspace = "workspace.close" -> Done;
     /// Restarts processes of a workspace, after the turns in progress.
     Restart = "workspace.restart" -> Restarted;
+    /// Reads configurations again, and restarts what changed, after the turns in progress.
+    Reload = "workspace.reload" -> Reloaded;
     /// The end of the audit log.
     ReadAudit = "workspace.audit" -> AuditLog;
     /// Hands an event to an agent; with `wait`, returns when its turn is committed.

@@ -105,6 +105,9 @@ pub struct RuntimeEvent {
     /// The tool's full name, as the model wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
+    /// The SHA-256 of the configuration the turn runs under, as hex digits, for the start of a turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_digest: Option<String>,
     /// How long it took, for the end of a span, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,

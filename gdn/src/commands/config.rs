@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use goondan_config::{Origin, ProcessEnvironment, Setting, SettingValue};
+use goondan_config::{Loader, Origin, ProcessEnvironment, Setting, SettingValue};
 use serde_json::{Value, json};
 
 use crate::cli::{Config, ConfigShow};
@@ -31,7 +31,9 @@ fn show(args: &ConfigShow, context: &Context) -> Result<(), Failure> {
         Some(path) => project::find(Some(path))?,
         None => context.project()?,
     };
-    let settings = goondan_config::effective(&root, &ProcessEnvironment).map_err(|problems| {
+    let env_files = project::env_files(&args.env.env_file)?;
+    let loader = Loader::new(&ProcessEnvironment).with_env_files(&env_files);
+    let settings = loader.effective(&root).map_err(|problems| {
         Failure::new(
             Exit::InvalidConfiguration,
             format!(

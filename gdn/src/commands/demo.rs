@@ -43,7 +43,7 @@ pub(super) async fn run(args: Demo, context: &Context) -> Result<(), Failure> {
     // From here on Ctrl-C ends the demo, not this process, so that the daemon is stopped whenever it
     // comes. Its start is not given up half-way: then nobody could say whether it runs.
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let started = daemon::start(&demo.state_root).await?;
+    let started = daemon::start(&demo.state_root, false).await?;
     let played = tokio::select! {
         played = play(&args, &project, started, &demo) => played,
         _ = interrupt.recv() => Err(Failure::new(
@@ -109,6 +109,8 @@ async fn play(
     ));
     let open = OpenWorkspace {
         project_root: project.to_owned(),
+        watch: None,
+        env_files: None,
     };
     let info = client.change(open).await?;
     if let Some(problem) = info.problem {

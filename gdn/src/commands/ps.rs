@@ -3,11 +3,14 @@
 mod watch;
 
 use anstyle::Style;
-use goondan_protocol::control::{ListProcesses, ProcessInfo, ProcessState};
+use goondan_protocol::control::{ListProcesses, ListWorkspaces, ProcessInfo, ProcessState};
+use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 use serde_json::json;
 
+use super::status;
 use crate::cli::Ps;
+use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
@@ -20,16 +23,34 @@ pub(super) async fn run(args: &Ps, context: &Context) -> Result<(), Failure> {
     if args.watch {
         return watch::run(&mut client, workspace_id, args.all, context).await;
     }
+    let only = workspace_id.clone();
     let processes = client.query(ListProcesses { workspace_id }).await?;
     let output = context.output;
     output.object(schemas::PS, &json!({ "processes": processes }))?;
     if processes.is_empty() {
         let hint = context.command("send \"Hello\"");
-        return output.data(format!(
+        output.data(format!(
             "No processes. An agent's starts with its first message: {hint}"
-        ));
+        ))?;
+        return report_problems(&mut client, only.as_ref(), context).await;
     }
-    output.data(table(&processes, args.all, text::now()).render(output.out))
+    output.data(table(&processes, args.all, text::now()).render(output.out))?;
+    report_problems(&mut client, only.as_ref(), context).await
+}
+
+/// Tells which of the workspaces do not run as they should.
+async fn report_problems(
+    client: &mut Client,
+    only: Option<&WorkspaceId>,
+    context: &Context,
+) -> Result<(), Failure> {
+    let workspaces = client.query(ListWorkspaces {}).await?;
+    for workspace in &workspaces {
+        if only.is_none_or(|only| *only == workspace.workspace_id) {
+            status::report_problem(workspace, context);
+        }
+    }
+    Ok(())
 }
 
 fn table(processes: &[ProcessInfo], all: bool, now: Timestamp) -> Table {

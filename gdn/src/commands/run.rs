@@ -1,5 +1,6 @@
 //! `gdn run`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use goondan_protocol::control::{OpenWorkspace, WorkspaceInfo};
@@ -25,12 +26,26 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
     if let Some(root) = &root {
         project::check_apart(root, &context.state_root)?;
     }
+    let settings = Settings::of(args)?;
     if args.foreground {
-        return Err(daemon::become_daemon(&context.state_root, root.as_deref()).into());
+        let options = settings.options(args.strict);
+        return Err(daemon::become_daemon(&context.state_root, root.as_deref(), &options).into());
     }
-    let (mut client, log_dir) = attach_or_start(context).await?;
+    let (mut client, log_dir) = attach_or_start(context, args.strict).await?;
+    let root = match root {
+        // What is said of a registered workspace is said by opening it again.
+        None if settings.is_any() => Some(context.find(&mut client).await?.project_root),
+        root => root,
+    };
     let info = match root {
-        Some(project_root) => client.change(OpenWorkspace { project_root }).await?,
+        Some(project_root) => {
+            let open = OpenWorkspace {
+                project_root,
+                watch: settings.watch,
+                env_files: settings.env_files,
+            };
+            client.change(open).await?
+        }
         None => context.find(&mut client).await?,
     };
     let output = context.output;
@@ -56,12 +71,56 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What is said about how the workspace is run; what is not said stays as it was.
+struct Settings {
+    watch: Option<bool>,
+    env_files: Option<Vec<PathBuf>>,
+}
+
+impl Settings {
+    fn of(args: &Run) -> Result<Self, Failure> {
+        let env_files = project::env_files(&args.env.env_file)?;
+        Ok(Self {
+            watch: (args.watch || args.no_watch).then_some(args.watch),
+            env_files: (args.no_env_file || !env_files.is_empty()).then_some(env_files),
+        })
+    }
+
+    fn is_any(&self) -> bool {
+        self.watch.is_some() || self.env_files.is_some()
+    }
+
+    /// The same, as options of the daemon.
+    fn options(&self, is_strict: bool) -> Vec<OsString> {
+        let mut options: Vec<OsString> = Vec::new();
+        match self.watch {
+            Some(true) => options.push("--watch".into()),
+            Some(false) => options.push("--no-watch".into()),
+            None => {}
+        }
+        match self.env_files.as_deref() {
+            Some([]) => options.push("--no-env-file".into()),
+            Some(files) => options.extend(
+                files
+                    .iter()
+                    .flat_map(|file| ["--env-file".into(), file.clone().into_os_string()]),
+            ),
+            None => {}
+        }
+        options.extend(is_strict.then(|| "--strict".into()));
+        options
+    }
+}
+
 /// The running daemon, or one that is started now and whose log directory is told.
-async fn attach_or_start(context: &Context) -> Result<(Client, Option<PathBuf>), Failure> {
+async fn attach_or_start(
+    context: &Context,
+    is_strict: bool,
+) -> Result<(Client, Option<PathBuf>), Failure> {
     if let Some(client) = daemon::attach(&context.state_root).await? {
         return Ok((client, None));
     }
-    let Started { client, log_dir } = daemon::start(&context.state_root).await?;
+    let Started { client, log_dir } = daemon::start(&context.state_root, is_strict).await?;
     context.output.note(format!(
         "Started the daemon: pid {}, log in {}",
         client.daemon().pid,
@@ -88,6 +147,12 @@ fn summary(info: &WorkspaceInfo) -> Table {
     }
     table.field("Agents", listed(&agents));
     table.field("Connections", listed(&info.connections));
+    table.field("Watch", status::watch(info));
+    if !info.env_files.is_empty() {
+        let files = info.env_files.iter();
+        let files: Vec<String> = files.map(|file| file.display().to_string()).collect();
+        table.field("Env files", listed(&files));
+    }
     table
 }
 

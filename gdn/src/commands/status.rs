@@ -1,6 +1,6 @@
 //! `gdn status`.
 
-use goondan_protocol::control::{DaemonStatus, Status, WorkspaceInfo};
+use goondan_protocol::control::{DaemonStatus, Status, Watching, WorkspaceInfo};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -66,11 +66,13 @@ pub(super) fn workspaces(workspaces: &[WorkspaceInfo]) -> Table {
         "AGENTS",
         "RUNNING",
         "PENDING",
+        "WATCH",
         "STATE",
     ];
     let mut table = Table::new(titles);
     for workspace in workspaces {
         let state = match workspace.problem {
+            Some(_) if workspace.last_known_good => Cell::styled("last known good", style::WARN),
             Some(_) => Cell::styled("problem", style::BAD),
             None => Cell::styled("ok", style::GOOD),
         };
@@ -80,10 +82,20 @@ pub(super) fn workspaces(workspaces: &[WorkspaceInfo]) -> Table {
             workspace.agents.len().to_string().into(),
             workspace.running_agents.to_string().into(),
             workspace.pending_events.to_string().into(),
+            watch(workspace),
             state,
         ]);
     }
     table
+}
+
+/// How changes of a project's files are noticed.
+pub(super) fn watch(workspace: &WorkspaceInfo) -> Cell {
+    match workspace.watch {
+        Watching::Off => Cell::styled("off", style::FAINT),
+        Watching::Events => Cell::from("on"),
+        Watching::Polling => Cell::styled("polling", style::WARN),
+    }
 }
 
 /// Tells on stderr what is wrong with a workspace, if something is.

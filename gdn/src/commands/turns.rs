@@ -62,10 +62,16 @@ struct Turn {
     attempts: usize,
     steps: usize,
     tools: Vec<ToolUse>,
+    /// The configurations its attempts ran under, each once, in order; none of a turn that was recorded
+    /// before they were.
+    config_digests: Vec<String>,
     /// Why it failed or was parked.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
+
+/// How much of a configuration's digest a table shows, in characters; `--json` shows it whole.
+const SHORT_DIGEST_CHARS: usize = 8;
 
 /// The turns of a conversation.
 #[derive(Debug, Serialize)]
@@ -144,6 +150,7 @@ impl Begun {
                 attempts: 0,
                 steps: 0,
                 tools: Vec::new(),
+                config_digests: Vec::new(),
                 reason: None,
             },
             steps: HashSet::new(),
@@ -191,7 +198,12 @@ impl Story {
             begun.turn.event_id = event.event_id.take();
         }
         match event.kind {
-            Kind::TurnStarted | Kind::TurnResumed => begun.turn.attempts += 1,
+            Kind::TurnStarted | Kind::TurnResumed => {
+                begun.turn.attempts += 1;
+                let digests = &mut begun.turn.config_digests;
+                let ran_under = event.config_digest.take();
+                digests.extend(ran_under.filter(|digest| !digests.contains(digest)));
+            }
             Kind::TurnCompleted => begun.end(event, Outcome::Completed),
             Kind::TurnFailed => begun.end(event, Outcome::Failed),
             Kind::TurnParked => begun.end(event, Outcome::Parked),
@@ -245,7 +257,8 @@ impl Turns {
             return "No turns yet.\n".to_owned();
         }
         let mut table = Table::new([
-            "STARTED", "TOOK", "OUTCOME", "ATTEMPTS", "STEPS", "TOOLS", "EVENT", "TRACE", "REASON",
+            "STARTED", "TOOK", "OUTCOME", "ATTEMPTS", "STEPS", "TOOLS", "CONFIG", "EVENT", "TRACE",
+            "REASON",
         ]);
         for turn in &self.turns {
             let took = match turn.outcome {
@@ -259,6 +272,7 @@ impl Turns {
                 turn.attempts.to_string().into(),
                 turn.steps.to_string().into(),
                 dash(Some(tools(&turn.tools)).filter(|tools| !tools.is_empty())),
+                dash(Some(configs(&turn.config_digests)).filter(|digests| !digests.is_empty())),
                 dash(turn.event_id.as_ref().map(ToString::to_string)),
                 turn.trace_id.to_string().into(),
                 turn.reason.as_deref().unwrap_or_default().into(),
@@ -290,6 +304,12 @@ impl Turns {
 
 fn dash(text: Option<String>) -> Cell {
     text.map_or_else(|| Cell::styled("-", style::FAINT), Cell::from)
+}
+
+/// The heads of digests, enough to tell them apart.
+fn configs(digests: &[String]) -> String {
+    let head = |digest: &String| digest.chars().take(SHORT_DIGEST_CHARS).collect::<String>();
+    digests.iter().map(head).collect::<Vec<_>>().join(" ")
 }
 
 /// `bash__exec 3 (1 failed), file-system__read`.
@@ -348,11 +368,16 @@ mod tests {
                 "turn.started",
                 "t",
                 1,
-                &json!({"eventId": "e", "detail": "hello"}),
+                &json!({"eventId": "e", "detail": "hello", "configDigest": "aaaabbbbccccdddd"}),
             ),
             event("step.started", "t", 1, &step),
             call("tool.called", "c1", 2),
-            event("turn.resumed", "t", 5, &json!({"eventId": "e"})),
+            event(
+                "turn.resumed",
+                "t",
+                5,
+                &json!({"eventId": "e", "configDigest": "eeeeffff00001111"}),
+            ),
             call("tool.called", "c1", 5),
             call("tool.failed", "c1", 6),
             call("tool.called", "c2", 6),
@@ -378,6 +403,7 @@ mod tests {
             (Outcome::Completed, Some(8_000))
         );
         assert_eq!(turn.event_id.as_ref().map(EventId::as_str), Some("e"));
+        assert_eq!(configs(&turn.config_digests), "aaaabbbb eeeeffff");
         assert_eq!(turn.reason, None, "the answer is no reason");
         assert_eq!(tools(&turn.tools), "bash__exec 2 (1 failed)");
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use goondan_config::{Bundle, Checked, Diagnostic, ProcessEnvironment};
+use goondan_config::{Bundle, Checked, Diagnostic, Loader, ProcessEnvironment};
 use serde_json::{Value, json};
 
 use super::run::listed;
@@ -25,12 +25,14 @@ pub(super) fn run(args: &Validate, context: &Context) -> Result<(), Failure> {
         Some(path) => project::find(Some(path))?,
         None => context.project()?,
     };
+    let env_files = project::env_files(&args.env.env_file)?;
+    let loader = Loader::new(&ProcessEnvironment).with_env_files(&env_files);
     let mended = if args.fix {
-        fix::mend(&root)?
+        fix::mend(&root, &loader)?
     } else {
         Vec::new()
     };
-    let Checked { bundle, warnings } = goondan_config::check(&root, &ProcessEnvironment);
+    let Checked { bundle, warnings } = loader.check(&root);
     let errors = bundle.as_ref().err().map_or(&[][..], AsRef::as_ref);
     let found = Found {
         root: &root,

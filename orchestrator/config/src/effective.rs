@@ -1,6 +1,6 @@
 //! Every value that holds for a project, and where it comes from: `gdn config show`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value as Json;
 
@@ -11,6 +11,7 @@ use crate::environment::{Setter, Variables};
 use crate::kinds;
 use crate::kinds::swarm::POLICY;
 use crate::load;
+use crate::project_files::ProjectFiles;
 use crate::report::{Place, Report};
 use crate::shape::{Content, Default, Field, Shape};
 use crate::tree::{Entry, Node, Value};
@@ -63,17 +64,12 @@ pub enum Origin {
     },
 }
 
-/// Every value that holds for the project in `project_root`, in the order of its files.
-///
-/// # Errors
-///
-/// Everything that is wrong with the project: what does not hold cannot be shown.
-pub fn effective(project_root: &Path, env: &dyn Environment) -> Result<Vec<Setting>, Diagnostics> {
-    let mut report = Report::default();
-    let Some(files) = load::open(project_root, &mut report) else {
-        return Err(report.into_diagnostics());
-    };
-    let reading = load::read(&files, env);
+/// See [`crate::effective()`].
+pub(crate) fn effective(
+    files: &ProjectFiles,
+    env: &dyn Environment,
+) -> Result<Vec<Setting>, Diagnostics> {
+    let reading = load::read(files, env);
     if reading.bundle.is_none() {
         return Err(reading.report.into_diagnostics());
     }

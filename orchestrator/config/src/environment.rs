@@ -1,12 +1,13 @@
-//! Environment variables: those of the process, and those that the project's `.env.local` and `.env`
-//! set. What the process has wins over what a file says, and `.env.local` over `.env`.
+//! Environment variables: those of the process, those that environment files set which were named
+//! (`--env-file`), and those that the project's `.env.local` and `.env` set. What the process has wins
+//! over what a file says, a named file over the project's own, a later one over an earlier one, and
+//! `.env.local` over `.env`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::Environment;
 use crate::codes;
-use crate::limits::MAX_ENV_FILE_BYTES;
 use crate::project_files::{FileFailure, ProjectFiles};
 use crate::report::{FileId, Place, Problem, Report};
 
@@ -47,9 +48,17 @@ impl<'e> Variables<'e> {
         files: &ProjectFiles,
         report: &mut Report,
     ) -> Self {
-        let files = FILES
-            .iter()
-            .filter_map(|name| EnvironmentFile::read(Path::new(name), files, report))
+        let named = files.env_files().iter().rev().map(PathBuf::as_path);
+        let paths = named.chain(FILES.iter().map(Path::new));
+        // Of a configuration that was kept, the variables it needs decide, not what is wrong beside.
+        let mut unheeded = Report::default();
+        let report = if files.is_kept() {
+            &mut unheeded
+        } else {
+            report
+        };
+        let files = paths
+            .filter_map(|path| EnvironmentFile::read(path, files, report))
             .collect();
         Self { process, files }
     }
@@ -76,10 +85,12 @@ impl<'e> Variables<'e> {
 
 impl EnvironmentFile {
     fn read(path: &Path, files: &ProjectFiles, report: &mut Report) -> Option<Self> {
-        let text = match files.read(path, MAX_ENV_FILE_BYTES) {
+        let text = match files.read_env_file(path) {
             Ok(text) => text,
             // A directory of that name is another tool's.
-            Err(FileFailure::NotFound(_) | FileFailure::NotAFile(_)) => return None,
+            Err(FileFailure::NotFound(_) | FileFailure::NotAFile(_)) if !path.is_absolute() => {
+                return None;
+            }
             Err(failure) => {
                 let file = report.add_file(path, "");
                 report.add(failure.at(Place::start_of(file)));

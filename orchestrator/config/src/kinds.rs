@@ -26,12 +26,14 @@ use crate::environment::Variables;
 use crate::fields::{Fields, Located};
 use crate::project_files::ProjectFiles;
 use crate::report::{Problem, Report};
+use crate::secrets::Secrets;
 use crate::shape::Content;
 
 /// What readers work with.
 pub(crate) struct Context<'a> {
     pub(crate) files: &'a ProjectFiles,
     pub(crate) variables: &'a Variables<'a>,
+    pub(crate) secrets: Secrets,
     pub(crate) report: Report,
 }
 

@@ -29,17 +29,21 @@ mod document;
 mod effective;
 mod environment;
 mod fields;
+mod kept;
 mod kinds;
 pub mod limits;
 mod load;
+mod loader;
 mod mend;
 mod project_files;
 mod reference;
 mod report;
 mod resolve;
 mod schema;
+mod secrets;
 mod shape;
 mod similar;
+mod sources;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -52,9 +56,13 @@ use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName
 use serde_json::Value;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
-pub use effective::{Origin, Setting, SettingValue, effective};
-pub use mend::{Change, MendedFile, mend};
+pub use effective::{Origin, Setting, SettingValue};
+pub use kept::KeptFiles;
+pub use loader::{Loaded, Loader};
+pub use mend::{Change, MendedFile};
 pub use schema::{SCHEMA_NAMES, schema};
+pub use secrets::Secrets;
+pub use sources::Sources;
 
 /// Loads and validates the project in `project_root`.
 ///
@@ -65,12 +73,31 @@ pub use schema::{SCHEMA_NAMES, schema};
 ///
 /// Everything that is wrong with the project, not only the first thing.
 pub fn load(project_root: &Path, env: &dyn Environment) -> Result<Bundle, Diagnostics> {
-    check(project_root, env).bundle
+    Loader::new(env).load(project_root).bundle
 }
 
 /// Like [`load()`], with what is not wrong but hardly meant.
 pub fn check(project_root: &Path, env: &dyn Environment) -> Checked {
-    load::check(project_root, env)
+    Loader::new(env).check(project_root)
+}
+
+/// Every value that holds for the project in `project_root`, in the order of its files.
+///
+/// # Errors
+///
+/// Everything that is wrong with the project: what does not hold cannot be shown.
+pub fn effective(project_root: &Path, env: &dyn Environment) -> Result<Vec<Setting>, Diagnostics> {
+    Loader::new(env).effective(project_root)
+}
+
+/// Mends what can be mended without a person's judgement: each problem with a [`Diagnostic::fix`] that
+/// is gone once the fix is made. Writes nothing.
+///
+/// # Errors
+///
+/// The Project Root cannot be opened.
+pub fn mend(project_root: &Path, env: &dyn Environment) -> Result<Vec<MendedFile>, Diagnostics> {
+    Loader::new(env).mend(project_root)
 }
 
 /// What came of looking at a project.
@@ -91,7 +118,9 @@ pub struct Checked {
 ///
 /// `goondan.yaml` cannot be read, is no valid YAML, or its Package document is wrong.
 pub fn package_name(project_root: &Path) -> Result<Option<String>, Diagnostics> {
-    load::package_name(project_root)
+    let mut report = report::Report::default();
+    let files = load::open(project_root, &mut report);
+    load::package_name(files, report)
 }
 
 /// Reads environment variables. Handed in, so that loading is a function of files and environment.

@@ -9,6 +9,9 @@ pub const MAX_PROMPT_BYTES: usize = 1024 * 1024;
 /// Largest environment file (`.env.local`, `.env`), in bytes.
 pub const MAX_ENV_FILE_BYTES: usize = 256 * 1024;
 
+/// How much of a file is compared to see whether it changed, in bytes.
+pub const MAX_COMPARED_BYTES: u64 = 64 * 1024 * 1024;
+
 /// Most files read from `resources/`, and most directories looked into.
 pub const MAX_RESOURCE_FILES: usize = 256;
 

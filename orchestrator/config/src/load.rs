@@ -21,8 +21,9 @@ use crate::project_files::{FileFailure, PROJECT_FILE, ProjectFiles};
 use crate::reference::Names;
 use crate::report::{FileId, Place, Problem, Report};
 use crate::resolve::resolve;
+use crate::secrets::Secrets;
 use crate::tree::{self, Node};
-use crate::{Bundle, Checked, Environment, Package};
+use crate::{Bundle, Environment, Package};
 
 /// Everything a project defines, read but not yet connected.
 ///
@@ -53,23 +54,7 @@ pub(crate) struct Reading<'e> {
     /// What the resource files hold, in the order read.
     pub(crate) trees: Vec<(FileId, Vec<Node>)>,
     pub(crate) variables: Variables<'e>,
-}
-
-/// Reads the project in `root`.
-pub(crate) fn check(root: &Path, env: &dyn Environment) -> Checked {
-    let mut report = Report::default();
-    let (bundle, report) = match open(root, &mut report) {
-        None => (None, report),
-        Some(files) => {
-            let reading = read(&files, env);
-            (reading.bundle, reading.report)
-        }
-    };
-    let (errors, warnings) = report.finish();
-    Checked {
-        bundle: bundle.ok_or_else(|| Diagnostics::new(errors)),
-        warnings,
-    }
+    pub(crate) secrets: Secrets,
 }
 
 /// Reads a project from these files.
@@ -80,23 +65,31 @@ pub(crate) fn read<'e>(files: &ProjectFiles, env: &'e dyn Environment) -> Readin
     let mut cx = Context {
         files,
         variables: &variables,
+        secrets: Secrets::default(),
         report,
     };
     let resources = read_resources(&trees, &mut cx);
-    let mut report = cx.report;
+    let Context {
+        mut report,
+        secrets,
+        ..
+    } = cx;
     let bundle = resolve(resources, &mut report);
     Reading {
         bundle: bundle.filter(|_| !report.has_errors()),
         report,
         trees,
         variables,
+        secrets,
     }
 }
 
 /// See [`crate::package_name`].
-pub(crate) fn package_name(root: &Path) -> Result<Option<String>, Diagnostics> {
-    let mut report = Report::default();
-    let package = open(root, &mut report)
+pub(crate) fn package_name(
+    files: Option<ProjectFiles>,
+    mut report: Report,
+) -> Result<Option<String>, Diagnostics> {
+    let package = files
         .and_then(|files| read_tree(&files, Path::new(PROJECT_FILE), &mut report))
         .and_then(|(_, documents)| {
             let first = documents.first()?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 
 use crate::Environment;
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::diagnostic::Diagnostic;
 use crate::limits::{MAX_FIXES, MAX_YAML_BYTES};
 use crate::load;
 use crate::project_files::ProjectFiles;
@@ -37,17 +37,8 @@ pub struct Change {
     pub line_after: Option<String>,
 }
 
-/// Mends what can be mended without a person's judgement: each problem with a [`Diagnostic::fix`] that
-/// is gone once the fix is made. Writes nothing.
-///
-/// # Errors
-///
-/// The Project Root cannot be opened.
-pub fn mend(root: &Path, env: &dyn Environment) -> Result<Vec<MendedFile>, Diagnostics> {
-    let mut report = Report::default();
-    let Some(mut files) = load::open(root, &mut report) else {
-        return Err(report.into_diagnostics());
-    };
+/// See [`crate::mend()`].
+pub(crate) fn mend(mut files: ProjectFiles, env: &dyn Environment) -> Vec<MendedFile> {
     let mut mended: Vec<MendedFile> = Vec::new();
     let mut refused: Vec<(PathBuf, usize, usize)> = Vec::new();
     let place = |problem: &Diagnostic| (problem.file.clone(), problem.line, problem.column);
@@ -66,7 +57,7 @@ pub fn mend(root: &Path, env: &dyn Environment) -> Result<Vec<MendedFile>, Diagn
             .sort_by_key(|change| (change.problem.line, change.problem.column));
     }
     mended.sort_by(|left, right| left.path.cmp(&right.path));
-    Ok(mended)
+    mended
 }
 
 fn find_problems(files: &ProjectFiles, env: &dyn Environment) -> Vec<Diagnostic> {

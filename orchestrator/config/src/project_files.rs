@@ -1,13 +1,16 @@
 //! Reads files of the Project Root and nothing else (`ROOT-5`). Never writes (`ROOT-2`).
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use crate::codes;
-use crate::limits::{MAX_RESOURCE_DEPTH, MAX_RESOURCE_FILES};
+use crate::kept::KeptFiles;
+use crate::limits::{MAX_ENV_FILE_BYTES, MAX_RESOURCE_DEPTH, MAX_RESOURCE_FILES};
 use crate::report::{Place, Problem};
+use crate::sources::{FileState, Sources};
 
 /// The name of a project's definition.
 pub(crate) const PROJECT_FILE: &str = "goondan.yaml";
@@ -26,6 +29,8 @@ pub(crate) enum FileFailure {
     LeadsOutside(String),
     #[error("there is no file `{0}` in the Project Root")]
     NotFound(String),
+    #[error("there is no file `{0}`, which was named as an environment file")]
+    NoEnvironmentFile(String),
     #[error("`{0}` is not a regular file")]
     NotAFile(String),
     #[error("`{path}` is larger than {limit} bytes")]
@@ -47,7 +52,7 @@ impl FileFailure {
             Self::NotRelative(_) | Self::HoldsParent(_) | Self::LeadsOutside(_) => {
                 codes::PATH_OUTSIDE
             }
-            Self::NotFound(_) => codes::MISSING_FILE,
+            Self::NotFound(_) | Self::NoEnvironmentFile(_) => codes::MISSING_FILE,
             Self::NotAFile(_) | Self::NotText(_) | Self::Unreadable { .. } => {
                 codes::UNREADABLE_FILE
             }
@@ -61,6 +66,9 @@ impl FileFailure {
                 "put the file into the project and name it relative to the Project Root"
             }
             Self::NotFound(_) => "create the file or correct its path",
+            Self::NoEnvironmentFile(_) => {
+                "create it, or name others: `gdn run --env-file FILE`, `gdn run --no-env-file`"
+            }
             Self::NotAFile(_) => "name a file, not a directory or device",
             Self::TooLarge { .. } => "split the file or make it smaller",
             Self::NotText(_) => "save the file as UTF-8",
@@ -90,6 +98,12 @@ pub(crate) struct ProjectFiles {
     root: PathBuf,
     /// Texts that are taken for those of the files, by path.
     instead: BTreeMap<PathBuf, String>,
+    /// Environment files that were named, absolute, the one that wins last.
+    env_files: Vec<PathBuf>,
+    /// What is read instead of the project, environment files excepted.
+    kept: Option<KeptFiles>,
+    /// What was looked at, and what was there.
+    seen: RefCell<Sources>,
 }
 
 impl ProjectFiles {
@@ -98,12 +112,49 @@ impl ProjectFiles {
         let root = root.canonicalize()?;
         if root.is_dir() {
             Ok(Self {
+                seen: RefCell::new(Sources::of(&root)),
                 root,
                 instead: BTreeMap::new(),
+                env_files: Vec::new(),
+                kept: None,
             })
         } else {
             Err(io::ErrorKind::NotADirectory.into())
         }
+    }
+
+    /// Environment files to be read beside the project's own; the last of them wins.
+    pub(crate) fn with_env_files(self, env_files: Vec<PathBuf>) -> Self {
+        Self { env_files, ..self }
+    }
+
+    /// Reads what was kept instead of what is there. Environment files are not kept, and are read where
+    /// they are.
+    pub(crate) fn reading_kept(self, kept: KeptFiles) -> Self {
+        Self {
+            kept: Some(kept),
+            ..self
+        }
+    }
+
+    /// Whether something else is read than the project as it is.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// The environment files that were named, the one that wins last.
+    pub(crate) fn env_files(&self) -> &[PathBuf] {
+        &self.env_files
+    }
+
+    /// Everything that was looked at.
+    pub(crate) fn into_sources(self) -> Sources {
+        self.seen.into_inner()
+    }
+
+    fn note(&self, path: &Path, state: FileState) {
+        let path = self.root.join(path);
+        self.seen.borrow_mut().note(path, state);
     }
 
     /// From now on takes a file for one with this text.
@@ -152,6 +203,14 @@ impl ProjectFiles {
 
     /// Checks that a path leads to a regular file of the project.
     pub(crate) fn check_is_file(&self, path: &Path) -> Result<(), FileFailure> {
+        if let Some(kept) = &self.kept {
+            return match kept.has(path) {
+                true => Ok(()),
+                false => Err(FileFailure::NotFound(path.display().to_string())),
+            };
+        }
+        self.note(path, FileState::of(&self.root.join(path)));
+        self.seen.borrow_mut().name(path);
         self.find(path).map(drop)
     }
 
@@ -160,64 +219,53 @@ impl ProjectFiles {
         if let Some(text) = self.instead.get(path) {
             return Ok(text.clone());
         }
-        let target = self.find(path)?;
-        let shown = || path.display().to_string();
-        let mut bytes = Vec::new();
-        let most = u64::try_from(limit).unwrap_or(u64::MAX);
-        fs::File::open(&target)
-            .and_then(|file| file.take(most.saturating_add(1)).read_to_end(&mut bytes))
-            .map_err(|error| FileFailure::io(path, &error))?;
-        if bytes.len() > limit {
-            return Err(FileFailure::TooLarge {
-                path: shown(),
-                limit,
-            });
+        if let Some(kept) = &self.kept {
+            let text = kept.text(path).map(str::to_owned);
+            return text.ok_or_else(|| FileFailure::NotFound(path.display().to_string()));
         }
-        String::from_utf8(bytes).map_err(|_| FileFailure::NotText(shown()))
+        let read = self
+            .find(path)
+            .and_then(|target| read_text(&target, path, limit));
+        match &read {
+            Ok(text) => {
+                self.note(path, FileState::of_bytes(text.as_bytes()));
+                self.seen.borrow_mut().keep(path, text);
+            }
+            Err(_) => self.note(path, FileState::of(&self.root.join(path))),
+        }
+        read
+    }
+
+    /// Reads an environment file: one of the project, or one that was named, which may lie anywhere.
+    pub(crate) fn read_env_file(&self, path: &Path) -> Result<String, FileFailure> {
+        self.note(path, FileState::of(&self.root.join(path)));
+        if !path.is_absolute() {
+            let target = self.find(path)?;
+            return read_text(&target, path, MAX_ENV_FILE_BYTES);
+        }
+        // Asked before opening, as everywhere.
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_file() => read_text(path, path, MAX_ENV_FILE_BYTES),
+            Ok(_) => Err(FileFailure::NotAFile(path.display().to_string())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(FileFailure::NoEnvironmentFile(path.display().to_string()))
+            }
+            Err(error) => Err(FileFailure::io(path, &error)),
+        }
     }
 
     /// The files whose documents make up the project, in the order they are read: `goondan.yaml`,
     /// then the YAML files in `resources/` and its directories by path. What is hidden is an editor's.
     pub(crate) fn resource_files(&self) -> Result<Vec<PathBuf>, FileFailure> {
-        let mut files = Vec::new();
-        let mut directories = vec![PathBuf::from(RESOURCES_DIR)];
-        let mut looked_into = 0;
-        while let Some(directory) = directories.pop() {
-            looked_into += 1;
-            let io = |error: &io::Error| FileFailure::io(&directory, error);
-            let listing = match fs::read_dir(self.root.join(&directory)) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                listing => listing.map_err(|error| io(&error))?,
-            };
-            for entry in listing {
-                let entry = entry.map_err(|error| io(&error))?;
-                if entry.file_name().to_string_lossy().starts_with('.') {
-                    continue;
-                }
-                let path = directory.join(entry.file_name());
-                let is_yaml = matches!(
-                    path.extension().and_then(|extension| extension.to_str()),
-                    Some("yaml" | "yml")
-                );
-                // Through a link, too; what leads nowhere is told when it is read.
-                if fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_dir()) {
-                    directories.push(path);
-                } else if is_yaml {
-                    files.push(path);
-                }
-            }
-            let too_deep = directories
-                .iter()
-                .any(|directory| directory.components().count() > MAX_RESOURCE_DEPTH);
-            let too_many = files.len() > MAX_RESOURCE_FILES
-                || looked_into + directories.len() > MAX_RESOURCE_FILES;
-            if too_deep || too_many {
-                return Err(FileFailure::TooManyFiles);
-            }
+        if let Some(kept) = &self.kept {
+            let mut files: Vec<PathBuf> =
+                kept.below(RESOURCES_DIR).filter(|p| is_yaml(p)).collect();
+            files.insert(0, PathBuf::from(PROJECT_FILE));
+            return Ok(files);
         }
-        files.sort();
-        files.insert(0, PathBuf::from(PROJECT_FILE));
-        Ok(files)
+        let found = list_resource_files(&self.root);
+        self.seen.borrow_mut().list(found.as_ref().ok().cloned());
+        found
     }
 
     /// A name that people write for [`PROJECT_FILE`] by mistake and that is there.
@@ -226,4 +274,64 @@ impl ProjectFiles {
             .into_iter()
             .find(|name| self.root.join(name).is_file())
     }
+}
+
+fn is_yaml(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("yaml" | "yml"))
+}
+
+fn read_text(target: &Path, path: &Path, limit: usize) -> Result<String, FileFailure> {
+    let shown = || path.display().to_string();
+    let mut bytes = Vec::new();
+    let most = u64::try_from(limit).unwrap_or(u64::MAX);
+    fs::File::open(target)
+        .and_then(|file| file.take(most.saturating_add(1)).read_to_end(&mut bytes))
+        .map_err(|error| FileFailure::io(path, &error))?;
+    if bytes.len() > limit {
+        return Err(FileFailure::TooLarge {
+            path: shown(),
+            limit,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| FileFailure::NotText(shown()))
+}
+
+/// [`PROJECT_FILE`], then the YAML files in [`RESOURCES_DIR`] and its directories, by path.
+pub(crate) fn list_resource_files(root: &Path) -> Result<Vec<PathBuf>, FileFailure> {
+    let mut files = Vec::new();
+    let mut directories = vec![PathBuf::from(RESOURCES_DIR)];
+    let mut looked_into = 0;
+    while let Some(directory) = directories.pop() {
+        looked_into += 1;
+        let io = |error: &io::Error| FileFailure::io(&directory, error);
+        let listing = match fs::read_dir(root.join(&directory)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            listing => listing.map_err(|error| io(&error))?,
+        };
+        for entry in listing {
+            let entry = entry.map_err(|error| io(&error))?;
+            if entry.file_name().to_string_lossy().starts_with('.') {
+                continue;
+            }
+            let path = directory.join(entry.file_name());
+            // Through a link, too; what leads nowhere is told when it is read.
+            if fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_dir()) {
+                directories.push(path);
+            } else if is_yaml(&path) {
+                files.push(path);
+            }
+        }
+        let too_deep = directories
+            .iter()
+            .any(|directory| directory.components().count() > MAX_RESOURCE_DEPTH);
+        let too_many = files.len() > MAX_RESOURCE_FILES
+            || looked_into + directories.len() > MAX_RESOURCE_FILES;
+        if too_deep || too_many {
+            return Err(FileFailure::TooManyFiles);
+        }
+    }
+    files.sort();
+    files.insert(0, PathBuf::from(PROJECT_FILE));
+    Ok(files)
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{ProcessState, Sent};
-use goondan_protocol::definition::{AgentAssignment, AgentDefinition};
+use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::envelope::Address;
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId, WorkspaceId};
@@ -18,12 +18,16 @@ use goondan_store::writer::{Op, Report};
 use serde_json::{Value, json};
 
 use super::calls::Replied;
+use super::changes::RunningAgent;
 use super::deletion::DeleteReply;
 use super::jobs::Purpose;
 use super::mailbox::deleted_error;
 use super::slot::Slot;
 use super::{Core, Effect, LogEvent, Owner, ProcessId, RequestToken, Spawn, Stopping};
 use crate::limits::CRASH_MEMORY_MS;
+
+/// Why a process ends that an edit outdated.
+pub(super) const CONFIGURATION_CHANGED: &str = "its configuration changed";
 
 /// What an agent is called whose name could not be read yet.
 const UNKNOWN_AGENT: &str = "unknown";
@@ -40,6 +44,8 @@ pub(super) struct Waiter {
 pub(super) struct TurnContext {
     pub(super) event_id: EventId,
     pub(super) trace: TraceContext,
+    /// The digest of the configuration it runs under.
+    pub(super) config_digest: Option<String>,
 }
 
 /// The turn in progress.
@@ -87,8 +93,8 @@ pub(super) struct Instance {
     /// The model's reply that was last recorded in the turn in progress.
     pub(super) replied: Option<Replied>,
     pub(super) progress: Progress,
-    /// The definition its process works with.
-    pub(super) definition: Option<AgentDefinition>,
+    /// What its process, or the last one, was started with.
+    pub(super) running: Option<RunningAgent>,
     pub(super) waiters: BTreeMap<EventId, Vec<Waiter>>,
     pub(super) idle_since_ms: u64,
     /// Who waits for it to be deleted; none while it is to stay.
@@ -108,7 +114,7 @@ impl Instance {
             turn: None,
             replied: None,
             progress: Progress::default(),
-            definition: None,
+            running: None,
             waiters: BTreeMap::new(),
             idle_since_ms: now_ms,
             deleting: None,
@@ -171,6 +177,13 @@ impl Core {
             return;
         }
         let is_between_turns = entry.turn.is_none() && !entry.progress.is_beginning;
+        if is_between_turns && self.is_agent_outdated(at) {
+            // A turn in progress finishes on the configuration it began with.
+            return self.drain_agent(at, None, CONFIGURATION_CHANGED);
+        }
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
         let may_start = entry.slot.may_start(now);
         let ready = entry.slot.ready();
         if entry.inbox == Inbox::Unread {
@@ -189,6 +202,33 @@ impl Core {
         {
             self.begin_turn(at, process);
         }
+    }
+
+    /// Whether the process that runs was started with another configuration.
+    pub(super) fn is_agent_outdated(&self, at: &InstanceRef) -> bool {
+        let workspace = self.workspaces.get(&at.workspace_id);
+        workspace.is_some_and(|workspace| {
+            let entry = workspace.instances.get(&at.instance_key);
+            let running = entry.filter(|entry| entry.slot.up().is_some());
+            match (
+                running.and_then(|entry| entry.running.as_ref()),
+                &workspace.bundle,
+            ) {
+                (Some(running), Some(bundle)) => running.is_outdated(bundle),
+                _ => false,
+            }
+        })
+    }
+
+    /// Whether any agent of a workspace still works with another configuration.
+    pub(super) fn is_any_agent_outdated(&self, id: &WorkspaceId) -> bool {
+        let agents = self.owners.values();
+        agents
+            .filter_map(|owner| match owner {
+                Owner::Agent(at) if at.workspace_id == *id => Some(at),
+                _ => None,
+            })
+            .any(|at| self.is_agent_outdated(at))
     }
 
     fn is_ready_for_turns(&mut self, at: &InstanceRef) -> bool {
@@ -229,11 +269,11 @@ impl Core {
         let Some(entry) = workspace.instances.get_mut(&at.instance_key) else {
             return;
         };
-        let definition = workspace
+        let running = workspace
             .bundle
             .as_ref()
-            .and_then(|b| b.agents.get(&entry.agent));
-        let Some(definition) = definition.cloned() else {
+            .and_then(|bundle| RunningAgent::of(&entry.agent, bundle));
+        let Some(running) = running else {
             let detail = format!("agent `{}` is not in the configuration", entry.agent);
             if entry.slot.detail.as_ref() != Some(&detail) {
                 entry.slot.detail = Some(detail.clone());
@@ -251,7 +291,7 @@ impl Core {
         let process = ProcessId(self.next_process);
         entry.slot.start(process, self.now);
         entry.progress = Progress::default();
-        entry.definition = Some(definition);
+        entry.running = Some(running);
         self.owners.insert(process, Owner::Agent(at.clone()));
         let trace_id = TraceId::from_uuid(self.uuid());
         let role = ChildRole::Agent;
@@ -272,7 +312,7 @@ impl Core {
         Some(Assignment::Agent(Box::new(AgentAssignment {
             workspace_id: at.workspace_id.clone(),
             instance_key: at.instance_key.clone(),
-            agent: entry.definition.clone()?,
+            agent: entry.running.as_ref()?.definition.clone(),
             work_dir: work_dir(&instances.join(instance_dir_name(&at.instance_key))),
             project_root: workspace.record.project_root.clone(),
         })))

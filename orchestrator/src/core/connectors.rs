@@ -14,7 +14,9 @@ use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use serde_json::json;
 
+use super::agents::CONFIGURATION_CHANGED;
 use super::calls::Standby;
+use super::changes::RunningConnector;
 use super::connection_state::StateQueue;
 use super::jobs::AcceptReply;
 use super::models::{not_ready, standby_of};
@@ -29,8 +31,8 @@ pub(super) struct Connector {
     pub(super) slot: Slot,
     /// What is to run; none when the connection left the configuration.
     pub(super) wanted: Option<ConnectionDefinition>,
-    /// What the running process was given.
-    pub(super) running: Option<ConnectionDefinition>,
+    /// What its process, or the last one, was started with.
+    pub(super) running: Option<RunningConnector>,
     /// Whether it says that it does its work.
     pub(super) is_ready: bool,
     /// The work on what it remembers.
@@ -58,18 +60,24 @@ impl Core {
                 .workspaces
                 .get(id)
                 .is_none_or(|workspace| workspace.closing.is_some());
-        let Some(connector) = self.connector_mut(id, name) else {
+        if !is_ending && self.is_connector_outdated(id, name) {
+            return self.drain_connector(id, name, None, CONFIGURATION_CHANGED);
+        }
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return;
+        };
+        let Some(connector) = workspace.connectors.get_mut(name) else {
             return;
         };
         if is_ending || !connector.slot.may_start(now) {
             return;
         }
-        let Some(definition) = connector.wanted.clone() else {
-            if let Some(workspace) = self.workspaces.get_mut(id) {
-                workspace.connectors.remove(name);
-            }
+        let wanted = connector.wanted.clone().zip(workspace.bundle.as_ref());
+        let Some((definition, bundle)) = wanted else {
+            workspace.connectors.remove(name);
             return;
         };
+        let running = RunningConnector::of(definition, bundle);
         self.next_process += 1;
         let process = ProcessId(self.next_process);
         let trace_id = TraceId::from_uuid(self.uuid());
@@ -77,7 +85,7 @@ impl Core {
             return;
         };
         connector.slot.start(process, now);
-        connector.running = Some(definition);
+        connector.running = Some(running);
         connector.is_ready = false;
         self.owners
             .insert(process, Owner::Connector(id.clone(), name.clone()));
@@ -94,13 +102,26 @@ impl Core {
         }));
     }
 
+    /// Whether the process that runs was started with another configuration.
+    pub(super) fn is_connector_outdated(&self, id: &WorkspaceId, name: &ConnectionName) -> bool {
+        let workspace = self.workspaces.get(id);
+        workspace.is_some_and(|workspace| {
+            let connector = workspace.connectors.get(name);
+            let running = connector.filter(|connector| connector.slot.up().is_some());
+            match (running.and_then(|c| c.running.as_ref()), &workspace.bundle) {
+                (Some(running), Some(bundle)) => running.is_outdated(bundle),
+                _ => false,
+            }
+        })
+    }
+
     pub(super) fn connector_assignment(
         &mut self,
         id: &WorkspaceId,
         name: &ConnectionName,
     ) -> Option<Assignment> {
         let project_root = self.workspaces.get(id)?.record.project_root.clone();
-        let definition = self.connector_mut(id, name)?.running.clone()?;
+        let definition = self.connector_mut(id, name)?.running.clone()?.definition;
         let program = definition.entry.map(|entry| ConnectorProgram {
             project_root,
             entry,
@@ -174,8 +195,8 @@ impl Core {
                 bundle,
                 connector.and_then(|connector| connector.running.as_ref()),
             ) {
-                (Some(bundle), Some(definition)) => {
-                    router::route_ingress(bundle, definition, &event)
+                (Some(bundle), Some(running)) => {
+                    router::route_ingress(bundle, &running.definition, &event)
                 }
                 _ => return,
             }

@@ -2,13 +2,16 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use goondan_config::Sources;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::CallPlace;
 use goondan_protocol::control::ControlError;
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Head, ToChild};
 use goondan_protocol::observe::RuntimeEvent;
+use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{TraceContext, TraceId};
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::writer::Job;
@@ -43,6 +46,18 @@ pub(crate) enum Effect {
         purpose: LoadPurpose,
         workspace_id: Option<WorkspaceId>,
         project_root: PathBuf,
+    },
+    /// Keep the files of a configuration that runs, to fall back to.
+    KeepConfiguration {
+        workspace_id: WorkspaceId,
+        digest: String,
+        since: Timestamp,
+        sources: Arc<Sources>,
+    },
+    /// Watch these files of a workspace for changes; none to watch no longer.
+    Watch {
+        workspace_id: WorkspaceId,
+        sources: Option<Arc<Sources>>,
     },
     /// Write a workspace's record.
     WriteWorkspace(Box<WorkspaceRecord>),

@@ -1,7 +1,10 @@
 //! What can happen to the orchestrator.
 
-use goondan_config::Bundle;
-use goondan_protocol::control::{Call, ControlError};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use goondan_config::{Bundle, Sources};
+use goondan_protocol::control::{Call, ControlError, Watching};
 use goondan_protocol::ids::{ConnectionName, WorkspaceId};
 use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::time::Timestamp;
@@ -78,6 +81,13 @@ pub(crate) enum Input {
     Tick,
     /// The configuration of every workspace is to be read again.
     Reload,
+    /// Files of a watched project changed.
+    FilesChanged { workspace_id: WorkspaceId },
+    /// Changes of a project's files are noticed in this way from now on.
+    Watching {
+        workspace_id: WorkspaceId,
+        how: Watching,
+    },
     /// The daemon is asked to stop, by a signal.
     Stop { grace_period_ms: Option<u64> },
     /// The daemon is asked to stop, for the second time.
@@ -90,12 +100,36 @@ pub(crate) enum LoadPurpose {
     /// It was registered when the daemon started.
     Start,
     /// A client opens it.
-    Open(RequestToken),
+    Open {
+        token: RequestToken,
+        settings: Settings,
+    },
+    /// A client or a signal has its configuration read again.
+    Reload(Option<RequestToken>),
+    /// Its files changed.
+    Watch,
     /// A client restarts processes of it, with the configuration as it is now.
     Restart {
         token: RequestToken,
         request: goondan_protocol::control::Restart,
     },
+}
+
+impl LoadPurpose {
+    /// The client that waits for this workspace alone.
+    pub(super) fn token(&self) -> Option<RequestToken> {
+        match self {
+            Self::Open { token, .. } | Self::Restart { token, .. } => Some(*token),
+            Self::Start | Self::Reload(_) | Self::Watch => None,
+        }
+    }
+}
+
+/// What a client says about how a workspace is run; what it does not say stays as it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) watch: Option<bool>,
+    pub(crate) env_files: Option<Vec<PathBuf>>,
 }
 
 /// A workspace, read from disk.
@@ -104,6 +138,8 @@ pub(crate) struct Loaded {
     pub(crate) purpose: LoadPurpose,
     /// The workspace it was read for, if that is known.
     pub(crate) workspace_id: Option<WorkspaceId>,
+    /// What its configuration was read from, whatever came of it.
+    pub(crate) sources: Arc<Sources>,
     /// What was found.
     pub(crate) result: Result<LoadedWorkspace, ControlError>,
 }
@@ -114,6 +150,10 @@ pub(crate) struct LoadedWorkspace {
     pub(crate) record: WorkspaceRecord,
     /// The configuration, or what is wrong with it.
     pub(crate) bundle: Result<Bundle, ControlError>,
+    /// Why the configuration is the last known good one, if it is.
+    pub(crate) fallback: Option<ControlError>,
+    /// Whether the files it was read from may be kept: no secret is written out in them.
+    pub(crate) may_be_kept: bool,
     /// Instances with something to do.
     pub(crate) with_work: Vec<WithWork>,
     /// Every instance, if it is read to begin conversations anew; otherwise none.

@@ -8,6 +8,7 @@ use goondan_protocol::ipc::{Assignment, ChildRole, Shutdown, Status, ToChild};
 use goondan_protocol::trace::TraceId;
 use serde_json::json;
 
+use super::agents::CONFIGURATION_CHANGED;
 use super::calls::Standby;
 use super::slot::Slot;
 use super::{Core, Effect, LogEvent, Owner, ProcessId, Spawn};
@@ -57,7 +58,7 @@ impl Core {
     pub(super) fn pump_model(&mut self, id: &WorkspaceId, name: &ResourceName) {
         let now = self.now;
         let target = CallTarget::Model { name: name.clone() };
-        let is_called = self.calls.any_for(id, &target);
+        let is_called = self.calls.any_for(id, &target) && !self.is_past_calls(id);
         let Some(model) = self.model_mut(id, name) else {
             return;
         };
@@ -96,6 +97,15 @@ impl Core {
             identity,
             trace_id,
         }));
+    }
+
+    /// Whether the process that runs was started with another configuration that is still wanted.
+    pub(super) fn is_model_outdated(&self, id: &WorkspaceId, name: &ResourceName) -> bool {
+        let workspace = self.workspaces.get(id);
+        let model = workspace.and_then(|workspace| workspace.models.get(name));
+        model.is_some_and(|model| {
+            model.slot.up().is_some() && model.wanted.is_some() && model.running != model.wanted
+        })
     }
 
     pub(super) fn model_assignment(
@@ -151,6 +161,18 @@ impl Core {
         }
     }
 
+    /// Whether a workspace ends and no agent is left that could call anything. A reply that could not
+    /// be recorded may still wait for a successor that will not come.
+    fn is_past_calls(&self, id: &WorkspaceId) -> bool {
+        let is_ending = self.is_stopping()
+            || self
+                .workspaces
+                .get(id)
+                .is_none_or(|workspace| workspace.closing.is_some());
+        let mut owners = self.owners.values();
+        is_ending && !owners.any(|o| matches!(o, Owner::Agent(at) if at.workspace_id == *id))
+    }
+
     /// A model's process that nobody calls is stopped; so is one that left the configuration, and
     /// one of a workspace that ends, once no agent is left that could call it.
     pub(super) fn on_model_time(&mut self, id: &WorkspaceId, name: &ResourceName) {
@@ -158,15 +180,12 @@ impl Core {
         let idle_ms = self.idle_ms(id);
         let target = CallTarget::Model { name: name.clone() };
         let is_called = self.calls.any_for(id, &target);
-        let is_ending = self.is_stopping()
-            || self
-                .workspaces
-                .get(id)
-                .is_none_or(|workspace| workspace.closing.is_some());
-        let has_agents = self
-            .owners
-            .values()
-            .any(|owner| matches!(owner, Owner::Agent(at) if at.workspace_id == *id));
+        let is_past_calls = self.is_past_calls(id);
+        // A turn in progress finishes on the model it began with.
+        let is_another = self.is_model_outdated(id, name);
+        let is_gone = self.model_mut(id, name).is_some_and(|m| m.wanted.is_none());
+        let is_needed_as_it_is = (is_another || is_gone) && self.is_any_agent_outdated(id);
+        let is_outdated = is_another && !is_needed_as_it_is;
         let Some(model) = self.model_mut(id, name) else {
             return;
         };
@@ -174,8 +193,10 @@ impl Core {
             model.idle_since_ms = now_ms;
         }
         let is_idle = now_ms.saturating_sub(model.idle_since_ms) >= idle_ms;
-        let is_unwanted = model.wanted.is_none() && !is_called;
-        if model.slot.up().is_some() && ((is_ending && !has_agents) || is_idle || is_unwanted) {
+        let is_unwanted = model.wanted.is_none() && !is_called && !is_needed_as_it_is;
+        if is_outdated {
+            self.drain_model(id, name, CONFIGURATION_CHANGED);
+        } else if model.slot.up().is_some() && (is_past_calls || is_idle || is_unwanted) {
             self.drain_model(id, name, "nobody calls it");
         } else {
             self.pump_model(id, name);

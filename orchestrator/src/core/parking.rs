@@ -168,10 +168,11 @@ impl Core {
             step_id: None,
             tool_call_id: None,
             tool_name: None,
+            config_digest: None,
             duration_ms: None,
             detail: Some(detail_of(reason)),
         };
-        self.on_observe(at, &event);
+        self.on_observe(at, event);
     }
 
     /// A person decides about a parked event.

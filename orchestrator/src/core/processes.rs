@@ -85,7 +85,7 @@ impl Core {
             (ToOrchestrator::TurnComplete(complete), Owner::Agent(at)) => {
                 self.on_turn_complete(at, process, complete);
             }
-            (ToOrchestrator::Observe(event), Owner::Agent(at)) => self.on_observe(at, &event),
+            (ToOrchestrator::Observe(event), Owner::Agent(at)) => self.on_observe(at, *event),
             (ToOrchestrator::Call(call), Owner::Agent(at)) => {
                 self.on_call(at, process, trace, *call);
             }

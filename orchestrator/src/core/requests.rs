@@ -66,7 +66,8 @@ impl Core {
                 self.respond(token, &self.processes(list.workspace_id.as_ref()));
             }
             Call::ListWorkspaces(_) => self.respond(token, &self.workspace_infos()),
-            Call::OpenWorkspace(open) => self.open_workspace(token, open.project_root),
+            Call::OpenWorkspace(open) => self.open_workspace(token, open),
+            Call::Reload(reload) => self.reload(token, reload),
             Call::CloseWorkspace(close) => self.close_workspace(token, &close.workspace_id),
             Call::Restart(request) => match self.workspace(&request.workspace_id) {
                 Ok(workspace) => {

@@ -220,7 +220,11 @@ fn close(world: &mut World) {
 
 fn open(world: &mut World) {
     let project_root = config::PROJECT.into();
-    let call = Call::OpenWorkspace(OpenWorkspace { project_root });
+    let call = Call::OpenWorkspace(OpenWorkspace {
+        project_root,
+        watch: None,
+        env_files: None,
+    });
     world.ask(Asked::Other, call);
 }
 

@@ -5,7 +5,7 @@ use goondan_protocol::ids::{EventId, InstanceRef, StepId, TurnId};
 use goondan_protocol::ipc::{
     ConversationPage, ToChild, TurnAppend, TurnAppended, TurnCommitted, TurnComplete, TurnStart,
 };
-use goondan_protocol::observe::RuntimeEvent;
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
 use goondan_store::instance::LlmMessage;
@@ -112,6 +112,9 @@ impl Core {
         let span_id = SpanId::from_uuid(self.uuid());
         let new_trace = TraceId::from_uuid(self.uuid());
         let wall = self.now.wall;
+        let workspace = self.workspaces.get(&at.workspace_id);
+        let bundle = workspace.and_then(|workspace| workspace.bundle.as_ref());
+        let config_digest = bundle.map(|bundle| bundle.digest.clone());
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
@@ -130,12 +133,14 @@ impl Core {
             TurnContext {
                 event_id: event_id.clone(),
                 trace,
+                config_digest: config_digest.clone(),
             },
         );
         let op = Op::BeginTurn {
             instance: instance.clone(),
             turn_id,
             event_id,
+            config_digest,
             at: wall,
         };
         self.store(
@@ -373,8 +378,17 @@ impl Core {
     }
 
     /// Something happened in a turn.
-    pub(super) fn on_observe(&mut self, at: &InstanceRef, event: &RuntimeEvent) {
-        if let Ok(mut line) = serde_json::to_vec(event) {
+    pub(super) fn on_observe(&mut self, at: &InstanceRef, mut event: RuntimeEvent) {
+        let is_start = matches!(
+            event.kind,
+            RuntimeEventKind::TurnStarted | RuntimeEventKind::TurnResumed
+        );
+        // What a turn runs under is known here, whatever its process says.
+        let turn = self.current_turn(at, &event.turn_id);
+        event.config_digest = turn
+            .filter(|_| is_start)
+            .and_then(|turn| turn.context.config_digest);
+        if let Ok(mut line) = serde_json::to_vec(&event) {
             line.push(b'\n');
             let op = Op::Observe {
                 instance: at.clone(),

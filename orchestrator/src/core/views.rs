@@ -91,6 +91,10 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
             .collect(),
         running_agents: instances.clone().filter(|i| i.slot.up().is_some()).count(),
         pending_events: instances.map(Instance::pending).sum(),
+        config_digest: bundle.map(|bundle| bundle.digest.clone()),
+        last_known_good: workspace.is_last_known_good,
+        watch: workspace.watching,
+        env_files: workspace.record.env_files.clone(),
         problem: workspace.problem.clone(),
     }
 }

@@ -1,11 +1,11 @@
 //! Opening, changing, restarting and closing workspaces.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::sync::Arc;
 
-use goondan_config::Bundle;
+use goondan_config::{Bundle, Sources};
 use goondan_protocol::control::{
-    ControlError, Done, ErrorCode, Restart, Restarted, WorkspaceProblem,
+    ControlError, Done, ErrorCode, OpenWorkspace, Restart, Restarted, Watching, WorkspaceProblem,
 };
 use goondan_protocol::ids::{
     AgentName, ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId,
@@ -18,11 +18,20 @@ use super::connectors::Connector;
 use super::jobs::Purpose;
 use super::mailbox::closed_error;
 use super::models::Model;
+use super::reloading::Applied;
 use super::retention::Retention;
 use super::{
-    Core, Effect, LoadPurpose, Loaded, LogEvent, RequestToken, Workspace, no_workspace,
-    stopping_error,
+    Core, Effect, LoadPurpose, Loaded, LoadedWorkspace, LogEvent, RequestToken, Settings,
+    Workspace, changes, no_workspace, stopping_error,
 };
+
+fn problem_of(error: &ControlError) -> WorkspaceProblem {
+    let suggestion = error.suggestion.clone();
+    WorkspaceProblem {
+        message: error.message.clone(),
+        suggestion: suggestion.unwrap_or_else(|| "`gdn validate`".into()),
+    }
+}
 
 fn being_stopped(id: &WorkspaceId) -> ControlError {
     let message = format!("workspace `{id}` is being stopped");
@@ -32,15 +41,21 @@ fn being_stopped(id: &WorkspaceId) -> ControlError {
 impl Core {
     /// Reads a project's workspace for a client, unless that workspace is on its way out: reading
     /// would register it again.
-    pub(super) fn open_workspace(&mut self, token: RequestToken, project_root: PathBuf) {
+    pub(super) fn open_workspace(&mut self, token: RequestToken, open: OpenWorkspace) {
+        let OpenWorkspace {
+            project_root,
+            watch,
+            env_files,
+        } = open;
         let mut workspaces = self.workspaces.iter();
         let closing = workspaces.find(|(_, workspace)| {
             workspace.closing.is_some() && workspace.record.project_root == project_root
         });
+        let settings = Settings { watch, env_files };
         match closing.map(|(id, _)| being_stopped(id)) {
             Some(error) => self.respond_error(token, error),
             None => self.push(Effect::LoadWorkspace {
-                purpose: LoadPurpose::Open(token),
+                purpose: LoadPurpose::Open { token, settings },
                 workspace_id: None,
                 project_root,
             }),
@@ -51,31 +66,51 @@ impl Core {
         let Loaded {
             purpose,
             workspace_id,
+            sources,
             result,
         } = loaded;
         if self.is_stopping() {
-            if let LoadPurpose::Open(token) | LoadPurpose::Restart { token, .. } = purpose {
+            if let Some(token) = purpose.token() {
                 self.respond_error(token, stopping_error());
+            } else if let LoadPurpose::Reload(Some(token)) = purpose {
+                self.give_up_reload(token);
             }
             return;
         }
+        let id = match &result {
+            Ok(found) => Some(found.record.workspace_id.clone()),
+            Err(_) => workspace_id,
+        };
+        let known = id.as_ref().and_then(|id| self.workspaces.get(id));
+        if let Some(id) = &id
+            && known.is_some_and(|workspace| workspace.closing.is_some())
+        {
+            let error = being_stopped(id);
+            return self.tell_load_failed(&purpose, Some(id), &error);
+        }
+        self.take_up_loaded(&purpose, id.as_ref(), result, &sources);
+        if let Some(id) = id {
+            self.watch(&id, sources);
+        }
+    }
+
+    fn take_up_loaded(
+        &mut self,
+        purpose: &LoadPurpose,
+        id: Option<&WorkspaceId>,
+        result: Result<LoadedWorkspace, ControlError>,
+        sources: &Arc<Sources>,
+    ) {
         let found = match result {
             Ok(found) => found,
-            Err(error) => return self.on_load_failed(&purpose, workspace_id.as_ref(), &error),
+            Err(error) => return self.on_load_failed(purpose, id, &error),
         };
         let id = found.record.workspace_id.clone();
-        let known = self.workspaces.get(&id);
-        if known.is_some_and(|workspace| workspace.closing.is_some()) {
-            if let LoadPurpose::Open(token) | LoadPurpose::Restart { token, .. } = purpose {
-                self.respond_error(token, being_stopped(&id));
-            }
-            return;
-        }
         if let Err(error) = &found.bundle
-            && !matches!(purpose, LoadPurpose::Start)
+            && *purpose != LoadPurpose::Start
         {
             // An invalid edit changes nothing that runs.
-            return self.on_load_failed(&purpose, Some(&id), error);
+            return self.on_load_failed(purpose, Some(&id), error);
         }
         let is_new = !self.workspaces.contains_key(&id);
         let workspace = self
@@ -84,7 +119,9 @@ impl Core {
             .or_insert_with(|| Workspace {
                 record: found.record.clone(),
                 bundle: None,
+                is_last_known_good: false,
                 problem: None,
+                watching: Watching::Off,
                 instances: BTreeMap::new(),
                 connectors: BTreeMap::new(),
                 models: BTreeMap::new(),
@@ -92,8 +129,19 @@ impl Core {
                 closing: None,
             });
         workspace.record = found.record;
+        let mut applied = Applied::default();
         match found.bundle {
-            Ok(bundle) => self.apply(&id, bundle),
+            Ok(bundle) => {
+                let digest = bundle.digest.clone();
+                let had_problem = workspace.problem.take().is_some();
+                workspace.is_last_known_good = found.fallback.is_some();
+                applied = self.apply(&id, bundle);
+                self.log_applied(&id, &applied, &digest, is_new, had_problem);
+                match &found.fallback {
+                    Some(error) => self.on_fallback(&id, error),
+                    None => self.keep(&id, digest, found.may_be_kept, sources),
+                }
+            }
             Err(error) => self.on_load_failed(&LoadPurpose::Start, Some(&id), &error),
         }
         if is_new {
@@ -108,32 +156,16 @@ impl Core {
             self.take_up(&at, instance.agent_name.as_ref());
         }
         match purpose {
-            LoadPurpose::Start => {}
-            LoadPurpose::Open(token) => {
+            LoadPurpose::Start | LoadPurpose::Watch | LoadPurpose::Reload(None) => {}
+            LoadPurpose::Reload(Some(token)) => self.on_reloaded(*token, &id, Ok(applied)),
+            LoadPurpose::Open { token, .. } => {
                 if let Some(info) = self.workspace_info(&id) {
-                    self.respond(token, &info);
+                    self.respond(*token, &info);
                 }
             }
             LoadPurpose::Restart { token, request } => {
-                self.restart(token, &request, found.to_begin_anew);
+                self.restart(*token, request, found.to_begin_anew);
             }
-        }
-    }
-
-    /// Reads every workspace's configuration again.
-    pub(super) fn reload(&mut self) {
-        let all: Vec<_> = self
-            .workspaces
-            .iter()
-            .map(|(id, workspace)| (id.clone(), workspace.record.project_root.clone()))
-            .collect();
-        for (id, project_root) in all {
-            let (purpose, workspace_id) = (LoadPurpose::Start, Some(id));
-            self.push(Effect::LoadWorkspace {
-                purpose,
-                workspace_id,
-                project_root,
-            });
         }
     }
 
@@ -149,49 +181,99 @@ impl Core {
             None => event,
         };
         self.log(event.with("error", error.message.clone()));
-        if let Some(id) = id {
-            self.set_problem(id, error);
+        if let Some(workspace) = id.and_then(|id| self.workspaces.get_mut(id)) {
+            workspace.problem = Some(problem_of(error));
         }
-        if let LoadPurpose::Open(token) | LoadPurpose::Restart { token, .. } = purpose {
-            self.respond_error(*token, error.clone());
+        self.tell_load_failed(purpose, id, error);
+    }
+
+    fn tell_load_failed(
+        &mut self,
+        purpose: &LoadPurpose,
+        id: Option<&WorkspaceId>,
+        error: &ControlError,
+    ) {
+        if let Some(token) = purpose.token() {
+            self.respond_error(token, error.clone());
+        } else if let (LoadPurpose::Reload(Some(token)), Some(id)) = (purpose, id) {
+            self.on_reloaded(*token, id, Err(problem_of(error)));
         }
     }
 
-    fn set_problem(&mut self, id: &WorkspaceId, error: &ControlError) {
+    /// The project's own configuration cannot run; the last known good one does.
+    fn on_fallback(&mut self, id: &WorkspaceId, error: &ControlError) {
         if let Some(workspace) = self.workspaces.get_mut(id) {
-            let suggestion = error
-                .suggestion
-                .clone()
-                .unwrap_or_else(|| "`gdn validate`".into());
-            let message = error.message.clone();
-            workspace.problem = Some(WorkspaceProblem {
-                message,
-                suggestion,
+            workspace.problem = Some(problem_of(error));
+        }
+        let event = LogEvent::error("the last known good configuration runs");
+        let event = event.with("workspaceId", id.as_str());
+        self.log(event.with("error", error.message.clone()));
+    }
+
+    /// Has the files of the configuration that runs kept, to fall back to.
+    fn keep(
+        &mut self,
+        id: &WorkspaceId,
+        digest: String,
+        may_be_kept: bool,
+        sources: &Arc<Sources>,
+    ) {
+        if may_be_kept {
+            self.push(Effect::KeepConfiguration {
+                workspace_id: id.clone(),
+                digest,
+                since: self.now.wall,
+                sources: sources.clone(),
             });
+        } else {
+            let event = LogEvent::warn("the configuration is not kept as the last known good one");
+            let reason = "a secret is written out in it; take it from the environment: `valueFrom`";
+            let event = event.with("workspaceId", id.as_str());
+            self.log(event.with("reason", reason));
         }
     }
 
-    /// Makes a valid configuration the one that runs. What changed is restarted; turns in progress
-    /// finish on what they began with.
-    fn apply(&mut self, id: &WorkspaceId, bundle: Bundle) {
-        let Some(workspace) = self.workspaces.get_mut(id) else {
+    fn log_applied(
+        &mut self,
+        id: &WorkspaceId,
+        applied: &Applied,
+        digest: &str,
+        is_new: bool,
+        had_problem: bool,
+    ) {
+        if is_new || (applied.changes.is_empty() && !had_problem) {
             return;
-        };
-        workspace.problem = None;
-        let mut changed_agents: Vec<InstanceRef> = Vec::new();
-        for (key, instance) in &workspace.instances {
-            if instance.definition.is_some()
-                && instance.definition.as_ref() != bundle.agents.get(&instance.agent)
-            {
-                let (workspace_id, instance_key) = (id.clone(), key.clone());
-                changed_agents.push(InstanceRef {
-                    workspace_id,
-                    instance_key,
-                });
-            }
         }
+        let changes = applied.changes.iter();
+        let changes: Vec<String> = changes
+            .map(|change| format!("{} {}", change.resource, change.change.as_str()))
+            .collect();
+        let event = if changes.is_empty() {
+            LogEvent::info("the configuration is valid again, and as it was")
+        } else {
+            LogEvent::info("configuration changed")
+        };
+        self.log(
+            event
+                .with("workspaceId", id.as_str())
+                .with("configDigest", digest)
+                .with("changes", changes)
+                .with("restarting", applied.processes),
+        );
+    }
+
+    /// Makes a valid configuration the one that runs. What it outdates is restarted; turns in progress
+    /// finish on what they began with.
+    fn apply(&mut self, id: &WorkspaceId, bundle: Bundle) -> Applied {
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return Applied::default();
+        };
+        let changes = changes::changes(workspace.bundle.as_ref(), &bundle);
         for (name, connector) in &mut workspace.connectors {
             connector.wanted = bundle.connections.get(name).cloned();
+            if let Some(running) = &mut connector.running {
+                running.compare(&bundle);
+            }
         }
         for (name, definition) in &bundle.connections {
             workspace
@@ -208,32 +290,30 @@ impl Core {
                 .entry(name.clone())
                 .or_insert_with(|| Model::new(definition.clone()));
         }
-        let changed_models: Vec<ResourceName> = workspace
-            .models
-            .iter()
-            .filter(|(_, m)| m.slot.up().is_some() && m.wanted.is_some() && m.running != m.wanted)
-            .map(|(name, _)| name.clone())
-            .collect();
-        let names: Vec<ConnectionName> = workspace.connectors.keys().cloned().collect();
-        let changed_connectors: Vec<ConnectionName> = workspace
-            .connectors
-            .iter()
-            .filter(|(_, c)| c.slot.up().is_some() && c.running != c.wanted)
-            .map(|(name, _)| name.clone())
-            .collect();
+        for instance in workspace.instances.values_mut() {
+            if let Some(running) = &mut instance.running {
+                running.compare(&bundle);
+            }
+        }
+        let connectors: Vec<ConnectionName> = workspace.connectors.keys().cloned().collect();
+        let models: Vec<ResourceName> = workspace.models.keys().cloned().collect();
         workspace.bundle = Some(bundle);
-        for at in changed_agents {
-            self.drain_agent(&at, None, "its configuration changed");
+        let mut processes = 0;
+        for at in self.instances_of(id) {
+            if self.is_agent_outdated(&at) {
+                processes += 1;
+                self.pump(&at);
+            }
         }
-        for name in changed_connectors {
-            self.drain_connector(id, &name, None, "its configuration changed");
-        }
-        for name in changed_models {
-            self.drain_model(id, &name, "its configuration changed");
-        }
-        for name in names {
+        for name in connectors {
+            processes += usize::from(self.is_connector_outdated(id, &name));
             self.pump_connector(id, &name);
         }
+        for name in models {
+            processes += usize::from(self.is_model_outdated(id, &name));
+            self.on_model_time(id, &name);
+        }
+        Applied { changes, processes }
     }
 
     /// Restarts what a client asks for, after the turns in progress (`SUP-8`). Conversations that
@@ -333,6 +413,13 @@ impl Core {
         };
         let closing = workspace.closing.get_or_insert_default();
         closing.requests.push(token);
+        if std::mem::take(&mut workspace.watching) != Watching::Off || workspace.record.watch {
+            let (workspace_id, sources) = (id.clone(), None);
+            self.push(Effect::Watch {
+                workspace_id,
+                sources,
+            });
+        }
         self.cancel_waiters_of(id, &closed_error(id));
         self.drain_workspace(id, None, "the workspace is stopped");
     }

@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use super::child::{Programs, Reports};
 use super::control::{self, Server};
-use super::loading::{self, Instances, Known};
+use super::loading::{Known, Projects, Read, Wanted};
 use super::logs::LogHub;
 use super::strays;
 use super::supervisor::{Event, Supervisor};
@@ -153,15 +153,22 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
     let io = |error: std::io::Error| StartFailure::new(&error);
 
     let known = Known::default();
+    let projects = Projects::new(disk.clone(), layout.clone(), known.clone(), args.strict);
     let opened = match &args.open {
         Some(project) => {
-            let found = loading::load(disk.as_ref(), &layout, project, Instances::WithWork, &known)
-                .and_then(|found| found.bundle.clone().map(|_| found));
-            Some(found.map_err(|error| StartFailure {
+            let wanted = Wanted {
+                settings: args.settings(),
+                may_fall_back: true,
+                ..Wanted::default()
+            };
+            let (sources, found) = projects.read(project, &wanted);
+            let found = found.and_then(|found| found.bundle.clone().map(|_| found));
+            let found = found.map_err(|error| StartFailure {
                 code: EXIT_INVALID_PROJECT,
                 message: error.message,
                 hint: error.suggestion,
-            })?)
+            })?;
+            Some((sources, found))
         }
         None => None,
     };
@@ -206,15 +213,7 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         events: events.clone(),
         hub: hub.clone(),
     };
-    let supervisor = Supervisor::new(
-        core,
-        programs,
-        reports,
-        writers,
-        disk.clone(),
-        layout.clone(),
-        known.clone(),
-    );
+    let supervisor = Supervisor::new(core, programs, reports, writers, projects.clone());
 
     let ending = CancellationToken::new();
     let server = Server {
@@ -223,7 +222,7 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         ending: ending.clone(),
     };
     let mut tasks = tokio::task::JoinSet::new();
-    let registered = open_registered(disk, layout.clone(), opened, events.clone(), known);
+    let registered = open_registered(projects, opened, events.clone());
     tasks.spawn(async move {
         // Who connects meanwhile waits, and so never hears that a registered workspace is not there.
         registered.await;
@@ -265,23 +264,22 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
 
 /// Opens the workspace that was asked for and those that were registered when the daemon last ran.
 async fn open_registered(
-    disk: Arc<dyn Disk>,
-    layout: goondan_store::root::Layout,
-    opened: Option<crate::core::LoadedWorkspace>,
+    projects: Projects,
+    opened: Option<(Arc<goondan_config::Sources>, crate::core::LoadedWorkspace)>,
     events: mpsc::Sender<Event>,
-    known: Known,
 ) {
     let loading = tokio::task::spawn_blocking(move || {
         let mut all: Vec<Loaded> = Vec::new();
         let asked_for = opened
             .as_ref()
-            .map(|found| found.record.workspace_id.clone());
-        all.extend(opened.map(|found| Loaded {
+            .map(|(_, found)| found.record.workspace_id.clone());
+        all.extend(opened.map(|(sources, found)| Loaded {
             purpose: LoadPurpose::Start,
             workspace_id: Some(found.record.workspace_id.clone()),
+            sources,
             result: Ok(found),
         }));
-        let (records, unusable) = match workspace::list(disk.as_ref(), &layout) {
+        let (records, unusable) = match workspace::list(projects.disk.as_ref(), &projects.layout) {
             Ok(listed) => listed,
             Err(error) => {
                 tracing::error!(
@@ -300,12 +298,12 @@ async fn open_registered(
         }
         for record in records {
             if record.registered && Some(&record.workspace_id) != asked_for.as_ref() {
-                let result =
-                    loading::load_registered(disk.as_ref(), &layout, record.clone(), &known);
-                let workspace_id = Some(record.workspace_id);
+                let workspace_id = Some(record.workspace_id.clone());
+                let (sources, result): Read = projects.read_registered(record);
                 all.push(Loaded {
                     purpose: LoadPurpose::Start,
                     workspace_id,
+                    sources,
                     result,
                 });
             }

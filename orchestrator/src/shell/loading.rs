@@ -1,12 +1,14 @@
 //! Reading a workspace from disk: its configuration, its record, its instances with work.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan_config::{Bundle, Diagnostics, ProcessEnvironment};
+use goondan_config::{Bundle, Diagnostics, Loader, ProcessEnvironment, Sources};
 use goondan_protocol::control::{ControlError, ErrorCode, InstanceSummary};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::time::Timestamp;
+use goondan_store::configuration::{self, KeptConfiguration};
 use goondan_store::disk::Disk;
 use goondan_store::index::InstanceIndex;
 use goondan_store::instance::Metadata;
@@ -14,110 +16,317 @@ use goondan_store::root::Layout;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::{StoreError, workspace};
 
-use crate::core::LoadedWorkspace;
+use crate::core::{LoadedWorkspace, Settings};
 
-/// Which of a workspace's instances are wanted beside those with something to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Instances {
-    /// None.
-    WithWork,
-    /// Every one, since they may be begun anew.
-    All,
+/// What projects are read with.
+#[derive(Clone)]
+pub(super) struct Projects {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) layout: Layout,
+    pub(super) known: Known,
+    /// Whether a project whose configuration is not valid is not run at all (`--strict`).
+    pub(super) is_strict: bool,
+    /// Loads follow one another, so that of two the later one is never the older.
+    turn: Arc<Mutex<()>>,
 }
 
-/// Reads the workspace of a project, registering it. Blocks.
-pub(super) fn load(
-    disk: &dyn Disk,
-    layout: &Layout,
-    project_root: &Path,
-    wanted: Instances,
-    known: &Known,
-) -> Result<LoadedWorkspace, ControlError> {
-    let canonical = std::fs::canonicalize(project_root).map_err(|error| {
-        let text = format!(
-            "cannot open the project `{}`: {error}",
-            project_root.display()
-        );
-        ControlError::new(ErrorCode::InvalidConfiguration, text)
-            .suggest("name an existing project; `gdn init` makes a new one")
-    })?;
-    let package = goondan_config::package_name(&canonical).map_err(|e| invalid(&e, &canonical))?;
-    let bundle = goondan_config::load(&canonical, &ProcessEnvironment)
-        .map_err(|error| invalid(&error, &canonical));
-    let record = match &bundle {
-        // What cannot run is not registered, but what is registered stays so.
-        Err(error) => {
-            let id = goondan_store::naming::workspace_id(&canonical, package.as_deref())
-                .map_err(|problem| ControlError::new(ErrorCode::Internal, problem.to_string()))?;
-            match workspace::read(disk, &layout.workspace(&id)) {
-                Ok(Some(record)) if record.registered => record,
-                Ok(_) => return Err(error.clone()),
-                Err(error) => return Err(storage(&error)),
-            }
+/// What is to be read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Wanted {
+    /// The workspace the project must be, if it is known.
+    pub(super) workspace_id: Option<WorkspaceId>,
+    /// What a client says about how it is run.
+    pub(super) settings: Settings,
+    /// Whether its last known good configuration will do.
+    pub(super) may_fall_back: bool,
+    /// Whether every instance is wanted, since they may be begun anew.
+    pub(super) all_instances: bool,
+}
+
+/// What came of reading a project, and what it was read from.
+pub(super) type Read = (Arc<Sources>, Result<LoadedWorkspace, ControlError>);
+
+impl Projects {
+    pub(super) fn new(disk: Arc<dyn Disk>, layout: Layout, known: Known, is_strict: bool) -> Self {
+        Self {
+            disk,
+            layout,
+            known,
+            is_strict,
+            turn: Arc::default(),
         }
-        Ok(_) => known
-            .open(disk, layout, &canonical, package.as_deref())
-            .map_err(|error| storage(&error))?,
-    };
-    read_instances(disk, layout, record, bundle, wanted, known)
-}
-
-/// Reads which instances a workspace has, and which of them have something to do.
-fn read_instances(
-    disk: &dyn Disk,
-    layout: &Layout,
-    record: WorkspaceRecord,
-    bundle: Result<Bundle, ControlError>,
-    wanted: Instances,
-    known: &Known,
-) -> Result<LoadedWorkspace, ControlError> {
-    let instances = layout.instances(&record.workspace_id);
-    let listed = workspace::list_instances(disk, &instances);
-    let (found, mut unusable) = listed.map_err(|error| storage(&error))?;
-    known.index.take_up(&record.workspace_id, &found);
-    let with_work = workspace::with_work_among(disk, &instances, &found, &mut unusable);
-    known.warned.report(&unusable);
-    let to_begin_anew = match wanted {
-        Instances::WithWork => Vec::new(),
-        Instances::All => found,
-    };
-    Ok(LoadedWorkspace {
-        record,
-        bundle,
-        with_work,
-        to_begin_anew,
-    })
-}
-
-/// Reads a workspace that was registered when the daemon last ran. One whose project cannot be read
-/// any more is still there, with the reason. Blocks.
-pub(super) fn load_registered(
-    disk: &dyn Disk,
-    layout: &Layout,
-    record: WorkspaceRecord,
-    known: &Known,
-) -> Result<LoadedWorkspace, ControlError> {
-    let found = load(
-        disk,
-        layout,
-        &record.project_root,
-        Instances::WithWork,
-        known,
-    );
-    match found {
-        // The package was renamed: that is another workspace, to be opened by a person.
-        Ok(found) if found.record.workspace_id != record.workspace_id => {
-            let text = format!(
-                "the project `{}` is now workspace `{}`: its package was renamed",
-                record.project_root.display(),
-                found.record.workspace_id
-            );
-            let error = ControlError::new(ErrorCode::WorkspaceConflict, text);
-            read_instances(disk, layout, record, Err(error), Instances::WithWork, known)
-        }
-        Ok(found) => Ok(found),
-        Err(error) => read_instances(disk, layout, record, Err(error), Instances::WithWork, known),
     }
+
+    /// Reads the workspace of a project, registering it, and hands it on before another is read.
+    /// Blocks.
+    pub(super) fn read_then<T>(
+        &self,
+        project_root: &Path,
+        wanted: &Wanted,
+        then: impl FnOnce(Read) -> T,
+    ) -> T {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        then(self.read(project_root, wanted))
+    }
+
+    /// Reads the workspace of a project, registering it. Blocks.
+    pub(super) fn read(&self, project_root: &Path, wanted: &Wanted) -> Read {
+        let root = match std::fs::canonicalize(project_root) {
+            Ok(root) => root,
+            Err(error) => {
+                let text = format!(
+                    "cannot open the project `{}`: {error}",
+                    project_root.display()
+                );
+                let error = ControlError::new(ErrorCode::InvalidConfiguration, text)
+                    .suggest("name an existing project; `gdn init` makes a new one");
+                return (Arc::new(Sources::of(project_root)), Err(error));
+            }
+        };
+        let (record, renamed) = match self.record_of(&root, wanted) {
+            Ok(found) => found,
+            Err(error) => return (Arc::new(Sources::of(&root)), Err(error)),
+        };
+        let env_files = wanted.settings.env_files.clone();
+        let env_files = env_files
+            .or_else(|| Some(record.as_ref()?.env_files.clone()))
+            .unwrap_or_default();
+        let loader = Loader::new(&ProcessEnvironment).with_env_files(&env_files);
+        let loaded = loader.load(&root);
+        let sources = Arc::new(loaded.sources);
+        let result = match (loaded.bundle, renamed) {
+            (Ok(_), Some(error)) => Err(error),
+            (Ok(bundle), None) => {
+                let package = bundle.package.as_ref().map(|package| &*package.name);
+                self.open(&root, package, &wanted.settings)
+                    .and_then(|record| self.read_instances(record, Ok(bundle), wanted))
+                    .map(|found| LoadedWorkspace {
+                        may_be_kept: !loaded.secrets.is_any_written_out(),
+                        ..found
+                    })
+            }
+            (Err(problems), _) => {
+                let error = invalid(&problems, &root);
+                match record.filter(|record| record.registered) {
+                    // What cannot run is not registered, but what is registered stays so.
+                    None => Err(error),
+                    Some(record) if wanted.may_fall_back && !self.is_strict => {
+                        self.fall_back(&root, record, &loader, error, wanted)
+                    }
+                    Some(record) => self.read_instances(record, Err(error), wanted),
+                }
+            }
+        };
+        (sources, result)
+    }
+
+    /// The record of the workspace that a project is, if it has one, and why it cannot be that if its
+    /// configuration is valid.
+    fn record_of(
+        &self,
+        root: &Path,
+        wanted: &Wanted,
+    ) -> Result<(Option<WorkspaceRecord>, Option<ControlError>), ControlError> {
+        let disk = self.disk.as_ref();
+        let read = |id: &WorkspaceId| {
+            workspace::read(disk, &self.layout.workspace(id)).map_err(|error| storage(&error))
+        };
+        // What calls itself nothing, or cannot be read, may be the one that is expected all the same.
+        let package = goondan_config::package_name(root).unwrap_or_default();
+        let id = goondan_store::naming::workspace_id(root, package.as_deref())
+            .map_err(|problem| ControlError::new(ErrorCode::Internal, problem.to_string()))?;
+        if let Some(expected) = &wanted.workspace_id {
+            let renamed = (*expected != id).then(|| renamed(root, &id));
+            return Ok((read(expected)?, renamed));
+        }
+        if let Some(record) = read(&id)? {
+            return Ok((Some(record), None));
+        }
+        if !wanted.may_fall_back {
+            return Ok((None, None));
+        }
+        let (records, _) = workspace::list(disk, &self.layout).map_err(|error| storage(&error))?;
+        let mut of_root = records
+            .into_iter()
+            .filter(|record| record.registered && record.project_root == root);
+        // Which of several the project would be cannot be told.
+        Ok((of_root.next().filter(|_| of_root.next().is_none()), None))
+    }
+
+    /// Registers the workspace of a valid project, with what a client says of it.
+    fn open(
+        &self,
+        root: &Path,
+        package: Option<&str>,
+        settings: &Settings,
+    ) -> Result<WorkspaceRecord, ControlError> {
+        let disk = self.disk.as_ref();
+        let opened = self.known.open(disk, &self.layout, root, package);
+        let before = opened.map_err(|error| storage(&error))?;
+        let mut record = before.clone();
+        record.watch = settings.watch.unwrap_or(record.watch);
+        if let Some(env_files) = &settings.env_files {
+            record.env_files.clone_from(env_files);
+        }
+        if record != before {
+            workspace::write(disk, &self.layout, &record).map_err(|error| storage(&error))?;
+        }
+        Ok(record)
+    }
+
+    /// Reads the last known good configuration of a workspace whose project cannot run.
+    fn fall_back(
+        &self,
+        root: &Path,
+        record: WorkspaceRecord,
+        loader: &Loader<'_>,
+        error: ControlError,
+        wanted: &Wanted,
+    ) -> Result<LoadedWorkspace, ControlError> {
+        let id = &record.workspace_id;
+        let kept = configuration::read(self.disk.as_ref(), &self.layout, id);
+        let kept = match kept {
+            Ok(Some(kept)) => kept,
+            Ok(None) => return self.read_instances(record, Err(error), wanted),
+            Err(unreadable) => {
+                let why = format!(
+                    "{}\n\nThe last known good configuration cannot be read: {}",
+                    error.message,
+                    goondan_log::error_chain(&unreadable)
+                );
+                let error = ControlError {
+                    message: why,
+                    ..error
+                };
+                return self.read_instances(record, Err(error), wanted);
+            }
+        };
+        let files = kept.files.iter();
+        let files = files.map(|(path, text)| (PathBuf::from(path), text.clone()));
+        let loaded = loader.load_kept(root, &files.collect());
+        let (bundle, fallback) = match loaded.bundle {
+            Ok(bundle) => {
+                let message = format!(
+                    "{}\n\nThe last known good configuration runs, that of {}",
+                    error.message, kept.since
+                );
+                (Ok(bundle), Some(ControlError { message, ..error }))
+            }
+            Err(problems) => {
+                let message = format!(
+                    "{}\n\nThe last known good configuration, that of {}, cannot run either:\n{problems}",
+                    error.message, kept.since
+                );
+                (Err(ControlError { message, ..error }), None)
+            }
+        };
+        // As for one that is valid: what crashes left over is removed before anything runs.
+        let package = record.package.as_deref();
+        let opened = self
+            .known
+            .open(self.disk.as_ref(), &self.layout, root, package);
+        let record = opened.map_err(|error| storage(&error))?;
+        let found = self.read_instances(record, bundle, wanted)?;
+        Ok(LoadedWorkspace { fallback, ..found })
+    }
+
+    /// Reads which instances a workspace has, and which of them have something to do.
+    fn read_instances(
+        &self,
+        record: WorkspaceRecord,
+        bundle: Result<Bundle, ControlError>,
+        wanted: &Wanted,
+    ) -> Result<LoadedWorkspace, ControlError> {
+        let (disk, known) = (self.disk.as_ref(), &self.known);
+        let instances = self.layout.instances(&record.workspace_id);
+        let listed = workspace::list_instances(disk, &instances);
+        let (found, mut unusable) = listed.map_err(|error| storage(&error))?;
+        known.index.take_up(&record.workspace_id, &found);
+        let with_work = workspace::with_work_among(disk, &instances, &found, &mut unusable);
+        known.warned.report(&unusable);
+        let to_begin_anew = if wanted.all_instances {
+            found
+        } else {
+            Vec::new()
+        };
+        Ok(LoadedWorkspace {
+            record,
+            bundle,
+            fallback: None,
+            may_be_kept: false,
+            with_work,
+            to_begin_anew,
+        })
+    }
+
+    /// Reads a workspace that was registered when the daemon last ran. One whose project cannot be read
+    /// any more is still there, with the reason. Blocks.
+    pub(super) fn read_registered(&self, record: WorkspaceRecord) -> Read {
+        let wanted = Wanted {
+            workspace_id: Some(record.workspace_id.clone()),
+            may_fall_back: true,
+            ..Wanted::default()
+        };
+        let (sources, found) = self.read(&record.project_root, &wanted);
+        let found = match found {
+            Ok(found) => Ok(found),
+            Err(error) => self.read_instances(record, Err(error), &wanted),
+        };
+        (sources, found)
+    }
+
+    /// Keeps the files of a configuration that runs, unless a later one was kept meanwhile. Blocks.
+    pub(super) fn keep(
+        &self,
+        number: u64,
+        id: &WorkspaceId,
+        digest: String,
+        since: Timestamp,
+        sources: &Sources,
+    ) {
+        let files = sources.kept().iter();
+        let files =
+            files.map(|(path, text)| Some((path.to_str()?.to_owned(), text.map(str::to_owned))));
+        let Some(files) = files.collect::<Option<BTreeMap<_, _>>>() else {
+            tracing::warn!(
+                workspace_id = %id,
+                "a path of the configuration is no text; it is not kept as the last known good one"
+            );
+            return;
+        };
+        let mut kept = self
+            .known
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let latest = kept.entry(id.clone()).or_default();
+        if *latest >= number {
+            return;
+        }
+        *latest = number;
+        let configuration = KeptConfiguration {
+            digest,
+            since,
+            files,
+        };
+        let written = configuration::keep(self.disk.as_ref(), &self.layout, id, &configuration);
+        if let Err(error) = written {
+            tracing::warn!(
+                workspace_id = %id,
+                error = &error as &dyn std::error::Error,
+                "the configuration could not be kept as the last known good one"
+            );
+        }
+    }
+}
+
+fn renamed(root: &Path, id: &WorkspaceId) -> ControlError {
+    let text = format!(
+        "the project `{}` is now workspace `{id}`: its package was renamed",
+        root.display()
+    );
+    ControlError::new(ErrorCode::WorkspaceConflict, text)
+        .suggest("run it under its new name with `gdn run`, or name the package as it was")
 }
 
 fn invalid(diagnostics: &Diagnostics, project_root: &Path) -> ControlError {
@@ -137,6 +346,8 @@ pub(super) struct Known {
     pub(super) index: InstanceIndex,
     pub(super) warned: Warned,
     opened: Arc<Mutex<BTreeSet<WorkspaceId>>>,
+    /// The number of the latest configuration that was kept, by workspace.
+    kept: Arc<Mutex<BTreeMap<WorkspaceId, u64>>>,
 }
 
 impl Known {

@@ -27,14 +27,15 @@ use tokio::task::JoinSet;
 
 use super::child::{self, Programs, Reports, RunningChild};
 use super::control::Client;
-use super::loading::{self, Instances, Known};
+use super::loading::{self, Projects, Wanted};
 use super::logs::LogHub;
 use super::memory;
 use super::reading;
 use super::strays;
+use super::watching::Watches;
 use crate::core::{
     Core, Effect, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, LogEvent, Now,
-    ProcessId, RequestToken, Severity, StateDone, StateWork, control_error,
+    ProcessId, RequestToken, Settings, Severity, StateDone, StateWork, control_error,
 };
 use crate::limits::TICK_MS;
 
@@ -81,12 +82,15 @@ pub(super) struct Supervisor {
     pub(super) writers: Writers,
     pub(super) disk: Arc<dyn Disk>,
     pub(super) layout: Layout,
+    projects: Projects,
+    watches: Watches,
+    /// How many configurations were handed over to be kept.
+    kept: u64,
     children: HashMap<ProcessId, RunningChild>,
     requests: HashMap<RequestToken, OpenRequest>,
     tasks: JoinSet<()>,
     started: Instant,
     announced_drops: u64,
-    known: Known,
     is_over: bool,
 }
 
@@ -96,23 +100,23 @@ impl Supervisor {
         programs: Programs,
         reports: Reports,
         writers: Writers,
-        disk: Arc<dyn Disk>,
-        layout: Layout,
-        known: Known,
+        projects: Projects,
     ) -> Self {
         Self {
             core,
             programs,
             reports,
             writers,
-            disk,
-            layout,
+            disk: projects.disk.clone(),
+            layout: projects.layout.clone(),
+            projects,
+            watches: Watches::default(),
+            kept: 0,
             children: HashMap::new(),
             requests: HashMap::new(),
             tasks: JoinSet::new(),
             started: Instant::now(),
             announced_drops: 0,
-            known,
             is_over: false,
         }
     }
@@ -139,6 +143,7 @@ impl Supervisor {
         }
         // What still has something to report reports it to nobody, instead of waiting for a place.
         drop(events);
+        self.watches = Watches::default();
         self.tasks.shutdown().await;
         self.writers
     }
@@ -248,10 +253,30 @@ impl Supervisor {
             } => {
                 self.load(purpose, workspace_id, project_root);
             }
+            Effect::KeepConfiguration {
+                workspace_id,
+                digest,
+                since,
+                sources,
+            } => {
+                self.kept += 1;
+                let (projects, number) = (self.projects.clone(), self.kept);
+                self.tasks.spawn_blocking(move || {
+                    projects.keep(number, &workspace_id, digest, since, &sources);
+                });
+            }
+            Effect::Watch {
+                workspace_id,
+                sources,
+            } => {
+                let events = &self.reports.events;
+                self.watches
+                    .set(workspace_id, sources, events, &mut self.tasks);
+            }
             Effect::WriteWorkspace(record) => {
                 let (disk, layout) = (self.disk.clone(), self.layout.clone());
                 let events = self.reports.events.clone();
-                self.known.index.forget(&record.workspace_id);
+                self.projects.known.index.forget(&record.workspace_id);
                 self.tasks.spawn_blocking(move || {
                     let written = workspace::write(disk.as_ref(), &layout, &record);
                     let input = Input::WorkspaceWritten {
@@ -294,8 +319,9 @@ impl Supervisor {
             } => {
                 let is_processing = |at: &_| processing.contains(at);
                 let listed = workspaces.iter();
-                let listed =
-                    listed.flat_map(|id| loading::list_instances(&self.known, id, is_processing));
+                let listed = listed.flat_map(|id| {
+                    loading::list_instances(&self.projects.known, id, is_processing)
+                });
                 match serde_json::value::to_raw_value(&listed.collect::<Vec<_>>()) {
                     Ok(listed) => {
                         let request = self.requests.remove(&token)?;
@@ -314,7 +340,12 @@ impl Supervisor {
                 if let ListPurpose::Verify { .. } = purpose {
                     self.list_on_disk(purpose, workspace_id);
                 } else {
-                    let found = self.known.index.list(&workspace_id).unwrap_or_default();
+                    let found = self
+                        .projects
+                        .known
+                        .index
+                        .list(&workspace_id)
+                        .unwrap_or_default();
                     let listed = ListedInstances {
                         found,
                         unreadable: Vec::new(),
@@ -375,7 +406,7 @@ impl Supervisor {
     /// Lists the instances of a workspace as its folders have them, whatever is known of them.
     fn list_on_disk(&mut self, purpose: ListPurpose, workspace_id: WorkspaceId) {
         let (disk, layout) = (self.disk.clone(), self.layout.clone());
-        let (events, known) = (self.reports.events.clone(), self.known.clone());
+        let (events, known) = (self.reports.events.clone(), self.projects.known.clone());
         self.tasks.spawn_blocking(move || {
             let instances = layout.instances(&workspace_id);
             let listed = workspace::list_instances(disk.as_ref(), &instances);
@@ -398,20 +429,26 @@ impl Supervisor {
         workspace_id: Option<WorkspaceId>,
         project_root: PathBuf,
     ) {
-        let (disk, layout) = (self.disk.clone(), self.layout.clone());
-        let (events, known) = (self.reports.events.clone(), self.known.clone());
-        let wanted = match &purpose {
-            LoadPurpose::Restart { request, .. } if request.fresh => Instances::All,
-            _ => Instances::WithWork,
+        let wanted = Wanted {
+            workspace_id: workspace_id.clone(),
+            settings: match &purpose {
+                LoadPurpose::Open { settings, .. } => settings.clone(),
+                _ => Settings::default(),
+            },
+            may_fall_back: purpose == LoadPurpose::Start,
+            all_instances: matches!(&purpose, LoadPurpose::Restart { request, .. } if request.fresh),
         };
+        let (projects, events) = (self.projects.clone(), self.reports.events.clone());
         self.tasks.spawn_blocking(move || {
-            let result = loading::load(disk.as_ref(), &layout, &project_root, wanted, &known);
-            let loaded = Box::new(Loaded {
-                purpose,
-                workspace_id,
-                result,
+            projects.read_then(&project_root, &wanted, |(sources, result)| {
+                let loaded = Box::new(Loaded {
+                    purpose,
+                    workspace_id,
+                    sources,
+                    result,
+                });
+                drop(events.blocking_send(Event::Input(Input::Loaded(loaded))));
             });
-            drop(events.blocking_send(Event::Input(Input::Loaded(loaded))));
         });
     }
 

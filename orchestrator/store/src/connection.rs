@@ -100,6 +100,8 @@ mod tests {
             project_root: "/p".into(),
             package: None,
             registered: true,
+            watch: false,
+            env_files: Vec::new(),
             extra: JsonObject::new(),
         };
         write(disk.as_ref(), &layout, &record).unwrap();

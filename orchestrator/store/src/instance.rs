@@ -264,6 +264,21 @@ impl InstanceStore {
         event_id: &EventId,
         at: Timestamp,
     ) -> Result<OpenTurn, StoreError> {
+        self.begin_turn_under(turn_id, event_id, None, at)
+    }
+
+    /// Stages the begin of a turn, with the digest of the configuration it runs under.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::begin_turn`].
+    pub fn begin_turn_under(
+        &mut self,
+        turn_id: TurnId,
+        event_id: &EventId,
+        config_digest: Option<&str>,
+        at: Timestamp,
+    ) -> Result<OpenTurn, StoreError> {
         let wrong = || StoreError::WrongEvent {
             event_id: event_id.clone(),
         };
@@ -277,7 +292,7 @@ impl InstanceStore {
         {
             return Err(wrong());
         }
-        let open = self.turn.begin(turn_id, event, at)?;
+        let open = self.turn.begin(turn_id, event, config_digest, at)?;
         self.touch(at);
         Ok(open)
     }

@@ -19,6 +19,7 @@
 
 pub mod audit;
 mod checksum;
+pub mod configuration;
 pub mod connection;
 pub mod disk;
 pub mod durable;

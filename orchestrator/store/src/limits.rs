@@ -34,6 +34,9 @@ pub const ARCHIVE_LINE_BYTES_MAX: usize = 8 * 1024 * 1024 + 64 * 1024;
 /// may take twice as many.
 pub const EXPORT_PART_BYTES: usize = 6 * 1024 * 1024;
 
+/// Largest configuration that is kept to fall back to, in bytes.
+pub const CONFIGURATION_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// Bytes read at a time when a file is scanned.
 pub const READ_CHUNK_BYTES: usize = 256 * 1024;
 

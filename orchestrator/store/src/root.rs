@@ -68,6 +68,12 @@ impl Layout {
         self.workspaces().join(id.as_str())
     }
 
+    /// The last configuration of one workspace that ran.
+    #[must_use]
+    pub fn configuration(&self, id: &WorkspaceId) -> PathBuf {
+        self.workspace(id).join("configuration.json")
+    }
+
     /// The instances of one workspace.
     #[must_use]
     pub fn instances(&self, id: &WorkspaceId) -> PathBuf {

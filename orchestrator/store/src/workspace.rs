@@ -36,6 +36,12 @@ pub struct WorkspaceRecord {
     pub package: Option<String>,
     /// Whether a daemon that starts opens it again.
     pub registered: bool,
+    /// Whether the project's files are watched for changes (`SUP-8`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watch: bool,
+    /// Files that environment variables are taken from, absolute, the one that wins last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_files: Vec<PathBuf>,
     /// Fields of other versions, kept as they are.
     #[serde(flatten)]
     pub extra: JsonObject,
@@ -76,6 +82,8 @@ pub fn register(
             project_root: project_root.to_owned(),
             package: package.map(str::to_owned),
             registered: true,
+            watch: false,
+            env_files: Vec::new(),
             extra: JsonObject::new(),
         },
         Some(found)

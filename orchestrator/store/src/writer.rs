@@ -276,10 +276,13 @@ impl Worker {
                 instance,
                 turn_id,
                 event_id,
+                config_digest,
                 at,
             } => {
                 let store = &mut self.held(&instance)?.store;
-                store.begin_turn(turn_id, &event_id, at).map(Report::Began)
+                store
+                    .begin_turn_under(turn_id, &event_id, config_digest.as_deref(), at)
+                    .map(Report::Began)
             }
             Op::AppendEvent {
                 instance,

@@ -164,6 +164,7 @@ async fn inst_2_metadata_is_written_when_the_instance_is_closed() {
         .unwrap();
     let turn_id: TurnId = "t1".parse().unwrap();
     let begin = Op::BeginTurn {
+        config_digest: None,
         instance: instance.clone(),
         turn_id: turn_id.clone(),
         event_id: "e1".parse().unwrap(),
@@ -202,6 +203,7 @@ async fn the_index_is_what_a_new_look_at_the_disk_would_find() {
             .unwrap();
     }
     let begin = Op::BeginTurn {
+        config_digest: None,
         instance: rig.instance("a"),
         turn_id: "t1".parse().unwrap(),
         event_id: "e1".parse().unwrap(),

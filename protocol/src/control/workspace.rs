@@ -13,6 +13,13 @@ use crate::ids::{AgentName, InstanceKey, WorkspaceId};
 pub struct OpenWorkspace {
     /// The Project Root, absolute.
     pub project_root: PathBuf,
+    /// Whether its files are watched from now on; as it was if this is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<bool>,
+    /// Files to take environment variables from, absolute, the one that wins last; those it had if this
+    /// is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env_files: Option<Vec<PathBuf>>,
 }
 
 /// One registered workspace.
@@ -37,9 +44,46 @@ pub struct WorkspaceInfo {
     pub running_agents: usize,
     /// Events that wait for their turn or are in it.
     pub pending_events: usize,
+    /// The SHA-256 of the configuration that runs, as hex digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_digest: Option<String>,
+    /// Whether that is the last known good one, since the project's own is not valid.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub last_known_good: bool,
+    /// How changes of its files are noticed.
+    #[serde(default)]
+    pub watch: Watching,
+    /// The environment files it was given, the one that wins last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_files: Vec<PathBuf>,
     /// Why it does not run as it should, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<WorkspaceProblem>,
+}
+
+/// How changes of a project's files are noticed (`SUP-8`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Watching {
+    /// Not at all: a person restarts or reloads.
+    #[default]
+    Off,
+    /// The system tells of them.
+    Events,
+    /// The system cannot tell of them; the files are compared every few seconds.
+    Polling,
+}
+
+impl Watching {
+    /// The word as it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Events => "events",
+            Self::Polling => "polling",
+        }
+    }
 }
 
 /// Why a workspace does not run as it should.
@@ -90,6 +134,73 @@ pub struct Restarted {
     pub processes: usize,
     /// Conversations that were removed (`fresh`).
     pub removed: Vec<InstanceKey>,
+}
+
+/// `workspace.reload` (`SUP-8`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Reload {
+    /// Only this workspace's configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_id: Option<WorkspaceId>,
+}
+
+/// Result of `workspace.reload`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reloaded {
+    /// What came of it for each workspace, by id.
+    pub workspaces: Vec<WorkspaceReload>,
+}
+
+/// What came of reading one workspace's configuration again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkspaceReload {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// What changed; nothing if the configuration is as it was, or could not be taken.
+    pub changes: Vec<ConfigurationChange>,
+    /// How many processes are being restarted.
+    pub processes: usize,
+    /// Why the configuration that ran before still runs, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<WorkspaceProblem>,
+}
+
+/// One difference between the configuration that ran and the one that runs now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigurationChange {
+    /// `Agent/clerk`, `Connection/hook`, or `Swarm` for what concerns all of them. What belongs to an
+    /// agent (its model, prompt, tools, extensions) counts as the agent.
+    pub resource: String,
+    /// What became of it.
+    pub change: ChangeKind,
+}
+
+/// What became of a part of a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ChangeKind {
+    /// It is new.
+    Added,
+    /// It is not as it was.
+    Changed,
+    /// It is gone.
+    Removed,
+}
+
+impl ChangeKind {
+    /// The word as it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Changed => "changed",
+            Self::Removed => "removed",
+        }
+    }
 }
 
 /// `workspace.audit` (`INST-6`, `SEC-5`).

@@ -272,6 +272,7 @@ fn check_result(method: &str, result: &str) {
         control::ListWorkspaces::NAME => result_round_trip::<control::ListWorkspaces>(result),
         control::CloseWorkspace::NAME => result_round_trip::<control::CloseWorkspace>(result),
         control::Restart::NAME => result_round_trip::<control::Restart>(result),
+        control::Reload::NAME => result_round_trip::<control::Reload>(result),
         control::ReadAudit::NAME => result_round_trip::<control::ReadAudit>(result),
         control::InstanceTurns::NAME => result_round_trip::<control::InstanceTurns>(result),
         control::ExportInstance::NAME => result_round_trip::<control::ExportInstance>(result),

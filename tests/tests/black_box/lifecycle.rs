@@ -370,29 +370,6 @@ fn sup_8_an_invalid_edit_is_reported_at_its_place_and_the_running_configuration_
 }
 
 #[test]
-fn a_project_that_became_invalid_while_no_daemon_ran_is_there_with_its_problem() {
-    let home = Home::new(LAB);
-    let daemon = Daemon::serving(&home);
-    home.gdn(&["send", "--no-wait", "hold x"]).exits(0);
-    wait_until("the tool runs", || home.note("x.runs") == "run\n");
-    drop(daemon.kill());
-    home.write("project/goondan.yaml", "kind: Nonsense\n");
-    let daemon = Daemon::start(&home);
-    home.gdn(&["status"])
-        .exits(0)
-        .prints(&["problem"])
-        .tells(&["Nonsense"]);
-    assert!(home.running(AGENT).is_empty());
-    // Once it is mended, what was in progress goes on.
-    home.write("project/goondan.yaml", &home.filled_in(LAB));
-    home.gdn(&["run"]).exits(0);
-    home.write("notes/x.go", "");
-    wait_until("the turn finishes", || home.history("main").len() == 6);
-    check(&home.history("main"));
-    drop(daemon.stop());
-}
-
-#[test]
 fn restart_fresh_deletes_conversations_and_asks_first() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);

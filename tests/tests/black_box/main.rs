@@ -17,6 +17,8 @@ mod damage;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
+mod last_good;
+#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod looking_back;
@@ -32,5 +34,7 @@ mod supervision;
 mod taken_elsewhere;
 #[cfg(test)]
 mod templates;
+#[cfg(test)]
+mod watch;
 #[cfg(test)]
 mod webhook;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use goondan_config::{Change, MendedFile, ProcessEnvironment};
+use goondan_config::{Change, Loader, MendedFile};
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
@@ -48,9 +48,9 @@ pub(super) struct Mended {
 }
 
 /// Mends the project's files and says what was done. Each file is replaced as a whole or not at all.
-pub(super) fn mend(root: &Path) -> Result<Vec<Mended>, Failure> {
+pub(super) fn mend(root: &Path, loader: &Loader<'_>) -> Result<Vec<Mended>, Failure> {
     // A Project Root that cannot be opened is told by the check that follows.
-    let files = goondan_config::mend(root, &ProcessEnvironment).unwrap_or_default();
+    let files = loader.mend(root).unwrap_or_default();
     let mut mended = Vec::new();
     for file in files {
         write(root, &file)?;

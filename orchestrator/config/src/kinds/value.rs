@@ -109,6 +109,9 @@ fn read_secret_fields(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<St
             .help("take it from the environment: `valueFrom: {env: NAME}`"),
         );
     }
+    if let Some(written) = &written {
+        cx.secrets.write_out(written.value);
+    }
     let secret = taken.or(written.map(|written| Located {
         value: written.value.to_owned(),
         place: written.place,
@@ -167,6 +170,7 @@ fn read_source(mut source: Fields<'_>, cx: &mut Context<'_>) -> Option<Located<S
         );
         return None;
     };
+    cx.secrets.take(&found.value);
     Some(Located {
         value: found.value,
         place: variable.place,

@@ -17,6 +17,8 @@ mod mending;
 #[cfg(test)]
 mod problems;
 #[cfg(test)]
+mod sources;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod values;

@@ -130,6 +130,14 @@ impl Environment for Project {
     clippy::disallowed_methods,
     reason = "a fixture is no durable state of goondan"
 )]
-fn write(path: &Path, content: &[u8]) {
+pub(crate) fn write(path: &Path, content: &[u8]) {
     fs::write(path, content).unwrap();
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a fixture is no durable state of goondan"
+)]
+pub(crate) fn rename(from: &Path, to: &Path) {
+    fs::rename(from, to).unwrap();
 }

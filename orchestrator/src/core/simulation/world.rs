@@ -364,6 +364,8 @@ impl World {
                 workspace_id,
             } => self.soon(20, Happening::List(purpose, workspace_id)),
             Effect::SetTrace { .. }
+            | Effect::KeepConfiguration { .. }
+            | Effect::Watch { .. }
             | Effect::ListInstances { .. }
             | Effect::Read { .. }
             | Effect::Log(_) => {}
@@ -548,6 +550,7 @@ impl World {
         self.input(Input::Loaded(Box::new(Loaded {
             purpose,
             workspace_id,
+            sources: Arc::default(),
             result,
         })));
     }
@@ -567,6 +570,8 @@ impl World {
         Ok(LoadedWorkspace {
             record,
             bundle,
+            fallback: None,
+            may_be_kept: true,
             with_work,
             to_begin_anew,
         })

@@ -137,6 +137,7 @@ impl Rig {
             event: Box::new(event("e1")?),
         })?;
         self.run(Op::BeginTurn {
+            config_digest: None,
             instance: instance.clone(),
             turn_id: "t1".parse()?,
             event_id: "e1".parse()?,

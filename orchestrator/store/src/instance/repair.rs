@@ -42,7 +42,7 @@ pub fn repair(disk: &Arc<dyn Disk>, dir: &Path, at: Timestamp) -> Result<Vec<Pat
         && let Some(event) = open.event
     {
         // Its beginning is lost; what was concluded from the inbox is written down instead.
-        store.turn.begin(open.turn_id, event, at)?;
+        store.turn.begin(open.turn_id, event, None, at)?;
         store.turn.sync()?;
     }
     store.base.mend(disk.as_ref())?;

@@ -93,6 +93,8 @@ enum Mark<'a> {
         attempt: u32,
         event: &'a TurnEvent,
         at: Timestamp,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        config_digest: Option<&'a str>,
     },
     TurnCommit(&'a CommitRecord),
 }
@@ -156,6 +158,7 @@ impl TurnLog {
         &mut self,
         turn_id: TurnId,
         event: TurnEvent,
+        config_digest: Option<&str>,
         at: Timestamp,
     ) -> Result<OpenTurn, StoreError> {
         let (turn_id, attempt, last_seq) = match &self.open {
@@ -167,6 +170,7 @@ impl TurnLog {
             attempt,
             event: &event,
             at,
+            config_digest,
         })?;
         let open = OpenTurn {
             turn_id,

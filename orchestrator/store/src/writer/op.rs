@@ -47,6 +47,8 @@ pub enum Op {
         turn_id: TurnId,
         /// The event it answers.
         event_id: EventId,
+        /// The digest of the configuration it runs under.
+        config_digest: Option<String>,
         /// The time.
         at: Timestamp,
     },

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{ExtensionName, InstanceKey};
+use goondan_store::configuration::{self, KeptConfiguration};
 use goondan_store::disk::{Disk, RealDisk, append_all, read_all};
 use goondan_store::instance::{EventState, InstanceStore, LlmMessage, Metadata};
 use goondan_store::root::{Layout, LogConfig, SystemConfig};
@@ -113,6 +114,22 @@ fn the_names_are_the_ones_the_store_gives() {
         assert_eq!(naming::instance_dir_name(&key), row[1]);
         assert_eq!(naming::instance_key_of(row[1]), Some(key));
     }
+}
+
+#[test]
+fn the_kept_configuration_is_what_the_page_shows() {
+    let temp = tempfile::tempdir().unwrap();
+    let layout = Layout::new(temp.path());
+    let id = "srv_bot__no-package".parse().unwrap();
+    for dir in [layout.workspaces(), layout.workspace(&id)] {
+        RealDisk.create_dir(&dir).unwrap();
+    }
+    let shown: KeptConfiguration = serde_json::from_str(example("configuration.json")).unwrap();
+    configuration::keep(&RealDisk, &layout, &id, &shown).unwrap();
+    let written = std::fs::read_to_string(layout.configuration(&id)).unwrap();
+    assert_eq!(written, example("configuration.json"));
+    let read = configuration::read(&RealDisk, &layout, &id).unwrap();
+    assert_eq!(read, Some(shown));
 }
 
 #[test]

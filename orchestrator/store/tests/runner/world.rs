@@ -71,6 +71,7 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
             event: Box::new(event(id)),
         },
         Step::Begin(_, turn, event) => Op::BeginTurn {
+            config_digest: None,
             instance,
             turn_id: turn.parse().unwrap(),
             event_id: event.parse().unwrap(),

@@ -1,0 +1,95 @@
+//! `gdn reload`.
+
+use goondan_protocol::control::{Reload, WorkspaceReload};
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::text;
+use crate::schemas;
+
+pub(super) async fn run(context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace_id) = context.open_scope(!context.names_workspace()).await?;
+    let reloaded = client.change(Reload { workspace_id }).await?;
+    let output = context.output;
+    output.object(schemas::RELOAD, &reloaded)?;
+    if reloaded.workspaces.is_empty() {
+        let hint = context.daemon_command("run");
+        return output.data(format!("No workspaces. Start one in its directory: {hint}"));
+    }
+    for workspace in &reloaded.workspaces {
+        output.data(told(workspace))?;
+    }
+    let refused = reloaded.workspaces.iter();
+    let refused: Vec<&WorkspaceReload> = refused.filter(|w| w.problem.is_some()).collect();
+    for workspace in &refused {
+        if let Some(problem) = &workspace.problem {
+            output.note(format!(
+                "{} {}: {}\n{} {}",
+                output.err.paint(style::WARN, "warning:"),
+                workspace.workspace_id,
+                text::printable(&problem.message),
+                output.err.paint(style::HINT, "hint:"),
+                text::printable(&problem.suggestion),
+            ));
+        }
+    }
+    if refused.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Exit::InvalidConfiguration,
+        format!(
+            "{} could not be reloaded; what ran before goes on",
+            text::count(refused.len(), "workspace")
+        ),
+        "mend what is named above, then: `gdn reload`",
+    ))
+}
+
+fn told(workspace: &WorkspaceReload) -> String {
+    let id = &workspace.workspace_id;
+    if workspace.problem.is_some() {
+        return format!("{id}: not reloaded");
+    }
+    if workspace.changes.is_empty() {
+        return format!("{id}: nothing changed");
+    }
+    let changes = workspace.changes.iter();
+    let changes: Vec<String> = changes
+        .map(|change| format!("{} {}", change.resource, change.change.as_str()))
+        .collect();
+    let restarting = match workspace.processes {
+        0 => "nothing to restart".to_owned(),
+        processes => format!(
+            "restarting {}, each after its turn in progress",
+            text::count(processes, "process")
+        ),
+    };
+    format!("{id}: {}; {restarting}", changes.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn sup_8_what_changed_and_what_is_restarted_is_one_line() {
+        let told = |changes, processes| {
+            let reload = json!({"workspaceId": "w", "changes": changes, "processes": processes});
+            told(&serde_json::from_value(reload).unwrap())
+        };
+        assert_eq!(told(json!([]), 0), "w: nothing changed");
+        let changes = json!([
+            {"resource": "Agent/clerk", "change": "changed"},
+            {"resource": "Connection/hook", "change": "added"},
+        ]);
+        assert_eq!(
+            told(changes, 2),
+            "w: Agent/clerk changed, Connection/hook added; restarting 2 processes, each after its \
+             turn in progress"
+        );
+    }
+}

@@ -1,0 +1,62 @@
+//! The files a project was once read from, kept to be read again: its last known good configuration.
+//!
+//! Environment files are never among them: their values may be secrets (`SEC-1`).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The files a project was read from: paths relative to the Project Root, with their texts. A file
+/// that was only named, such as a module, has none and stays where it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeptFiles {
+    files: BTreeMap<PathBuf, Option<String>>,
+}
+
+impl KeptFiles {
+    /// Every file with its text, if it has one, by path.
+    pub fn iter(&self) -> impl Iterator<Item = (&Path, Option<&str>)> {
+        self.files
+            .iter()
+            .map(|(path, text)| (path.as_path(), text.as_deref()))
+    }
+
+    pub(crate) fn has(&self, path: &Path) -> bool {
+        self.files.contains_key(path)
+    }
+
+    pub(crate) fn text(&self, path: &Path) -> Option<&str> {
+        self.files.get(path)?.as_deref()
+    }
+
+    pub(crate) fn below(&self, directory: &'static str) -> impl Iterator<Item = PathBuf> {
+        let is_below = move |(path, text): &(&PathBuf, &Option<String>)| {
+            text.is_some() && path.starts_with(directory)
+        };
+        self.files
+            .iter()
+            .filter(is_below)
+            .map(|(path, _)| path.clone())
+    }
+
+    pub(crate) fn add(&mut self, path: &Path, text: Option<&str>) {
+        let text = text.map(str::to_owned);
+        match self.files.entry(path.to_path_buf()) {
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(text);
+            }
+            // A file that is both read and named keeps its text.
+            std::collections::btree_map::Entry::Occupied(mut entry) if text.is_some() => {
+                entry.insert(text);
+            }
+            std::collections::btree_map::Entry::Occupied(_) => {}
+        }
+    }
+}
+
+impl FromIterator<(PathBuf, Option<String>)> for KeptFiles {
+    fn from_iter<I: IntoIterator<Item = (PathBuf, Option<String>)>>(files: I) -> Self {
+        Self {
+            files: files.into_iter().collect(),
+        }
+    }
+}

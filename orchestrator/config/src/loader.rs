@@ -1,0 +1,130 @@
+//! How a project is read: with which environment, from which files.
+
+use std::path::{Path, PathBuf};
+
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::effective::{self, Setting};
+use crate::kept::KeptFiles;
+use crate::load;
+use crate::mend::{self, MendedFile};
+use crate::project_files::ProjectFiles;
+use crate::report::Report;
+use crate::secrets::Secrets;
+use crate::sources::Sources;
+use crate::{Bundle, Checked, Environment};
+
+/// Reads projects.
+pub struct Loader<'e> {
+    env: &'e dyn Environment,
+    env_files: Vec<PathBuf>,
+}
+
+/// What came of reading a project.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// The project, or everything that is wrong with it.
+    pub bundle: Result<Bundle, Diagnostics>,
+    /// What keeps it from nothing, ordered by file and line.
+    pub warnings: Vec<Diagnostic>,
+    /// What it was read from.
+    pub sources: Sources,
+    /// Which of its values nobody is to see.
+    pub secrets: Secrets,
+}
+
+impl<'e> Loader<'e> {
+    /// A loader that takes variables from `env`, and from the project's `.env.local` and `.env`.
+    #[must_use]
+    pub fn new(env: &'e dyn Environment) -> Self {
+        Self {
+            env,
+            env_files: Vec::new(),
+        }
+    }
+
+    /// Takes variables from these files, too; the last one wins. They are absolute, need not belong to
+    /// the project, and must be there.
+    #[must_use]
+    pub fn with_env_files(self, env_files: &[PathBuf]) -> Self {
+        Self {
+            env_files: env_files.to_vec(),
+            ..self
+        }
+    }
+
+    /// Reads the project in `root`. Blocks on the file system.
+    #[must_use]
+    pub fn load(&self, root: &Path) -> Loaded {
+        self.read(root, None)
+    }
+
+    /// Reads the project of `root` from the files that were kept of it. Environment files are read where
+    /// they are; what is wrong in them is passed over. Blocks on the file system.
+    #[must_use]
+    pub fn load_kept(&self, root: &Path, kept: &KeptFiles) -> Loaded {
+        self.read(root, Some(kept))
+    }
+
+    fn read(&self, root: &Path, kept: Option<&KeptFiles>) -> Loaded {
+        let mut report = Report::default();
+        let (bundle, report, sources, secrets) = match self.open(root, &mut report) {
+            None => (None, report, Sources::of(root), Secrets::default()),
+            Some(files) => {
+                let files = match kept {
+                    Some(kept) => files.reading_kept(kept.clone()),
+                    None => files,
+                };
+                let reading = load::read(&files, self.env);
+                let (report, secrets) = (reading.report, reading.secrets);
+                (reading.bundle, report, files.into_sources(), secrets)
+            }
+        };
+        let (errors, warnings) = report.finish();
+        Loaded {
+            bundle: bundle.ok_or_else(|| Diagnostics::new(errors)),
+            warnings,
+            sources,
+            secrets,
+        }
+    }
+
+    /// See [`crate::check`].
+    #[must_use]
+    pub fn check(&self, root: &Path) -> Checked {
+        let Loaded {
+            bundle, warnings, ..
+        } = self.load(root);
+        Checked { bundle, warnings }
+    }
+
+    /// See [`crate::effective()`].
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with the project: what does not hold cannot be shown.
+    pub fn effective(&self, root: &Path) -> Result<Vec<Setting>, Diagnostics> {
+        let mut report = Report::default();
+        match self.open(root, &mut report) {
+            Some(files) => effective::effective(&files, self.env),
+            None => Err(report.into_diagnostics()),
+        }
+    }
+
+    /// See [`crate::mend()`].
+    ///
+    /// # Errors
+    ///
+    /// The Project Root cannot be opened.
+    pub fn mend(&self, root: &Path) -> Result<Vec<MendedFile>, Diagnostics> {
+        let mut report = Report::default();
+        match self.open(root, &mut report) {
+            Some(files) => Ok(mend::mend(files, self.env)),
+            None => Err(report.into_diagnostics()),
+        }
+    }
+
+    fn open(&self, root: &Path, report: &mut Report) -> Option<ProjectFiles> {
+        let files = load::open(root, report)?;
+        Some(files.with_env_files(self.env_files.clone()))
+    }
+}

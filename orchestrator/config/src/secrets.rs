@@ -1,0 +1,42 @@
+//! The values that nobody is to see (`SEC-2`).
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// The values of a project that are secrets, or may be: those written in the place of one, and those
+/// taken from elsewhere.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secrets {
+    values: BTreeSet<String>,
+    is_any_written_out: bool,
+}
+
+impl Secrets {
+    /// Each value once.
+    pub fn values(&self) -> impl Iterator<Item = &str> {
+        self.values.iter().map(String::as_str)
+    }
+
+    /// Whether one stands in a file of the project itself. A copy of that file would hold it in plain
+    /// text (`SEC-1`).
+    #[must_use]
+    pub fn is_any_written_out(&self) -> bool {
+        self.is_any_written_out
+    }
+
+    pub(crate) fn take(&mut self, value: &str) {
+        self.values.insert(value.to_owned());
+    }
+
+    pub(crate) fn write_out(&mut self, value: &str) {
+        self.is_any_written_out = true;
+        self.take(value);
+    }
+}
+
+impl fmt::Debug for Secrets {
+    /// Shows how many there are.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secrets({})", self.values.len())
+    }
+}

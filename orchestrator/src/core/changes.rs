@@ -1,0 +1,140 @@
+//! What an edit of a configuration changes, and so what has to be restarted (`SUP-8`).
+//!
+//! A process is outdated when what it was started with is not what the configuration says now: an
+//! agent's own definition (its model, prompt, tools and extensions are part of it), a connection's, or
+//! the policy of the swarm. Whether one is, is always found by comparing, never remembered.
+
+use std::collections::BTreeMap;
+
+use goondan_config::{Bundle, ConnectionDefinition, Lifecycle};
+use goondan_protocol::control::{ChangeKind, ConfigurationChange};
+use goondan_protocol::definition::AgentDefinition;
+use goondan_protocol::ids::AgentName;
+
+/// What of a swarm concerns every process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Policy {
+    entry_agent: AgentName,
+    grace_period_ms: u64,
+    lifecycle: Lifecycle,
+}
+
+impl Policy {
+    pub(super) fn of(bundle: &Bundle) -> Self {
+        Self {
+            entry_agent: bundle.entry_agent.clone(),
+            grace_period_ms: bundle.grace_period_ms,
+            lifecycle: bundle.lifecycle,
+        }
+    }
+}
+
+/// What an agent's process was started with.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct RunningAgent {
+    pub(super) definition: AgentDefinition,
+    policy: Policy,
+    /// A configuration that says the same of it: comparing digests is cheap.
+    alike: String,
+}
+
+impl RunningAgent {
+    pub(super) fn of(agent: &AgentName, bundle: &Bundle) -> Option<Self> {
+        Some(Self {
+            definition: bundle.agents.get(agent)?.clone(),
+            policy: Policy::of(bundle),
+            alike: bundle.digest.clone(),
+        })
+    }
+
+    /// Whether a process started now would be started with something else.
+    pub(super) fn is_outdated(&self, bundle: &Bundle) -> bool {
+        self.alike != bundle.digest
+            && (bundle.agents.get(&self.definition.name) != Some(&self.definition)
+                || self.policy != Policy::of(bundle))
+    }
+
+    /// Compares once with a configuration that has just been taken up.
+    pub(super) fn compare(&mut self, bundle: &Bundle) {
+        if !self.is_outdated(bundle) {
+            self.alike.clone_from(&bundle.digest);
+        }
+    }
+}
+
+/// What a connection's process was started with.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct RunningConnector {
+    pub(super) definition: ConnectionDefinition,
+    policy: Policy,
+    /// A configuration that says the same of it.
+    alike: String,
+}
+
+impl RunningConnector {
+    pub(super) fn of(definition: ConnectionDefinition, bundle: &Bundle) -> Self {
+        Self {
+            definition,
+            policy: Policy::of(bundle),
+            alike: bundle.digest.clone(),
+        }
+    }
+
+    /// Whether a process started now would be started with something else.
+    pub(super) fn is_outdated(&self, bundle: &Bundle) -> bool {
+        self.alike != bundle.digest
+            && (bundle.connections.get(&self.definition.name) != Some(&self.definition)
+                || self.policy != Policy::of(bundle))
+    }
+
+    /// Compares once with a configuration that has just been taken up.
+    pub(super) fn compare(&mut self, bundle: &Bundle) {
+        if !self.is_outdated(bundle) {
+            self.alike.clone_from(&bundle.digest);
+        }
+    }
+}
+
+/// The differences between the configuration that ran, if any did, and the one that runs now: the swarm
+/// first, then agents, models with a process of their own, and connections, by name.
+pub(super) fn changes(before: Option<&Bundle>, after: &Bundle) -> Vec<ConfigurationChange> {
+    let mut changes = Vec::new();
+    if before.is_some_and(|before| Policy::of(before) != Policy::of(after)) {
+        changes.push(ConfigurationChange {
+            resource: "Swarm".to_owned(),
+            change: ChangeKind::Changed,
+        });
+    }
+    let agents = before.map(|bundle| &bundle.agents);
+    changes.extend(differences("Agent", agents, &after.agents));
+    let models = before.map(|bundle| &bundle.models);
+    changes.extend(differences("Model", models, &after.models));
+    let connections = before.map(|bundle| &bundle.connections);
+    changes.extend(differences("Connection", connections, &after.connections));
+    changes
+}
+
+fn differences<N: Ord + std::fmt::Display, D: PartialEq>(
+    kind: &str,
+    before: Option<&BTreeMap<N, D>>,
+    after: &BTreeMap<N, D>,
+) -> Vec<ConfigurationChange> {
+    let mut found: BTreeMap<&N, ChangeKind> = BTreeMap::new();
+    for (name, was) in before.into_iter().flatten() {
+        match after.get(name) {
+            Some(is) if is == was => {}
+            Some(_) => drop(found.insert(name, ChangeKind::Changed)),
+            None => drop(found.insert(name, ChangeKind::Removed)),
+        }
+    }
+    for name in after.keys() {
+        if before.is_none_or(|before| !before.contains_key(name)) {
+            found.insert(name, ChangeKind::Added);
+        }
+    }
+    let change = |(name, change): (&N, ChangeKind)| ConfigurationChange {
+        resource: format!("{kind}/{name}"),
+        change,
+    };
+    found.into_iter().map(change).collect()
+}

@@ -1,0 +1,153 @@
+//! Reading configurations again: because a client asks, a signal comes, or a watched file changed
+//! (`SUP-8`).
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::control::{
+    ConfigurationChange, Reload, Reloaded, Watching, WorkspaceProblem, WorkspaceReload,
+};
+use goondan_protocol::ids::WorkspaceId;
+
+use super::{Core, Effect, LoadPurpose, LogEvent, RequestToken, stopping_error};
+
+/// A client's request that waits for workspaces to be read.
+#[derive(Debug, Default)]
+pub(super) struct Reloading {
+    waiting: BTreeSet<WorkspaceId>,
+    done: Vec<WorkspaceReload>,
+}
+
+/// What a configuration that was taken up led to.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    pub(super) changes: Vec<ConfigurationChange>,
+    pub(super) processes: usize,
+}
+
+impl Core {
+    /// Reads configurations again for a client.
+    pub(super) fn reload(&mut self, token: RequestToken, reload: Reload) {
+        let waiting: BTreeSet<WorkspaceId> = match self.workspace_ids(reload.workspace_id) {
+            Ok(ids) => ids.into_iter().collect(),
+            Err(error) => return self.respond_error(token, error),
+        };
+        let ids: Vec<WorkspaceId> = waiting.iter().cloned().collect();
+        let done = Vec::new();
+        self.reloads.insert(token, Reloading { waiting, done });
+        for id in ids {
+            self.read_again(&id, LoadPurpose::Reload(Some(token)));
+        }
+        self.answer_reload(token);
+    }
+
+    /// Reads every workspace's configuration again.
+    pub(super) fn reload_all(&mut self) {
+        let ids: Vec<WorkspaceId> = self.workspaces.keys().cloned().collect();
+        for id in ids {
+            self.read_again(&id, LoadPurpose::Reload(None));
+        }
+    }
+
+    pub(super) fn on_files_changed(&mut self, id: &WorkspaceId) {
+        if let Some(workspace) = self.workspaces.get(id)
+            && workspace.closing.is_none()
+        {
+            let event = LogEvent::info("files of the project changed; they are read again");
+            self.log(event.with("workspaceId", id.as_str()));
+            self.read_again(id, LoadPurpose::Watch);
+        }
+    }
+
+    pub(super) fn on_watching(&mut self, id: &WorkspaceId, how: Watching) {
+        if let Some(workspace) = self.workspaces.get_mut(id)
+            && workspace.record.watch
+        {
+            workspace.watching = how;
+        }
+    }
+
+    pub(super) fn read_again(&mut self, id: &WorkspaceId, purpose: LoadPurpose) {
+        let Some(workspace) = self.workspaces.get(id) else {
+            return;
+        };
+        let project_root = workspace.record.project_root.clone();
+        let workspace_id = Some(id.clone());
+        self.push(Effect::LoadWorkspace {
+            purpose,
+            workspace_id,
+            project_root,
+        });
+    }
+
+    /// Notes what came of one workspace for a client that reloads it, and answers after the last.
+    pub(super) fn on_reloaded(
+        &mut self,
+        token: RequestToken,
+        id: &WorkspaceId,
+        result: Result<Applied, WorkspaceProblem>,
+    ) {
+        let Some(reloading) = self.reloads.get_mut(&token) else {
+            return;
+        };
+        if reloading.waiting.remove(id) {
+            let (applied, problem) = match result {
+                Ok(applied) => (applied, None),
+                Err(problem) => (Applied::default(), Some(problem)),
+            };
+            reloading.done.push(WorkspaceReload {
+                workspace_id: id.clone(),
+                changes: applied.changes,
+                processes: applied.processes,
+                problem,
+            });
+        }
+        self.answer_reload(token);
+    }
+
+    fn answer_reload(&mut self, token: RequestToken) {
+        if self
+            .reloads
+            .get(&token)
+            .is_some_and(|r| r.waiting.is_empty())
+            && let Some(mut reloading) = self.reloads.remove(&token)
+        {
+            let workspaces = &mut reloading.done;
+            workspaces.sort_by(|a, b| a.workspace_id.cmp(&b.workspace_id));
+            let workspaces = std::mem::take(workspaces);
+            self.respond(token, &Reloaded { workspaces });
+        }
+    }
+
+    /// Nothing is read again by a daemon that is stopping.
+    pub(super) fn give_up_reload(&mut self, token: RequestToken) {
+        if self.reloads.remove(&token).is_some() {
+            self.respond_error(token, stopping_error());
+        }
+    }
+
+    /// Watches what a workspace's configuration was read from, or no longer.
+    pub(super) fn watch(
+        &mut self,
+        id: &WorkspaceId,
+        sources: std::sync::Arc<goondan_config::Sources>,
+    ) {
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return;
+        };
+        let workspace_id = id.clone();
+        if workspace.record.watch && workspace.closing.is_none() {
+            let sources = Some(sources);
+            self.push(Effect::Watch {
+                workspace_id,
+                sources,
+            });
+        } else if workspace.watching != Watching::Off {
+            workspace.watching = Watching::Off;
+            let sources = None;
+            self.push(Effect::Watch {
+                workspace_id,
+                sources,
+            });
+        }
+    }
+}

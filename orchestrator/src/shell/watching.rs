@@ -1,0 +1,280 @@
+//! Watching the files that projects were read from (`SUP-8`).
+//!
+//! One thread for each watched workspace. What the system tells is only a hint that something may have
+//! changed: whether it did is always found by comparing the files with what was read. So a hint that is
+//! lost costs time and nothing else, and one too many costs a comparison. The watched directories are
+//! chosen anew after each reading, so that one that was replaced, or a whole project that was moved
+//! away and comes back, is found again.
+//!
+//! Nothing is written into a project.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use goondan_config::Sources;
+use goondan_protocol::control::Watching;
+use goondan_protocol::ids::WorkspaceId;
+use notify::event::{AccessKind, AccessMode};
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::supervisor::Event;
+use crate::core::Input;
+use crate::limits::{WATCH_LOOK_MS, WATCH_POLL_MS, WATCH_QUIET_MAX_MS, WATCH_QUIET_MS};
+
+/// The watched workspaces.
+#[derive(Debug, Default)]
+pub(super) struct Watches {
+    watched: BTreeMap<WorkspaceId, Watch>,
+}
+
+/// One watched workspace. Its thread ends when this is dropped.
+#[derive(Debug)]
+struct Watch {
+    hints: Sender<Hint>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.hints.send(Hint::Stop));
+    }
+}
+
+/// What a watching thread is told.
+#[derive(Debug)]
+enum Hint {
+    /// The project was read again, from these.
+    Read(Arc<Sources>),
+    /// Something happened where it watches.
+    Changed,
+    /// The system lost count of what happened.
+    Overflowed,
+    /// The system watches no longer.
+    Failed(String),
+    /// Nobody wants to know any more.
+    Stop,
+}
+
+impl Watches {
+    /// Watches what a workspace was read from, or no longer.
+    pub(super) fn set(
+        &mut self,
+        id: WorkspaceId,
+        sources: Option<Arc<Sources>>,
+        events: &mpsc::Sender<Event>,
+        tasks: &mut JoinSet<()>,
+    ) {
+        let Some(sources) = sources else {
+            self.watched.remove(&id);
+            return;
+        };
+        let watch = self.watched.entry(id.clone()).or_insert_with(|| {
+            let (hints, incoming) = channel();
+            let watcher = Watcher {
+                id,
+                events: events.clone(),
+                hints: hints.clone(),
+                how: Watching::Off,
+            };
+            tasks.spawn_blocking(move || watcher.run(&incoming));
+            Watch { hints }
+        });
+        drop(watch.hints.send(Hint::Read(sources)));
+    }
+}
+
+/// What a watching thread works with.
+struct Watcher {
+    id: WorkspaceId,
+    events: mpsc::Sender<Event>,
+    hints: Sender<Hint>,
+    how: Watching,
+}
+
+impl Watcher {
+    fn run(mut self, incoming: &Receiver<Hint>) {
+        // What was told before the first reading is of no use.
+        let mut next = incoming.recv().unwrap_or(Hint::Stop);
+        while let Hint::Read(sources) = next {
+            next = self.watch(&sources, incoming);
+        }
+    }
+
+    /// Watches these sources until the project is read again, and gives the hint that ends it.
+    fn watch(&mut self, sources: &Arc<Sources>, incoming: &Receiver<Hint>) -> Hint {
+        let mut system = self.arm(sources);
+        let mut is_told = false;
+        loop {
+            // After arming: what changed since it was read is not missed.
+            if !is_told && !sources.is_current() {
+                is_told = true;
+                let workspace_id = self.id.clone();
+                self.tell(Input::FilesChanged { workspace_id });
+            }
+            let wait_ms = match self.how {
+                Watching::Polling => WATCH_POLL_MS,
+                Watching::Events | Watching::Off => WATCH_LOOK_MS,
+            };
+            match incoming.recv_timeout(Duration::from_millis(wait_ms)) {
+                Ok(ended @ (Hint::Read(_) | Hint::Stop)) => return ended,
+                Err(RecvTimeoutError::Disconnected) => return Hint::Stop,
+                Ok(Hint::Changed) => {}
+                Ok(Hint::Overflowed) => tracing::warn!(
+                    workspace_id = %self.id,
+                    "more files changed than the system could tell of; all are compared"
+                ),
+                Ok(Hint::Failed(problem)) => {
+                    system = None;
+                    self.fall_back(&problem);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if system.is_none() {
+                        system = self.arm(sources);
+                    }
+                    continue;
+                }
+            }
+            if let Some(ended) = self.settle(incoming, &mut system) {
+                return ended;
+            }
+        }
+    }
+
+    /// Waits until nothing has changed for a moment: who saves, or switches a branch, changes many
+    /// files one after another. Gives a hint that ends the watch.
+    fn settle(
+        &mut self,
+        incoming: &Receiver<Hint>,
+        system: &mut Option<RecommendedWatcher>,
+    ) -> Option<Hint> {
+        let deadline = Instant::now() + Duration::from_millis(WATCH_QUIET_MAX_MS);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match incoming.recv_timeout(left.min(Duration::from_millis(WATCH_QUIET_MS))) {
+                Ok(ended @ (Hint::Read(_) | Hint::Stop)) => return Some(ended),
+                Ok(Hint::Changed | Hint::Overflowed) if left > Duration::ZERO => {}
+                Ok(Hint::Failed(problem)) => {
+                    *system = None;
+                    self.fall_back(&problem);
+                }
+                Ok(Hint::Changed | Hint::Overflowed) | Err(RecvTimeoutError::Timeout) => {
+                    return None;
+                }
+                Err(RecvTimeoutError::Disconnected) => return Some(Hint::Stop),
+            }
+        }
+    }
+
+    /// Has the system tell of changes; if it cannot, files are compared every few seconds.
+    fn arm(&mut self, sources: &Arc<Sources>) -> Option<RecommendedWatcher> {
+        match self.watch_directories(sources) {
+            Ok(system) => {
+                if self.how == Watching::Polling {
+                    tracing::info!(workspace_id = %self.id, "the system tells of changed files again");
+                }
+                self.now(Watching::Events);
+                Some(system)
+            }
+            Err(error) => {
+                self.fall_back(&goondan_log::error_chain(&error));
+                None
+            }
+        }
+    }
+
+    fn watch_directories(&self, sources: &Arc<Sources>) -> notify::Result<RecommendedWatcher> {
+        let (hints, concerned) = (self.hints.clone(), sources.clone());
+        let mut system = notify::recommended_watcher(move |event| {
+            if let Some(hint) = hint_of(event, &concerned) {
+                // Nobody listens only when the watch is ending.
+                drop(hints.send(hint));
+            }
+        })?;
+        for directory in sources.directories() {
+            match system.watch(&directory, RecursiveMode::NonRecursive) {
+                Ok(()) => {}
+                // It is gone again: whatever is above it is watched, too.
+                Err(_) if !directory.exists() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(system)
+    }
+
+    fn fall_back(&mut self, problem: &str) {
+        if self.how != Watching::Polling {
+            tracing::warn!(
+                workspace_id = %self.id,
+                problem,
+                every_ms = WATCH_POLL_MS,
+                "the system cannot tell of changed files; they are compared instead"
+            );
+        }
+        self.now(Watching::Polling);
+    }
+
+    fn now(&mut self, how: Watching) {
+        if self.how != how {
+            self.how = how;
+            let workspace_id = self.id.clone();
+            self.tell(Input::Watching { workspace_id, how });
+        }
+    }
+
+    fn tell(&self, input: Input) {
+        // Nobody listens only when the daemon is ending.
+        drop(self.events.blocking_send(Event::Input(input)));
+    }
+}
+
+/// What an event of the system says about the sources, if anything.
+fn hint_of(event: notify::Result<notify::Event>, sources: &Sources) -> Option<Hint> {
+    let event = match event {
+        Ok(event) => event,
+        Err(error) => return Some(Hint::Failed(goondan_log::error_chain(&error))),
+    };
+    if event.need_rescan() {
+        return Some(Hint::Overflowed);
+    }
+    // Reading is no change, and reading is what comparing does.
+    let is_reading = matches!(event.kind, EventKind::Access(kind)
+        if kind != AccessKind::Close(AccessMode::Write));
+    let concerns = event.paths.iter().any(|path| sources.concerns(path));
+    (concerns && !is_reading).then_some(Hint::Changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use notify::event::{CreateKind, Flag};
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn sup_8_a_lost_count_and_a_failure_are_told_from_a_change_and_from_reading() {
+        let sources = Sources::of(Path::new("/p"));
+        let hint = |event| hint_of(event, &sources);
+        let at = |kind, path: &str| Ok(notify::Event::new(kind).add_path(path.into()));
+        let created = EventKind::Create(CreateKind::File);
+        assert!(matches!(
+            hint(at(created, "/p/goondan.yaml")),
+            Some(Hint::Changed)
+        ));
+        assert!(hint(at(created, "/p/README.md")).is_none());
+        let read = EventKind::Access(AccessKind::Open(AccessMode::Any));
+        assert!(hint(at(read, "/p/goondan.yaml")).is_none());
+        let written = EventKind::Access(AccessKind::Close(AccessMode::Write));
+        assert!(matches!(
+            hint(at(written, "/p/goondan.yaml")),
+            Some(Hint::Changed)
+        ));
+        let rescan = notify::Event::new(EventKind::Other).set_flag(Flag::Rescan);
+        assert!(matches!(hint(Ok(rescan)), Some(Hint::Overflowed)));
+        let failed = notify::Error::new(notify::ErrorKind::MaxFilesWatch);
+        assert!(matches!(hint(Err(failed)), Some(Hint::Failed(_))));
+    }
+}

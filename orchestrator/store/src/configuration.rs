@@ -1,0 +1,172 @@
+//! `configuration.json`: the last configuration of a workspace that ran, to fall back to when the
+//! project's own cannot run.
+//!
+//! It holds copies of the files the project was read from. Environment files are never among them, and
+//! a project that has a secret written out is not kept: nothing here is secret (`SEC-1`).
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::disk::{Disk, read_all};
+use crate::durable;
+use crate::error::{IoContext as _, StoreError};
+use crate::limits::CONFIGURATION_BYTES_MAX;
+use crate::root::Layout;
+
+/// A configuration that ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeptConfiguration {
+    /// Its digest, when it ran.
+    pub digest: String,
+    /// When it was taken up.
+    pub since: Timestamp,
+    /// The files, by their paths relative to the Project Root, with their texts; `null` for one that was
+    /// only named, such as a module.
+    pub files: BTreeMap<String, Option<String>>,
+}
+
+/// Writes the configuration that runs now in place of the one before. Durable when it returns; what is
+/// the same already is not written again.
+///
+/// # Errors
+///
+/// [`StoreError::TooLarge`] if it is larger than is read back; [`StoreError::Io`].
+pub fn keep(
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+    kept: &KeptConfiguration,
+) -> Result<(), StoreError> {
+    // One that cannot be read is replaced.
+    if let Ok(Some(before)) = read(disk, layout, id)
+        && (&before.digest, &before.files) == (&kept.digest, &kept.files)
+    {
+        return Ok(());
+    }
+    let mut bytes = serde_json::to_vec(kept).map_err(|error| StoreError::InvalidEvent {
+        problem: error.to_string(),
+    })?;
+    bytes.push(b'\n');
+    if bytes.len() > CONFIGURATION_BYTES_MAX {
+        return Err(StoreError::TooLarge {
+            bytes: bytes.len(),
+            max: CONFIGURATION_BYTES_MAX,
+        });
+    }
+    durable::replace(disk, &layout.configuration(id), &bytes)
+}
+
+/// Reads the last configuration that ran; none if none was kept.
+///
+/// # Errors
+///
+/// [`StoreError::Damaged`] if it cannot be read as one; [`StoreError::Io`].
+pub fn read(
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+) -> Result<Option<KeptConfiguration>, StoreError> {
+    let path = layout.configuration(id);
+    if disk.stat(&path).during("look at", &path)?.is_none() {
+        return Ok(None);
+    }
+    let mut file = disk.open_read(&path).during("open", &path)?;
+    let bytes = read_all(file.as_mut(), CONFIGURATION_BYTES_MAX).during("read", &path)?;
+    serde_json::from_slice(&bytes)
+        .map(Some)
+        .map_err(|error| StoreError::Damaged {
+            line: u64::try_from(error.line()).unwrap_or(0),
+            problem: error.to_string(),
+            path,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::disk::{Crash, SimulatedDisk};
+    use crate::workspace;
+
+    fn configuration(digest: &str) -> KeptConfiguration {
+        let text = Some(format!("# {digest}\nkind: Agent\n"));
+        KeptConfiguration {
+            digest: digest.to_owned(),
+            since: Timestamp::from_unix_millis(0),
+            files: BTreeMap::from([
+                ("goondan.yaml".to_owned(), text),
+                ("tools/clock.py".to_owned(), None),
+            ]),
+        }
+    }
+
+    fn opened() -> (SimulatedDisk, Layout, WorkspaceId) {
+        let disk = SimulatedDisk::new();
+        for dir in ["/s", "/s/workspaces"] {
+            disk.create_dir(Path::new(dir)).unwrap();
+        }
+        for dir in ["/", "/s"] {
+            disk.sync_dir(Path::new(dir)).unwrap();
+        }
+        let layout = Layout::new("/s");
+        let record = workspace::open(&disk, &layout, Path::new("/p/a"), None).unwrap();
+        (disk, layout, record.workspace_id)
+    }
+
+    #[test]
+    fn sup_8_a_crash_at_every_call_leaves_the_one_before_or_the_new_one() {
+        let (disk, layout, id) = opened();
+        keep(&disk, &layout, &id, &configuration("before")).unwrap();
+        let mut crashes = 1;
+        loop {
+            let disk = disk.after_crash(Crash::KeepUnsynced);
+            disk.crash_at(disk.calls() + crashes);
+            let written = keep(&disk, &layout, &id, &configuration("after"));
+            for crash in [
+                Crash::LoseUnsynced,
+                Crash::KeepUnsynced,
+                Crash::Subset(crashes),
+            ] {
+                let found = read(&disk.after_crash(crash), &layout, &id)
+                    .unwrap()
+                    .unwrap();
+                assert!(
+                    found == configuration("after")
+                        || (written.is_err() && found == configuration("before")),
+                    "crash at call {crashes}: {found:?}"
+                );
+            }
+            if written.is_ok() {
+                break;
+            }
+            crashes += 1;
+        }
+        assert!(crashes > 3, "it never crashed");
+    }
+
+    #[test]
+    fn what_is_the_same_is_not_written_again_and_what_is_damaged_is_replaced() {
+        let (disk, layout, id) = opened();
+        assert_eq!(read(&disk, &layout, &id).unwrap(), None);
+        let first = configuration("x");
+        keep(&disk, &layout, &id, &first).unwrap();
+        let later = KeptConfiguration {
+            since: Timestamp::from_unix_millis(9),
+            ..first.clone()
+        };
+        keep(&disk, &layout, &id, &later).unwrap();
+        assert_eq!(read(&disk, &layout, &id).unwrap(), Some(first));
+        disk.plant(&layout.configuration(&id), b"{").unwrap();
+        assert!(matches!(
+            read(&disk, &layout, &id),
+            Err(StoreError::Damaged { .. })
+        ));
+        keep(&disk, &layout, &id, &later).unwrap();
+        assert_eq!(read(&disk, &layout, &id).unwrap(), Some(later));
+    }
+}

@@ -1,0 +1,145 @@
+//! A daemon that starts on a broken project runs what ran last.
+
+use goondan_tests::home::AGENT;
+use goondan_tests::log::message;
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::Value;
+
+fn workspace(home: &Home) -> Value {
+    home.gdn_json(&["status"])["workspaces"][0].clone()
+}
+
+fn kept(home: &Home) -> Value {
+    let path = home.workspace_dir().join("configuration.json");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+fn wait_until_kept(home: &Home) {
+    let digest = workspace(home)["configDigest"].clone();
+    wait_until("the configuration is kept", || {
+        kept(home)["digest"] == digest
+    });
+}
+
+#[test]
+fn sup_8_a_daemon_that_starts_on_a_broken_file_runs_the_last_known_good_configuration() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    assert_eq!(home.ask("main", "echo one"), "one");
+    let digest = workspace(&home)["configDigest"].clone();
+    wait_until_kept(&home);
+    drop(daemon.kill());
+
+    for broken in [
+        "kind: [",
+        "kind: Nonsense\n",
+        &home.filled_in(LAB).replace("provider:", "provier:"),
+    ] {
+        home.write("project/goondan.yaml", broken);
+        let daemon = Daemon::start(&home);
+        daemon.log().wait_for("it is told", |line| {
+            message(line) == "the last known good configuration runs" && line["level"] == "error"
+        });
+        let status = workspace(&home);
+        assert_eq!(
+            (&status["lastKnownGood"], &status["configDigest"]),
+            (&true.into(), &digest)
+        );
+        home.gdn(&["status"])
+            .exits(0)
+            .prints(&["last known good"])
+            .tells(&[
+                "goondan.yaml",
+                "The last known good configuration runs, that of 20",
+            ]);
+        home.gdn(&["ps"]).exits(0).tells(&["last known good"]);
+        assert_eq!(home.ask("main", "echo again"), "again");
+        // It stays the last known good one, however often the daemon starts.
+        assert_eq!(kept(&home)["digest"], digest);
+        drop(daemon.stop());
+    }
+
+    home.write("project/goondan.yaml", &home.filled_in(LAB));
+    let daemon = Daemon::start(&home);
+    let status = workspace(&home);
+    assert!(status.get("lastKnownGood").is_none() && status.get("problem").is_none());
+    drop(daemon.stop());
+}
+
+#[test]
+fn sup_8_a_strict_daemon_runs_no_last_known_good_configuration() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    home.gdn(&["send", "--no-wait", "hold x"]).exits(0);
+    wait_until("the tool runs", || home.note("x.runs") == "run\n");
+    wait_until_kept(&home);
+    drop(daemon.kill());
+    home.write("project/goondan.yaml", "kind: Nonsense\n");
+    let program = goondan_tests::binaries::bin(goondan_tests::home::ORCHESTRATOR);
+    let daemon = Daemon::start_command(&home, home.command(&program, &["--strict"]));
+    home.gdn(&["status"])
+        .exits(0)
+        .prints(&["problem"])
+        .tells(&["Nonsense"]);
+    assert!(home.running(AGENT).is_empty());
+    // Once it is mended, what was in progress goes on.
+    home.write("project/goondan.yaml", &home.filled_in(LAB));
+    home.gdn(&["run"]).exits(0);
+    home.write("notes/x.go", "");
+    wait_until("the turn finishes", || home.history("main").len() == 6);
+    drop(daemon.stop());
+}
+
+const WITH_TOKEN: &str = "    path: /hook\n  secrets:\n    hmac: {valueFrom: {env: TOKEN}}\n";
+
+#[test]
+fn sec_1_environment_files_are_remembered_and_no_value_of_theirs_is_kept() {
+    let home = Home::new(&LAB.replace("    path: /hook\n", WITH_TOKEN));
+    let daemon = Daemon::start(&home);
+    home.gdn(&["run"]).exits(6).tells(&["`TOKEN` is not set"]);
+    home.write("prod.env", "TOKEN=hunter2-and-more\n");
+    home.gdn(&["validate", "--env-file", "../prod.env"])
+        .exits(0);
+    home.gdn(&["config", "show", "--env-file", "../prod.env"])
+        .exits(0)
+        .prints(&["prod.env:1"]);
+    home.gdn(&["run", "--env-file", "../prod.env"])
+        .exits(0)
+        .prints(&["prod.env"]);
+    wait_until_kept(&home);
+    let dir = home.workspace_dir();
+    for name in ["configuration.json", "workspace.json"] {
+        let text = std::fs::read_to_string(dir.join(name)).unwrap();
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    drop(daemon.stop());
+
+    // Remembered, for the last known good configuration too.
+    home.write("project/goondan.yaml", "kind: [");
+    let daemon = Daemon::start(&home);
+    assert_eq!(workspace(&home)["lastKnownGood"], true);
+    assert_eq!(home.ask("main", "echo on"), "on");
+    drop(daemon.stop());
+
+    // A value that is missing is said, and nothing runs.
+    std::fs::remove_file(home.path().join("prod.env")).unwrap();
+    let _daemon = Daemon::start(&home);
+    home.gdn(&["status"])
+        .exits(0)
+        .prints(&["problem"])
+        .tells(&["cannot run either", "`TOKEN` is not set"]);
+}
+
+#[test]
+fn sec_1_a_configuration_with_a_secret_written_out_is_not_kept() {
+    let written = WITH_TOKEN.replace("valueFrom: {env: TOKEN}", "value: hunter2-and-more");
+    let home = Home::new(&LAB.replace("    path: /hook\n", &written));
+    let daemon = Daemon::serving(&home);
+    daemon.log().wait_for("it is told", |line| {
+        message(line) == "the configuration is not kept as the last known good one"
+    });
+    drop(daemon.stop());
+    assert_eq!(kept(&home), Value::Null);
+}
