@@ -27,7 +27,9 @@ use crate::model::{self, Answer, Model, ModelError, ModelRequest};
 use crate::outgoing::{Desk, Order, Outgoing};
 use crate::recorder::Recorder;
 use crate::tools::{Toolbox, ToolboxError};
-use crate::turn::{CallKey, Effect, Engine, EngineFault, Input, OpenTurn, Scope, ToolOutcome};
+use crate::turn::{
+    CallKey, Effect, Engine, EngineFault, Input, OpenTurn, Scope, ToolOutcome, TurnLimits,
+};
 
 /// How the process came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +127,10 @@ pub(crate) async fn run(
     let mut agent = Agent {
         engine: Engine::new(
             toolbox.clone(),
-            assignment.agent.max_steps_per_turn,
+            TurnLimits {
+                step_count_max: assignment.agent.max_steps_per_turn,
+                loop_breaker: assignment.agent.loop_breaker,
+            },
             conversation,
             loaded.open,
         ),

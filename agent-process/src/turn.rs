@@ -12,17 +12,19 @@
 //! * Message ids follow from the turn's id and the message's place in it, and what is recorded is
 //!   never made again: a resumed turn never holds a message twice.
 //! * A step whose reply is recorded is never asked again.
+//! * A turn that goes in circles ends, by what is recorded of it and nothing else.
 //! * In every ending each tool call has exactly one result.
 
 mod calls;
 mod effect;
 mod engine;
+mod loop_breaker;
 mod recorded;
 mod running;
 #[cfg(test)]
 mod simulation;
 
 pub use effect::{CallKey, Effect, Input, Observation, Scope, ToolOutcome};
-pub use engine::{Engine, EngineFault, MAX_TURN_ID_BYTES, ToolRules};
+pub use engine::{Engine, EngineFault, MAX_TURN_ID_BYTES, ToolRules, TurnLimits};
 pub use recorded::OpenTurn;
 pub use running::MAX_CALLS_PER_STEP;

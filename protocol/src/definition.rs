@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::ids::{AgentName, ConnectionName, InstanceKey, ResourceName, ToolName, WorkspaceId};
+use crate::limits::{DEFAULT_NO_PROGRESS_STEPS_MAX, DEFAULT_SAME_CALLS_MAX};
 use crate::script::Script;
 
 /// Everything an agent process works with. It reads no configuration of its own.
@@ -39,6 +40,28 @@ pub struct AgentDefinition {
     pub tools: Vec<ToolDefinition>,
     /// Most steps of one turn; a turn that needs more fails.
     pub max_steps_per_turn: u32,
+    /// When a turn goes in circles and fails.
+    pub loop_breaker: LoopBreaker,
+}
+
+/// When a turn is taken to go in circles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoopBreaker {
+    /// So many steps in a row made the same calls with the same results.
+    pub same_calls_max: u32,
+    /// So many steps in a row brought nothing new: each of their calls failed, or gave what the same call
+    /// had given before.
+    pub no_progress_steps_max: u32,
+}
+
+impl Default for LoopBreaker {
+    fn default() -> Self {
+        Self {
+            same_calls_max: DEFAULT_SAME_CALLS_MAX,
+            no_progress_steps_max: DEFAULT_NO_PROGRESS_STEPS_MAX,
+        }
+    }
 }
 
 /// One Model resource with its references resolved.

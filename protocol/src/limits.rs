@@ -47,6 +47,14 @@ pub const MAX_PENDING_EVENTS_PER_INSTANCE: usize = 1_000;
 /// Steps of one turn when the swarm's policy names no number (`maxStepsPerTurn`).
 pub const DEFAULT_MAX_STEPS_PER_TURN: u32 = 32;
 
+/// Steps in a row with the same calls and results after which a turn fails, when the swarm's policy
+/// names no number (`loopBreaker.sameCallsMax`).
+pub const DEFAULT_SAME_CALLS_MAX: u32 = 8;
+
+/// Steps in a row without anything new after which a turn fails, when the swarm's policy names no number
+/// (`loopBreaker.noProgressStepsMax`).
+pub const DEFAULT_NO_PROGRESS_STEPS_MAX: u32 = 16;
+
 /// Grace period of a stop when the swarm's policy names none, in milliseconds (`SUP-6`).
 pub const DEFAULT_GRACE_PERIOD_MS: u64 = 300_000;
 

@@ -1,6 +1,7 @@
 //! The engine: one conversation, and the turn that runs in it.
 
 use goondan_protocol::conversation::{Conversation, MissingTarget};
+use goondan_protocol::definition::LoopBreaker;
 use goondan_protocol::ids::{InvalidId, MessageId, TurnId};
 use goondan_protocol::ipc::TurnStart;
 use goondan_protocol::message::{Message, ToolCall};
@@ -30,6 +31,15 @@ pub trait ToolRules {
 
     /// Longest error text the model is told about this tool, in characters.
     fn error_limit_chars(&self, tool_name: &str) -> usize;
+}
+
+/// How far a turn may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TurnLimits {
+    /// Most steps.
+    pub step_count_max: u32,
+    /// When it is taken to go in circles.
+    pub loop_breaker: LoopBreaker,
 }
 
 /// Why the engine cannot go on. The other side broke the protocol; the process ends.
@@ -84,7 +94,7 @@ pub enum EngineFault {
 #[derive(Debug)]
 pub struct Engine<R> {
     rules: R,
-    step_count_max: u32,
+    limits: TurnLimits,
     conversation: Conversation,
     open: OpenTurn,
     warnings: Vec<MissingTarget>,
@@ -93,7 +103,7 @@ pub struct Engine<R> {
 
 impl<R: ToolRules> Engine<R> {
     /// An idle engine over a loaded conversation: its confirmed messages and the open turn's events.
-    pub fn new(rules: R, step_count_max: u32, base: Conversation, open: OpenTurn) -> Self {
+    pub fn new(rules: R, limits: TurnLimits, base: Conversation, open: OpenTurn) -> Self {
         let mut conversation = base;
         let warnings = open
             .events()
@@ -102,7 +112,7 @@ impl<R: ToolRules> Engine<R> {
             .collect();
         Self {
             rules,
-            step_count_max,
+            limits,
             conversation,
             open,
             warnings,
@@ -149,7 +159,7 @@ impl<R: ToolRules> Engine<R> {
         }
         let input = start.event.input.as_deref().unwrap_or("");
         let recorded_seq = u64::try_from(open.events().len()).unwrap_or(u64::MAX);
-        let mut turn = Turn::new(given, recorded_seq);
+        let mut turn = Turn::new(given, recorded_seq, self.limits.loop_breaker);
         let resumed = start.attempt > 1 || recorded_seq > 0;
         let kind = if resumed {
             Kind::TurnResumed
@@ -160,6 +170,7 @@ impl<R: ToolRules> Engine<R> {
         for warning in self.warnings.drain(..) {
             turn.observe(Kind::MessageWarning, Scope::Turn, &warning.to_string());
         }
+        turn.remember(&open);
         let user_id = MessageId::new(format!("{}:u", turn.id()))?;
         match open.progress(turn.id(), user_id.as_str()) {
             Progress::Nothing => {
@@ -210,7 +221,7 @@ impl<R: ToolRules> Engine<R> {
     fn advance(&mut self, mut turn: Turn, now: Timestamp) -> Result<Vec<Effect>, EngineFault> {
         while turn.step_forward(
             &self.rules,
-            self.step_count_max,
+            self.limits.step_count_max,
             &mut self.conversation,
             now,
         )? {}

@@ -50,7 +50,8 @@ impl OpenTurn {
         &self.events
     }
 
-    fn messages(&self) -> impl DoubleEndedIterator<Item = &Message> {
+    /// The messages of the events, in order.
+    pub(crate) fn messages(&self) -> impl DoubleEndedIterator<Item = &Message> {
         self.events.iter().filter_map(|event| match event {
             MessageEvent::Append { message } | MessageEvent::Replace { message, .. } => {
                 Some(message)

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use goondan_protocol::conversation::Conversation;
+use goondan_protocol::definition::LoopBreaker;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{InvalidId, MessageId, StepId, TurnId};
 use goondan_protocol::message::{Content, Message, MessageEvent};
@@ -12,7 +13,8 @@ use goondan_protocol::time::Timestamp;
 use super::calls::Calls;
 use super::effect::{CallKey, Effect, Observation, Scope, ToolOutcome};
 use super::engine::{EngineFault, ToolRules};
-use super::recorded::Replied;
+use super::loop_breaker::Watch;
+use super::recorded::{OpenTurn, Replied};
 use crate::model::{ModelError, ModelReply};
 
 /// Most tool calls of one step; they run in parallel. A reply with more is a fault of the model.
@@ -25,6 +27,7 @@ pub(crate) struct Turn {
     sent_seq: u64,
     durable_seq: u64,
     phase: Phase,
+    watch: Watch,
     effects: Vec<Effect>,
 }
 
@@ -51,12 +54,13 @@ enum Next {
 
 impl Turn {
     /// A turn of which `recorded_seq` events are durable already.
-    pub(crate) fn new(id: TurnId, recorded_seq: u64) -> Self {
+    pub(crate) fn new(id: TurnId, recorded_seq: u64, loop_breaker: LoopBreaker) -> Self {
         Self {
             id,
             sent_seq: recorded_seq,
             durable_seq: recorded_seq,
             phase: Phase::Settling(Next::Ask { step: 1 }),
+            watch: Watch::new(loop_breaker),
             effects: Vec::new(),
         }
     }
@@ -101,6 +105,7 @@ impl Turn {
 
     /// Adds a message to the conversation, under the turn's next number.
     pub(crate) fn append(&mut self, conversation: &mut Conversation, message: Message) {
+        self.watch.take(&message);
         conversation.push(message.clone());
         self.sent_seq += 1;
         self.effects.push(Effect::Append {
@@ -108,6 +113,13 @@ impl Turn {
             seq: self.sent_seq,
             event: Box::new(MessageEvent::Append { message }),
         });
+    }
+
+    /// Takes note of what was recorded of the turn before.
+    pub(crate) fn remember(&mut self, open: &OpenTurn) {
+        for message in open.messages() {
+            self.watch.take(message);
+        }
     }
 
     /// Goes on behind the last recorded reply.
@@ -170,6 +182,7 @@ impl Turn {
             text: message.data.content.to_text(),
             calls: message.data.content.tool_calls(),
         };
+        self.watch.take(&message);
         conversation.push(message);
         // The model is asked only when everything is durable, and nothing is appended meanwhile.
         self.sent_seq += 1;
@@ -244,8 +257,15 @@ impl Turn {
 
     /// Everything appended is durable: touches the outside.
     fn act(&mut self, next: Next, step_count_max: u32) -> Result<Phase, EngineFault> {
-        Ok(match next {
-            Next::Ask { step } if step > step_count_max => {
+        let circle = self.watch.verdict();
+        Ok(match (next, circle) {
+            (Next::Ask { .. }, Some(message)) => {
+                Phase::Settling(Next::Complete(TurnOutcome::Failed {
+                    code: "E_LOOP".to_owned(),
+                    message,
+                }))
+            }
+            (Next::Ask { step }, None) if step > step_count_max => {
                 let message = format!(
                     "the turn needs more than {step_count_max} steps; raise `maxStepsPerTurn` in \
                      the swarm's policy, or ask for less at a time"
@@ -255,7 +275,7 @@ impl Turn {
                     message,
                 }))
             }
-            Next::Ask { step } => {
+            (Next::Ask { step }, None) => {
                 let step_id = StepId::of_turn(&self.id, step);
                 let message_id = reply_id(&step_id)?;
                 self.observe(Kind::StepStarted, Scope::Step(step_id), "");
@@ -266,11 +286,11 @@ impl Turn {
                 });
                 Phase::Asking { step }
             }
-            Next::Call(mut calls) => {
+            (Next::Call(mut calls), _) => {
                 calls.run(&mut self.effects);
                 Phase::Calling(calls)
             }
-            Next::Complete(outcome) => {
+            (Next::Complete(outcome), _) => {
                 let (kind, detail) = match &outcome {
                     TurnOutcome::Completed { reply } => (Kind::TurnCompleted, reply.clone()),
                     TurnOutcome::Failed { code, message } => {

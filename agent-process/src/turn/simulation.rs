@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use goondan_protocol::conversation::Conversation;
+use goondan_protocol::definition::LoopBreaker;
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::ids::{EventId, MessageId, StepId, ToolCallId, TurnId};
 use goondan_protocol::ipc::TurnStart;
@@ -18,7 +19,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::effect::{CallKey, Effect, Input, ToolOutcome};
-use super::engine::{Engine, ToolRules};
+use super::engine::{Engine, ToolRules, TurnLimits};
 use super::recorded::OpenTurn;
 use crate::model::{ModelError, ModelReply};
 
@@ -146,7 +147,7 @@ impl World {
             open.push(Some(self.turn_id.clone()), event.clone());
         }
         let base = Conversation::from_base(self.base.clone());
-        let mut engine = Engine::new(Rules, self.step_count_max, base, open);
+        let mut engine = Engine::new(Rules, limits(self.step_count_max), base, open);
         let start = TurnStart {
             turn_id: self.turn_id.clone(),
             attempt: self.attempt,
@@ -363,6 +364,13 @@ impl World {
     }
 }
 
+fn limits(step_count_max: u32) -> TurnLimits {
+    TurnLimits {
+        step_count_max,
+        loop_breaker: LoopBreaker::default(),
+    }
+}
+
 fn at() -> Timestamp {
     Timestamp::from_unix_millis(0)
 }
@@ -396,6 +404,8 @@ fn plans() -> Vec<(Vec<Act>, u32, TurnOutcome)> {
     };
     let too_many = "the turn needs more than 2 steps; raise `maxStepsPerTurn` in the swarm's \
                     policy, or ask for less at a time";
+    let same_calls = "the last 8 steps made the same calls with the same results (`bad`); mend the \
+                      prompt or the tool, or raise `loopBreaker.sameCallsMax` in the swarm's policy";
     vec![
         (vec![Act::Say("hi")], 2, completed("hi")),
         (vec![Act::Fail("no rule")], 2, failed("E_MODEL", "no rule")),
@@ -412,6 +422,11 @@ fn plans() -> Vec<(Vec<Act>, u32, TurnOutcome)> {
             vec![Act::Call(vec!["run"]), Act::Call(vec!["bad"])],
             2,
             failed("E_MAX_STEPS", too_many),
+        ),
+        (
+            vec![Act::Call(vec!["bad"]); 8],
+            9,
+            failed("E_LOOP", same_calls),
         ),
         (
             vec![Act::Call(vec!["run", "read"]), Act::Fail("broken")],
@@ -497,11 +512,16 @@ fn a_broken_protocol_is_refused() {
 
     let mut open = OpenTurn::default();
     open.push(Some("other".parse().unwrap()), MessageEvent::Truncate);
-    let mut engine = Engine::new(Rules, 9, Conversation::default(), open);
+    let mut engine = Engine::new(Rules, limits(9), Conversation::default(), open);
     let error = engine.start(&start("t"), at()).unwrap_err();
     assert!(error.to_string().contains("`other`"), "{error}");
 
-    let mut idle = Engine::new(Rules, 9, Conversation::default(), OpenTurn::default());
+    let mut idle = Engine::new(
+        Rules,
+        limits(9),
+        Conversation::default(),
+        OpenTurn::default(),
+    );
     let key = CallKey { step: 1, index: 0 };
     let outcome = ToolOutcome::ok("");
     let stray = Input::ToolFinished { key, outcome };

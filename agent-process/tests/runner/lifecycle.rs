@@ -255,3 +255,25 @@ fn completed(reply: &str) -> TurnOutcome {
         reply: reply.to_owned(),
     }
 }
+
+#[test]
+fn a_turn_that_goes_in_circles_fails_and_names_the_tool() {
+    let site = Site::new();
+    let mut assignment = site.assignment(script(
+        "rules: [{call: [{tool: bash__exec, args: {command: 'true'}}]}]",
+    ));
+    assignment.agent.loop_breaker.same_calls_max = 3;
+    let mut agent = Orchestrator::start(&assignment, Stored::default());
+    agent.give("t1", 1, "go round");
+    let outcome = agent.finish_turn();
+    let TurnOutcome::Failed { code, message } = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(code, "E_LOOP");
+    assert!(
+        message.starts_with(
+            "the last 3 steps made the same calls with the same results (`bash__exec`);"
+        ),
+        "{message}"
+    );
+}

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use goondan_protocol::JsonObject;
 use goondan_protocol::definition::{
-    AgentAssignment, AgentDefinition, ModelDefinition, ModelProvider, ToolDefinition, ToolSource,
+    AgentAssignment, AgentDefinition, LoopBreaker, ModelDefinition, ModelProvider, ToolDefinition,
+    ToolSource,
 };
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
@@ -75,6 +76,7 @@ impl Site {
                 },
                 tools: vec![tool("bash"), tool("file-system")],
                 max_steps_per_turn: 16,
+                loop_breaker: LoopBreaker::default(),
             },
             work_dir: self.work.clone(),
             project_root: self.project.clone(),

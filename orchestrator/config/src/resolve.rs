@@ -294,6 +294,7 @@ fn resolve_agent(
         model: model?,
         tools,
         max_steps_per_turn: policy.max_steps_per_turn,
+        loop_breaker: policy.loop_breaker,
     })
 }
 

@@ -173,7 +173,9 @@ fn property_text(event: &ConnectorEvent, name: &str) -> Option<String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use goondan_protocol::definition::{AgentDefinition, ModelDefinition, ModelProvider};
+    use goondan_protocol::definition::{
+        AgentDefinition, LoopBreaker, ModelDefinition, ModelProvider,
+    };
     use goondan_protocol::ids::ConnectionName;
     use goondan_protocol::limits::MAX_INSTANCE_KEY_BYTES;
     use goondan_protocol::script::Script;
@@ -196,6 +198,7 @@ mod tests {
                 },
                 tools: Vec::new(),
                 max_steps_per_turn: 1,
+                loop_breaker: LoopBreaker::default(),
             };
             (name, definition)
         };

@@ -1,7 +1,11 @@
 //! `kind: Swarm`: which agents work together, who answers first, and the policy for all of them.
 
+use goondan_protocol::definition::LoopBreaker;
 use goondan_protocol::ids::{InstanceKey, ResourceName};
-use goondan_protocol::limits::{DEFAULT_GRACE_PERIOD_MS, DEFAULT_MAX_STEPS_PER_TURN};
+use goondan_protocol::limits::{
+    DEFAULT_GRACE_PERIOD_MS, DEFAULT_MAX_STEPS_PER_TURN, DEFAULT_NO_PROGRESS_STEPS_MAX,
+    DEFAULT_SAME_CALLS_MAX,
+};
 
 use super::id;
 use crate::Lifecycle;
@@ -69,6 +73,11 @@ static POLICY_SHAPE: Shape = Shape::of(
         )
         .or(Default::Number(DEFAULT_MAX_STEPS_PER_TURN as u64)),
         Field::optional(
+            "loopBreaker",
+            Content::Mapping(&LOOP_BREAKER),
+            "When a turn goes in circles and is ended.",
+        ),
+        Field::optional(
             "lifecycle",
             Content::Mapping(&LIFECYCLE),
             "How long what nobody uses is kept.",
@@ -78,6 +87,25 @@ static POLICY_SHAPE: Shape = Shape::of(
             Content::Mapping(&SHUTDOWN),
             "How processes are stopped.",
         ),
+    ],
+);
+
+static LOOP_BREAKER: Shape = Shape::of(
+    "LoopBreaker",
+    "When a turn goes in circles and is ended.",
+    &[
+        Field::optional(
+            "sameCallsMax",
+            Content::Number(2, MAX_STEPS_PER_TURN as u64),
+            "So many steps in a row made the same calls with the same results.",
+        )
+        .or(Default::Number(DEFAULT_SAME_CALLS_MAX as u64)),
+        Field::optional(
+            "noProgressStepsMax",
+            Content::Number(2, MAX_STEPS_PER_TURN as u64),
+            "So many steps in a row brought nothing new: each call failed, or gave what it gave before.",
+        )
+        .or(Default::Number(DEFAULT_NO_PROGRESS_STEPS_MAX as u64)),
     ],
 );
 
@@ -131,6 +159,7 @@ pub(crate) struct SwarmSpec {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Policy {
     pub(crate) max_steps_per_turn: u32,
+    pub(crate) loop_breaker: LoopBreaker,
     pub(crate) grace_period_ms: u64,
     pub(crate) lifecycle: Lifecycle,
 }
@@ -139,6 +168,7 @@ impl std::default::Default for Policy {
     fn default() -> Self {
         Self {
             max_steps_per_turn: DEFAULT_MAX_STEPS_PER_TURN,
+            loop_breaker: LoopBreaker::default(),
             grace_period_ms: DEFAULT_GRACE_PERIOD_MS,
             lifecycle: Lifecycle::default(),
         }
@@ -182,6 +212,19 @@ fn read_policy(mut fields: Fields<'_>, report: &mut Report) -> Policy {
     let steps = fields.number("maxStepsPerTurn", report);
     if let Some(steps) = steps.and_then(|steps| u32::try_from(steps).ok()) {
         policy.max_steps_per_turn = steps;
+    }
+    if let Some(mut breaker) = fields.nested("loopBreaker", report) {
+        let mut number = |name| {
+            let number = breaker.number(name, report)?;
+            u32::try_from(number).ok()
+        };
+        let default = policy.loop_breaker;
+        policy.loop_breaker = LoopBreaker {
+            same_calls_max: number("sameCallsMax").unwrap_or(default.same_calls_max),
+            no_progress_steps_max: number("noProgressStepsMax")
+                .unwrap_or(default.no_progress_steps_max),
+        };
+        breaker.close();
     }
     if let Some(mut shutdown) = fields.nested("shutdown", report) {
         if let Some(seconds) = shutdown.number("gracePeriodSeconds", report) {

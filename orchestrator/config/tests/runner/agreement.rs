@@ -115,6 +115,7 @@ fn corpus() -> Vec<Value> {
                 "instanceKey": "k",
                 "policy": {
                     "maxStepsPerTurn": 3,
+                    "loopBreaker": {"sameCallsMax": 3, "noProgressStepsMax": 4},
                     "lifecycle": {"ttlSeconds": 1, "gcGraceSeconds": 1, "idleSeconds": 1},
                     "shutdown": {"gracePeriodSeconds": 1},
                 },

@@ -503,6 +503,8 @@ fn somebody_must_answer() {
     for policy in [
         "maxStepsPerTurn: 0",
         "maxStepsPerTurn: -1",
+        "loopBreaker: {sameCallsMax: 1}",
+        "loopBreaker: {noProgressStepsMax: 10001}",
         "shutdown: {gracePeriodSeconds: 90000}",
         "lifecycle: {ttlSeconds: 0}",
         "lifecycle: {gcGraceSeconds: -1}",

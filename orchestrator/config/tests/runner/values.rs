@@ -182,6 +182,8 @@ fn a_project_without_a_swarm_shows_the_policy_it_gets() {
         policy,
         [
             "policy.maxStepsPerTurn",
+            "policy.loopBreaker.sameCallsMax",
+            "policy.loopBreaker.noProgressStepsMax",
             "policy.lifecycle.ttlSeconds",
             "policy.lifecycle.gcGraceSeconds",
             "policy.lifecycle.idleSeconds",

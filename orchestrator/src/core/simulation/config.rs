@@ -6,7 +6,7 @@ use goondan_config::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::definition::{
-    AgentDefinition, HostedModel, HostedProvider, ModelDefinition, ModelProvider,
+    AgentDefinition, HostedModel, HostedProvider, LoopBreaker, ModelDefinition, ModelProvider,
 };
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::script::Script;
@@ -92,6 +92,7 @@ fn agent(name: AgentName, variant: u32) -> AgentDefinition {
         },
         tools: Vec::new(),
         max_steps_per_turn: 32,
+        loop_breaker: LoopBreaker::default(),
     }
 }
 

@@ -1,0 +1,244 @@
+//! Notices a turn that goes in circles.
+//!
+//! A [`Watch`] sees every message of the turn as it is recorded, and sees the recorded ones again when a
+//! turn is resumed: what it says follows from the records alone, so that a crash changes nothing.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use goondan_protocol::definition::LoopBreaker;
+use goondan_protocol::ids::ToolCallId;
+use goondan_protocol::message::{Message, ToolResult};
+use serde_json::Value;
+
+/// The steps of one turn, as far as circles are concerned.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    limits: LoopBreaker,
+    /// The calls of the step at hand that have no result yet, each with the hash of what was called.
+    open: Vec<(ToolCallId, u64)>,
+    step: Step,
+    last: Step,
+    /// How many steps in a row were as the last one.
+    same_count: u32,
+    /// Every call with its result that came to a good end.
+    seen: HashSet<u64>,
+    /// How many steps in a row brought nothing that was not seen before.
+    idle_count: u32,
+}
+
+/// What one step did.
+#[derive(Debug, Default, Clone)]
+struct Step {
+    calls: Vec<u64>,
+    tool_name: String,
+    has_progress: bool,
+}
+
+impl Watch {
+    /// A watch over a turn of which nothing is recorded yet.
+    pub(crate) fn new(limits: LoopBreaker) -> Self {
+        Self {
+            limits,
+            open: Vec::new(),
+            step: Step::default(),
+            last: Step::default(),
+            same_count: 0,
+            seen: HashSet::new(),
+            idle_count: 0,
+        }
+    }
+
+    /// Takes the next message of the turn.
+    pub(crate) fn take(&mut self, message: &Message) {
+        let content = &message.data.content;
+        if message.step_id().is_some() {
+            let calls = content.tool_calls();
+            self.step = Step::default();
+            self.open = calls
+                .into_iter()
+                .map(|call| {
+                    let hash = hash_of(|hasher| {
+                        call.tool_name.hash(hasher);
+                        hash_value(&call.input, hasher);
+                    });
+                    (call.id, hash)
+                })
+                .collect();
+            return;
+        }
+        for result in content.tool_results() {
+            self.take_result(result);
+        }
+    }
+
+    fn take_result(&mut self, result: ToolResult) {
+        let called = self
+            .open
+            .iter()
+            .position(|(id, _)| *id == result.tool_call_id);
+        let Some(called) = called else { return };
+        let (_, call) = self.open.remove(called);
+        let hash = hash_of(|hasher| (call, &result.text, result.is_error).hash(hasher));
+        self.step.calls.push(hash);
+        self.step.has_progress |= !result.is_error && self.seen.insert(hash);
+        self.step.tool_name = result.tool_name;
+        if self.open.is_empty() {
+            self.end_step();
+        }
+    }
+
+    fn end_step(&mut self) {
+        let step = std::mem::take(&mut self.step);
+        self.same_count = if step.calls == self.last.calls {
+            self.same_count.saturating_add(1)
+        } else {
+            1
+        };
+        self.idle_count = if step.has_progress {
+            0
+        } else {
+            self.idle_count.saturating_add(1)
+        };
+        self.last = step;
+    }
+
+    /// Why the turn is to end, if it goes in circles.
+    pub(crate) fn verdict(&self) -> Option<String> {
+        let tool = &self.last.tool_name;
+        let advice = "mend the prompt or the tool, or raise";
+        let place = "in the swarm's policy";
+        if self.same_count >= self.limits.same_calls_max {
+            return Some(format!(
+                "the last {} steps made the same calls with the same results (`{tool}`); {advice} \
+                 `loopBreaker.sameCallsMax` {place}",
+                self.same_count
+            ));
+        }
+        (self.idle_count >= self.limits.no_progress_steps_max).then(|| {
+            format!(
+                "the last {} steps brought nothing new: each call failed, or gave what it gave before \
+                 (last `{tool}`); {advice} `loopBreaker.noProgressStepsMax` {place}",
+                self.idle_count
+            )
+        })
+    }
+}
+
+fn hash_of(hash: impl FnOnce(&mut DefaultHasher)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Hashes JSON so that the order of fields does not count.
+fn hash_value(value: &Value, hasher: &mut DefaultHasher) {
+    std::mem::discriminant(value).hash(hasher);
+    match value {
+        Value::Null => {}
+        Value::Bool(bool) => bool.hash(hasher),
+        Value::Number(number) => number.hash(hasher),
+        Value::String(text) => text.hash(hasher),
+        Value::Array(items) => {
+            items.len().hash(hasher);
+            for item in items {
+                hash_value(item, hasher);
+            }
+        }
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_unstable_by_key(|(name, _)| *name);
+            fields.len().hash(hasher);
+            for (name, value) in fields {
+                name.hash(hasher);
+                hash_value(value, hasher);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::ids::{StepId, TurnId};
+    use goondan_protocol::message::{Content, ToolCall};
+    use goondan_protocol::time::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+
+    const LIMITS: LoopBreaker = LoopBreaker {
+        same_calls_max: 3,
+        no_progress_steps_max: 4,
+    };
+
+    /// Plays steps of calls, each with its arguments and its result; an error begins with `!`.
+    fn watch(steps: &[&[(Value, &str)]]) -> Watch {
+        let mut watch = Watch::new(LIMITS);
+        let turn_id = TurnId::new("t").unwrap();
+        let at = Timestamp::from_unix_millis(0);
+        for (number, step) in (1..).zip(steps) {
+            let call = |(index, (input, _)): (usize, &(Value, &str))| ToolCall {
+                id: format!("c{number}.{index}").parse().unwrap(),
+                tool_name: "a__b".to_owned(),
+                input: input.clone(),
+            };
+            let calls: Vec<_> = step.iter().enumerate().map(call).collect();
+            let step_id = StepId::of_turn(&turn_id, number);
+            let content = Content::assistant("", &calls);
+            let id = format!("m{number}").parse().unwrap();
+            watch.take(&Message::assistant(id, at, step_id, content));
+            for (call, (_, text)) in calls.iter().zip(*step) {
+                let result = ToolResult {
+                    tool_call_id: call.id.clone(),
+                    tool_name: call.tool_name.clone(),
+                    text: (*text).to_owned(),
+                    is_error: text.starts_with('!'),
+                };
+                let id = format!("r{}", call.id).parse().unwrap();
+                watch.take(&Message::tool(id, at, &result));
+            }
+        }
+        watch
+    }
+
+    #[test]
+    fn the_same_calls_with_the_same_results_in_a_row_are_a_circle() {
+        let one = [(json!({"a": 1, "b": [2]}), "x")];
+        let turned = [(json!({"b": [2], "a": 1}), "x")];
+        assert_eq!(watch(&[&one, &one]).verdict(), None);
+        let verdict = watch(&[&one, &turned, &one]).verdict().unwrap();
+        assert!(
+            verdict.starts_with(
+                "the last 3 steps made the same calls with the same results (`a__b`);"
+            ),
+            "{verdict}"
+        );
+        for other in [
+            [(json!({"a": 1, "b": [3]}), "x")],
+            [(json!({"a": "1", "b": [2]}), "x")],
+            [(json!({"a": 1, "b": [2]}), "y")],
+        ] {
+            assert_eq!(watch(&[&one, &one, &other]).verdict(), None);
+            assert_eq!(watch(&[&one, &other, &one, &one]).verdict(), None);
+        }
+        let both = [one[0].clone(), one[0].clone(), one[0].clone()];
+        assert_eq!(watch(&[&both]).verdict(), None, "one step is no circle");
+    }
+
+    #[test]
+    fn steps_that_bring_nothing_new_are_a_circle_however_they_alternate() {
+        let (a, b) = ([(json!(1), "x")], [(json!(2), "y")]);
+        let bad = |text: &'static str| [(json!(3), text)];
+        assert_eq!(watch(&[&a, &b, &a, &b, &a]).verdict(), None);
+        let verdict = watch(&[&a, &b, &a, &b, &a, &b]).verdict().unwrap();
+        assert!(
+            verdict.starts_with("the last 4 steps brought nothing new: "),
+            "{verdict}"
+        );
+        let failing = [bad("!1"), bad("!2"), bad("!3"), bad("!4")];
+        let failing: Vec<&[_]> = failing.iter().map(<[_; 1]>::as_slice).collect();
+        assert!(watch(&failing).verdict().is_some());
+        let news = [(json!(1), "z")];
+        assert_eq!(watch(&[&a, &b, &a, &b, &news, &a, &b]).verdict(), None);
+    }
+}
