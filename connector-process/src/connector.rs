@@ -14,12 +14,15 @@ use crate::link::Role;
 use crate::listener::{self, Service};
 use crate::program::Program;
 use crate::slack::Slack;
+use crate::telegram::Telegram;
 use crate::webhook::Webhook;
 
 /// A connector, ready to work.
 enum Connector {
     /// It is spoken to over HTTP.
     Listener(Arc<dyn Service>),
+    /// It asks Telegram for news.
+    Telegram(Telegram),
     /// It looks at the clock.
     Cron(Cron),
     /// It is a program of the project.
@@ -41,6 +44,7 @@ pub(crate) async fn run(role: Role, gateway: Gateway, stop: CancellationToken) {
             drop(role);
             return match connector {
                 Connector::Listener(service) => listener::run(service, gateway, stop).await,
+                Connector::Telegram(telegram) => telegram.run(gateway, stop).await,
                 Connector::Cron(cron) => cron.run(gateway, stop).await,
                 Connector::Program(program) => program.run(gateway, stop).await,
             };
@@ -82,6 +86,7 @@ fn open(assignment: &ConnectorAssignment) -> Result<Connector, String> {
     Ok(match name {
         "webhook" => Connector::Listener(Arc::new(Webhook::new(config, secrets))),
         "cron" => Connector::Cron(Cron::new(&assignment.connection, config)?),
+        "telegram" => Connector::Telegram(Telegram::new(config, secrets)?),
         "slack" => match Slack::new(config, secrets) {
             Some(slack) => Connector::Listener(Arc::new(slack)),
             None => return Err("the secret `signingSecret` cannot be used".to_owned()),

@@ -3,13 +3,23 @@
 use goondan_connectors::{Connector, Content, Default, Setting};
 
 /// Every built-in connector that a process runs for, with its page.
-const PAGES: [(&str, &str); 5] = [
+const PAGES: [(&str, &str); 6] = [
     ("webhook", include_str!("../../docs/connectors.md")),
     ("cron", include_str!("../../docs/connectors/cron.md")),
+    (
+        "telegram",
+        include_str!("../../docs/connectors/telegram.md"),
+    ),
     ("slack", include_str!("../../docs/connectors/slack.md")),
     ("github", include_str!("../../docs/connectors/github.md")),
     ("discord", include_str!("../../docs/connectors/discord.md")),
 ];
+
+#[test]
+fn every_connector_has_a_page() {
+    let described = goondan_connectors::BUILTINS.map(|connector| connector.name);
+    assert_eq!(described, PAGES.map(|(name, _)| name));
+}
 
 fn connectors() -> impl Iterator<Item = (&'static Connector, &'static str)> {
     let described = |name| goondan_connectors::find(name).unwrap();

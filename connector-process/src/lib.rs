@@ -10,6 +10,7 @@
 //! * `gateway`: all a connector sees of the session: hand in an event, report a state, make calls.
 //! * `connector`: from an assignment to the connector that does the work.
 //! * `listener`: what all connectors share that are spoken to over HTTP.
+//! * `telegram`: what people write to a bot; `http`: the client of everything that goes out.
 //! * `cron`: events at times of the project's choice.
 //! * `program`: a connector that is a program of the project.
 //! * `webhook`, `slack`, `github`, `discord`: those connectors; `payload`: what the last three share.
@@ -30,6 +31,7 @@ mod cron;
 mod discord;
 mod gateway;
 mod github;
+mod http;
 pub mod limits;
 mod link;
 mod listener;
@@ -38,6 +40,7 @@ mod process;
 mod program;
 mod session;
 mod slack;
+mod telegram;
 mod webhook;
 
 #[cfg(test)]

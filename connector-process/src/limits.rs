@@ -86,6 +86,22 @@ pub const PROPERTY_BYTES_MAX: usize = 1024;
 /// Longest text of a metadata field and of a logged path, in bytes; the rest is cut off.
 pub const NOTE_BYTES_MAX: usize = 256;
 
+/// Time for connecting to a service, in milliseconds.
+pub const SERVICE_CONNECT_TIMEOUT_MS: u64 = 10_000;
+
+/// Time a service has for an answer, beyond what it was asked to wait for, in milliseconds.
+pub const SERVICE_TIMEOUT_MS: u64 = 20_000;
+
+/// Largest answer of a service, in bytes.
+pub const SERVICE_ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// First pause before a service that failed is asked again, in milliseconds. Each further pause is
+/// twice as long.
+pub const SERVICE_BACK_OFF_FIRST_MS: u64 = 1_000;
+
+/// Longest pause before a service that failed is asked again, in milliseconds.
+pub const SERVICE_BACK_OFF_MAX_MS: u64 = 60_000;
+
 /// Longest time between two looks of `cron` at the clock, in milliseconds. A clock that is set is
 /// noticed after so long at the latest.
 pub const CLOCK_LOOK_MS: u64 = 10_000;

@@ -7,6 +7,8 @@ mod ask;
 #[cfg(test)]
 mod children;
 #[cfg(test)]
+mod connectors;
+#[cfg(test)]
 mod control;
 #[cfg(test)]
 mod conversation;
@@ -32,6 +34,8 @@ mod records;
 mod supervision;
 #[cfg(test)]
 mod taken_elsewhere;
+#[cfg(test)]
+mod telegram;
 #[cfg(test)]
 mod templates;
 #[cfg(test)]

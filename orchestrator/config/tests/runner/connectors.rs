@@ -2,9 +2,10 @@
 
 use crate::support::Project;
 
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
     include_str!("../../../../docs/connectors.md"),
     include_str!("../../../../docs/connectors/cron.md"),
+    include_str!("../../../../docs/connectors/telegram.md"),
     include_str!("../../../../docs/connectors/slack.md"),
     include_str!("../../../../docs/connectors/github.md"),
     include_str!("../../../../docs/connectors/discord.md"),

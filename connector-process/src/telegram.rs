@@ -1,0 +1,268 @@
+//! Telegram: what people write to a bot, by long polling.
+//!
+//! Telegram forgets an update once a later one is asked for. So the next one is asked for only after
+//! this one's event is on disk; what is killed in between gets the update again, and it is the same
+//! event (`MSG-13`).
+//!
+//! * `mapping`: from an update to an event. Pure.
+//! * `answer`: what the Bot API answered. Pure.
+
+mod answer;
+mod mapping;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use goondan_connectors::Values;
+use goondan_log::error_chain;
+use goondan_protocol::JsonObject;
+use goondan_protocol::ipc::RefusalCode;
+use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use self::answer::{Trouble, read};
+use self::mapping::{Update, to_update};
+use crate::gateway::Gateway;
+use crate::http;
+use crate::limits::{
+    REPLY_TIMEOUT_MS, SERVICE_ANSWER_BYTES_MAX, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS,
+    SERVICE_CONNECT_TIMEOUT_MS, SERVICE_TIMEOUT_MS,
+};
+
+/// The kinds of updates that are asked for.
+const UPDATES: [&str; 4] = [
+    "message",
+    "edited_message",
+    "channel_post",
+    "edited_channel_post",
+];
+
+/// One bot.
+pub(crate) struct Telegram {
+    client: reqwest::Client,
+    /// The URL that methods are appended to. Holds the token, so it is never shown.
+    base: String,
+    chats: Option<Vec<String>>,
+    poll_s: u64,
+}
+
+impl Telegram {
+    /// By settings in which nothing is wrong.
+    ///
+    /// # Errors
+    ///
+    /// Why there can be no client, in words.
+    pub(crate) fn new(
+        config: &JsonObject,
+        secrets: &BTreeMap<String, String>,
+    ) -> Result<Self, String> {
+        let values = Values::of("telegram", config);
+        let endpoint = values.text("endpoint").unwrap_or_default();
+        let token = secrets.get("botToken").map_or("", String::as_str);
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b":_-".contains(&byte);
+        if !token.bytes().all(is_token) {
+            return Err("the secret `botToken` is no token of a bot".to_owned());
+        }
+        let client = http::client(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS))
+            .map_err(|error| error_chain(&error))?;
+        Ok(Self {
+            client,
+            base: format!("{}/bot{token}", endpoint.trim_end_matches('/')),
+            chats: values.names("chats"),
+            poll_s: values.number("pollSeconds").unwrap_or_default(),
+        })
+    }
+
+    /// Listens until `stop`.
+    pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
+        let mut work = Work {
+            telegram: &self,
+            gateway: &gateway,
+            bot: None,
+            offset: None,
+            failures: 0,
+            said: None,
+        };
+        loop {
+            let pause = tokio::select! {
+                () = stop.cancelled() => return,
+                pause = work.poll() => pause,
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Calls a method of the Bot API.
+    async fn call(
+        &self,
+        method: &str,
+        params: &Value,
+        patience: Duration,
+    ) -> Result<Value, Trouble> {
+        let exchange = async {
+            let request = self
+                .client
+                .post(format!("{}/{method}", self.base))
+                .header("content-type", "application/json")
+                .body(params.to_string())
+                .timeout(patience);
+            let mut response = request.send().await?;
+            let status = response.status().as_u16();
+            let mut body = Vec::new();
+            while let Some(chunk) = response.chunk().await? {
+                body.extend_from_slice(&chunk);
+                if body.len() > SERVICE_ANSWER_BYTES_MAX {
+                    break;
+                }
+            }
+            Ok((status, body))
+        };
+        match exchange.await {
+            Ok((_, body)) if body.len() > SERVICE_ANSWER_BYTES_MAX => Err(Trouble::Strange(
+                format!("it answered with more than {SERVICE_ANSWER_BYTES_MAX} bytes"),
+            )),
+            Ok((status, body)) => read(status, &body),
+            // The URL of an error would show the token.
+            Err(error) => {
+                let error: reqwest::Error = error;
+                Err(Trouble::Unreachable(error_chain(&error.without_url())))
+            }
+        }
+    }
+}
+
+/// What goes on in one run.
+struct Work<'a> {
+    telegram: &'a Telegram,
+    gateway: &'a Gateway,
+    /// The bot's name, once Telegram took the token.
+    bot: Option<String>,
+    /// The first update that was not dealt with; none: the first that Telegram has.
+    offset: Option<i64>,
+    failures: u32,
+    /// What people were last told.
+    said: Option<(bool, String)>,
+}
+
+impl Work<'_> {
+    /// Asks for news once, and says how long to wait before the next time.
+    async fn poll(&mut self) -> Duration {
+        match self.news().await {
+            Ok(()) => {
+                self.failures = 0;
+                Duration::ZERO
+            }
+            Err(trouble) => {
+                self.failures = self.failures.saturating_add(1);
+                let pause = trouble.pause(self.failures);
+                let reason = trouble.to_string();
+                tracing::warn!(
+                    reason,
+                    pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+                    "cannot get news from Telegram; trying again"
+                );
+                self.tell(false, format!("{reason}; trying again")).await;
+                pause
+            }
+        }
+    }
+
+    async fn tell(&mut self, is_ready: bool, detail: String) {
+        if self.said.as_ref() != Some(&(is_ready, detail.clone())) {
+            self.gateway.report(is_ready, detail.clone()).await;
+            self.said = Some((is_ready, detail));
+        }
+    }
+
+    async fn news(&mut self) -> Result<(), Trouble> {
+        let patience = Duration::from_millis(SERVICE_TIMEOUT_MS);
+        let bot = match &self.bot {
+            Some(bot) => bot.clone(),
+            None => {
+                let me = self.telegram.call("getMe", &json!({}), patience).await?;
+                let name = me.get("username").and_then(Value::as_str);
+                let bot = name.unwrap_or("a bot without a name").to_owned();
+                self.bot = Some(bot.clone());
+                bot
+            }
+        };
+        let poll_s = if self.said.as_ref().is_some_and(|(ready, _)| *ready) {
+            self.telegram.poll_s
+        } else {
+            // The first time, and after trouble, people want to know at once whether it works.
+            0
+        };
+        let mut params = json!({"timeout": poll_s, "allowed_updates": UPDATES});
+        if let (Some(params), Some(offset)) = (params.as_object_mut(), self.offset) {
+            params.insert("offset".to_owned(), json!(offset));
+        }
+        let patience = patience + Duration::from_secs(poll_s);
+        let updates = self.telegram.call("getUpdates", &params, patience).await?;
+        self.tell(true, format!("listening as @{bot}")).await;
+        let updates = updates.as_array().map_or(&[][..], Vec::as_slice);
+        for update in updates {
+            let Some(id) = update.get("update_id").and_then(Value::as_i64) else {
+                return Err(Trouble::Strange(
+                    "it sent an update without a number".to_owned(),
+                ));
+            };
+            self.hand_in(id, update).await?;
+            self.offset = Some(id.saturating_add(1));
+        }
+        Ok(())
+    }
+
+    /// Deals with one update: its event is on disk when this ends well, or nobody wants it.
+    async fn hand_in(&self, id: i64, update: &Value) -> Result<(), Trouble> {
+        let event = match to_update(id, update, self.telegram.chats.as_deref()) {
+            Update::Event(event) => *event,
+            Update::Ignored(reason) => {
+                tracing::debug!(update_id = id, reason, "update left alone");
+                return Ok(());
+            }
+        };
+        let fresh = uuid::Uuid::now_v7();
+        let trace = TraceContext::root(TraceId::from_uuid(fresh), SpanId::from_uuid(fresh));
+        let patience = Duration::from_millis(REPLY_TIMEOUT_MS);
+        match self.gateway.submit_within(patience, event, trace).await {
+            Ok(accepted) => {
+                tracing::info!(
+                    update_id = id,
+                    event_id = accepted.event_id.as_str(),
+                    trace_id = %trace.trace_id,
+                    duplicate = accepted.duplicate,
+                    "update handed in"
+                );
+                Ok(())
+            }
+            Err(refused) => match refused.code {
+                RefusalCode::Overloaded | RefusalCode::Unavailable => {
+                    Err(Trouble::NotTaken(refused.message))
+                }
+                RefusalCode::Invalid | RefusalCode::Unroutable => {
+                    tracing::warn!(
+                        update_id = id,
+                        reason = refused.message,
+                        "update passed over: it has nowhere to go"
+                    );
+                    Ok(())
+                }
+            },
+        }
+    }
+}
+
+/// The pause after so many failures in a row.
+fn back_off(failures: u32) -> Duration {
+    let factor = 1_u64.checked_shl(failures.saturating_sub(1));
+    let ms = factor.and_then(|factor| factor.checked_mul(SERVICE_BACK_OFF_FIRST_MS));
+    let ms = ms.map_or(SERVICE_BACK_OFF_MAX_MS, |ms| {
+        ms.min(SERVICE_BACK_OFF_MAX_MS)
+    });
+    Duration::from_millis(ms)
+}

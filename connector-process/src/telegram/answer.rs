@@ -1,0 +1,145 @@
+//! What the Bot API answered. Pure.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::back_off;
+use crate::limits::SERVICE_BACK_OFF_MAX_MS;
+
+/// Why there is no news.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Trouble {
+    /// The token is not, or no more, that of a bot.
+    #[error("Telegram does not take the bot's token ({status}); get a new one from @BotFather")]
+    BadToken {
+        /// The status code.
+        status: u16,
+    },
+    /// Somebody else gets the bot's updates.
+    #[error("somebody else listens to this bot, or it has a webhook: {0}")]
+    Conflict(String),
+    /// Too many requests.
+    #[error("Telegram asks for {retry_after_s} s of patience")]
+    TooMany {
+        /// How long to wait, in seconds.
+        retry_after_s: u64,
+    },
+    /// Any other answer that is no success.
+    #[error("Telegram answered {status}: {description}")]
+    Refused {
+        /// The status code.
+        status: u16,
+        /// What Telegram says.
+        description: String,
+    },
+    /// It could not be reached, or the connection broke.
+    #[error("Telegram cannot be reached: {0}")]
+    Unreachable(String),
+    /// It answered something that is not to be understood.
+    #[error("Telegram is not understood: {0}")]
+    Strange(String),
+    /// The daemon did not take an event just now.
+    #[error("the daemon takes no events at the moment: {0}")]
+    NotTaken(String),
+}
+
+impl Trouble {
+    /// How long to wait after it happened, for the n-th time in a row.
+    pub(super) fn pause(&self, failures: u32) -> Duration {
+        match self {
+            Self::TooMany { retry_after_s } => Duration::from_secs(*retry_after_s).max(back_off(1)),
+            // Only a person can mend it.
+            Self::BadToken { .. } => Duration::from_millis(SERVICE_BACK_OFF_MAX_MS),
+            Self::Conflict(_)
+            | Self::Refused { .. }
+            | Self::Unreachable(_)
+            | Self::Strange(_)
+            | Self::NotTaken(_) => back_off(failures),
+        }
+    }
+}
+
+/// Longest description of Telegram that is repeated, in characters.
+const DESCRIPTION_CHARS_MAX: usize = 200;
+
+/// The result in an answer.
+///
+/// # Errors
+///
+/// [`Trouble`] if it is none.
+pub(super) fn read(status: u16, body: &[u8]) -> Result<Value, Trouble> {
+    let answer: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    if status == 200 && answer.get("ok") == Some(&Value::Bool(true)) {
+        return answer
+            .get("result")
+            .cloned()
+            .ok_or_else(|| Trouble::Strange("an answer without a result".to_owned()));
+    }
+    let description = answer.get("description").and_then(Value::as_str);
+    let description: String = description
+        .unwrap_or("nothing further")
+        .chars()
+        .take(DESCRIPTION_CHARS_MAX)
+        .collect();
+    Err(match status {
+        // What is no token at all makes a path that does not exist.
+        401 | 404 => Trouble::BadToken { status },
+        409 => Trouble::Conflict(description),
+        429 => Trouble::TooMany {
+            retry_after_s: answer
+                .pointer("/parameters/retry_after")
+                .and_then(Value::as_u64)
+                .unwrap_or(1),
+        },
+        200 => Trouble::Strange("an answer that is no success".to_owned()),
+        status => Trouble::Refused {
+            status,
+            description,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_answer_is_understood() {
+        let trouble = |status, body: Value| read(status, body.to_string().as_bytes()).unwrap_err();
+        assert_eq!(read(200, br#"{"ok":true,"result":[1]}"#), Ok(json!([1])));
+        let unauthorized = json!({"ok": false, "description": "Unauthorized"});
+        assert_eq!(
+            trouble(401, unauthorized.clone()),
+            Trouble::BadToken { status: 401 }
+        );
+        assert!(
+            trouble(409, json!({"description": "terminated by other"}))
+                .to_string()
+                .contains("terminated by other")
+        );
+        let patience = json!({"parameters": {"retry_after": 7}});
+        assert_eq!(
+            trouble(429, patience),
+            Trouble::TooMany { retry_after_s: 7 }
+        );
+        assert!(matches!(
+            trouble(502, json!("x")),
+            Trouble::Refused { status: 502, .. }
+        ));
+        assert!(matches!(trouble(200, unauthorized), Trouble::Strange(_)));
+        assert!(matches!(read(200, b"<html>"), Err(Trouble::Strange(_))));
+    }
+
+    #[test]
+    fn pauses_grow_and_what_telegram_asks_for_is_kept() {
+        let refused = Trouble::Unreachable(String::new());
+        let pauses: Vec<u64> = (1..=8).map(|n| refused.pause(n).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+        let asked = Trouble::TooMany { retry_after_s: 300 };
+        assert_eq!(asked.pause(9).as_secs(), 300);
+        assert_eq!(Trouble::BadToken { status: 401 }.pause(1).as_secs(), 60);
+    }
+}

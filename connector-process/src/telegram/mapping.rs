@@ -1,0 +1,137 @@
+//! From an update to an event. Pure.
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::event::ConnectorEvent;
+use serde_json::{Value, json};
+
+use super::UPDATES;
+use crate::payload::{event_id, instance_key, is_allowed, properties, text};
+
+/// What an update is to us.
+#[derive(Debug, PartialEq)]
+pub(super) enum Update {
+    /// An event.
+    Event(Box<ConnectorEvent>),
+    /// Nothing, for this reason.
+    Ignored(&'static str),
+}
+
+/// Makes an event of update `id`, unless it holds nothing for an agent.
+pub(super) fn to_update(id: i64, update: &Value, chats: Option<&[String]>) -> Update {
+    let found = UPDATES
+        .iter()
+        .find_map(|kind| Some((*kind, update.get(kind)?)));
+    let Some((kind, message)) = found else {
+        return Update::Ignored("it is no message");
+    };
+    let Some(chat) = message.pointer("/chat/id").and_then(Value::as_i64) else {
+        return Update::Ignored("it belongs to no chat");
+    };
+    if !is_allowed(chats, &chat.to_string()) {
+        return Update::Ignored("the chat is not one of `chats`");
+    }
+    // Whatever a bot says is no event, or two of them would talk for ever.
+    if message.pointer("/from/is_bot") == Some(&Value::Bool(true)) {
+        return Update::Ignored("it is from a bot");
+    }
+    let caption = text(message, "/caption");
+    let Some(said) = text(message, "/text").or(caption) else {
+        return Update::Ignored("it has no text");
+    };
+    let key = format!("telegram:{chat}");
+    let (Ok(id), Ok(key)) = (event_id(&format!("telegram:{id}")), instance_key(&key)) else {
+        return Update::Ignored("its numbers cannot be used");
+    };
+    let fact = |pointer: &str| message.pointer(pointer);
+    let mut properties = properties([
+        ("chatId", fact("/chat/id")),
+        ("chatType", fact("/chat/type")),
+        ("fromId", fact("/from/id")),
+        ("fromUsername", fact("/from/username")),
+    ]);
+    let is_caption = text(message, "/text").is_none();
+    properties.insert("isEdited".to_owned(), json!(kind.starts_with("edited_")));
+    properties.insert("isCaption".to_owned(), json!(is_caption));
+    let mut metadata = JsonObject::from_iter([("chatId".to_owned(), json!(chat))]);
+    for (name, pointer) in [
+        ("messageId", "/message_id"),
+        ("date", "/date"),
+        ("fromName", "/from/first_name"),
+        ("chatTitle", "/chat/title"),
+    ] {
+        if let Some(value) = fact(pointer) {
+            metadata.insert(name.to_owned(), value.clone());
+        }
+    }
+    Update::Event(Box::new(ConnectorEvent {
+        id: Some(id),
+        name: kind.to_owned(),
+        input: said.to_owned(),
+        instance_key: Some(key),
+        properties,
+        auth: fact("/from/id").map(|user| {
+            JsonObject::from_iter([
+                ("service".to_owned(), json!("telegram")),
+                ("user".to_owned(), user.clone()),
+            ])
+        }),
+        metadata,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(more: &Value) -> Value {
+        let mut message = json!({"message_id": 5, "date": 1, "chat": {"id": -1007, "type": "group"},
+            "from": {"id": 9, "is_bot": false, "username": "ann", "first_name": "Ann"}});
+        let fields = message.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        message
+    }
+
+    fn event(kind: &str, more: &Value) -> ConnectorEvent {
+        match to_update(3, &json!({"update_id": 3, kind: message(more)}), None) {
+            Update::Event(event) => *event,
+            Update::Ignored(reason) => panic!("{reason}"),
+        }
+    }
+
+    #[test]
+    fn texts_captions_and_edits_are_events_of_their_chat() {
+        let found = event("message", &json!({"text": "hi"}));
+        assert_eq!(found.id.unwrap().as_str(), "telegram:3");
+        assert_eq!(found.instance_key.unwrap().as_str(), "telegram:-1007");
+        assert_eq!(
+            (found.name.as_str(), found.input.as_str()),
+            ("message", "hi")
+        );
+        assert_eq!(found.properties["chatId"], -1007);
+        assert_eq!(found.properties["fromUsername"], "ann");
+        assert_eq!(found.properties["isEdited"], false);
+        assert_eq!(found.metadata["messageId"], 5);
+        let caption = event("channel_post", &json!({"caption": "a picture"}));
+        assert_eq!(caption.input, "a picture");
+        assert_eq!(caption.properties["isCaption"], true);
+        let edited = event("edited_message", &json!({"text": "ho"}));
+        assert_eq!(edited.name, "edited_message");
+        assert_eq!(edited.properties["isEdited"], true);
+    }
+
+    #[test]
+    fn what_is_nothing_for_an_agent_is_left_alone() {
+        let chats = ["7".to_owned()];
+        let of = |update: Value, chats: Option<&[String]>| match to_update(1, &update, chats) {
+            Update::Ignored(reason) => reason,
+            Update::Event(event) => panic!("{event:?}"),
+        };
+        assert_eq!(of(json!({"poll": {}}), None), "it is no message");
+        let sticker = json!({"message": message(&json!({"sticker": {}}))});
+        assert_eq!(of(sticker, None), "it has no text");
+        let text = json!({"message": message(&json!({"text": "x"}))});
+        assert_eq!(of(text, Some(&chats)), "the chat is not one of `chats`");
+        let bot = message(&json!({"text": "x", "from": {"id": 1, "is_bot": true}}));
+        assert_eq!(of(json!({"message": bot}), None), "it is from a bot");
+    }
+}

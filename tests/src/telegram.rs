@@ -1,0 +1,178 @@
+//! A double of Telegram's Bot API: it keeps updates until a later one is asked for, as Telegram does.
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// The token that the double takes.
+pub const TOKEN: &str = "123456:double";
+
+/// How long a request without news waits.
+const POLL: Duration = Duration::from_millis(20);
+
+/// What an answer is to be instead of the usual one.
+#[derive(Debug, Clone)]
+pub enum Mishap {
+    /// This status, with this body.
+    Answer(u16, Value),
+    /// The connection breaks.
+    Break,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    updates: VecDeque<(i64, Value)>,
+    next_id: i64,
+    mishaps: VecDeque<Mishap>,
+    polls: usize,
+}
+
+/// The double. Its server ends with the test's process.
+#[derive(Debug, Clone)]
+pub struct Telegram {
+    address: SocketAddr,
+    state: Arc<Mutex<State>>,
+}
+
+impl Telegram {
+    /// Starts it.
+    #[must_use]
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let telegram = Self {
+            address: listener.local_addr().unwrap(),
+            state: Arc::new(Mutex::new(State {
+                next_id: 1,
+                ..State::default()
+            })),
+        };
+        let server = telegram.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let server = server.clone();
+                std::thread::spawn(move || server.serve(stream));
+            }
+        });
+        telegram
+    }
+
+    /// Its URL, for `endpoint`.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Somebody writes to the bot.
+    pub fn write(&self, chat: i64, text: &str) {
+        let mut state = self.state.lock().unwrap();
+        let id = state.next_id;
+        state.next_id += 1;
+        let message = json!({"message_id": id, "date": 1, "chat": {"id": chat, "type": "private"},
+            "from": {"id": chat, "is_bot": false}, "text": text});
+        let update = json!({"update_id": id, "message": message});
+        state.updates.push_back((id, update));
+    }
+
+    /// The next requests for news end so.
+    pub fn have(&self, mishaps: impl IntoIterator<Item = Mishap>) {
+        self.state.lock().unwrap().mishaps.extend(mishaps);
+    }
+
+    /// How many updates it still keeps.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.state.lock().unwrap().updates.len()
+    }
+
+    /// How often it was asked for news.
+    #[must_use]
+    pub fn polls(&self) -> usize {
+        self.state.lock().unwrap().polls
+    }
+
+    fn serve(&self, stream: TcpStream) {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut stream = stream;
+        while let Some((path, body)) = read_request(&mut reader) {
+            let (status, answer) = match path.strip_prefix(&format!("/bot{TOKEN}/")) {
+                None => (401, json!({"ok": false, "description": "Unauthorized"})),
+                Some("getMe") => (
+                    200,
+                    json!({"ok": true, "result": {"id": 1, "is_bot": true, "username": "double_bot"}}),
+                ),
+                Some("getUpdates") => match self.updates(&body) {
+                    Some(answer) => answer,
+                    None => return,
+                },
+                Some(_) => (404, json!({"ok": false, "description": "Not Found"})),
+            };
+            let answer = answer.to_string();
+            let head = format!(
+                "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                answer.len()
+            );
+            let written = stream.write_all(head.as_bytes());
+            if written
+                .and_then(|()| stream.write_all(answer.as_bytes()))
+                .is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    /// The answer to a request for news; none if the connection is to break.
+    fn updates(&self, body: &Value) -> Option<(u16, Value)> {
+        let is_waiting = {
+            let mut state = self.state.lock().unwrap();
+            state.polls += 1;
+            if let Some(mishap) = state.mishaps.pop_front() {
+                return match mishap {
+                    Mishap::Answer(status, answer) => Some((status, answer)),
+                    Mishap::Break => None,
+                };
+            }
+            if let Some(offset) = body["offset"].as_i64() {
+                state.updates.retain(|(id, _)| *id >= offset);
+            }
+            state.updates.is_empty() && body["timeout"] != 0
+        };
+        if is_waiting {
+            std::thread::sleep(POLL);
+        }
+        let state = self.state.lock().unwrap();
+        // A few at a time, as a busy bot gets them.
+        let updates: Vec<&Value> = state
+            .updates
+            .iter()
+            .take(5)
+            .map(|(_, update)| update)
+            .collect();
+        Some((200, json!({"ok": true, "result": updates})))
+    }
+}
+
+fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, Value)> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|len| *len > 0)?;
+    let path = line.split(' ').nth(1)?.to_owned();
+    let mut len = 0;
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).ok().filter(|len| *len > 0)?;
+        let header = header.trim().to_ascii_lowercase();
+        if header.is_empty() {
+            break;
+        }
+        if let Some(value) = header.strip_prefix("content-length:") {
+            len = value.trim().parse().ok()?;
+        }
+    }
+    let mut body = vec![0; len];
+    reader.read_exact(&mut body).ok()?;
+    Some((path, serde_json::from_slice(&body).unwrap_or(Value::Null)))
+}

@@ -1,0 +1,242 @@
+//! Connectors beside the webhook, in the real daemon: each alone with its troubles, and nothing lost or
+//! doubled whatever is killed.
+
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+
+use goondan_protocol::time::Timestamp;
+use goondan_tests::home::CONNECTOR;
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::{Value, json};
+
+use crate::conversation::{check, role, text};
+
+/// [`LAB`] with further documents.
+fn lab(documents: &str) -> String {
+    format!("{LAB}---\n{}", documents.trim_start())
+}
+
+/// What `gdn ps` shows of a connection.
+fn shown(home: &Home, connection: &str) -> Option<Value> {
+    let mut processes = home.ps().into_iter();
+    processes.find(|process| process["role"] == "connector" && process["name"] == connection)
+}
+
+fn wait_for_detail(home: &Home, connection: &str, said: &str) {
+    wait_until(said, || {
+        shown(home, connection)
+            .is_some_and(|process| process["detail"].as_str().unwrap_or("").contains(said))
+    });
+}
+
+/// The texts that were said to an agent in a conversation.
+fn asked(home: &Home, key: &str) -> Vec<String> {
+    if home.ps_agent(key).is_none() {
+        return Vec::new();
+    }
+    let messages = home.history(key);
+    let asked = messages.iter().filter(|message| role(message) == "user");
+    asked.map(text).collect()
+}
+
+#[test]
+fn sup_1_a_connector_that_cannot_work_says_why_and_disturbs_nobody() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let home = Home::new(&lab(&format!(
+        r#"
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: taken}}
+spec:
+  connectorRef: {{kind: Connector, name: github, package: "@goondan/base"}}
+  config: {{port: {port}}}
+  secrets: {{webhookSecret: {{value: s}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Connector
+metadata: {{name: broken}}
+spec: {{entry: connectors/broken.py}}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: broken}}
+spec: {{connectorRef: Connector/broken}}
+"#
+    )));
+    home.write(
+        "project/connectors/broken.py",
+        "raise SystemExit('no luck')\n",
+    );
+    let daemon = Daemon::serving(&home);
+    wait_for_detail(&home, "taken", "cannot listen on 127.0.0.1");
+    wait_for_detail(&home, "broken", "ended by itself with exit code 1");
+    daemon.log().wait_for("the program's own words", |line| {
+        line["message"] == "no luck" && line["connection"] == "broken"
+    });
+    // The others work all the same.
+    assert_eq!(home.ask("ann", "echo here"), "here");
+    assert!(daemon.webhook("hook").port() > 0);
+    // And this one works as soon as it can.
+    drop(taken);
+    wait_for_detail(&home, "taken", "listening on");
+}
+
+#[test]
+fn msg_13_every_missed_occurrence_comes_once_whatever_is_killed() {
+    let home = Home::new(&lab(r#"
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: clock}
+spec:
+  connectorRef: {kind: Connector, name: cron, package: "@goondan/base"}
+  config:
+    schedules:
+      - {name: often, cron: "*/10 * * * *", input: echo tick, instanceKey: ticks, catchUp: all, catchUpMax: 100}
+"#));
+    let daemon = Daemon::serving(&home);
+    wait_for_detail(&home, "clock", "next: often at");
+    drop(daemon.kill());
+    // As if the daemon had been away for five hours.
+    let path = home.workspace_dir().join("connectors/clock.json");
+    let mut ledgers: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let settled: Timestamp = ledgers["often"]["settledUntil"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let earlier_ms = settled.as_unix_millis() - 5 * 3_600_000;
+    ledgers["often"]["settledUntil"] = json!(Timestamp::from_unix_millis(earlier_ms));
+    let place = path.strip_prefix(home.path()).unwrap();
+    home.write(place.to_str().unwrap(), &ledgers.to_string());
+
+    let came_about = || {
+        let text = std::fs::read(&path).unwrap();
+        let ledgers: Value = serde_json::from_slice(&text).unwrap();
+        let list = ledgers["often"]["cameAbout"].as_array().unwrap().clone();
+        list.iter()
+            .map(|at| at.as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    // Killed in the middle of it, both in turn.
+    for round in 0..4 {
+        let daemon = Daemon::start(&home);
+        let target = 5 * (round + 1);
+        wait_until("some more came about", || came_about().len() >= target);
+        if round % 2 == 0 {
+            for process in home.running(CONNECTOR) {
+                processes::signal(process.pid, Signal::SIGKILL);
+            }
+        }
+        drop(daemon.kill());
+    }
+    let daemon = Daemon::start(&home);
+    wait_for_detail(&home, "clock", "next: often at");
+    wait_until("all came about", || came_about().len() >= 30);
+    wait_until("all are answered", || {
+        home.history("ticks").len() == 2 * came_about().len()
+    });
+    let came_about = came_about();
+    let mut once = came_about.clone();
+    once.dedup();
+    assert_eq!(once, came_about);
+    assert!(came_about.len() <= 31, "{came_about:?}");
+    let asked = asked(&home, "ticks");
+    assert_eq!(asked, vec!["echo tick"; came_about.len()]);
+    check(&home.history("ticks"));
+    drop(daemon.stop());
+}
+
+#[test]
+fn msg_13_a_program_of_the_project_hands_in_each_line_once_whatever_is_killed() {
+    let home = Home::new(&lab(r#"
+apiVersion: goondan.ai/v1
+kind: Connector
+metadata: {name: tail}
+spec:
+  entry: connectors/tail.py
+  events: [{name: line, properties: {offset: where it begins}}]
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: orders}
+spec:
+  connectorRef: Connector/tail
+  config: {file: NOTES/orders.log}
+  ingress: {rules: [{match: {event: line}, route: {instanceKey: orders}}]}
+"#));
+    let example = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../docs/examples/connectors/tail.py"
+    );
+    let example = std::fs::read_to_string(example).unwrap();
+    home.write("project/connectors/tail.py", &example);
+    let lines: Vec<String> = (0..20).map(|n| format!("echo {n}")).collect();
+    home.write("notes/orders.log", &format!("{}\n", lines.join("\n")));
+    let daemon = Daemon::serving(&home);
+    wait_until("some lines are in", || asked(&home, "orders").len() >= 3);
+    for process in home.running(CONNECTOR) {
+        processes::signal(process.pid, Signal::SIGKILL);
+    }
+    wait_until("some more lines are in", || {
+        asked(&home, "orders").len() >= 6
+    });
+    drop(daemon.kill());
+    let daemon = Daemon::start(&home);
+    wait_until("all lines are answered", || {
+        home.history("orders").len() == 40
+    });
+    assert_eq!(asked(&home, "orders"), lines);
+    check(&home.history("orders"));
+    wait_for_detail(&home, "orders", "following");
+    drop(daemon.stop());
+}
+
+#[test]
+fn ipc_3_what_the_local_client_sends_goes_by_the_rules_of_its_connection() {
+    let home = Home::new(&lab(r#"
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: local}
+spec:
+  connectorRef: {kind: Connector, name: cli, package: "@goondan/base"}
+  ingress: {rules: [{match: {event: message}, route: {agentRef: Agent/helper}}]}
+"#));
+    let _daemon = Daemon::serving(&home);
+    let sent = home.gdn_json(&["send", "--instance", "ann", "echo hi"]);
+    assert_eq!(
+        (&sent["agent"], &sent["instanceKey"]),
+        (&json!("helper"), &json!("helper:ann"))
+    );
+    let sent = home.gdn_json(&["send", "--agent", "worker", "--instance", "ann", "echo hi"]);
+    assert_eq!(
+        (&sent["agent"], &sent["instanceKey"]),
+        (&json!("worker"), &json!("ann"))
+    );
+    // No process runs for it.
+    assert!(shown(&home, "local").is_none());
+}
+
+#[test]
+fn a_program_that_is_not_executable_is_told_so() {
+    let home = Home::new(&lab(r#"
+apiVersion: goondan.ai/v1
+kind: Connector
+metadata: {name: own}
+spec: {entry: connectors/own}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: own}
+spec: {connectorRef: Connector/own}
+"#));
+    home.write("project/connectors/own", "#!/bin/sh\nexec sleep 4321\n");
+    let file = home.project().join("connectors/own");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let _daemon = Daemon::serving(&home);
+    wait_for_detail(&home, "own", "make the file executable");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    wait_for_detail(&home, "own", "running `connectors/own`");
+}
