@@ -390,7 +390,9 @@ fn exports_of(
 ) -> Result<Vec<Export>, ToolboxError> {
     let (package, builtin) = match &definition.source {
         ToolSource::Builtin { package, name } => (package, name),
-        ToolSource::Module { entry, timeout_ms } => {
+        ToolSource::Module {
+            entry, timeout_ms, ..
+        } => {
             let module = project_root.join(entry);
             return Ok(module::exports(definition, entry, &module, *timeout_ms));
         }

@@ -133,6 +133,9 @@ pub enum ToolSource {
     Module {
         /// The file's path within the project.
         entry: PathBuf,
+        /// SHA-256 of the file when the configuration was loaded: with another content it is another
+        /// tool. Empty if the configuration is one that was kept.
+        digest: String,
         /// How long one call may take, in milliseconds.
         timeout_ms: u64,
     },

@@ -71,6 +71,7 @@ fn module(name: &str, entry: &str, exports: &[&str], timeout_ms: u64) -> ToolDef
         name: name.parse().unwrap(),
         source: ToolSource::Module {
             entry: entry.into(),
+            digest: String::new(),
             timeout_ms,
         },
         exports: exports.collect(),

@@ -201,6 +201,15 @@ impl ProjectFiles {
         }
     }
 
+    /// SHA-256 of a file that was checked, in hexadecimal digits. Empty if the project is what was kept of
+    /// one: then nothing is known of files that are not read.
+    pub(crate) fn digest(&self, path: &Path) -> String {
+        match FileState::of(&self.root.join(path)) {
+            FileState::File(digest) if self.kept.is_none() => hex::encode(digest),
+            FileState::File(_) | FileState::Absent | FileState::Other => String::new(),
+        }
+    }
+
     /// Checks that a path leads to a regular file of the project.
     pub(crate) fn check_is_file(&self, path: &Path) -> Result<(), FileFailure> {
         if let Some(kept) = &self.kept {

@@ -167,8 +167,10 @@ fn read_module(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<ToolSource
     let timeout_seconds = spec
         .number("timeoutSeconds", &mut cx.report)
         .unwrap_or(DEFAULT_TOOL_TIMEOUT_SECONDS);
+    let entry = entry?;
     Some(ToolSource::Module {
-        entry: entry?,
+        digest: cx.files.digest(&entry),
+        entry,
         timeout_ms: timeout_seconds * 1_000,
     })
 }

@@ -149,8 +149,9 @@ spec:
 #[test]
 fn a_tool_may_be_a_module_of_the_project() {
     let tools = SMALLEST.replace("Model/main}", "Model/main}, tools: [Tool/stock]");
-    let bundle = Project::new(&format!(
-        "{tools}---
+    let project = |module: &str| {
+        Project::new(&format!(
+            "{tools}---
 apiVersion: goondan.ai/v1
 kind: Tool
 metadata: {{name: stock}}
@@ -164,11 +165,19 @@ spec:
       parameters: {{type: object, required: [title], properties: {{title: {{type: string}}}}}}
       idempotent: true
 "
-    ))
-    .file("tools/stock.ts", "export {}")
-    .load();
+        ))
+        .file("tools/stock.ts", module)
+        .load()
+    };
+    let bundle = project("export {}");
+    let mut tools = json!(agent(&bundle, "helper").tools);
+    let source = tools[0]["source"].as_object_mut().unwrap();
+    let digest = source.remove("digest").unwrap();
+    let other = project("export { a }");
+    let other = json!(agent(&other, "helper").tools[0].source);
+    assert_ne!(digest, other["digest"], "another file is another tool");
     assert_eq!(
-        json!(agent(&bundle, "helper").tools),
+        tools,
         json!([{
             "name": "stock",
             "source": {"kind": "module", "entry": "tools/stock.ts", "timeoutMs": 5000},
