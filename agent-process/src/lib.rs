@@ -10,7 +10,8 @@
 //! * [`model`] answers a step; [`model::scripted`] plays a script, any other is asked through the
 //!   orchestrator.
 //! * `outgoing` has the orchestrator do what needs the network or a key.
-//! * [`tools`] acts: `bash` and `file-system` of `@goondan/base`.
+//! * [`tools`] acts: the tools of `@goondan/base`.
+//! * `colleagues` is the way from a tool to other agents.
 //! * `process` carries out: one loop over the socket, the model and the tools, which decides nothing.
 //! * `history` is where a loaded conversation lies in memory.
 //! * `link` is the socket; `recorder` gives what happened a time, a span and a log line.
@@ -22,6 +23,7 @@
 //! * No process a tool started outlives its call, but the shells of `bash` sessions, which say so by a
 //!   name. None outlives this process, however it ends.
 
+mod colleagues;
 mod entry;
 mod history;
 mod link;

@@ -61,6 +61,8 @@ pub(crate) struct Incoming {
     pub(crate) message: ToChild,
     /// The trace.
     pub(crate) trace: Option<TraceContext>,
+    /// The request it answers.
+    pub(crate) in_reply_to: Option<u64>,
 }
 
 /// The link, after the handshake.
@@ -153,6 +155,7 @@ impl Link {
         Ok(Some(Incoming {
             message: ToChild::from_envelope(&envelope)?,
             trace: envelope.trace,
+            in_reply_to: envelope.in_reply_to,
         }))
     }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use goondan_log::unix_millis_now;
 use goondan_protocol::definition::AgentAssignment;
-use goondan_protocol::ids::{MessageId, StepId};
+use goondan_protocol::ids::{MessageId, StepId, ToolCallId};
 use goondan_protocol::ipc::{
     ConversationLoad, ConversationPage, Pong, ShutdownAck, ToChild, ToOrchestrator, TurnAppend,
     TurnComplete, TurnStart,
@@ -21,12 +21,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinSet};
 use uuid::Uuid;
 
+use crate::colleagues::{Colleagues, Enquiries};
 use crate::history::History;
 use crate::link::{Incoming, Link, LinkError};
 use crate::model::{self, Answer, Model, ModelError, ModelRequest};
 use crate::outgoing::{Desk, Order, Outgoing};
 use crate::recorder::Recorder;
-use crate::tools::{Toolbox, ToolboxError};
+use crate::tools::{CallSite, Toolbox, ToolboxError};
 use crate::turn::{
     CallKey, Effect, Engine, EngineFault, Input, OpenTurn, Scope, ToolOutcome, TurnLimits,
 };
@@ -106,6 +107,7 @@ pub(crate) async fn run(
     let toolbox = Toolbox::new(&assignment, enclosure)?;
     let (outgoing, desk) = Outgoing::new();
     let model = model::of_definition(&assignment.agent.model, &outgoing);
+    let (colleagues, enquiries) = Colleagues::new();
     tracing::info!(
         model = assignment.agent.model.name.as_str(),
         "agent process started"
@@ -139,6 +141,9 @@ pub(crate) async fn run(
         toolbox,
         model,
         desk,
+        colleagues,
+        enquiries,
+        next_request: loaded.next_request,
         recorder: None,
         work: JoinSet::new(),
         is_draining: false,
@@ -160,6 +165,8 @@ struct Loaded {
     open: OpenTurn,
     /// A turn that was given before the conversation was loaded.
     first_turn: Option<(Box<TurnStart>, Option<TraceContext>)>,
+    /// The number of the next request; those before it asked for the conversation.
+    next_request: u64,
 }
 
 enum Loading {
@@ -176,7 +183,7 @@ async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
     let load = ToOrchestrator::ConversationLoad(ConversationLoad { offset: 0 });
     link.send(&load, None, Some(request_id)).await?;
     loop {
-        let Some(Incoming { message, trace }) = link.receive().await? else {
+        let Some(Incoming { message, trace, .. }) = link.receive().await? else {
             return Ok(Loading::Ended(Ended::Orphaned));
         };
         match message {
@@ -197,6 +204,7 @@ async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
                 taken.map_err(ProcessError::Memory)?;
                 if is_last {
                     take_events(&page, &mut loaded.open)?;
+                    loaded.next_request = request_id + 1;
                     return Ok(Loading::Loaded(loaded));
                 }
             }
@@ -249,6 +257,9 @@ struct Agent {
     model: Box<dyn Model>,
     /// What models and tools want done outside.
     desk: Desk,
+    colleagues: Colleagues,
+    enquiries: Enquiries,
+    next_request: u64,
     recorder: Option<Recorder>,
     /// Model and tool calls. Dropping a task ends the processes of its tool.
     work: JoinSet<Done>,
@@ -287,6 +298,11 @@ impl Agent {
                     self.handle(input).await?;
                 }
                 Some(order) = self.desk.next() => self.carry_out_order(order).await?,
+                Some((ask, trace)) = self.enquiries.next(self.next_request) => {
+                    let ask = ToOrchestrator::AgentAsk(Box::new(ask));
+                    self.link.send(&ask, trace, Some(self.next_request)).await?;
+                    self.next_request += 1;
+                }
             }
         }
     }
@@ -329,6 +345,13 @@ impl Agent {
                 self.recorder = None;
             }
             ToChild::CallResult(result) => self.desk.settle(result),
+            ToChild::AgentAnswer(answer) => self.enquiries.settle(incoming.in_reply_to, *answer),
+            // An answer that crossed the end of its turn waits for another.
+            ToChild::TurnInput(input) if self.engine.turn_id() == Some(&input.turn_id) => {
+                let event = Box::new(input.event);
+                self.handle(Input::Answer { event }).await?;
+            }
+            ToChild::TurnInput(_) => {}
             other @ (ToChild::Call(_)
             | ToChild::CallPiece(_)
             | ToChild::CallCancel(_)
@@ -398,7 +421,8 @@ impl Agent {
                 } => self.ask_model(step, seq, &message_id),
                 Effect::RunTool { key, call } => {
                     let span = self.log_span(key, &call);
-                    let running = span.in_scope(|| self.toolbox.run(&call));
+                    let site = self.site_of(key, &call.id, &call.tool_name);
+                    let running = span.in_scope(|| self.toolbox.run_at(&call, site));
                     self.work.spawn(async move {
                         let outcome = running.await;
                         Done::Tool { key, outcome }
@@ -422,11 +446,13 @@ impl Agent {
                     turn_id,
                     last_seq,
                     outcome,
+                    answered,
                 } => {
                     let complete = ToOrchestrator::TurnComplete(TurnComplete {
                         turn_id,
                         last_seq,
                         outcome,
+                        answered,
                     });
                     self.link.send(&complete, trace, None).await?;
                 }
@@ -443,6 +469,22 @@ impl Agent {
             }
             (None, _) | (_, None) => tracing::Span::none(),
         }
+    }
+
+    fn site_of(&self, key: CallKey, call_id: &ToolCallId, tool_name: &str) -> Option<CallSite> {
+        let turn_id = self.engine.turn_id()?.clone();
+        let scope = Scope::Call {
+            step_id: StepId::of_turn(&turn_id, key.step),
+            call_id: call_id.clone(),
+            tool_name: tool_name.to_owned(),
+        };
+        let recorder = self.recorder.as_ref();
+        Some(CallSite {
+            turn_id,
+            key,
+            trace: recorder.map(|recorder| recorder.place_of(&scope)),
+            colleagues: self.colleagues.clone(),
+        })
     }
 
     fn ask_model(&mut self, step: u32, seq: u64, message_id: &MessageId) {

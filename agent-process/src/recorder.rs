@@ -39,16 +39,13 @@ impl Recorder {
     /// Where something of this turn belongs in its trace. The spans of steps and calls follow from
     /// their ids, so that a span that began before a crash ends after it as the same one.
     pub(crate) fn place_of(&self, scope: &Scope) -> TraceContext {
-        let step = |step_id: &str| self.trace.child(span_of(step_id));
+        let step = |step_id| self.trace.child(SpanId::of_step(step_id));
         match scope {
             Scope::Turn => self.trace,
-            Scope::Step(step_id) => step(step_id.as_str()),
+            Scope::Step(step_id) => step(step_id),
             Scope::Call {
                 step_id, call_id, ..
-            } => {
-                let parts = format!("{step_id} {call_id}");
-                step(step_id.as_str()).child(span_of(&parts))
-            }
+            } => step(step_id).child(SpanId::of_call(step_id, call_id)),
         }
     }
 
@@ -154,14 +151,6 @@ fn log(event: &RuntimeEvent) {
             event.kind.as_str()
         );
     });
-}
-
-/// The span id of a step or a call: the FNV-1a hash of its id, which no other has.
-fn span_of(id: &str) -> SpanId {
-    let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    SpanId::from_random(hash.to_be_bytes())
 }
 
 #[cfg(test)]

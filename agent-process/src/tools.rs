@@ -4,6 +4,7 @@
 //! the way to run them. Everything a tool says goes to the model as text; whatever goes wrong in a
 //! tool is an error result and never ends the turn.
 
+mod agents;
 mod bash;
 mod capture;
 pub(crate) mod descendants;
@@ -31,11 +32,13 @@ use goondan_protocol::base_package::{self, BASE_PACKAGE};
 use goondan_protocol::definition::{
     AgentAssignment, CatalogEntry, ToolDefinition, ToolExport, ToolSource,
 };
-use goondan_protocol::ids::ResourceName;
+use goondan_protocol::ids::{ResourceName, TurnId};
 use goondan_protocol::message::{ToolCall, tool_full_name};
+use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
-use crate::turn::{ToolOutcome, ToolRules};
+use crate::colleagues::Colleagues;
+use crate::turn::{CallKey, ToolOutcome, ToolRules};
 use host::Hosts;
 use module::Runtimes;
 use pipe::Surroundings;
@@ -140,6 +143,21 @@ pub(crate) struct Invocation {
     pub(crate) args: Value,
     /// What the call is logged under.
     pub(crate) span: tracing::Span,
+    /// Where in a turn it stands; none outside of one.
+    pub(crate) site: Option<CallSite>,
+}
+
+/// Where in a turn a call stands.
+#[derive(Debug, Clone)]
+pub(crate) struct CallSite {
+    /// The turn.
+    pub(crate) turn_id: TurnId,
+    /// The call's place in it.
+    pub(crate) key: CallKey,
+    /// Its span.
+    pub(crate) trace: Option<TraceContext>,
+    /// The way to other agents.
+    pub(crate) colleagues: Colleagues,
 }
 
 impl Invocation {
@@ -300,9 +318,19 @@ impl Toolbox {
         &self.catalog
     }
 
-    /// Runs a call that was checked, to be logged under the current span. Dropping the future ends the tool and every process it started.
+    /// Runs a call that was checked, outside of any turn: other agents cannot be reached from it. It is
+    /// logged under the current span. Dropping the future ends the tool and every process it started.
     #[must_use]
     pub fn run(&self, call: &ToolCall) -> BoxFuture<'static, ToolOutcome> {
+        self.run_at(call, None)
+    }
+
+    /// Runs a call that was checked. Dropping the future ends the tool and every process it started.
+    pub(crate) fn run_at(
+        &self,
+        call: &ToolCall,
+        site: Option<CallSite>,
+    ) -> BoxFuture<'static, ToolOutcome> {
         let Some(tool) = self.tools.get(&call.tool_name) else {
             let outcome = self.not_in_catalog(&call.tool_name).into();
             return Box::pin(std::future::ready(outcome));
@@ -311,6 +339,7 @@ impl Toolbox {
             call_id: call.id.to_string(),
             args: call.input.clone(),
             span: tracing::Span::current(),
+            site,
         };
         let call_id = call.call_id.clone();
         let running = (tool.export.run)(Arc::clone(&self.places), call);
@@ -398,6 +427,7 @@ fn exports_of(
         }
     };
     let exports = match (package.as_str(), builtin.as_str()) {
+        (BASE_PACKAGE, "agents") => agents::exports(),
         (BASE_PACKAGE, "bash") => bash::exports(),
         (BASE_PACKAGE, "file-system") => file_system::exports(),
         (BASE_PACKAGE, "json-query") => json_query::exports(),

@@ -15,6 +15,7 @@
 //! * A turn that goes in circles ends, by what is recorded of it and nothing else.
 //! * In every ending each tool call has exactly one result.
 
+mod answers;
 mod calls;
 mod effect;
 mod engine;

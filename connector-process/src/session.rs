@@ -106,7 +106,9 @@ impl Session {
             | ToChild::Event(_)
             | ToChild::ConversationPage(_)
             | ToChild::TurnAppended(_)
-            | ToChild::TurnCommitted(_) => Err(LinkError::OutOfTurn {
+            | ToChild::TurnCommitted(_)
+            | ToChild::AgentAnswer(_)
+            | ToChild::TurnInput(_) => Err(LinkError::OutOfTurn {
                 kind: message.kind(),
                 when: "after its welcome",
             }),

@@ -194,6 +194,14 @@ Examples:
   gdn logs --trace 4bf92f3577b34da6a3ce929d0e0e4736
   gdn logs --all --json | jq 'select(.level == \"error\")'")]
     Logs(Logs),
+    /// Show what followed from one event, across agents, and how long it took
+    #[command(after_help = "\
+Examples:
+  gdn trace                              of the turn that began last
+  gdn trace 4bf92f3577b34da6a3ce929d0e0e4736
+  gdn trace EVENT                        the id that `gdn send --no-wait` printed, or a turn's
+  gdn trace last --json | jq '.spans[] | select(.standing == \"failed\")'")]
+    Trace(TraceArgs),
     /// Show who came and went: conversations made, restarted, deleted, and what people decided
     #[command(after_help = "\
 Examples:
@@ -652,6 +660,13 @@ pub(crate) struct Logs {
     /// Lines of every workspace and of the daemon itself
     #[arg(long)]
     pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    /// A trace, or a turn or an event that is part of it; `last`: of the turn that began last
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) of: Option<String>,
 }
 
 #[derive(Debug, Args)]

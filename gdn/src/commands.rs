@@ -25,6 +25,7 @@ mod schema;
 mod send;
 mod shutdown;
 mod status;
+mod trace;
 mod transcript;
 mod turns;
 mod validate;
@@ -45,6 +46,7 @@ pub(crate) async fn run(command: Command, context: &Context) -> Result<(), Failu
         Command::Event(args) => event::run(args, context).await,
         Command::Workspace(args) => workspace::run(&args, context).await,
         Command::Logs(args) => logs::run(args, context).await,
+        Command::Trace(args) => trace::run(args, context).await,
         Command::Audit(args) => audit::run(&args, context).await,
         Command::Restart(args) => restart::run(args, context).await,
         Command::Reload => reload::run(context).await,

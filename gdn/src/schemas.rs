@@ -45,6 +45,8 @@ pub const EVENT_DROP: &str = "gdn.event.drop/v1";
 pub const WORKSPACE_LIST: &str = "gdn.workspace.list/v1";
 /// `gdn workspace close` and `gdn stop`.
 pub const WORKSPACE_CLOSE: &str = "gdn.workspace.close/v1";
+/// `gdn trace`.
+pub const TRACE: &str = "gdn.trace/v1";
 /// `gdn audit`.
 pub const AUDIT: &str = "gdn.audit/v1";
 /// `gdn restart`.
@@ -83,6 +85,7 @@ pub const ALL: &[&str] = &[
     EVENT_DROP,
     WORKSPACE_LIST,
     WORKSPACE_CLOSE,
+    TRACE,
     AUDIT,
     RESTART,
     RELOAD,

@@ -10,6 +10,7 @@
 //! * [`slot`] and [`back_off`]: when a process may start, and when it is to be killed.
 //! * [`mailbox`]: events on their way in. [`turns`]: what becomes of them.
 //! * [`parking`]: events that crash whoever works on them.
+//! * [`asking`]: what agents ask of each other. [`answers`]: how they hear of what came of it.
 //! * [`agents`]: agent instances and their processes. [`connectors`]: connector processes of
 //!   connections. [`models`]: those of models.
 //! * [`calls`]: what agents want done outside, and who does it.
@@ -40,7 +41,9 @@ use goondan_store::workspace::WorkspaceRecord;
 use uuid::Uuid;
 
 mod agents;
+mod answers;
 mod archives;
+mod asking;
 mod back_off;
 mod calls;
 mod changes;

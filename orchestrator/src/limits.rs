@@ -18,6 +18,17 @@ pub(crate) const HEARTBEAT_TIMEOUT_MS: u64 = 30_000;
 /// Processes that may crash in the turn of one event before the event is parked.
 pub(crate) const MAX_TURN_CRASHES: u32 = 3;
 
+/// Agents that may give each other work in one chain (`IPC-3`); what the last one of them asks is
+/// refused.
+pub(crate) const MAX_CHAIN_DEPTH: u32 = 32;
+/// Questions of one instance whose answers are still to come as events; one more is refused.
+pub(crate) const MAX_OPEN_QUESTIONS: usize = 100;
+/// How long after the store could not say what became of a question it is asked again, in
+/// milliseconds.
+pub(crate) const LOOK_AGAIN_MS: u64 = 5_000;
+/// Instances that one answer to an agent holds at most.
+pub(crate) const LISTED_INSTANCES_MAX: usize = 200;
+
 /// How long the crashes of an instance without work are remembered, in milliseconds.
 pub(crate) const CRASH_MEMORY_MS: u64 = 600_000;
 

@@ -6,6 +6,7 @@ pub const BASE_PACKAGE: &str = "@goondan/base";
 
 /// The built-in tools, each with its exports in the order models see them.
 pub const TOOLS: &[(&str, &[&str])] = &[
+    ("agents", &["request", "send", "spawn", "list", "catalog"]),
     ("bash", &["exec"]),
     (
         "file-system",

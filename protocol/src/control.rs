@@ -10,6 +10,7 @@ mod daemon;
 mod event;
 mod instance;
 mod logs;
+mod trace;
 mod verification;
 mod wire;
 mod workspace;
@@ -27,6 +28,7 @@ pub use instance::{
     Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage,
 };
 pub use logs::{FollowLogs, LogLine};
+pub use trace::{GetTrace, Trace};
 pub use verification::{Finding, FindingSeverity, Verification, VerifyInstances};
 pub use wire::{
     ControlError, ErrorCode, Incoming, JsonRpc, Notification, Request, Response, RpcError,
@@ -107,6 +109,8 @@ methods! {
     VerifyInstances = "instance.verify" -> Verification;
     /// What happened in the turns of an instance.
     InstanceTurns = "instance.turns" -> TurnsPage;
+    /// What followed from one event, across agents.
+    GetTrace = "trace.get" -> Trace;
     /// One part of a conversation's archive.
     ExportInstance = "instance.export" -> ExportPart;
     /// Makes a conversation from an archive.

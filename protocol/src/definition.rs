@@ -31,6 +31,9 @@ pub struct AgentAssignment {
 pub struct AgentDefinition {
     /// Its name.
     pub name: AgentName,
+    /// What it is for: for people, and for other agents that look for help.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
     /// Its system prompt, sent to the model with every step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,

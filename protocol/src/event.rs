@@ -66,9 +66,24 @@ pub struct AgentEvent {
     /// Where the answer goes, if somebody waits for one (`IPC-2`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<ReplyTo>,
+    /// What it goes back to, if an agent sent it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<Chain>,
     /// Free notes; `inReplyTo` names the event this one answers.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub metadata: JsonObject,
+}
+
+/// Where a chain of events that agents sent each other began, and how long it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Chain {
+    /// The conversation of the event that came from outside.
+    pub root_instance: InstanceKey,
+    /// That event. What its turn and all that follows from it may cost is counted together.
+    pub root_event: EventId,
+    /// How many agents lie between: 1 for what the turn of that event sent.
+    pub depth: u32,
 }
 
 /// Who sent an event.

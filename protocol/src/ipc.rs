@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::agents::{AgentAnswer, AgentAsk, TurnInput};
 use crate::call::{CallCancel, CallOrder, CallPiece, CallResult, OutgoingCall};
 use crate::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use crate::envelope::{Address, Envelope, MessageError};
@@ -164,6 +165,8 @@ messages! {
         TurnAppend(TurnAppend) = "turn.append",
         /// The turn is over; commit it.
         TurnComplete(TurnComplete) = "turn.complete",
+        /// A tool call asks for something that concerns other agents; `agent.answer` is the reply.
+        AgentAsk(Box<AgentAsk>) = "agent.ask",
         /// Something worth recording happened in the turn.
         Observe(Box<RuntimeEvent>) = "observe",
         /// An agent wants a model or a connection to do something outside.
@@ -212,6 +215,10 @@ messages! {
         CallResult(CallResult) = "call.result",
         /// Nobody waits for this call of a connector any more.
         CallCancel(CallCancel) = "call.cancel",
+        /// What came of `agent.ask`.
+        AgentAnswer(Box<AgentAnswer>) = "agent.answer",
+        /// An answer to a question of the agent, for the next step of the running turn.
+        TurnInput(Box<TurnInput>) = "turn.input",
     }
 }
 
@@ -459,6 +466,9 @@ pub struct TurnComplete {
     pub last_seq: u64,
     /// How it ended.
     pub outcome: TurnOutcome,
+    /// Other events it took in on the way, by `turn.input`: they are over with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answered: Vec<EventId>,
 }
 
 /// `turn.committed`.

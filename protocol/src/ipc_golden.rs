@@ -22,7 +22,12 @@ const FROM_CHILD: &[&str] = &[
     r#"{"type":"state.set","id":5,"from":"connector:hook","to":"orchestrator","payload":{"state":{"a":1}}}"#,
     r#"{"type":"conversation.load","id":1,"from":"agent:a:k","to":"orchestrator","payload":{"offset":0}}"#,
     r#"{"type":"turn.append","from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","seq":1,"event":{"type":"truncate"}}}"#,
-    r#"{"type":"turn.complete","from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","lastSeq":2,"outcome":{"status":"completed","reply":"hi"}}}"#,
+    r#"{"type":"turn.complete","from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","lastSeq":2,"outcome":{"status":"completed","reply":"hi"},"answered":["t.1:q0:a"]}}"#,
+    r#"{"type":"agent.ask","id":5,"from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","step":1,"call":0,"question":{"op":"request","agent":"b","instanceKey":"k2","input":"hi","wait":true,"timeoutMs":60000}}}"#,
+    r#"{"type":"agent.ask","id":6,"from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","step":1,"call":1,"question":{"op":"send","agent":"b","input":"hi"}}}"#,
+    r#"{"type":"agent.ask","id":7,"from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","step":1,"call":2,"question":{"op":"spawn","agent":"b","input":"hi"}}}"#,
+    r#"{"type":"agent.ask","id":8,"from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","step":1,"call":3,"question":{"op":"list","scope":"conversation"}}}"#,
+    r#"{"type":"agent.ask","id":9,"from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","step":1,"call":4,"question":{"op":"catalog"}}}"#,
     r#"{"type":"observe","from":"agent:a:k","to":"orchestrator","payload":{"type":"turn.started","timestamp":"2026-01-01T00:00:00.000Z","traceId":"4bf92f3577b34da6a3ce929d0e0e4736","spanId":"00f067aa0ba902b7","agentName":"a","instanceKey":"k","turnId":"t"}}"#,
     r#"{"type":"call","from":"agent:a:k","to":"orchestrator","payload":{"callId":7,"target":{"kind":"model","name":"claude"},"method":"complete","params":{"messages":[]},"deadlineMs":1000,"pieces":true,"idempotent":true,"place":{"turnId":"t","stepId":"t.1"},"record":{"seq":2,"messageId":"t.1:a"}}}"#,
     r#"{"type":"call","from":"agent:a:k","to":"orchestrator","payload":{"callId":8,"target":{"kind":"connection","name":"bot"},"method":"send","params":{"text":"hi"},"deadlineMs":1000,"place":{"turnId":"t","stepId":"t.1","toolCallId":"c"}}}"#,
@@ -51,6 +56,13 @@ const TO_CHILD: &[&str] = &[
     r#"{"type":"call.piece","from":"orchestrator","to":"agent:a:k","payload":{"callId":7,"piece":{"type":"text","text":"h"}}}"#,
     r#"{"type":"call.result","from":"orchestrator","to":"agent:a:k","payload":{"callId":7,"outcome":{"ok":{"message":{"id":"t.1:a"}}}}}"#,
     r#"{"type":"call.cancel","from":"orchestrator","to":"model:claude","payload":{"callId":1}}"#,
+    r#"{"type":"agent.answer","inReplyTo":5,"from":"orchestrator","to":"agent:a:k","payload":{"status":"answered","agent":"b","instanceKey":"b:k","eventId":"t.1:q0","outcome":{"status":"completed","reply":"hi"}}}"#,
+    r#"{"type":"agent.answer","inReplyTo":6,"from":"orchestrator","to":"agent:a:k","payload":{"status":"accepted","agent":"b","instanceKey":"b:k","eventId":"t.1:q1"}}"#,
+    r#"{"type":"agent.answer","inReplyTo":5,"from":"orchestrator","to":"agent:a:k","payload":{"status":"pending","agent":"b","instanceKey":"b:k","eventId":"t.1:q0","reason":"it took longer than 60000 ms"}}"#,
+    r#"{"type":"agent.answer","inReplyTo":8,"from":"orchestrator","to":"agent:a:k","payload":{"status":"instances","instances":[{"instanceKey":"b:k","agent":"b","status":"idle","pendingEvents":0}],"more":0}}"#,
+    r#"{"type":"agent.answer","inReplyTo":9,"from":"orchestrator","to":"agent:a:k","payload":{"status":"catalog","agents":[{"name":"b","description":"looks things up","tools":["bash"],"isEntry":false}]}}"#,
+    r#"{"type":"agent.answer","inReplyTo":5,"from":"orchestrator","to":"agent:a:k","payload":{"status":"refused","code":"E_CIRCULAR_REQUEST","message":"a waits for b"}}"#,
+    r#"{"type":"turn.input","from":"orchestrator","to":"agent:a:k","payload":{"turnId":"t","event":{"id":"t.1:q0:a","type":"reply","createdAt":"2026-01-01T00:00:00.000Z","traceId":"4bf92f3577b34da6a3ce929d0e0e4736","input":"hi","instanceKey":"k","source":{"kind":"agent","name":"b","instanceKey":"b:k"},"chain":{"rootInstance":"k","rootEvent":"e1","depth":1},"metadata":{"inReplyTo":"t.1:q0"}}}}"#,
 ];
 
 fn with_trace(body: &str) -> String {

@@ -16,6 +16,7 @@
 //! bytes → [`frame`] (length prefix) → [`envelope`] (addressing, payload kept raw) → [`ipc`] and
 //! [`control`] (typed messages). Beside them, [`records`]: what is only passed on.
 
+pub mod agents;
 pub mod base_package;
 pub mod call;
 pub mod control;

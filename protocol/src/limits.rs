@@ -44,6 +44,13 @@ pub const MAX_WORKSPACE_ID_BYTES: usize = 120;
 /// (a webhook answers 429).
 pub const MAX_PENDING_EVENTS_PER_INSTANCE: usize = 1_000;
 
+/// How long a request to another agent waits when it does not say, in milliseconds.
+pub const DEFAULT_REQUEST_TIMEOUT_MS: u64 = 60_000;
+
+/// Longest time a request to another agent waits, in milliseconds. After that its answer comes as an
+/// event.
+pub const MAX_REQUEST_TIMEOUT_MS: u64 = 600_000;
+
 /// Steps of one turn when the swarm's policy names no number (`maxStepsPerTurn`).
 pub const DEFAULT_MAX_STEPS_PER_TURN: u32 = 32;
 
@@ -65,6 +72,7 @@ pub const MAX_LOG_LINE_BYTES: usize = 64 * 1024;
 pub const HANDSHAKE_TIMEOUT_MS: u64 = 10_000;
 
 const _: () = assert!(MAX_MESSAGE_BYTES * 2 <= MAX_FRAME_BYTES);
+const _: () = assert!(DEFAULT_REQUEST_TIMEOUT_MS <= MAX_REQUEST_TIMEOUT_MS);
 const _: () = assert!(HISTORY_PAGE_BYTES + MAX_MESSAGE_BYTES < MAX_FRAME_BYTES);
 const _: () = assert!(AUDIT_ANSWER_BYTES * 2 < MAX_FRAME_BYTES);
 const _: () = assert!(MAX_INPUT_BYTES < MAX_MESSAGE_BYTES);

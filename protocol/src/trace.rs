@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::ids::{StepId, ToolCallId, TurnId};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -122,6 +123,34 @@ impl SpanId {
     pub fn from_uuid(uuid: uuid::Uuid) -> Self {
         let [.., a, b, c, d, e, f, g, h] = *uuid.as_bytes();
         Self::from_random([a, b, c, d, e, f, g, h])
+    }
+
+    /// The span of something that has an id of its own, so that a span which began before a crash
+    /// ends after it as the same one: the FNV-1a hash of the id.
+    #[must_use]
+    pub fn of_id(id: &str) -> Self {
+        let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Self::from_random(hash.to_be_bytes())
+    }
+
+    /// The span of a turn.
+    #[must_use]
+    pub fn of_turn(turn_id: &TurnId) -> Self {
+        Self::of_id(turn_id.as_str())
+    }
+
+    /// The span of a step.
+    #[must_use]
+    pub fn of_step(step_id: &StepId) -> Self {
+        Self::of_id(step_id.as_str())
+    }
+
+    /// The span of a tool call.
+    #[must_use]
+    pub fn of_call(step_id: &StepId, call_id: &ToolCallId) -> Self {
+        Self::of_id(&format!("{step_id} {call_id}"))
     }
 }
 

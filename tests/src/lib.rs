@@ -32,6 +32,7 @@ pub mod misbehaviour;
 pub mod processes;
 pub mod projects;
 pub mod random;
+pub mod team;
 pub mod telegram;
 pub mod tree;
 pub mod wait;

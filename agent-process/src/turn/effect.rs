@@ -1,7 +1,7 @@
 //! What goes into the engine and what comes out of it: plain data.
 
-use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::{MessageId, StepId, ToolCallId, TurnId};
+use goondan_protocol::event::{AgentEvent, TurnOutcome};
+use goondan_protocol::ids::{EventId, MessageId, StepId, ToolCallId, TurnId};
 use goondan_protocol::message::{Message, MessageEvent, ToolCall};
 use goondan_protocol::observe::RuntimeEventKind;
 
@@ -45,6 +45,11 @@ pub enum Input {
         key: CallKey,
         /// How it ended.
         outcome: ToolOutcome,
+    },
+    /// An answer to a question of the agent came, for the next step.
+    Answer {
+        /// The event that brings it.
+        event: Box<AgentEvent>,
     },
     /// The turn is committed.
     Committed {
@@ -91,6 +96,8 @@ pub enum Effect {
         last_seq: u64,
         /// How it ended.
         outcome: TurnOutcome,
+        /// Answers it took in on the way: their events are over with it.
+        answered: Vec<EventId>,
     },
 }
 

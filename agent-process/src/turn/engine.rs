@@ -4,11 +4,11 @@ use goondan_protocol::conversation::{Conversation, MissingTarget};
 use goondan_protocol::definition::LoopBreaker;
 use goondan_protocol::ids::{InvalidId, MessageId, TurnId};
 use goondan_protocol::ipc::TurnStart;
-use goondan_protocol::message::{Message, ToolCall};
+use goondan_protocol::message::ToolCall;
 use goondan_protocol::observe::RuntimeEventKind as Kind;
 use goondan_protocol::time::Timestamp;
-use serde_json::json;
 
+use super::answers::{Answers, message_of};
 use super::effect::{Effect, Input, Scope};
 use super::recorded::{OpenTurn, Progress};
 use super::running::Turn;
@@ -159,7 +159,8 @@ impl<R: ToolRules> Engine<R> {
         }
         let input = start.event.input.as_deref().unwrap_or("");
         let recorded_seq = u64::try_from(open.events().len()).unwrap_or(u64::MAX);
-        let mut turn = Turn::new(given, recorded_seq, self.limits.loop_breaker);
+        let answers = Answers::after(open.taken_in(&given));
+        let mut turn = Turn::new(given, recorded_seq, self.limits.loop_breaker, answers);
         let resumed = start.attempt > 1 || recorded_seq > 0;
         let kind = if resumed {
             Kind::TurnResumed
@@ -174,9 +175,7 @@ impl<R: ToolRules> Engine<R> {
         let user_id = MessageId::new(format!("{}:u", turn.id()))?;
         match open.progress(turn.id(), user_id.as_str()) {
             Progress::Nothing => {
-                let mut message = Message::user(user_id, now, input);
-                let event_id = json!(start.event.id);
-                message.metadata.insert("eventId".to_owned(), event_id);
+                let message = message_of(user_id, now, &start.event);
                 turn.append(&mut self.conversation, message);
             }
             Progress::Asked => {}
@@ -209,6 +208,7 @@ impl<R: ToolRules> Engine<R> {
             Input::ToolFinished { key, outcome } if turn.is_running(key) => {
                 turn.finish_call(key, outcome);
             }
+            Input::Answer { event } => turn.give(*event),
             Input::Committed { turn_id } if turn_id == *turn.id() && turn.is_completing() => {
                 return Ok(Vec::new());
             }
@@ -240,6 +240,7 @@ fn unexpected(input: &Input, doing: &'static str) -> EngineFault {
         Input::ToolFinished { key, .. } => {
             format!("the result of call {} of step {}", key.index, key.step)
         }
+        Input::Answer { event } => format!("answer `{}`", event.id),
         Input::Committed { turn_id } => format!("`turn.committed` of turn `{turn_id}`"),
     };
     EngineFault::Unexpected { input, doing }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use goondan_protocol::ids::{StepId, ToolCallId, TurnId};
+use goondan_protocol::ids::{EventId, StepId, ToolCallId, TurnId};
 use goondan_protocol::message::{Message, MessageEvent, MessageSource, ToolCall};
 use serde::Deserialize;
+
+use super::answers::taken_in_by;
 
 /// The events of the open turn as they were loaded, in order. Empty if no turn is open.
 #[derive(Debug, Clone, Default)]
@@ -48,6 +50,14 @@ impl OpenTurn {
     /// The events.
     pub(crate) fn events(&self) -> &[MessageEvent] {
         &self.events
+    }
+
+    /// The answers that `turn_id` took in.
+    pub(crate) fn taken_in(&self, turn_id: &TurnId) -> BTreeSet<EventId> {
+        let messages = self.messages();
+        messages
+            .filter_map(|message| taken_in_by(turn_id, message))
+            .collect()
     }
 
     /// The messages of the events, in order.

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::LoopBreaker;
-use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{InvalidId, MessageId, StepId, TurnId};
 use goondan_protocol::message::{Content, Message, MessageEvent};
 use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::time::Timestamp;
 
+use super::answers::Answers;
 use super::calls::Calls;
 use super::effect::{CallKey, Effect, Observation, Scope, ToolOutcome};
 use super::engine::{EngineFault, ToolRules};
@@ -28,6 +29,7 @@ pub(crate) struct Turn {
     durable_seq: u64,
     phase: Phase,
     watch: Watch,
+    answers: Answers,
     effects: Vec<Effect>,
 }
 
@@ -54,13 +56,19 @@ enum Next {
 
 impl Turn {
     /// A turn of which `recorded_seq` events are durable already.
-    pub(crate) fn new(id: TurnId, recorded_seq: u64, loop_breaker: LoopBreaker) -> Self {
+    pub(crate) fn new(
+        id: TurnId,
+        recorded_seq: u64,
+        loop_breaker: LoopBreaker,
+        answers: Answers,
+    ) -> Self {
         Self {
             id,
             sent_seq: recorded_seq,
             durable_seq: recorded_seq,
             phase: Phase::Settling(Next::Ask { step: 1 }),
             watch: Watch::new(loop_breaker),
+            answers,
             effects: Vec::new(),
         }
     }
@@ -132,6 +140,12 @@ impl Turn {
             let step_id = StepId::of_turn(&self.id, replied.step);
             Next::Call(Calls::resumed(rules, step_id, replied, &mut self.effects))
         });
+    }
+
+    /// Takes note of an answer to a question of the agent, for its next step. If none follows, the
+    /// answer is left to a turn of its own.
+    pub(crate) fn give(&mut self, event: AgentEvent) {
+        self.answers.give(event);
     }
 
     pub(crate) fn durable(&mut self, seq: u64) -> Result<(), EngineFault> {
@@ -229,6 +243,15 @@ impl Turn {
         let is_settled = self.durable_seq == self.sent_seq;
         // `Completing` stands in only while the phase is looked at.
         self.phase = match std::mem::replace(&mut self.phase, Phase::Completing) {
+            Phase::Settling(Next::Ask { step }) if is_settled => {
+                match self.answers.next_message(&self.id, now)? {
+                    Some(message) => {
+                        self.append(conversation, message);
+                        Phase::Settling(Next::Ask { step })
+                    }
+                    None => self.act(Next::Ask { step }, step_count_max)?,
+                }
+            }
             Phase::Settling(next) if is_settled => self.act(next, step_count_max)?,
             Phase::Calling(mut calls) => {
                 while let Some((observation, message)) = calls.next_result(rules, now)? {
@@ -302,6 +325,7 @@ impl Turn {
                     turn_id: self.id.clone(),
                     last_seq: self.sent_seq,
                     outcome,
+                    answered: self.answers.taken_in(),
                 });
                 Phase::Completing
             }

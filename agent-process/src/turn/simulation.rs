@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use goondan_protocol::agents::{IN_REPLY_TO, REPLY_KIND};
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::LoopBreaker;
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
@@ -86,6 +87,9 @@ struct World {
     attempt: u32,
     outcome: Option<TurnOutcome>,
     action_count: usize,
+    /// Answers that wait in the inbox.
+    answers: Vec<AgentEvent>,
+    answered: Vec<EventId>,
 }
 
 /// The state of one life of the process.
@@ -117,6 +121,8 @@ impl World {
             attempt: 0,
             outcome: None,
             action_count: 0,
+            answers: Vec::new(),
+            answered: Vec::new(),
         }
     }
 
@@ -154,12 +160,16 @@ impl World {
             event: event(),
         };
         let effects = engine.start(&start, at()).unwrap();
+        // They come at any time, and all of them again after a crash.
+        let given = self.answers.iter().map(|event| Input::Answer {
+            event: Box::new(event.clone()),
+        });
         Life {
             engine,
             unsynced: Vec::new(),
             acknowledged_seq: u64::try_from(self.journal.len()).unwrap(),
             effects: effects.into(),
-            answers: Vec::new(),
+            answers: given.collect(),
         }
     }
 
@@ -250,7 +260,10 @@ impl World {
             }
             Effect::Observe(_) => {}
             Effect::Complete {
-                last_seq, outcome, ..
+                last_seq,
+                outcome,
+                answered,
+                ..
             } => {
                 let durable = u64::try_from(self.journal.len()).unwrap();
                 assert_eq!(last_seq, durable, "an event would be lost");
@@ -261,6 +274,7 @@ impl World {
                     "memory differs from disk"
                 );
                 self.outcome = Some(outcome);
+                self.answered = answered;
                 let turn_id = self.turn_id.clone();
                 let rest = life
                     .engine
@@ -340,9 +354,17 @@ impl World {
     /// What must hold at the end: one user message, and behind each call its one result, in order.
     fn check_pairs(&self) {
         let users = self.messages().filter(|m| m.data.role == Role::User);
-        assert_eq!(users.count(), 1);
+        assert_eq!(users.count(), 1 + self.answered.len());
+        let by = |message: &Message| message.metadata.get("eventId").cloned();
+        let came: Vec<_> = self.messages().filter_map(by).collect();
+        for event_id in &self.answered {
+            let times = came.iter().filter(|id| **id == json!(event_id)).count();
+            assert_eq!(times, 1, "{event_id} is over, and there {times} times");
+        }
         let mut awaited = VecDeque::new();
         for message in self.messages() {
+            let is_user = message.data.role == Role::User;
+            assert!(!is_user || awaited.is_empty(), "between call and result");
             for result in message.data.content.tool_results() {
                 assert_eq!(awaited.pop_front(), Some(result.tool_call_id));
             }
@@ -389,6 +411,7 @@ fn event() -> AgentEvent {
         },
         auth: None,
         reply_to: None,
+        chain: None,
         metadata: goondan_protocol::JsonObject::new(),
     }
 }
@@ -528,12 +551,53 @@ fn a_broken_protocol_is_refused() {
     assert!(idle.handle(stray, at()).is_err(), "a result without a turn");
 }
 
+fn answer(n: usize) -> AgentEvent {
+    let mut answer = AgentEvent {
+        id: format!("t.1:q{n}:a").parse().unwrap(),
+        kind: REPLY_KIND.to_owned(),
+        ..event()
+    };
+    let question = json!(format!("t.1:q{n}"));
+    answer.metadata.insert(IN_REPLY_TO.to_owned(), question);
+    answer
+}
+
+#[test]
+fn ipc_2_an_answer_is_part_of_the_next_step_and_over_with_the_turn() {
+    let plan = [Act::Call(vec!["read"]), Act::Say("done")];
+    let mut taken_in = 0;
+    for seed in 0..40 {
+        let mut world = World::new(&plan, 9, seed, &[]);
+        world.answers = vec![answer(0)];
+        world.play();
+        world.check_pairs();
+        taken_in += world.answered.len();
+    }
+    assert!(taken_in > 20, "it was taken in {taken_in} of 40 times");
+}
+
 fn any_act() -> impl Strategy<Value = Act> {
     prop::collection::vec(prop::sample::select(vec!["run", "read", "bad"]), 1..5)
         .prop_map(Act::Call)
 }
 
 proptest! {
+    /// Answers that come at any time are taken in at most once, never between a call and its result,
+    /// and each that is not is left in the inbox.
+    #[test]
+    fn ipc_2_answers_are_taken_in_once_whatever_crashes(
+        mut plan in prop::collection::vec(any_act(), 0..4),
+        seed in any::<u64>(),
+        crashes in prop::collection::vec(1usize..30, 0..8),
+        count in 1usize..4,
+    ) {
+        plan.push(Act::Say("done"));
+        let mut world = World::new(&plan, 9, seed, &crashes);
+        world.answers = (0..count).map(answer).collect();
+        world.play();
+        world.check_pairs();
+    }
+
     /// Any turn, any schedule, any number of crashes.
     #[test]
     fn many_crashes_change_nothing_but_time(

@@ -68,6 +68,7 @@ impl Site {
             instance_key: "key: 1".parse().unwrap(),
             agent: AgentDefinition {
                 name: "clerk".parse().unwrap(),
+                description: None,
                 system_prompt: Some("Be brief.".to_owned()),
                 model: ModelDefinition {
                     name: "clerk-model".parse().unwrap(),
@@ -264,6 +265,7 @@ impl Orchestrator {
                 },
                 auth: None,
                 reply_to: None,
+                chain: None,
                 metadata: JsonObject::new(),
             },
         })));

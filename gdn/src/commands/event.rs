@@ -1,6 +1,7 @@
 //! `gdn event …`: what agents are still to do, and what was parked.
 
 use goondan_protocol::control::{DropEvent, EventInfo, EventStanding, ListEvents, RetryEvent};
+use goondan_protocol::event::EventSource;
 use goondan_protocol::ids::{EventId, WorkspaceId};
 use serde_json::json;
 
@@ -60,6 +61,7 @@ fn table_of(events: &[EventInfo]) -> Table {
         "STATE",
         "CRASHES",
         "SINCE",
+        "FROM",
         "INPUT",
     ];
     let mut table = Table::new(titles);
@@ -77,10 +79,19 @@ fn table_of(events: &[EventInfo]) -> Table {
             Cell::styled(event.standing.as_str(), look),
             event.crashes.to_string().into(),
             format!("{} ago", text::age(event.since, now)).into(),
+            sender(&event.source).into(),
             text::one_line(&event.input).into(),
         ]);
     }
     table
+}
+
+/// Who sent an event: a connection, or an agent's conversation.
+fn sender(source: &EventSource) -> String {
+    match source {
+        EventSource::Connector { name } => name.to_string(),
+        EventSource::Agent { instance_key, .. } => format!("agent {instance_key}"),
+    }
 }
 
 async fn retry(args: EventRetry, context: &Context) -> Result<(), Failure> {

@@ -107,7 +107,10 @@ fn detail(process: &ProcessInfo, now: Timestamp) -> String {
         // The wait is the age of now as seen from then.
         format!("starts again in {}", text::age(now, at))
     });
-    let parts: Vec<String> = [next, process.detail.clone()]
+    let others = &process.waiting_for;
+    let others: Vec<&str> = others.iter().map(AsRef::as_ref).collect();
+    let waiting = (!others.is_empty()).then(|| format!("waiting for {}", others.join(", ")));
+    let parts: Vec<String> = [next, waiting, process.detail.clone()]
         .into_iter()
         .flatten()
         .collect();
@@ -142,6 +145,13 @@ mod tests {
             &json!({"nextStartAt": next, "detail": "exit code 1"}),
         );
         assert_eq!(detail(&waiting, now), "starts again in 32.0s; exit code 1");
+    }
+
+    #[test]
+    fn an_agent_that_asked_another_says_whom_it_waits_for() {
+        let now = Timestamp::from_unix_millis(1_000_000);
+        let asking = process("processing", &json!({"waitingFor": ["helper:main"]}));
+        assert_eq!(detail(&asking, now), "waiting for helper:main");
     }
 
     #[test]

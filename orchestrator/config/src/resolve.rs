@@ -290,6 +290,7 @@ fn resolve_agent(
     }
     Some(AgentDefinition {
         name: agent.name.clone(),
+        description: agent.description.clone(),
         system_prompt: agent.system_prompt.clone(),
         model: model?,
         tools,

@@ -1,13 +1,13 @@
 //! Agent instances, and the processes that work for them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{ProcessState, Sent};
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::envelope::Address;
 use goondan_protocol::event::AgentEvent;
-use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId, WorkspaceId};
+use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef, TurnId, WorkspaceId};
 use goondan_protocol::ipc::{Assignment, ChildRole, Head, Shutdown, ToChild};
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
 use goondan_protocol::trace::{TraceContext, TraceId};
@@ -17,6 +17,7 @@ use goondan_store::naming::instance_dir_name;
 use goondan_store::writer::{Op, Report};
 use serde_json::{Value, json};
 
+use super::answers::{AgentWaiter, Awaiting, Fate};
 use super::calls::Replied;
 use super::changes::RunningAgent;
 use super::deletion::DeleteReply;
@@ -32,11 +33,26 @@ pub(super) const CONFIGURATION_CHANGED: &str = "its configuration changed";
 /// What an agent is called whose name could not be read yet.
 const UNKNOWN_AGENT: &str = "unknown";
 
-/// A client that waits for an event's turn.
+/// Who waits for an event's turn.
 #[derive(Debug)]
-pub(super) struct Waiter {
-    pub(super) token: RequestToken,
-    pub(super) sent: Sent,
+pub(super) enum Waiter {
+    /// A client.
+    Client {
+        token: RequestToken,
+        sent: Box<Sent>,
+    },
+    /// An agent that asked.
+    Agent(AgentWaiter),
+}
+
+impl Waiter {
+    /// The client it is, if it is one.
+    pub(super) fn client(&self) -> Option<RequestToken> {
+        match self {
+            Self::Client { token, .. } => Some(*token),
+            Self::Agent(_) => None,
+        }
+    }
 }
 
 /// What a turn belongs to.
@@ -53,6 +69,8 @@ pub(super) struct TurnContext {
 pub(super) struct Turn {
     pub(super) turn_id: TurnId,
     pub(super) context: TurnContext,
+    /// Answers its process was given on the way; it takes them in, or they wait for a turn.
+    pub(super) inputs: BTreeSet<EventId>,
 }
 
 /// Whether it is known what an instance has to do.
@@ -96,6 +114,11 @@ pub(super) struct Instance {
     /// What its process, or the last one, was started with.
     pub(super) running: Option<RunningAgent>,
     pub(super) waiters: BTreeMap<EventId, Vec<Waiter>>,
+    /// The questions its running turn waits for, and whom it asked. They stay while the turn is open,
+    /// also while it has no process: it will ask again.
+    pub(super) asking: BTreeMap<EventId, InstanceKey>,
+    /// Questions whose answers are to come as events, by the ids of those events.
+    pub(super) awaiting: BTreeMap<EventId, Awaiting>,
     pub(super) idle_since_ms: u64,
     /// Who waits for it to be deleted; none while it is to stay.
     pub(super) deleting: Option<Vec<DeleteReply>>,
@@ -116,6 +139,8 @@ impl Instance {
             progress: Progress::default(),
             running: None,
             waiters: BTreeMap::new(),
+            asking: BTreeMap::new(),
+            awaiting: BTreeMap::new(),
             idle_since_ms: now_ms,
             deleting: None,
         }
@@ -134,6 +159,8 @@ impl Instance {
             && self.slot.up().is_none()
             && self.pending() == 0
             && self.waiters.is_empty()
+            && self.asking.is_empty()
+            && self.awaiting.is_empty()
             && self.deleting.is_none()
             && self.inbox == Inbox::Read
     }
@@ -369,6 +396,8 @@ impl Core {
         entry.agent = state.agent;
         entry.waiting = state.waiting.into();
         entry.turn_crashes = state.attempts;
+        let open_turn = state.open_turn.as_ref().map(|open| open.turn_id.clone());
+        entry.expect_answers(state.awaiting);
         if let Some(event) = state.open_turn.and_then(|open| open.event)
             && let Some(place) = entry.waiting.iter().position(|e| e.id == event.event_id)
             && place > 0
@@ -397,6 +426,7 @@ impl Core {
                 },
             );
         }
+        self.look_for_answers(at, open_turn.as_ref());
         self.pump(at);
         self.forget_if_done(at);
     }
@@ -414,7 +444,8 @@ impl Core {
         if matches!(error, StoreError::NoInstance { .. }) {
             entry.inbox = Inbox::Read;
             entry.waiting.clear();
-            self.cancel_waiters(at, &deleted_error(&at.instance_key));
+            self.cancel_waiters(at, &deleted_error(&at.instance_key), Fate::Lost);
+            self.forget_questions_of(at);
             return self.forget_if_done(at);
         }
         let text = goondan_log::error_chain(error);
@@ -456,7 +487,7 @@ impl Core {
             self.count_crash(at, turn, how);
         }
         if let Some(error) = self.why_nothing_begins(at) {
-            self.cancel_waiters(at, &error);
+            self.cancel_waiters(at, &error, Fate::Stands);
         }
         self.pump(at);
         self.forget_if_done(at);
@@ -466,6 +497,7 @@ impl Core {
     pub(super) fn on_agent_time(&mut self, at: &InstanceRef) {
         let now = self.now;
         let idle_ms = self.idle_ms(&at.workspace_id);
+        self.time_out_waiters(at);
         let Some(entry) = self.instance_mut(at) else {
             return;
         };

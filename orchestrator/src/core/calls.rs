@@ -27,6 +27,7 @@ use goondan_protocol::trace::TraceContext;
 use serde_json::value::{RawValue, to_raw_value};
 
 use self::lane::Lane;
+use super::agents::Waiter;
 use super::{Core, Effect, LogEvent, ProcessId, RequestToken};
 use crate::limits::{
     CALL_ATTEMPTS_MAX, CALL_DEADLINE_MAX_MS, CALL_RETRY_FIRST_MS, CALL_RETRY_MAX_MS,
@@ -441,7 +442,11 @@ impl Core {
             return Vec::new();
         };
         let waiters = entry.waiters.get(&turn.context.event_id);
-        waiters.into_iter().flatten().map(|w| w.token).collect()
+        waiters
+            .into_iter()
+            .flatten()
+            .filter_map(Waiter::client)
+            .collect()
     }
 
     /// A connector tells how a call ended.

@@ -237,6 +237,7 @@ impl Core {
             source: EventSource::Connector { name: name.clone() },
             auth: event.auth,
             reply_to: None,
+            chain: None,
             metadata: event.metadata,
         };
         let reply = AcceptReply::Connector {

@@ -10,6 +10,7 @@ use goondan_store::writer::{Op, Report};
 use serde_json::json;
 
 use super::agents::Inbox;
+use super::answers::Fate;
 use super::jobs::Purpose;
 use super::mailbox::deleted_error;
 use super::{Core, LogEvent, RequestToken, control_error};
@@ -49,7 +50,7 @@ impl Core {
         agent: Option<&AgentName>,
         reply: DeleteReply,
     ) {
-        self.cancel_waiters(at, &deleted_error(&at.instance_key));
+        self.cancel_waiters(at, &deleted_error(&at.instance_key), Fate::Lost);
         // The entry keeps others away until the instance is gone.
         let Some(entry) = self.instance_entry(at, agent) else {
             return;
@@ -87,9 +88,13 @@ impl Core {
         let replies = entry.deleting.take().unwrap_or_default();
         match &outcome {
             Ok(deleted) => {
+                // Whoever asked something that was accepted on the way hears of it, too.
+                let gone = deleted_error(&at.instance_key);
+                self.cancel_waiters(at, &gone, Fate::Lost);
                 if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
                     workspace.instances.remove(&at.instance_key);
                 }
+                self.forget_questions_of(at);
                 if deleted.existed {
                     self.audit(at, "deleted", json!({}));
                 }

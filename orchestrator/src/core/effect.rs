@@ -117,6 +117,11 @@ pub(crate) enum Read {
         offset: u64,
         busy: bool,
     },
+    /// What followed from one event, across agents.
+    Trace {
+        workspace_id: WorkspaceId,
+        of: Option<String>,
+    },
 }
 
 /// A process to be started.

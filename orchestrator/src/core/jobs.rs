@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use goondan_protocol::agents::AgentAnswer;
 use goondan_protocol::call::CallId;
 use goondan_protocol::control::Sent;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
@@ -9,6 +10,7 @@ use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId};
 use goondan_store::writer::{Completion, Job, Op};
 
 use super::agents::TurnContext;
+use super::answers::{Asker, How};
 use super::parking::Decision;
 use super::{Core, Effect, LogEvent, ProcessId, RequestToken};
 
@@ -20,6 +22,15 @@ pub(super) enum AcceptReply {
         process: ProcessId,
         request_id: Option<u64>,
     },
+    /// An agent that asked. `reply` is what is to bring the answer, if it comes as an event.
+    Agent {
+        asker: Asker,
+        how: How,
+        question: EventId,
+        reply: Box<AgentEvent>,
+    },
+    /// Nobody: the event is the answer to a question of its instance.
+    Answer,
     /// A client; with `wait`, only when the turn is over.
     Client {
         token: RequestToken,
@@ -58,7 +69,38 @@ pub(super) enum Purpose {
         process: ProcessId,
         turn_id: TurnId,
         event_id: EventId,
+        /// Events it took in on the way.
+        also: Vec<EventId>,
         outcome: TurnOutcome,
+    },
+    AwaitThenAsk {
+        instance: InstanceRef,
+        asker: Asker,
+        target: InstanceRef,
+        agent: AgentName,
+        event: Box<AgentEvent>,
+        reply: Box<AgentEvent>,
+        how: How,
+    },
+    AwaitThenTell {
+        instance: InstanceRef,
+        asker: Asker,
+        target: InstanceRef,
+        question: EventId,
+        reply: Box<AgentEvent>,
+        note: String,
+    },
+    ForgoThenTell {
+        instance: InstanceRef,
+        asker: Asker,
+        question: EventId,
+        answer: Box<AgentAnswer>,
+    },
+    LookUpQuestion {
+        instance: InstanceRef,
+        question: EventId,
+        target: InstanceRef,
+        turn_is_open: bool,
     },
     Observe {
         instance: InstanceRef,
@@ -134,6 +176,10 @@ impl Purpose {
             | Self::Append { instance, .. }
             | Self::RecordReply { instance, .. }
             | Self::Complete { instance, .. }
+            | Self::AwaitThenAsk { instance, .. }
+            | Self::AwaitThenTell { instance, .. }
+            | Self::ForgoThenTell { instance, .. }
+            | Self::LookUpQuestion { instance, .. }
             | Self::Observe { instance }
             | Self::LogLlm { instance }
             | Self::NoteAttempt { instance }
@@ -219,10 +265,47 @@ impl Core {
                 process,
                 turn_id,
                 event_id,
+                also,
                 outcome,
             } => {
-                self.on_committed(&instance, process, &turn_id, &event_id, &outcome, result);
+                let events = (&event_id, also.as_slice());
+                self.on_committed(&instance, process, &turn_id, events, &outcome, result);
             }
+            Purpose::AwaitThenAsk {
+                instance: _,
+                asker,
+                target,
+                agent,
+                event,
+                reply,
+                how,
+            } => {
+                let asking = (asker, how, reply);
+                self.on_awaiting_then_ask(target, &agent, *event, asking, result);
+            }
+            Purpose::AwaitThenTell {
+                instance: _,
+                asker,
+                target,
+                question,
+                reply,
+                note,
+            } => {
+                let asked = (&target, &question);
+                self.on_awaiting_then_tell(&asker, asked, &reply, note, result);
+            }
+            Purpose::ForgoThenTell {
+                instance: _,
+                asker,
+                question,
+                answer,
+            } => self.on_forgone(&asker, &question, *answer, result),
+            Purpose::LookUpQuestion {
+                instance,
+                question,
+                target,
+                turn_is_open,
+            } => self.on_question_looked_up(&instance, &question, &target, turn_is_open, result),
             Purpose::PageForAgent {
                 instance,
                 process,

@@ -1,6 +1,6 @@
 //! Looks back at what happened: the audit log (`INST-6`, `SEC-5`) and the turns (`MSG-12`).
 
-use goondan_protocol::control::{ControlError, ErrorCode, InstanceTurns, ReadAudit};
+use goondan_protocol::control::{ControlError, ErrorCode, GetTrace, InstanceTurns, ReadAudit};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::limits::MAX_AUDIT_RECORDS;
 
@@ -36,6 +36,15 @@ impl Core {
             }
             Err(error) => self.respond_error(token, error),
         }
+    }
+
+    pub(super) fn read_trace(&mut self, token: RequestToken, request: GetTrace) {
+        if let Err(error) = self.workspace(&request.workspace_id) {
+            return self.respond_error(token, error);
+        }
+        let GetTrace { workspace_id, of } = request;
+        let read = Read::Trace { workspace_id, of };
+        self.push(Effect::Read { token, read });
     }
 
     pub(super) fn read_turns(&mut self, token: RequestToken, request: InstanceTurns) {

@@ -12,6 +12,7 @@ use goondan_store::writer::{Op, Report};
 use serde_json::json;
 
 use super::agents::Waiter;
+use super::answers::Fate;
 use super::jobs::{AcceptReply, Purpose};
 use super::parking::parked_error;
 use super::{Core, LogEvent, RequestToken, stopping_error};
@@ -47,7 +48,9 @@ impl Core {
             let message = format!("instance `{}` is being deleted", instance.instance_key);
             return self.refuse(&reply, RefusalCode::Unavailable, message);
         }
-        if entry.pending() >= MAX_PENDING_EVENTS_PER_INSTANCE {
+        // Answers are bounded by the questions, and who asked has made room for them.
+        let is_answer = matches!(reply, AcceptReply::Answer);
+        if !is_answer && entry.pending() >= MAX_PENDING_EVENTS_PER_INSTANCE {
             let message = format!(
                 "instance `{}` has {MAX_PENDING_EVENTS_PER_INSTANCE} events waiting",
                 instance.instance_key
@@ -71,14 +74,22 @@ impl Core {
     }
 
     pub(super) fn refuse(&mut self, reply: &AcceptReply, code: RefusalCode, message: String) {
-        match *reply {
-            AcceptReply::Connector {
+        match reply {
+            &AcceptReply::Connector {
                 process,
                 request_id,
             } => {
                 self.refuse_connector(process, request_id, code, message);
             }
-            AcceptReply::Client { token, .. } => {
+            AcceptReply::Agent {
+                asker,
+                how,
+                question,
+                ..
+            } => self.refuse_asker(asker, how, question, code, message),
+            // It is tried again: that it is to come is on record.
+            AcceptReply::Answer => {}
+            &AcceptReply::Client { token, .. } => {
                 let (code, suggestion) = match code {
                     RefusalCode::Invalid => (ErrorCode::InvalidRequest, None),
                     RefusalCode::Unroutable => (ErrorCode::AgentNotFound, None),
@@ -107,6 +118,9 @@ impl Core {
             Ok(other) => return self.log_confusion(instance, &other),
             Err(error) => {
                 self.refuse_for(instance, &reply, &error);
+                if let AcceptReply::Answer = reply {
+                    self.on_delivered(instance, &event.id, false);
+                }
                 return self.settle_accept(instance, error.is_io());
             }
         };
@@ -146,6 +160,13 @@ impl Core {
                 };
                 self.answer_connector(process, request_id, ToChild::EventAccepted(accepted));
             }
+            AcceptReply::Agent {
+                asker,
+                how,
+                question,
+                reply,
+            } => self.on_question_accepted(instance, &question, (asker, how), reply, before),
+            AcceptReply::Answer => self.on_delivered(instance, &event_id, true),
             AcceptReply::Client { token, sent, wait } => {
                 let sent = Sent {
                     duplicate: !is_new,
@@ -181,7 +202,8 @@ impl Core {
                 }
                 if let Some(entry) = self.instance_mut(instance) {
                     let event_id = sent.event_id.clone();
-                    let waiter = Waiter { token, sent };
+                    let sent = Box::new(sent);
+                    let waiter = Waiter::Client { token, sent };
                     entry.waiters.entry(event_id).or_default().push(waiter);
                 }
                 return;
@@ -256,7 +278,7 @@ impl Core {
                     format!("the outcome of event `{event_id}` is not known any more"),
                 );
                 for waiter in self.take_waiters(at, event_id) {
-                    self.respond_error(waiter.token, error.clone());
+                    self.disappoint(at, event_id, waiter, &error, Fate::Lost);
                 }
             }
         }
@@ -276,29 +298,30 @@ impl Core {
         outcome: &TurnOutcome,
     ) {
         for waiter in self.take_waiters(at, event_id) {
-            let sent = Sent {
-                outcome: Some(outcome.clone()),
-                ..waiter.sent
-            };
-            self.respond(waiter.token, &sent);
+            match waiter {
+                Waiter::Client { token, sent } => {
+                    let outcome = Some(outcome.clone());
+                    let sent = Sent { outcome, ..*sent };
+                    self.respond(token, &sent);
+                }
+                Waiter::Agent(waiter) => self.tell_agent(at, event_id, &waiter, outcome),
+            }
         }
     }
 
-    /// Answers every waiting client of an instance with an error.
-    pub(super) fn cancel_waiters(&mut self, at: &InstanceRef, error: &ControlError) {
+    /// Tells everyone who waits for turns of an instance that they are waited for in vain.
+    pub(super) fn cancel_waiters(&mut self, at: &InstanceRef, error: &ControlError, fate: Fate) {
         let waiters = self
             .instance_mut(at)
             .map(|e| std::mem::take(&mut e.waiters));
-        for waiter in waiters
-            .into_iter()
-            .flatten()
-            .flat_map(|(_, waiters)| waiters)
-        {
-            self.respond_error(waiter.token, error.clone());
+        for (event_id, waiters) in waiters.into_iter().flatten() {
+            for waiter in waiters {
+                self.disappoint(at, &event_id, waiter, error, fate);
+            }
         }
     }
 
-    /// Answers the clients whose turn has not begun with an error. The turn in progress is finished,
+    /// Answers those whose turn has not begun with an error. The turn in progress is finished,
     /// and who waits for it hears of it.
     pub(super) fn cancel_waiters_of_later_turns(&mut self, at: &InstanceRef, error: &ControlError) {
         let Some(entry) = self.instance_mut(at) else {
@@ -309,7 +332,7 @@ impl Core {
             .as_ref()
             .map(|turn| turn.context.event_id.clone());
         let kept = current.and_then(|id| entry.waiters.remove_entry(&id));
-        self.cancel_waiters(at, error);
+        self.cancel_waiters(at, error, Fate::Stands);
         if let Some(entry) = self.instance_mut(at) {
             entry.waiters.extend(kept);
         }

@@ -18,6 +18,7 @@ use goondan_store::writer::{Inspection, Op, Report};
 use serde_json::json;
 
 use super::agents::{Inbox, Turn};
+use super::answers::Fate;
 use super::jobs::Purpose;
 use super::retention::ListPurpose;
 use super::{Core, Effect, LogEvent, RequestToken, control_error};
@@ -142,9 +143,11 @@ impl Core {
         self.log(event.with("reason", reason));
         let details = json!({"eventId": event_id, "reason": reason});
         self.audit(at, "eventParked", details);
+        let error = parked_error(event_id, reason);
         for waiter in self.take_waiters(at, event_id) {
-            self.respond_error(waiter.token, parked_error(event_id, reason));
+            self.disappoint(at, event_id, waiter, &error, Fate::Lost);
         }
+        self.end_questions(at);
         self.pump(at);
         self.forget_if_done(at);
     }
@@ -319,6 +322,7 @@ impl Core {
             crashes,
             reason,
             since,
+            source: event.source,
             input: event.input.as_deref().map(detail_of).unwrap_or_default(),
         };
         let mut events: Vec<EventInfo> = Vec::new();

@@ -85,6 +85,9 @@ impl Core {
             (ToOrchestrator::TurnComplete(complete), Owner::Agent(at)) => {
                 self.on_turn_complete(at, process, complete);
             }
+            (ToOrchestrator::AgentAsk(ask), Owner::Agent(at)) => {
+                self.on_agent_ask(at, process, request_id, trace, *ask);
+            }
             (ToOrchestrator::Observe(event), Owner::Agent(at)) => self.on_observe(at, *event),
             (ToOrchestrator::Call(call), Owner::Agent(at)) => {
                 self.on_call(at, process, trace, *call);

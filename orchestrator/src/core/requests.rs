@@ -17,6 +17,7 @@ use goondan_store::instance::work_dir;
 use goondan_store::writer::{Op, Report};
 use serde::Serialize;
 
+use super::agents::Waiter;
 use super::deletion::DeleteReply;
 use super::jobs::{AcceptReply, Purpose};
 use super::parking::Decision;
@@ -53,6 +54,7 @@ impl Core {
                 | Call::ListEvents(_)
                 | Call::ReadAudit(_)
                 | Call::InstanceTurns(_)
+                | Call::GetTrace(_)
                 | Call::Stop(_)
         );
         if self.is_stopping() && !is_look {
@@ -110,6 +112,7 @@ impl Core {
             }
             Call::ReadAudit(read) => self.read_audit(token, read),
             Call::InstanceTurns(turns) => self.read_turns(token, turns),
+            Call::GetTrace(get) => self.read_trace(token, get),
             Call::ListEvents(list) => self.list_events(token, list),
             Call::RetryEvent(retry) => {
                 let (workspace_id, instance_key) = (retry.workspace_id, retry.instance_key);
@@ -173,7 +176,10 @@ impl Core {
         for workspace in self.workspaces.values_mut() {
             for instance in workspace.instances.values_mut() {
                 instance.waiters.retain(|_, waiters| {
-                    waiters.retain(|waiter| !gone.contains(&waiter.token));
+                    waiters.retain(|waiter| match waiter {
+                        Waiter::Client { token, .. } => !gone.contains(token),
+                        Waiter::Agent(_) => true,
+                    });
                     !waiters.is_empty()
                 });
             }
@@ -236,6 +242,7 @@ impl Core {
             source: EventSource::Connector { name },
             auth: None,
             reply_to: None,
+            chain: None,
             metadata: JsonObject::new(),
         };
         let instance = InstanceRef {

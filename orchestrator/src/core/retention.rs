@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use goondan_config::Lifecycle;
+use goondan_protocol::agents::ListScope;
 use goondan_protocol::control::{
     ControlError, ErrorCode, ListEvents, Prunable, PruneInstances, Pruned, VerifyInstances,
 };
@@ -16,6 +17,8 @@ use goondan_protocol::time::Timestamp;
 use goondan_store::instance::Metadata;
 use goondan_store::workspace::Unusable;
 
+use super::answers::Asker;
+use super::asking::Refused;
 use super::deletion::DeleteReply;
 use super::{Core, Effect, LogEvent, RequestToken, Workspace};
 use crate::limits::RETENTION_INTERVAL_MS;
@@ -30,6 +33,8 @@ pub(crate) enum ListPurpose {
         token: RequestToken,
         request: ListEvents,
     },
+    /// An agent asks which instances there are.
+    Agents { asker: Asker, scope: ListScope },
     /// A person has the files checked.
     Verify {
         token: RequestToken,
@@ -158,6 +163,13 @@ impl Core {
                 let event = LogEvent::warn("expired conversations could not be looked for");
                 let event = event.with("workspaceId", id.as_str());
                 self.log(event.with("error", error.message));
+            }
+            (ListPurpose::Agents { asker, scope }, Ok(listed)) => {
+                self.on_instances_listed(&asker, scope, listed.found);
+            }
+            (ListPurpose::Agents { asker, .. }, Err(error)) => {
+                let refused = Refused::new("E_UNAVAILABLE", error.message);
+                self.answer_agent(&asker, refused.into());
             }
             (ListPurpose::Prune { token, request }, Ok(listed)) => {
                 self.on_prune_listed(token, &request, listed.found);

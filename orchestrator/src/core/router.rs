@@ -110,6 +110,58 @@ pub(crate) fn route_sent(
     }
 }
 
+/// What stands between a conversation's key and the name of an instance that an agent made in it.
+pub(super) const SPAWNED: char = '#';
+
+/// The conversation that an instance is part of: the key of the entry agent's part.
+pub(super) fn conversation_of<'k>(
+    bundle: &Bundle,
+    (agent, key): (&AgentName, &'k InstanceKey),
+) -> &'k str {
+    if *agent == bundle.entry_agent {
+        return key.as_str();
+    }
+    let own = key.as_str().strip_prefix(agent.as_str());
+    let rest = own.and_then(|rest| rest.strip_prefix(':'));
+    rest.filter(|rest| !rest.is_empty()).unwrap_or(key.as_str())
+}
+
+/// Routes what an agent sends to another in its own conversation, or in the one whose key is `given`.
+/// `fresh` names an instance of its own within the conversation.
+pub(super) fn route_between(
+    bundle: &Bundle,
+    from: (&AgentName, &InstanceKey),
+    agent: &AgentName,
+    given: Option<&InstanceKey>,
+    fresh: Option<&str>,
+) -> Result<Route, Unroutable> {
+    if !bundle.agents.contains_key(agent) {
+        return Err(Unroutable::NoAgent {
+            agent: agent.clone(),
+        });
+    }
+    let instance_key = match given {
+        Some(given) => given.clone(),
+        None => {
+            let conversation = conversation_of(bundle, from);
+            let prefix = if *agent == bundle.entry_agent {
+                String::new()
+            } else {
+                format!("{agent}:")
+            };
+            let suffix = fresh.map(|name| format!("{SPAWNED}{name}"));
+            new_key(&format!(
+                "{prefix}{conversation}{}",
+                suffix.unwrap_or_default()
+            ))?
+        }
+    };
+    Ok(Route {
+        agent: agent.clone(),
+        instance_key,
+    })
+}
+
 /// Routes a connector's event by the first of its connection's rules that matches.
 ///
 /// An event that names no conversation, under a rule that takes the event's own, belongs to the one
@@ -188,6 +240,7 @@ mod tests {
             let name: AgentName = name.parse().unwrap();
             let definition = AgentDefinition {
                 name: name.clone(),
+                description: None,
                 system_prompt: None,
                 model: ModelDefinition {
                     name: "scripted".parse().unwrap(),
@@ -266,6 +319,37 @@ mod tests {
 
     fn goes_to(agent: &str, key: &str) -> Result<(String, String), Unroutable> {
         Ok((agent.to_owned(), key.to_owned()))
+    }
+
+    #[test]
+    fn inst_3_agents_reach_each_other_within_a_conversation() {
+        let bundle = bundle();
+        let entry = bundle.entry_agent.clone();
+        let mut others = bundle.agents.keys().filter(|name| **name != entry);
+        let other = others.next().unwrap().clone();
+        let route = |from: &AgentName, key: &str, to: &AgentName, given: Option<&str>| {
+            let key: InstanceKey = key.parse().unwrap();
+            let given = given.map(|given| given.parse().unwrap());
+            let route = route_between(&bundle, (from, &key), to, given.as_ref(), None).unwrap();
+            route.instance_key.to_string()
+        };
+        let others_key = format!("{other}:main");
+        assert_eq!(route(&entry, "main", &other, None), others_key);
+        assert_eq!(route(&other, &others_key, &entry, None), "main");
+        assert_eq!(route(&other, &others_key, &other, None), others_key);
+        // A key of the entry agent that looks like another's is no other's.
+        let twice = format!("{other}:{others_key}");
+        assert_eq!(route(&entry, &others_key, &other, None), twice);
+        assert_eq!(route(&entry, "main", &other, Some("x")), "x");
+        // One whose key was given is a conversation of its own.
+        assert_eq!(route(&other, "x", &entry, None), "x");
+
+        let main: InstanceKey = "main".parse().unwrap();
+        let fresh = route_between(&bundle, (&entry, &main), &other, None, Some("1f"));
+        assert_eq!(
+            fresh.unwrap().instance_key.as_str(),
+            format!("{others_key}#1f")
+        );
     }
 
     #[test]

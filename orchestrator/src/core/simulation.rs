@@ -11,9 +11,13 @@
 //! * every client is answered exactly once;
 //! * every outgoing call ends, one that is not idempotent is made once at most, and a model's reply
 //!   that any agent has seen is the one that is recorded;
+//! * agents that ask each other at random are answered once, as a result or as an event, and never wait
+//!   for each other;
 //! * no process outlives the daemon or its workspace.
 //!
 //! `GOONDAN_SIMULATION_RUNS` sets how many seeds are tried, `GOONDAN_SIMULATION_SEED` which one alone.
+
+use std::collections::BTreeMap;
 
 mod agent;
 mod config;
@@ -235,12 +239,12 @@ fn run_for(world: &mut World, ms: u64) {
     }
 }
 
-fn simulate(seed: u64) -> u64 {
+fn simulate(seed: u64) -> World {
     let mut world = World::new(seed, plan_of(seed), false);
     let run =
         |world: &mut World| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| live(world)));
     if run(&mut world).is_ok() {
-        return world.steps;
+        return world;
     }
     // The same run again, this time with a trace.
     let mut world = World::new(seed, plan_of(seed), true);
@@ -294,43 +298,112 @@ fn live(world: &mut World) {
     world.oracle.assert_kept(&world.conversations());
 }
 
-/// Runs the seeds below `runs` on every processor; how many steps they took together.
-fn simulate_all(runs: u64) -> u64 {
+/// What became of some runs.
+#[derive(Default)]
+struct Tally {
+    steps: u64,
+    /// How often agents were told what by other agents.
+    told: BTreeMap<String, u64>,
+}
+
+impl Tally {
+    fn add(&mut self, steps: u64, told: BTreeMap<String, u64>) {
+        self.steps += steps;
+        for (what, times) in told {
+            *self.told.entry(what).or_default() += times;
+        }
+    }
+}
+
+/// Runs the seeds below `runs` on every processor.
+fn simulate_all(runs: u64) -> Tally {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let share = || {
-            let mut steps = 0;
+            let mut tally = Tally::default();
             loop {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
                 if seed >= runs {
-                    return steps;
+                    return tally;
                 }
-                steps += simulate(seed);
+                let world = simulate(seed);
+                tally.add(world.steps, world.oracle.told);
             }
         };
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(share)).collect();
-        let steps = running.into_iter().map(|thread| match thread.join() {
-            Ok(steps) => steps,
-            Err(failure) => std::panic::resume_unwind(failure),
-        });
-        steps.sum()
+        let mut all = Tally::default();
+        for thread in running {
+            match thread.join() {
+                Ok(tally) => all.add(tally.steps, tally.told),
+                Err(failure) => std::panic::resume_unwind(failure),
+            }
+        }
+        all
     })
 }
 
 #[test]
 fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
     if let Ok(seed) = std::env::var("GOONDAN_SIMULATION_SEED") {
-        simulate(seed.parse().expect("GOONDAN_SIMULATION_SEED is a number"));
+        drop(simulate(
+            seed.parse().expect("GOONDAN_SIMULATION_SEED is a number"),
+        ));
         return;
     }
     let runs = std::env::var("GOONDAN_SIMULATION_RUNS");
     let runs = runs.map_or(RUNS, |n| {
         n.parse().expect("GOONDAN_SIMULATION_RUNS is a number")
     });
-    let steps = simulate_all(runs);
-    eprintln!("{runs} runs, {steps} steps");
+    let Tally { steps, told } = simulate_all(runs);
+    eprintln!("{runs} runs, {steps} steps, agents were told {told:?}");
     assert!(steps > runs * 100, "almost nothing happened");
+    for what in ["answered", "accepted", "pending", "E_CIRCULAR_REQUEST"] {
+        assert!(told.contains_key(what), "no agent was told {what}");
+    }
+}
+
+/// Agents that ask each other at random, in a world in which nothing goes wrong: who is not refused at
+/// once is answered at once, and nobody waits for himself.
+#[test]
+fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
+    let calm = Plan {
+        crash: 0,
+        hang: 0,
+        garbage: 0,
+        disk: 0,
+        kill: 0,
+        person: 0,
+        work: 0,
+    };
+    let mut tally = Tally::default();
+    for seed in 0..40 {
+        let mut world = World::new(seed, calm, false);
+        world.is_healing = true;
+        open(&mut world);
+        run_for(&mut world, 1_000);
+        for _ in 0..30 {
+            send(&mut world);
+            let pause_ms = world.rng.u64(0..100);
+            run_for(&mut world, pause_ms);
+        }
+        // Far less than the time-out of the requests: a circle would be seen.
+        let deadline_ms = world.mono_ms + 200_000;
+        while !world.is_quiet() {
+            assert!(
+                world.mono_ms < deadline_ms,
+                "seed {seed}: agents wait for each other"
+            );
+            run_for(&mut world, 250);
+        }
+        world.oracle.assert_kept(&world.conversations());
+        tally.add(world.steps, world.oracle.told);
+    }
+    let codes: Vec<&str> = tally.told.keys().map(String::as_str).collect();
+    assert_eq!(
+        codes,
+        ["E_CIRCULAR_REQUEST", "accepted", "answered", "pending"]
+    );
 }
 
 /// A world in which nothing goes wrong and conversations expire.

@@ -1,5 +1,7 @@
 //! Turns: handing them over, making durable what they say, and committing them.
 
+use std::collections::BTreeSet;
+
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{EventId, InstanceRef, StepId, TurnId};
 use goondan_protocol::ipc::{
@@ -13,7 +15,7 @@ use goondan_store::writer::{Op, Report};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::agents::{Turn, TurnContext};
+use super::agents::{Turn, TurnContext, Waiter};
 use super::jobs::Purpose;
 use super::{Core, Effect, LogEvent, ProcessId, RequestToken};
 
@@ -109,7 +111,6 @@ impl Core {
 
     pub(super) fn begin_turn(&mut self, at: &InstanceRef, process: ProcessId) {
         let turn_id = TurnId::from(self.uuid());
-        let span_id = SpanId::from_uuid(self.uuid());
         let new_trace = TraceId::from_uuid(self.uuid());
         let wall = self.now.wall;
         let workspace = self.workspaces.get(&at.workspace_id);
@@ -123,7 +124,8 @@ impl Core {
         };
         let trace = TraceContext {
             trace_id: event.trace_id.unwrap_or(new_trace),
-            span_id,
+            // Another attempt goes on with the turn that is open, and with its span.
+            span_id: SpanId::of_turn(&turn_id),
             parent_span_id: event.parent_span_id,
         };
         let event_id = event.id.clone();
@@ -157,7 +159,7 @@ impl Core {
         &mut self,
         at: &InstanceRef,
         process: ProcessId,
-        context: TurnContext,
+        mut context: TurnContext,
         result: Result<Report, StoreError>,
     ) {
         if let Some(entry) = self.instance_mut(at) {
@@ -168,6 +170,7 @@ impl Core {
             Ok(other) => return self.log_confusion(at, &other),
             Err(error) => return self.on_store_failure(at, Some(process), &error),
         };
+        context.trace.span_id = SpanId::of_turn(&open.turn_id);
         let trace = context.trace;
         let Some(entry) = self.instance_mut(at) else {
             return;
@@ -192,6 +195,7 @@ impl Core {
         entry.turn = Some(Turn {
             turn_id: open.turn_id.clone(),
             context,
+            inputs: BTreeSet::new(),
         });
         self.give_up_calls_of(at, Some(&turn_id));
         self.push(Effect::SetTrace {
@@ -218,6 +222,7 @@ impl Core {
             Some(trace),
             ToChild::Event(Box::new(start)),
         );
+        self.hand_over_answers(at);
     }
 
     /// The turn in progress, if `turn_id` names it.
@@ -308,11 +313,16 @@ impl Core {
             turn_id,
             last_seq,
             outcome,
+            answered,
         } = complete;
+        if !answered.iter().all(|id| turn.inputs.contains(id)) {
+            return self.on_broken(process, "it took in an event that it was not given");
+        }
         let op = Op::CompleteTurn {
             instance: at.clone(),
             turn_id: turn_id.clone(),
             last_seq,
+            also: answered.clone(),
             outcome: outcome.clone(),
             at: self.now.wall,
         };
@@ -322,6 +332,7 @@ impl Core {
             process,
             turn_id,
             event_id,
+            also: answered,
             outcome,
         };
         self.store(op, purpose);
@@ -332,7 +343,7 @@ impl Core {
         at: &InstanceRef,
         process: ProcessId,
         turn_id: &TurnId,
-        event_id: &EventId,
+        (event_id, also): (&EventId, &[EventId]),
         outcome: &TurnOutcome,
         result: Result<Report, StoreError>,
     ) {
@@ -345,7 +356,9 @@ impl Core {
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        entry.waiting.retain(|event| event.id != *event_id);
+        entry
+            .waiting
+            .retain(|event| event.id != *event_id && !also.contains(&event.id));
         entry.slot.crashes = 0;
         entry.idle_since_ms = now_ms;
         let trace = entry
@@ -374,6 +387,7 @@ impl Core {
         });
         self.answer_waiters(at, event_id, outcome);
         self.give_up_calls_of(at, None);
+        self.end_questions(at);
         self.pump(at);
     }
 
@@ -412,7 +426,11 @@ impl Core {
             return;
         };
         let waiters = entry.waiters.get(&turn.context.event_id);
-        let tokens: Vec<RequestToken> = waiters.into_iter().flatten().map(|w| w.token).collect();
+        let tokens: Vec<RequestToken> = waiters
+            .into_iter()
+            .flatten()
+            .filter_map(Waiter::client)
+            .collect();
         for token in tokens {
             self.push(Effect::Progress {
                 token,

@@ -117,6 +117,11 @@ fn agent_info(id: &WorkspaceId, key: &InstanceKey, instance: &Instance) -> Proce
             .turn
             .as_ref()
             .map(|turn| turn.context.trace.trace_id),
+        waiting_for: {
+            let mut others: Vec<_> = instance.asking.values().cloned().collect();
+            others.dedup();
+            others
+        },
         detail: instance.slot.detail.clone(),
         memory_bytes: None,
     }
@@ -137,6 +142,7 @@ fn model_info(id: &WorkspaceId, name: &str, model: &Model, is_called: bool) -> P
         pending_events: 0,
         turn_id: None,
         trace_id: None,
+        waiting_for: Vec::new(),
         detail: model.slot.detail.clone(),
         memory_bytes: None,
     }
@@ -157,6 +163,7 @@ fn connector_info(id: &WorkspaceId, name: &str, connector: &Connector) -> Proces
         pending_events: 0,
         turn_id: None,
         trace_id: None,
+        waiting_for: Vec::new(),
         detail: connector.slot.detail.clone(),
         memory_bytes: None,
     }

@@ -1,8 +1,9 @@
 //! Reading for clients what the writer threads do not own. Everything here blocks.
 
-use goondan_protocol::control::{AuditLog, AuditRecord, ControlError, ErrorCode, TurnsPage};
+use goondan_protocol::control::{AuditLog, AuditRecord, ControlError, ErrorCode, Trace, TurnsPage};
 use goondan_protocol::limits::AUDIT_ANSWER_BYTES;
 use goondan_store::disk::Disk;
+use goondan_store::index::InstanceIndex;
 use goondan_store::root::Layout;
 use goondan_store::{audit, instance};
 use serde::Serialize;
@@ -11,7 +12,12 @@ use serde_json::Value;
 use crate::core::{Read, control_error};
 
 /// Reads what the core asks for, as the answer of the request.
-pub(super) fn read(disk: &dyn Disk, layout: &Layout, read: Read) -> Result<Value, ControlError> {
+pub(super) fn read(
+    disk: &dyn Disk,
+    layout: &Layout,
+    index: &InstanceIndex,
+    read: Read,
+) -> Result<Value, ControlError> {
     match read {
         Read::Audit {
             workspaces,
@@ -34,6 +40,20 @@ pub(super) fn read(disk: &dyn Disk, layout: &Layout, read: Read) -> Result<Value
                 unreadable: tail.unreadable,
             })
         }
+        Read::Trace { workspace_id, of } => {
+            let mut known = index.list(&workspace_id).unwrap_or_default();
+            known.sort_by_key(|metadata| std::cmp::Reverse(metadata.updated_at));
+            let latest: Vec<_> = known.into_iter().map(|m| m.instance_key).collect();
+            let instances = layout.instances(&workspace_id);
+            let found = instance::traced(disk, &instances, &latest, of.as_deref())
+                .map_err(|error| control_error(&error))?;
+            let found = found.ok_or_else(|| no_trace(of.as_deref()))?;
+            answer(&Trace {
+                trace_id: found.trace_id,
+                events: found.events,
+                partial: found.is_partial,
+            })
+        }
         Read::Turns {
             instance,
             offset,
@@ -50,6 +70,15 @@ pub(super) fn read(disk: &dyn Disk, layout: &Layout, read: Read) -> Result<Value
             })
         }
     }
+}
+
+fn no_trace(of: Option<&str>) -> ControlError {
+    let message = match of {
+        Some(of) => format!("no trace, turn or event `{of}` is known"),
+        None => "no turn has begun yet".to_owned(),
+    };
+    ControlError::new(ErrorCode::EventNotFound, message)
+        .suggest("`gdn instance history --turns` shows the turns of a conversation")
 }
 
 fn answer(value: &impl Serialize) -> Result<Value, ControlError> {

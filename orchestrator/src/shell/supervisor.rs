@@ -359,9 +359,10 @@ impl Supervisor {
             }
             Effect::Read { token, read } => {
                 let (disk, layout) = (self.disk.clone(), self.layout.clone());
+                let index = self.projects.known.index.clone();
                 let events = self.reports.events.clone();
                 self.tasks.spawn_blocking(move || {
-                    let result = reading::read(disk.as_ref(), &layout, read);
+                    let result = reading::read(disk.as_ref(), &layout, &index, read);
                     drop(events.blocking_send(Event::Answer { token, result }));
                 });
             }

@@ -37,6 +37,7 @@ use crate::naming::instance_dir_name;
 
 mod align;
 mod archive;
+mod awaiting;
 mod base;
 mod check;
 mod export;
@@ -54,18 +55,20 @@ mod raw;
 mod recovery;
 mod repair;
 mod sums;
+mod traced;
 mod turn;
 
 pub use crate::finding::Finding;
 pub(crate) use check::{check, check_json, check_log, odd};
 pub use folder::{delete, has_work, sweep, work_dir};
 pub use import::import;
-pub use inbox::{EventState, ParkedEvent};
+pub use inbox::{Awaited, EventState, ParkedEvent};
 pub use llm::LlmMessage;
 pub use metadata::{InstanceStatus, Metadata};
 pub use observed::{ObservedPage, observed};
 pub use page::Page;
 pub use repair::repair;
+pub use traced::{Traced, traced};
 pub use turn::{OpenTurn, TurnEvent};
 
 use base::Base;
@@ -93,6 +96,8 @@ pub struct InstanceState {
     pub attempts: BTreeMap<EventId, u32>,
     /// Events that were taken out of the way, oldest first.
     pub parked: Vec<ParkedEvent>,
+    /// Questions of its agent whose answers are to come as events.
+    pub awaiting: Vec<Awaited>,
     /// What was found wrong when it was opened.
     pub findings: Vec<Finding>,
 }
@@ -212,6 +217,7 @@ impl InstanceStore {
             waiting: self.inbox.waiting().cloned().collect(),
             attempts: self.inbox.attempts(),
             parked: self.inbox.parked().collect(),
+            awaiting: self.inbox.awaiting().cloned().collect(),
             findings: self.findings.clone(),
         }
     }
@@ -326,8 +332,26 @@ impl InstanceStore {
         outcome: TurnOutcome,
         at: Timestamp,
     ) -> Result<(), StoreError> {
+        self.complete_turn_with(turn_id, last_seq, &[], outcome, at)
+    }
+
+    /// The same for a turn that took other waiting events in on the way (`also`): they are over with
+    /// it. One that does not wait is left alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::complete_turn`].
+    pub fn complete_turn_with(
+        &mut self,
+        turn_id: &TurnId,
+        last_seq: u64,
+        also: &[EventId],
+        outcome: TurnOutcome,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         self.turn.check_complete(turn_id, last_seq)?;
-        self.stage_commit(turn_id, last_seq, outcome, at)?;
+        let also = self.taken_in(also);
+        self.stage_commit(turn_id, last_seq, also, outcome, at)?;
         self.touch(at);
         Ok(())
     }
@@ -336,6 +360,7 @@ impl InstanceStore {
         &mut self,
         turn_id: &TurnId,
         last_seq: u64,
+        also: Vec<TurnEvent>,
         outcome: TurnOutcome,
         at: Timestamp,
     ) -> Result<(), StoreError> {
@@ -358,6 +383,7 @@ impl InstanceStore {
         self.turn.commit(CommitRecord {
             turn_id,
             event,
+            also,
             last_seq,
             at,
             outcome,
@@ -400,12 +426,7 @@ impl InstanceStore {
                 self.check_installed(bytes);
             }
         }
-        if let Some(event) = &commit.event {
-            let (turn, outcome) = (&commit.turn_id, &commit.outcome);
-            self.inbox
-                .finish(event.inbox_seq, turn, commit.at, outcome)?;
-            self.inbox.sync()?;
-        }
+        self.finish_events(&commit)?;
         self.turn.clear(self.disk.as_ref())?;
         self.touch(commit.at);
         self.inbox.compact(self.disk.as_ref())

@@ -40,6 +40,15 @@ pub const CONFIGURATION_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes read at a time when a file is scanned.
 pub const READ_CHUNK_BYTES: usize = 256 * 1024;
 
+/// Instances that are looked through for a trace, the latest first.
+pub const TRACE_INSTANCES_MAX: usize = 500;
+
+/// Bytes that are looked through of each instance's runtime events for a trace, from the end.
+pub const TRACE_FILE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Events that one trace is shown with at most; further ones are left out, which is said.
+pub const TRACE_EVENTS_MAX: usize = 10_000;
+
 const _: () = assert!(SUMS_RECORD_LINES * 32 < READ_CHUNK_BYTES / 4);
 const _: () = assert!(ARCHIVE_LINE_BYTES_MAX > goondan_protocol::limits::MAX_MESSAGE_BYTES + 1024);
 const _: () = assert!(EXPORT_PART_BYTES * 5 / 2 < goondan_protocol::limits::MAX_FRAME_BYTES);

@@ -299,12 +299,30 @@ impl Worker {
                 instance,
                 turn_id,
                 last_seq,
+                also,
                 outcome,
                 at,
             } => {
                 let store = &mut self.held(&instance)?.store;
-                store.complete_turn(&turn_id, last_seq, outcome, at)?;
+                store.complete_turn_with(&turn_id, last_seq, &also, outcome, at)?;
                 Ok(Report::Committed { turn_id })
+            }
+            Op::Await {
+                instance,
+                awaited,
+                at,
+            } => {
+                let store = &mut self.held(&instance)?.store;
+                let is_open = store.await_reply(&awaited, at)?;
+                Ok(Report::Awaiting { is_open })
+            }
+            Op::Forgo {
+                instance,
+                question,
+                at,
+            } => {
+                self.held(&instance)?.store.forgo(&question, at)?;
+                Ok(Report::Forgone)
             }
             Op::Observe { instance, line } => {
                 self.held(&instance)?.store.observe(&line)?;

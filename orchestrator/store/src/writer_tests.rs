@@ -69,6 +69,7 @@ fn event(id: &str) -> Box<AgentEvent> {
         },
         auth: None,
         reply_to: None,
+        chain: None,
         metadata: JsonObject::new(),
     })
 }

@@ -148,6 +148,9 @@ pub struct ProcessInfo {
     /// Its trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<TraceId>,
+    /// Whose answers its turn waits for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_for: Vec<InstanceKey>,
     /// What it says it does, or how the last one ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::call::CallPlace;
-use crate::event::TurnOutcome;
+use crate::event::{EventSource, TurnOutcome};
 use crate::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
 use crate::observe::RuntimeEvent;
 use crate::time::Timestamp;
@@ -132,6 +132,8 @@ pub struct EventInfo {
     pub reason: Option<String>,
     /// When it was parked; else when it came.
     pub since: Timestamp,
+    /// Who sent it.
+    pub source: EventSource,
     /// The head of its input, on one line.
     pub input: String,
 }

@@ -275,6 +275,7 @@ fn check_result(method: &str, result: &str) {
         control::Reload::NAME => result_round_trip::<control::Reload>(result),
         control::ReadAudit::NAME => result_round_trip::<control::ReadAudit>(result),
         control::InstanceTurns::NAME => result_round_trip::<control::InstanceTurns>(result),
+        control::GetTrace::NAME => result_round_trip::<control::GetTrace>(result),
         control::ExportInstance::NAME => result_round_trip::<control::ExportInstance>(result),
         control::ImportInstance::NAME => result_round_trip::<control::ImportInstance>(result),
         control::SendEvent::NAME => result_round_trip::<control::SendEvent>(result),

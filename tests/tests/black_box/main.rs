@@ -39,6 +39,8 @@ mod telegram;
 #[cfg(test)]
 mod templates;
 #[cfg(test)]
+mod together;
+#[cfg(test)]
 mod watch;
 #[cfg(test)]
 mod webhook;

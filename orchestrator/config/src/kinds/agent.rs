@@ -19,6 +19,11 @@ pub(crate) static SPEC: Shape = Shape::of(
     "AgentSpec",
     "An agent: a model, a prompt and tools.",
     &[
+        Field::optional(
+            "description",
+            Content::Text,
+            "What it is for: for people, and for other agents that look for help.",
+        ),
         Field::required(
             "modelConfig",
             Content::Mapping(&MODEL_CONFIG),
@@ -122,6 +127,7 @@ static CLI: Shape = Shape::of("CliRuntime", "An external coding agent.", &[RUNTI
 #[derive(Debug)]
 pub(crate) struct AgentSpec {
     pub(crate) name: AgentName,
+    pub(crate) description: Option<String>,
     pub(crate) model: Option<Reference>,
     pub(crate) system_prompt: Option<String>,
     pub(crate) tools: Vec<Reference>,
@@ -134,6 +140,8 @@ pub(crate) struct AgentSpec {
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<AgentSpec> {
     let name = id(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;
+    let description = spec.text("description", &mut cx.report);
+    let description = description.map(|text| text.value.to_owned());
     let mut model = None;
     let mut params = None;
     if let Some(mut config) = spec.nested("modelConfig", &mut cx.report) {
@@ -162,6 +170,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Agen
     spec.close();
     Some(AgentSpec {
         name: name?,
+        description,
         model,
         system_prompt,
         tools,

@@ -84,7 +84,7 @@ spec:
    |               ^^^^^^^^^^
    = help: did you mean `Model/main`?
 
-error[E_CONFIG_UNKNOWN_FIELD]: unknown field `promt` in `spec` of Agent `helper`; expected `extensions`, `modelConfig`, `prompt`, `requiredTools`, `runtime` or `tools`
+error[E_CONFIG_UNKNOWN_FIELD]: unknown field `promt` in `spec` of Agent `helper`; expected `description`, `extensions`, `modelConfig`, `prompt`, `requiredTools`, `runtime` or `tools`
   --> goondan.yaml:17:3
    |
 17 |   promt:
@@ -211,7 +211,7 @@ fn references_are_followed() {
             "Model/main}}",
             &tools("{kind: Tool, name: bahs, package: '@goondan/base'}")
         ),
-        "E_CONFIG_UNKNOWN_REFERENCE 9:72 package `@goondan/base` has no Tool `bahs`; it has `bash`, \
+        "E_CONFIG_UNKNOWN_REFERENCE 9:72 package `@goondan/base` has no Tool `bahs`; it has `agents`, `bash`, \
          `file-system`, `json-query`, `text-transform` or `wait`"
     );
     assert_eq!(

@@ -1,10 +1,13 @@
 //! A simulated agent process: it keeps to the protocol and checks that the core does too.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
 use goondan_protocol::call::{
     COMPLETE, CallId, CallOutcome, CallPlace, CallRecord, CallResult, CallTarget, OutgoingCall,
     Recorded,
 };
-use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{EventId, StepId, TurnId};
 use goondan_protocol::ipc::{
     ConversationLoad, Pong, ShutdownAck, ToChild, ToOrchestrator, TurnAppend, TurnComplete,
@@ -15,7 +18,7 @@ use goondan_protocol::time::Timestamp;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::config;
+use super::config::{self, ENTRY_AGENT, HELPER_AGENT};
 
 /// What a simulated process does next.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub(super) enum Act {
     Say(ToOrchestrator),
     /// Say it after so many milliseconds.
     SayLater(u64, ToOrchestrator),
+    /// Asks another agent, under this number.
+    Ask(AgentAsk, u64),
     Exit,
 }
 
@@ -68,6 +73,60 @@ pub(super) fn reply_to(event_id: &EventId) -> TurnOutcome {
     TurnOutcome::Completed { reply }
 }
 
+/// The message by which a turn takes in an answer.
+pub(super) fn taken_in(reply: &EventId) -> String {
+    format!("{reply}:in")
+}
+
+/// Links of a chain of agents that give each other work, in this world.
+const CHAIN_MAX: u32 = 4;
+
+/// What the turn of an event asks of other agents, as a function of the event alone.
+fn asks_of(turn_id: &TurnId, event: &AgentEvent) -> Vec<AgentAsk> {
+    let hash = event.id.as_str().bytes().fold(7_u32, |hash, byte| {
+        hash.wrapping_mul(31).wrapping_add(u32::from(byte))
+    });
+    let depth = event.chain.as_ref().map_or(0, |chain| chain.depth);
+    // The few events of a quiet world ask nobody: its tests count the processes.
+    let is_quiet = event.id.as_str().len() == 2;
+    let count = if depth >= CHAIN_MAX || is_quiet {
+        0
+    } else {
+        [0, 1, 0, 2, 1][hash as usize % 5]
+    };
+    let ask = |call: u32| {
+        let hash = hash / 5 / (call + 1);
+        let agent = if hash.is_multiple_of(3) {
+            ENTRY_AGENT
+        } else {
+            HELPER_AGENT
+        };
+        let (agent, instance_key) = (agent.parse().unwrap(), None);
+        let input = "x".to_owned();
+        let question = match hash / 3 % 8 {
+            0 => Question::Send {
+                agent,
+                instance_key,
+                input,
+            },
+            how => Question::Request {
+                agent,
+                instance_key,
+                input,
+                wait: how > 2,
+                timeout_ms: if how == 3 { 40 } else { 500_000 },
+            },
+        };
+        AgentAsk {
+            turn_id: turn_id.clone(),
+            step: 1,
+            call,
+            question,
+        }
+    };
+    (0..count).map(ask).collect()
+}
+
 #[derive(Debug)]
 struct Turn {
     turn_id: TurnId,
@@ -78,6 +137,13 @@ struct Turn {
     has_poked: bool,
     /// What it waits for from outside.
     call: Option<CallId>,
+    /// Answers it took in, and those it is still to take in.
+    taken: BTreeSet<EventId>,
+    given: BTreeSet<EventId>,
+    /// What it is still to ask; none once it has.
+    asks: Option<Vec<AgentAsk>>,
+    /// Asked and not answered.
+    asked: BTreeMap<u64, AgentAsk>,
 }
 
 impl Turn {
@@ -142,19 +208,47 @@ impl Turn {
         })
     }
 
+    fn appended(&self, id: &str) -> Box<RawValue> {
+        let step = StepId::of_turn(&self.turn_id, 1);
+        let at = Timestamp::from_unix_millis(0);
+        let message = Message::assistant(id.parse().unwrap(), at, step, Content::text("x"));
+        to_raw_value(&MessageEvent::Append { message }).unwrap()
+    }
+
     fn record(&self, seq: u64) -> Box<RawValue> {
         let (count, _) = work_of(&self.event_id);
-        let event = if seq <= count {
-            let id = message_id(&self.event_id, seq - 1).parse().unwrap();
-            let step = StepId::of_turn(&self.turn_id, 1);
-            let at = Timestamp::from_unix_millis(0);
-            let message = Message::assistant(id, at, step, Content::text("x"));
-            MessageEvent::Append { message }
-        } else {
-            let target_id = message_id(&self.event_id, 0).parse().unwrap();
-            MessageEvent::Remove { target_id }
-        };
-        to_raw_value(&event).unwrap()
+        if seq <= count {
+            return self.appended(&message_id(&self.event_id, seq - 1));
+        }
+        let target_id = message_id(&self.event_id, 0).parse().unwrap();
+        to_raw_value(&MessageEvent::Remove { target_id }).unwrap()
+    }
+}
+
+/// Whether an answer is one that the question may have.
+fn check_answer(ask: &AgentAsk, answer: &AgentAnswer) {
+    let question = ask.event_id().unwrap();
+    let (is_request, waits) = match &ask.question {
+        Question::Request { wait, .. } => (true, *wait),
+        _ => (false, false),
+    };
+    match answer {
+        AgentAnswer::Answered {
+            event_id, outcome, ..
+        } => {
+            assert!(waits && *event_id == question);
+            if let TurnOutcome::Completed { .. } = outcome {
+                assert_eq!(*outcome, reply_to(&question));
+            }
+        }
+        AgentAnswer::Accepted { event_id, .. } => {
+            assert!(!waits && *event_id == question, "{ask:?} {answer:?}");
+        }
+        AgentAnswer::Pending { event_id, .. } => {
+            assert!(is_request && waits && *event_id == question);
+        }
+        AgentAnswer::Refused { .. } => {}
+        other => panic!("{other:?} is no answer to {ask:?}"),
     }
 }
 
@@ -173,10 +267,11 @@ pub(super) struct Agent {
     is_draining: bool,
     turn: Option<Turn>,
     next_call: u64,
+    next_request: u64,
 }
 
 impl Agent {
-    pub(super) fn on_message(&mut self, message: ToChild) -> Vec<Act> {
+    pub(super) fn on_message(&mut self, message: ToChild, in_reply_to: Option<u64>) -> Vec<Act> {
         match message {
             ToChild::Welcome(_) => vec![load(0)],
             ToChild::ConversationPage(page) => {
@@ -210,6 +305,7 @@ impl Agent {
                 assert_eq!(committed.turn_id, turn.turn_id);
                 assert!(turn.is_completed, "committed before it was complete");
                 self.confirmed.extend(messages_of(&turn.event_id));
+                self.confirmed.extend(turn.taken.iter().map(taken_in));
                 self.end_if_draining()
             }
             ToChild::Ping(ping) => {
@@ -225,6 +321,33 @@ impl Agent {
             ToChild::Shutdown(_) => {
                 self.is_draining = true;
                 self.end_if_draining()
+            }
+            ToChild::TurnInput(input) => {
+                let turn = self
+                    .turn
+                    .as_mut()
+                    .filter(|turn| turn.turn_id == input.turn_id);
+                let Some(turn) = turn.filter(|turn| !turn.is_completed) else {
+                    return Vec::new();
+                };
+                let id = input.event.id;
+                assert!(
+                    !self.confirmed.contains(&taken_in(&id)),
+                    "{id} was taken in before"
+                );
+                if !turn.taken.contains(&id) {
+                    turn.given.insert(id);
+                }
+                self.go_on()
+            }
+            ToChild::AgentAnswer(answer) => {
+                let turn = self.turn.as_mut().expect("an answer needs a turn");
+                let ask = in_reply_to.and_then(|request| turn.asked.remove(&request));
+                check_answer(
+                    &ask.expect("answered what was not asked, or twice"),
+                    &answer,
+                );
+                self.go_on()
             }
             ToChild::EventAccepted(_)
             | ToChild::EventRefused(_)
@@ -243,10 +366,12 @@ impl Agent {
             // The turn crossed the request to stop; it stays in the inbox.
             return Vec::new();
         }
+        let asks = asks_of(&start.turn_id, &start.event);
         let event_id = start.event.id;
-        let prefix = format!("{event_id}:");
+        let mut whole = messages_of(&event_id);
+        whole.push(taken_in(&event_id));
         assert!(
-            self.confirmed.iter().all(|id| !id.starts_with(&prefix)),
+            self.confirmed.iter().all(|id| !whole.contains(id)),
             "event {event_id} is answered already"
         );
         let recorded = std::mem::take(&mut self.recorded);
@@ -255,7 +380,7 @@ impl Agent {
             sent == 0 || start.attempt > 1,
             "records before the first attempt"
         );
-        let turn = Turn {
+        let mut turn = Turn {
             turn_id: start.turn_id,
             event_id,
             sent,
@@ -263,8 +388,20 @@ impl Agent {
             is_completed: false,
             has_poked: false,
             call: None,
+            taken: BTreeSet::new(),
+            given: BTreeSet::new(),
+            asks: Some(asks),
+            asked: BTreeMap::new(),
         };
         for (seq, event) in (1..).zip(&recorded) {
+            if seq > turn.total() {
+                let MessageEvent::Append { message } = event else {
+                    panic!("{event:?} takes nothing in");
+                };
+                let reply = message.id.as_str().strip_suffix(":in");
+                turn.taken.insert(reply.unwrap().parse().unwrap());
+                continue;
+            }
             if is_reply(&turn.event_id, seq) {
                 let MessageEvent::Append { message } = event else {
                     panic!("{event:?} instead of a reply");
@@ -328,7 +465,22 @@ impl Agent {
                 event: turn.record(turn.sent),
             })));
         }
-        if turn.acknowledged == turn.total() && is_poking(&turn.event_id) && !turn.has_poked {
+        if turn.sent < turn.total() || turn.is_completed {
+            return acts;
+        }
+        while let Some(reply) = turn.given.pop_first() {
+            turn.sent += 1;
+            acts.push(Act::Say(ToOrchestrator::TurnAppend(TurnAppend {
+                turn_id: turn.turn_id.clone(),
+                seq: turn.sent,
+                event: turn.appended(&taken_in(&reply)),
+            })));
+            turn.taken.insert(reply);
+        }
+        if turn.acknowledged < turn.sent {
+            return acts;
+        }
+        if is_poking(&turn.event_id) && !turn.has_poked {
             if turn.call.is_none() {
                 self.next_call += 1;
                 let call_id = CallId(self.next_call);
@@ -337,12 +489,18 @@ impl Agent {
             }
             return acts;
         }
-        if turn.acknowledged == turn.total() && !turn.is_completed {
+        for ask in turn.asks.take().into_iter().flatten() {
+            self.next_request += 1;
+            turn.asked.insert(self.next_request, ask.clone());
+            acts.push(Act::Ask(ask, self.next_request));
+        }
+        if turn.asked.is_empty() {
             turn.is_completed = true;
             acts.push(Act::Say(ToOrchestrator::TurnComplete(TurnComplete {
                 turn_id: turn.turn_id.clone(),
                 last_seq: turn.sent,
                 outcome: reply_to(&turn.event_id),
+                answered: turn.taken.iter().cloned().collect(),
             })));
         }
         acts

@@ -82,6 +82,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
 fn agent(name: AgentName, variant: u32) -> AgentDefinition {
     AgentDefinition {
         name,
+        description: None,
         system_prompt: Some(format!("variant {variant}")),
         model: ModelDefinition {
             name: "scripted".parse().unwrap(),

@@ -1,16 +1,19 @@
 //! What the outside knows: which events were acknowledged, who waits for an answer, which processes
 //! there are. It shares no code with the core, and says so when the core breaks a promise.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question, reply_id};
 use goondan_protocol::call::{COMPLETE, CallId, CallOrder, CallOutcome, CallResult, Recorded};
 use goondan_protocol::control::{EventInfo, Sent};
+use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{EventId, InstanceKey, StepId};
 use goondan_protocol::ipc::ToChild;
 use goondan_protocol::message::{Message, MessageEvent};
 use serde_json::Value;
 
 use super::agent::{messages_of, reply_to};
+use super::config::{HELPER_AGENT, key_of};
 use crate::core::{ProcessId, RequestToken};
 use crate::limits::CRASH_MEMORY_MS;
 
@@ -71,11 +74,71 @@ pub(super) struct Oracle {
     /// The calls that any connector was given and that must not be made twice.
     pokes: HashSet<CallId>,
     pub(super) answers: u64,
+    /// Answers that are to come as events, with the conversations they are to come to.
+    owed: BTreeMap<EventId, InstanceKey>,
+    /// Questions whose answers are wanted as events.
+    wanted_later: HashSet<EventId>,
+    /// How often agents were told what.
+    pub(super) told: BTreeMap<String, u64>,
+}
+
+/// Whose conversation it is when an agent of it asks another.
+fn key_between(asker: &InstanceKey, agent: &str) -> InstanceKey {
+    let helper = format!("{HELPER_AGENT}:");
+    let conversation = asker.as_str().strip_prefix(&helper);
+    key_of(agent, conversation.unwrap_or(asker.as_str()))
 }
 
 impl Oracle {
     pub(super) fn submit(&mut self, event_id: &EventId, key: &InstanceKey) {
         self.submitted.insert(event_id.clone(), key.clone());
+    }
+
+    /// An agent asks another.
+    pub(super) fn ask_agent(&mut self, ask: &AgentAsk, asker: &InstanceKey) {
+        let (Question::Request { agent, .. } | Question::Send { agent, .. }) = &ask.question else {
+            return;
+        };
+        let question = ask.event_id().unwrap();
+        if let Question::Request { wait: false, .. } = ask.question {
+            self.wanted_later.insert(question.clone());
+        }
+        self.submit(&question, &key_between(asker, agent.as_str()));
+        self.submit(&reply_id(&question).unwrap(), asker);
+    }
+
+    /// An agent is told what came of what it asked.
+    pub(super) fn answer_agent(&mut self, answer: &AgentAnswer) {
+        let (told, question) = match answer {
+            AgentAnswer::Answered {
+                event_id, outcome, ..
+            } => match outcome {
+                TurnOutcome::Completed { .. } => ("answered".to_owned(), Some(event_id)),
+                TurnOutcome::Failed { code, .. } => (code.clone(), None),
+            },
+            AgentAnswer::Accepted { event_id, .. } => ("accepted".to_owned(), Some(event_id)),
+            AgentAnswer::Pending { event_id, .. } => ("pending".to_owned(), Some(event_id)),
+            AgentAnswer::Refused { code, .. } => (code.clone(), None),
+            other => panic!("nobody asked for {other:?}"),
+        };
+        *self.told.entry(told).or_default() += 1;
+        if let Some(question) = question {
+            self.acknowledge(question, true);
+        }
+        match answer {
+            AgentAnswer::Pending { event_id, .. } => self.owe(event_id),
+            AgentAnswer::Accepted { event_id, .. } if self.wanted_later.contains(event_id) => {
+                self.owe(event_id);
+            }
+            _ => {}
+        }
+    }
+
+    /// An answer is to come as an event.
+    fn owe(&mut self, question: &EventId) {
+        let reply = reply_id(question).unwrap();
+        let asker = self.submitted[&reply].clone();
+        self.owed.insert(reply, asker);
     }
 
     pub(super) fn is_excused(&self, event_id: &EventId) -> bool {
@@ -109,6 +172,7 @@ impl Oracle {
     }
 
     fn excuse(&mut self, key: &InstanceKey) {
+        self.owed.retain(|_, asker| asker != key);
         let gone = self.acknowledged.remove(key).unwrap_or_default();
         self.excused.extend(gone);
     }
@@ -117,11 +181,12 @@ impl Oracle {
         for of_key in self.acknowledged.values_mut() {
             of_key.retain(|id| id != event_id);
         }
+        self.owed.remove(event_id);
         self.excused.insert(event_id.clone());
     }
 
     fn excuse_all(&mut self) {
-        let keys: Vec<InstanceKey> = self.acknowledged.keys().cloned().collect();
+        let keys: BTreeSet<InstanceKey> = self.submitted.values().cloned().collect();
         for key in keys {
             self.excuse(&key);
         }
@@ -233,6 +298,19 @@ impl Oracle {
 
     /// Clients that go away; some for a daemon that was killed. Returns the events they sent.
     pub(super) fn leave(&mut self, is_gone: impl Fn(RequestToken) -> bool) -> Vec<EventId> {
+        // Whether a deletion was carried out is not known.
+        let deletions = self
+            .open_requests
+            .iter()
+            .filter(|(token, _)| is_gone(**token));
+        let deletions: Vec<Asked> = deletions.map(|(_, asked)| asked.clone()).collect();
+        for asked in deletions {
+            match asked {
+                Asked::Delete(key) => self.excuse(&key),
+                Asked::FreshRestart => self.excuse_all(),
+                _ => {}
+            }
+        }
         let mut sent = Vec::new();
         self.open_requests.retain(|token, asked| {
             let leaves = is_gone(*token);
@@ -314,7 +392,11 @@ impl Oracle {
     pub(super) fn assert_kept(&self, conversations: &BTreeMap<InstanceKey, Vec<String>>) {
         for (key, messages) in conversations {
             let mut answered: Vec<EventId> = Vec::new();
-            let mut rest = messages.as_slice();
+            let (taken_in, own): (Vec<String>, Vec<String>) = {
+                let all = messages.iter().cloned();
+                all.partition(|id| id.ends_with(":in"))
+            };
+            let mut rest = own.as_slice();
             while let Some(first) = rest.first() {
                 let event_id: EventId = first.rsplit_once(':').unwrap().0.parse().unwrap();
                 let whole = messages_of(&event_id);
@@ -326,6 +408,15 @@ impl Oracle {
                 assert!(!answered.contains(&event_id), "{event_id} answered twice");
                 rest = &rest[whole.len()..];
                 answered.push(event_id);
+            }
+            for message in taken_in {
+                let reply: EventId = message.rsplit_once(':').unwrap().0.parse().unwrap();
+                assert_eq!(self.submitted.get(&reply), Some(key), "a stray answer");
+                assert!(!answered.contains(&reply), "{reply} came twice");
+                answered.push(reply);
+            }
+            for reply in self.owed.iter().filter(|(_, asker)| *asker == key) {
+                assert!(answered.contains(reply.0), "answer {} never came", reply.0);
             }
             let promised = self.acknowledged.get(key).cloned().unwrap_or_default();
             let in_order: Vec<&EventId> = promised

@@ -308,6 +308,7 @@ impl World {
                 match &*message {
                     ToChild::TurnCommitted(_) => self.oracle.forgive(&child.owner),
                     ToChild::Shutdown(_) => (child.was_asked, child.was_told) = (true, true),
+                    ToChild::AgentAnswer(answer) => self.oracle.answer_agent(answer),
                     ToChild::EventAccepted(accepted) => {
                         self.oracle.forgive(&child.owner);
                         self.oracle
@@ -449,7 +450,7 @@ impl World {
             self.oracle.hear(&message);
         }
         let acts = match &mut child.role {
-            Role::Agent(agent) => agent.on_message(message),
+            Role::Agent(agent) => agent.on_message(message, in_reply_to),
             Role::Connector | Role::Model => match message {
                 ToChild::Call(call) => {
                     let is_healing = self.is_healing;
@@ -506,6 +507,13 @@ impl World {
             Act::SayLater(after_ms, message) => {
                 let act = Act::Say(message);
                 self.at(self.mono_ms + after_ms, Happening::Act(process, act));
+            }
+            Act::Ask(ask, request) => {
+                let key = child.owner.strip_prefix("instanceKey ").unwrap();
+                let key: InstanceKey = serde_json::from_str(key).unwrap();
+                self.oracle.ask_agent(&ask, &key);
+                let message = ToOrchestrator::AgentAsk(Box::new(ask));
+                self.say(process, message, Some(request));
             }
             Act::Exit => {
                 child.is_dying = true;

@@ -46,6 +46,7 @@ pub(crate) fn event(id: &str) -> Result<AgentEvent, Box<dyn Error>> {
         },
         auth: None,
         reply_to: None,
+        chain: None,
         metadata: goondan_protocol::JsonObject::new(),
     })
 }

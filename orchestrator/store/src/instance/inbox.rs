@@ -7,12 +7,16 @@
 //!
 //! An event that crashed its turns too often is `parked`: it waits no longer and holds nobody up.
 //! `attempted` counts the crashes, `retried` lets it wait again from the start, `dropped` ends it.
+//!
+//! `awaiting` is a question that this instance's agent asked another, and the event that is to bring
+//! the answer, but for what it says. It is written before the question goes out, and is over when that
+//! event is accepted; `forgone` ends it when the question was refused.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{EventId, TurnId};
+use goondan_protocol::ids::{EventId, InstanceKey, TurnId};
 use goondan_protocol::time::Timestamp;
 
 use crate::checksum::{Seal, seal_of};
@@ -54,6 +58,17 @@ pub struct ParkedEvent {
     pub reason: String,
     /// When it was parked.
     pub at: Timestamp,
+}
+
+/// A question to another instance whose answer is to come as an event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Awaited {
+    /// The question: an event of the other instance.
+    pub question: EventId,
+    /// The other instance.
+    pub target: InstanceKey,
+    /// The event that will bring the answer, without what it says.
+    pub reply: AgentEvent,
 }
 
 /// The inbox of one instance.
@@ -125,6 +140,45 @@ impl Inbox {
             .filter(|entry| entry.attempts > 0 && entry.parked.is_none())
             .map(|entry| (entry.event.id.clone(), entry.attempts))
             .collect()
+    }
+
+    /// Questions whose answers are to come.
+    pub(super) fn awaiting(&self) -> impl Iterator<Item = &Awaited> {
+        self.table.awaiting.values()
+    }
+
+    /// Appends that an answer is to come. Does nothing if that is known, or if the answer is there.
+    /// Returns whether it is still to come. Not durable before [`Self::sync`].
+    pub(super) fn await_reply(
+        &mut self,
+        awaited: &Awaited,
+        at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let id = &awaited.reply.id;
+        if self.table.known.contains_key(id) {
+            return Ok(false);
+        }
+        if !self.table.awaiting.contains_key(id) {
+            let (event_id, target) = (awaited.question.clone(), awaited.target.clone());
+            self.append(&Record::Awaiting {
+                seq: self.table.last_seq,
+                event_id,
+                target,
+                reply: Box::new(awaited.reply.clone()),
+                at,
+            })?;
+        }
+        Ok(true)
+    }
+
+    /// Appends that no answer is to come. Does nothing if none is. Not durable before
+    /// [`Self::sync`].
+    pub(super) fn forgo(&mut self, question: &EventId, at: Timestamp) -> Result<(), StoreError> {
+        if self.awaiting().all(|awaited| awaited.question != *question) {
+            return Ok(());
+        }
+        let (seq, event_id) = (self.table.last_seq, question.clone());
+        self.append(&Record::Forgone { seq, event_id, at })
     }
 
     fn pending_of(&self, event_id: &EventId) -> Option<(u64, &Pending)> {
@@ -360,6 +414,12 @@ impl Inbox {
                 })?);
             }
         }
+        for awaited in self.awaiting() {
+            let value = serde_json::to_value(awaited.to_record(self.table.last_seq));
+            records.push(value.map_err(|error| StoreError::Unwritable {
+                problem: error.to_string(),
+            })?);
+        }
         self.log.replace(disk, &records)?;
         *self = Self::open(disk, self.log.path(), &mut Vec::new())?;
         self.compact_at = INBOX_COMPACT_BYTES.max(self.log.len() * 2);
@@ -392,7 +452,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Whether any event waits in the inbox at `path`. Only reads.
+/// Whether any event waits in the inbox at `path`, or any answer is to come. Only reads.
 pub(super) fn has_waiting(disk: &dyn Disk, path: &Path) -> Result<bool, StoreError> {
     let mut journal = Journal::open_read(disk, path)?;
     let reading = sealed::read(&mut journal)?;
@@ -403,5 +463,6 @@ pub(super) fn has_waiting(disk: &dyn Disk, path: &Path) -> Result<bool, StoreErr
         is_odd |= table.take(span, &journal.read(span.offset, len)?).is_err();
     }
     // What is not as it should be is for recovery to look at.
-    Ok(is_odd || table.pending.values().any(|entry| entry.parked.is_none()))
+    let is_waiting = table.pending.values().any(|entry| entry.parked.is_none());
+    Ok(is_odd || is_waiting || !table.awaiting.is_empty())
 }

@@ -19,6 +19,9 @@ impl InstanceStore {
         let event = open.as_ref().and_then(|open| open.event.as_ref());
         if event.is_some_and(|event| self.inbox.is_over(&event.event_id, event.inbox_seq)) {
             // The turn is part of the base; only clearing its journal was cut short.
+            if let Some(commit) = self.turn.commit.clone() {
+                self.finish_events(&commit)?;
+            }
             self.turn.clear(self.disk.as_ref())?;
             self.turn.sync()?;
         } else if event.is_some_and(|event| self.inbox.seq_of_parked(&event.event_id).is_some())
@@ -146,7 +149,7 @@ impl InstanceStore {
             message: message.to_owned(),
         };
         let at = self.metadata.updated_at;
-        self.stage_commit(&open.turn_id, open.last_seq, outcome, at)?;
+        self.stage_commit(&open.turn_id, open.last_seq, Vec::new(), outcome, at)?;
         self.sync()?;
         self.finish_turn()
     }

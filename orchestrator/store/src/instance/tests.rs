@@ -40,6 +40,7 @@ fn event(id: &str) -> AgentEvent {
         },
         auth: None,
         reply_to: None,
+        chain: None,
         metadata: goondan_protocol::JsonObject::new(),
     }
 }

@@ -75,6 +75,9 @@ pub(super) struct CommitRecord {
     pub turn_id: TurnId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<TurnEvent>,
+    /// Other events that the turn took in on the way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<TurnEvent>,
     pub last_seq: u64,
     pub at: Timestamp,
     pub outcome: TurnOutcome,

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::error::StoreError;
 use crate::instance::{
-    EventState, InstanceState, LlmMessage, Metadata, OpenTurn, Page, ParkedEvent,
+    Awaited, EventState, InstanceState, LlmMessage, Metadata, OpenTurn, Page, ParkedEvent,
 };
 use crate::verify::Verified;
 
@@ -71,8 +71,29 @@ pub enum Op {
         turn_id: TurnId,
         /// The number of its last event.
         last_seq: u64,
+        /// Other waiting events that it took in on the way: they are over with it.
+        also: Vec<EventId>,
         /// How it ended.
         outcome: TurnOutcome,
+        /// The time.
+        at: Timestamp,
+    },
+    /// Record that the answer to a question is to come as an event; again without effect. Reports
+    /// [`Report::Awaiting`].
+    Await {
+        /// The instance whose agent asked.
+        instance: InstanceRef,
+        /// The question.
+        awaited: Box<Awaited>,
+        /// The time.
+        at: Timestamp,
+    },
+    /// Record that no answer is to come; again without effect. Reports [`Report::Forgone`].
+    Forgo {
+        /// The instance whose agent asked.
+        instance: InstanceRef,
+        /// The question.
+        question: EventId,
         /// The time.
         at: Timestamp,
     },
@@ -220,6 +241,8 @@ impl Op {
             | Self::BeginTurn { instance, .. }
             | Self::AppendEvent { instance, .. }
             | Self::CompleteTurn { instance, .. }
+            | Self::Await { instance, .. }
+            | Self::Forgo { instance, .. }
             | Self::Observe { instance, .. }
             | Self::LogLlm { instance, .. }
             | Self::SetExtension { instance, .. }
@@ -267,6 +290,13 @@ pub enum Report {
         /// The turn.
         turn_id: TurnId,
     },
+    /// The question is on record.
+    Awaiting {
+        /// Whether the answer is still to come; otherwise it is there.
+        is_open: bool,
+    },
+    /// The question is off the record.
+    Forgone,
     /// The runtime event is written.
     Observed,
     /// The message is in the log of model messages.

@@ -125,6 +125,11 @@ fn msg_13_a_crash_at_every_call_of_parking() {
 }
 
 #[test]
+fn ipc_2_a_crash_at_every_call_of_questions_and_answers() {
+    exhaust_small("questions and answers");
+}
+
+#[test]
 fn ext_2_a_crash_at_every_call_of_states_and_logs() {
     exhaust_small("extensions, metadata, logs, audit");
 }

@@ -105,6 +105,33 @@ pub(crate) fn small() -> Vec<(&'static str, Vec<Batch>)> {
             ]),
         ),
         (
+            "questions and answers",
+            one_by_one(vec![
+                accept("a", "e1"),
+                begin("a", "t1", "e1"),
+                append("a", "t1", 1, "m1"),
+                Step::Await("a", "q1".into(), "e3".into()),
+                Step::Await("a", "q1".into(), "e3".into()),
+                Step::Await("a", "q2".into(), "e4".into()),
+                Step::Await("a", "q3".into(), "e5".into()),
+                Step::Forgo("a", "q2".into()),
+                Step::Forgo("a", "q2".into()),
+                accept("a", "e2"),
+                accept("a", "e3"),
+                Step::Await("a", "q1".into(), "e3".into()),
+                append("a", "t1", 2, "m2"),
+                accept("a", "e5"),
+                Step::CompleteWith("a", "t1".into(), 2, vec!["e3".into(), "e5".into()]),
+                Step::Await("a", "q3".into(), "e5".into()),
+                accept("a", "e3"),
+                begin("a", "t2", "e2"),
+                change("a", "t2", 1, Change::Truncate),
+                Step::Await("a", "q4".into(), "e6".into()),
+                accept("a", "e6"),
+                Step::CompleteWith("a", "t2".into(), 1, vec!["e6".into()]),
+            ]),
+        ),
+        (
             "extensions, metadata, logs, audit",
             with_first(vec![
                 Step::Extension("a", 1),
@@ -206,6 +233,10 @@ struct Plan {
     messages: Vec<String>,
     turn: Option<(String, String, u64)>,
     added: Vec<String>,
+    /// Answers to come.
+    answers: Vec<String>,
+    /// Answers that a turn may take in.
+    taken_in: Vec<String>,
 }
 
 struct Maker {
@@ -297,6 +328,32 @@ impl Maker {
                 }
             };
             batch.push(Step::Append(key, turn.clone(), seq, change));
+        }
+        if self.random.u8(..) < 40 {
+            self.next_event += 1;
+            let (question, reply) = (
+                format!("q{}", self.next_event),
+                format!("e{}", self.next_event),
+            );
+            batch.push(Step::Await(key, question.clone(), reply.clone()));
+            match self.random.u8(0..4) {
+                0 => batch.push(Step::Forgo(key, question)),
+                1 => {}
+                _ => plan.answers.push(reply),
+            }
+        } else if let Some(reply) = plan.answers.pop() {
+            plan.waiting.push(reply.clone());
+            plan.taken_in.push(reply.clone());
+            batch.push(Step::Accept(key, reply));
+        } else if self.random.bool() {
+            plan.waiting.retain(|id| *id != event);
+            plan.messages.append(&mut plan.added);
+            let also = std::mem::take(&mut plan.taken_in);
+            let waits = |id: &String| plan.waiting.contains(id);
+            let also: Vec<String> = also.into_iter().filter(waits).collect();
+            plan.waiting.retain(|id| !also.contains(id));
+            batch.push(Step::CompleteWith(key, turn, seq, also));
+            return;
         }
         if self.random.bool() {
             plan.waiting.retain(|id| *id != event);

@@ -15,6 +15,11 @@ pub(crate) enum Step {
     Begin(&'static str, String, String),
     Append(&'static str, String, u64, Change),
     Complete(&'static str, String, u64),
+    /// A turn that took in other events on the way.
+    CompleteWith(&'static str, String, u64, Vec<String>),
+    /// A question, and the event that is to bring its answer.
+    Await(&'static str, String, String),
+    Forgo(&'static str, String),
     Attempts(&'static str, String, u32),
     Park(&'static str, String),
     Retry(&'static str, String),
@@ -45,6 +50,9 @@ impl Step {
             | Self::Begin(at, ..)
             | Self::Append(at, ..)
             | Self::Complete(at, ..)
+            | Self::CompleteWith(at, ..)
+            | Self::Await(at, ..)
+            | Self::Forgo(at, ..)
             | Self::Attempts(at, ..)
             | Self::Park(at, ..)
             | Self::Retry(at, ..)
@@ -65,7 +73,7 @@ impl Step {
     /// The file whose order it is part of: unacknowledged changes of two files may survive apart.
     fn file(&self) -> usize {
         match self {
-            Self::Begin(..) | Self::Append(..) | Self::Complete(..) => 1,
+            Self::Begin(..) | Self::Append(..) | Self::Complete(..) | Self::CompleteWith(..) => 1,
             Self::Extension(..) => 2,
             _ => 0,
         }
@@ -80,6 +88,8 @@ pub(crate) struct Seen {
     pub open: Option<(String, String)>,
     pub waiting: Vec<String>,
     pub parked: Vec<String>,
+    /// Questions, and the events that are to bring their answers.
+    pub awaiting: Vec<(String, String)>,
     /// Crashes of the turns of events that are not over.
     pub attempts: BTreeMap<String, u32>,
     /// How events ended.
@@ -111,6 +121,7 @@ impl World {
                     || seen.parked.contains(event);
                 if !is_known {
                     seen.waiting.push(event.clone());
+                    seen.awaiting.retain(|(_, reply)| reply != event);
                 }
             }
             other => {
@@ -203,14 +214,19 @@ impl Seen {
                 }
             }
             Step::Append(_, _, _, change) => self.pending.push(change.clone()),
-            Step::Complete(_, turn, _) => {
-                for change in std::mem::take(&mut self.pending) {
-                    change.apply(&mut self.messages);
-                }
-                if let Some((_, event)) = self.open.take() {
-                    self.end(&event, &format!("reply of {turn}"));
+            Step::Complete(_, turn, _) => self.complete(turn, &[]),
+            Step::CompleteWith(_, turn, _, also) => self.complete(turn, also),
+            Step::Await(_, question, reply) => {
+                let is_there = self.ended.contains_key(reply)
+                    || self.waiting.contains(reply)
+                    || self.parked.contains(reply);
+                let entry = (question.clone(), reply.clone());
+                if !is_there && !self.awaiting.contains(&entry) {
+                    self.awaiting.push(entry);
+                    self.awaiting.sort();
                 }
             }
+            Step::Forgo(_, question) => self.awaiting.retain(|(held, _)| held != question),
             Step::Attempts(_, event, n) => {
                 let known = self.attempts.entry(event.clone()).or_default();
                 *known = (*known).max(*n);
@@ -245,6 +261,17 @@ impl Seen {
             | Step::Close(_)
             | Step::Delete(_)
             | Step::Audit(_) => {}
+        }
+    }
+
+    fn complete(&mut self, turn: &str, also: &[String]) {
+        for change in std::mem::take(&mut self.pending) {
+            change.apply(&mut self.messages);
+        }
+        if let Some((_, event)) = self.open.take() {
+            for event in also.iter().chain([&event]) {
+                self.end(event, &format!("reply of {turn}"));
+            }
         }
     }
 

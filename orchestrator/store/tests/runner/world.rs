@@ -7,7 +7,7 @@ use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_store::disk::{Crash, Disk, SimulatedDisk, read_all};
-use goondan_store::instance::{EventState, InstanceStore};
+use goondan_store::instance::{Awaited, EventState, InstanceStore};
 use goondan_store::naming::instance_dir_name;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
@@ -54,6 +54,7 @@ fn event(id: &str) -> AgentEvent {
         },
         auth: None,
         reply_to: None,
+        chain: None,
         metadata: goondan_protocol::JsonObject::new(),
     }
 }
@@ -87,9 +88,34 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
             instance,
             turn_id: turn.parse().unwrap(),
             last_seq: *last_seq,
+            also: Vec::new(),
             outcome: TurnOutcome::Completed {
                 reply: format!("reply of {turn}"),
             },
+            at,
+        },
+        Step::CompleteWith(_, turn, last_seq, also) => Op::CompleteTurn {
+            instance,
+            turn_id: turn.parse().unwrap(),
+            last_seq: *last_seq,
+            also: also.iter().map(|id| id.parse().unwrap()).collect(),
+            outcome: TurnOutcome::Completed {
+                reply: format!("reply of {turn}"),
+            },
+            at,
+        },
+        Step::Await(_, question, reply) => Op::Await {
+            instance,
+            awaited: Box::new(Awaited {
+                question: question.parse().unwrap(),
+                target: "helper".parse().unwrap(),
+                reply: event(reply),
+            }),
+            at,
+        },
+        Step::Forgo(_, question) => Op::Forgo {
+            instance,
+            question: question.parse().unwrap(),
             at,
         },
         Step::Attempts(_, event, attempts) => Op::NoteAttempt {
@@ -285,6 +311,11 @@ pub(crate) fn look_at(
     let attempts = state.attempts.into_iter();
     seen.attempts
         .extend(attempts.map(|(event, attempts)| (event.to_string(), attempts)));
+    let awaiting = state.awaiting.iter();
+    seen.awaiting = awaiting
+        .map(|awaited| (awaited.question.to_string(), awaited.reply.id.to_string()))
+        .collect();
+    seen.awaiting.sort();
     for event in events {
         if let EventState::Done(outcome) = store.event_state(&event.parse().unwrap())? {
             let how = match outcome {

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{EventId, TurnId};
+use goondan_protocol::ids::{EventId, InstanceKey, TurnId};
 use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::ParkedEvent;
+use super::{Awaited, ParkedEvent};
 use crate::sealed::Span;
 
 /// One line of the file.
@@ -52,6 +52,20 @@ pub(super) enum Record {
         event_id: EventId,
         at: Timestamp,
     },
+    Awaiting {
+        /// The last event that was accepted before.
+        seq: u64,
+        event_id: EventId,
+        target: InstanceKey,
+        reply: Box<AgentEvent>,
+        at: Timestamp,
+    },
+    Forgone {
+        /// The last event that was accepted before.
+        seq: u64,
+        event_id: EventId,
+        at: Timestamp,
+    },
 }
 
 /// What a scan needs of a line; the rest is read when it is needed.
@@ -67,6 +81,9 @@ struct Head<'a> {
     attempts: Option<u32>,
     reason: Option<String>,
     at: Option<Timestamp>,
+    target: Option<InstanceKey>,
+    #[serde(borrow)]
+    reply: Option<&'a RawValue>,
 }
 
 /// An event that is not over.
@@ -95,6 +112,21 @@ pub(super) struct Table {
     pub last_seq: u64,
     pub pending: BTreeMap<u64, Pending>,
     pub known: HashMap<EventId, Known>,
+    /// Questions whose answers are to come, by the ids of the events that will bring them.
+    pub awaiting: BTreeMap<EventId, Awaited>,
+}
+
+impl Awaited {
+    /// The record that comes to this.
+    pub(super) fn to_record(&self, seq: u64) -> Record {
+        Record::Awaiting {
+            seq,
+            event_id: self.question.clone(),
+            target: self.target.clone(),
+            reply: Box::new(self.reply.clone()),
+            at: self.reply.created_at,
+        }
+    }
 }
 
 impl Pending {
@@ -138,6 +170,7 @@ impl Pending {
 impl Table {
     pub(super) fn add(&mut self, seq: u64, event_id: EventId, event: AgentEvent) {
         self.last_seq = self.last_seq.max(seq);
+        self.awaiting.remove(&event_id);
         self.known.insert(event_id, Known::Pending { seq });
         let (attempts, parked) = (0, None);
         self.pending.insert(
@@ -170,6 +203,23 @@ impl Table {
                 self.add(seq, event.id.clone(), event);
             }
             ("done" | "dropped", _, Some(event_id)) => self.end(seq, event_id, span),
+            ("awaiting", _, Some(question)) => {
+                let (Some(target), Some(reply)) = (head.target, head.reply) else {
+                    return Err("an incomplete `awaiting`".to_owned());
+                };
+                let reply: AgentEvent =
+                    serde_json::from_str(reply.get()).map_err(|error| error.to_string())?;
+                let awaited = Awaited {
+                    question,
+                    target,
+                    reply,
+                };
+                self.awaiting.insert(awaited.reply.id.clone(), awaited);
+            }
+            ("forgone", _, Some(question)) => {
+                self.awaiting
+                    .retain(|_, awaited| awaited.question != question);
+            }
             (kind, _, Some(_)) => {
                 let at = head.at.unwrap_or(Timestamp::from_unix_millis(0));
                 let Some(entry) = self.pending.get_mut(&seq) else {

@@ -1,0 +1,79 @@
+//! Asking for other agents: the way from a tool to the orchestrator and back.
+//!
+//! [`Colleagues`] is the handle that tools have; [`Enquiries`] is its other end, in the process loop.
+
+use std::collections::HashMap;
+
+use goondan_protocol::agents::{AgentAnswer, AgentAsk};
+use goondan_protocol::trace::TraceContext;
+use tokio::sync::{mpsc, oneshot};
+
+/// Enquiries that wait for the process loop. A step has at most
+/// [`MAX_CALLS_PER_STEP`](crate::turn::MAX_CALLS_PER_STEP) calls, each with one; more wait.
+const WAITING_ENQUIRIES_MAX: usize = 64;
+
+struct Enquiry {
+    ask: AgentAsk,
+    trace: Option<TraceContext>,
+    waiter: oneshot::Sender<AgentAnswer>,
+}
+
+/// The way to other agents. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Colleagues(mpsc::Sender<Enquiry>);
+
+/// The process loop's end.
+pub(crate) struct Enquiries {
+    queue: mpsc::Receiver<Enquiry>,
+    /// Who waits for the answer to which request.
+    waiting: HashMap<u64, oneshot::Sender<AgentAnswer>>,
+}
+
+impl std::fmt::Debug for Colleagues {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Colleagues")
+    }
+}
+
+impl Colleagues {
+    /// A way to other agents, and where what is asked comes out.
+    pub(crate) fn new() -> (Self, Enquiries) {
+        let (sender, queue) = mpsc::channel(WAITING_ENQUIRIES_MAX);
+        let waiting = HashMap::new();
+        (Self(sender), Enquiries { queue, waiting })
+    }
+
+    /// Asks and waits for the answer; none if the process ends before it comes. Asking the same again
+    /// after a crash gets the same answer.
+    pub(crate) async fn ask(
+        &self,
+        ask: AgentAsk,
+        trace: Option<TraceContext>,
+    ) -> Option<AgentAnswer> {
+        let (waiter, answer) = oneshot::channel();
+        let enquiry = Enquiry { ask, trace, waiter };
+        self.0.send(enquiry).await.ok()?;
+        answer.await.ok()
+    }
+}
+
+impl Enquiries {
+    /// The next question to be sent, with the trace it belongs to; its answer is to name
+    /// `request_id`. Cancel-safe.
+    pub(crate) async fn next(
+        &mut self,
+        request_id: u64,
+    ) -> Option<(AgentAsk, Option<TraceContext>)> {
+        let Enquiry { ask, trace, waiter } = self.queue.recv().await?;
+        self.waiting.insert(request_id, waiter);
+        Some((ask, trace))
+    }
+
+    /// Passes on an answer.
+    pub(crate) fn settle(&mut self, request_id: Option<u64>, answer: AgentAnswer) {
+        if let Some(waiter) = request_id.and_then(|id| self.waiting.remove(&id)) {
+            // Whoever waited may be gone.
+            drop(waiter.send(answer));
+        }
+    }
+}

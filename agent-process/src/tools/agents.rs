@@ -1,0 +1,261 @@
+//! The tool `agents`: working with the other agents of the swarm (`IPC-2`, `IPC-3`).
+//!
+//! Each call is a question to the orchestrator, which knows the other agents and keeps what is asked.
+//! The same call asked again, after a crash, is the same question: that is why all of them may be run
+//! again.
+
+use goondan_protocol::agents::{
+    AgentAnswer, AgentAsk, KnownAgent, KnownInstance, ListScope, Question,
+};
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::{AgentName, InstanceKey};
+use goondan_protocol::limits::{
+    DEFAULT_REQUEST_TIMEOUT_MS, MAX_INPUT_BYTES, MAX_INSTANCE_KEY_BYTES, MAX_REQUEST_TIMEOUT_MS,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Export, Invocation, Output, ToolFault};
+use crate::turn::ToolOutcome;
+
+/// The exports of the tool.
+pub(crate) fn exports() -> Vec<Export> {
+    let agent = json!({"type": "string", "minLength": 1, "description": "The agent, as `catalog` names it"});
+    let key = |what: &str| json!({"type": "string", "minLength": 1, "maxLength": MAX_INSTANCE_KEY_BYTES, "description": what});
+    let input = json!({
+        "type": "string", "minLength": 1, "maxLength": MAX_INPUT_BYTES,
+        "description": "What it is to do. It sees nothing of this conversation but this text",
+    });
+    let own = "The key of one of its conversations, as `list` or `spawn` names it; the one that belongs to this conversation if not given";
+    vec![
+        export(
+            "request",
+            "Gives another agent something to do and returns its answer. With `wait: false` it returns at once and the answer comes as a message later. After the time-out the answer comes as a message, too.",
+            &json!({
+                "agent": agent, "input": input, "instanceKey": key(own),
+                "wait": {"type": "boolean", "description": "Whether to wait for the answer; true if not given"},
+                "timeoutMs": {
+                    "type": "integer", "minimum": 1, "maximum": MAX_REQUEST_TIMEOUT_MS,
+                    "description": format!("How many milliseconds to wait; {DEFAULT_REQUEST_TIMEOUT_MS} if not given"),
+                },
+            }),
+            &["agent", "input"],
+            request,
+        ),
+        export(
+            "send",
+            "Gives another agent something to do. No answer comes back.",
+            &json!({"agent": agent, "input": input, "instanceKey": key(own)}),
+            &["agent", "input"],
+            send,
+        ),
+        export(
+            "spawn",
+            "Begins a new conversation with another agent and returns its key, by which `request` and `send` reach it. No answer to this first input comes back.",
+            &json!({
+                "agent": agent, "input": input,
+                "instanceKey": key("The key of the new conversation; one is made if not given"),
+            }),
+            &["agent", "input"],
+            spawn,
+        ),
+        export(
+            "list",
+            "Lists the conversations there are with the agents, by their keys, and whether they are busy.",
+            &json!({
+                "scope": {
+                    "enum": ["conversation", "workspace"],
+                    "description": "Only those that belong to this conversation, or all; `conversation` if not given",
+                },
+            }),
+            &[],
+            list,
+        ),
+        export(
+            "catalog",
+            "Lists the agents of the swarm: what each is for and which tools it has.",
+            &json!({}),
+            &[],
+            |_| Ok(Question::Catalog {}),
+        ),
+    ]
+}
+
+fn export(
+    name: &'static str,
+    description: &'static str,
+    properties: &Value,
+    required: &[&str],
+    question: fn(&Invocation) -> Result<Question, ToolFault>,
+) -> Export {
+    Export {
+        name: name.into(),
+        description: description.into(),
+        parameters: json!({
+            "type": "object",
+            "required": required,
+            "additionalProperties": false,
+            "properties": properties,
+        }),
+        is_idempotent: true,
+        output: Output::MayBeLong,
+        run: Box::new(move |_, call| {
+            Box::pin(async move { ask(&call, question).await.unwrap_or_else(ToolOutcome::from) })
+        }),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Errand {
+    agent: String,
+    input: String,
+    #[serde(default)]
+    instance_key: Option<InstanceKey>,
+    #[serde(default)]
+    wait: Option<bool>,
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+}
+
+impl Errand {
+    fn agent(&self) -> Result<AgentName, ToolFault> {
+        let wrong = |error: goondan_protocol::ids::InvalidId| {
+            ToolFault::new("E_AGENT_NOT_FOUND", error.to_string())
+        };
+        self.agent.parse().map_err(wrong)
+    }
+}
+
+fn request(call: &Invocation) -> Result<Question, ToolFault> {
+    let errand: Errand = call.args()?;
+    Ok(Question::Request {
+        agent: errand.agent()?,
+        instance_key: errand.instance_key,
+        input: errand.input,
+        wait: errand.wait.unwrap_or(true),
+        timeout_ms: errand.timeout_ms.unwrap_or(DEFAULT_REQUEST_TIMEOUT_MS),
+    })
+}
+
+fn send(call: &Invocation) -> Result<Question, ToolFault> {
+    let errand: Errand = call.args()?;
+    Ok(Question::Send {
+        agent: errand.agent()?,
+        instance_key: errand.instance_key,
+        input: errand.input,
+    })
+}
+
+fn spawn(call: &Invocation) -> Result<Question, ToolFault> {
+    let errand: Errand = call.args()?;
+    Ok(Question::Spawn {
+        agent: errand.agent()?,
+        instance_key: errand.instance_key,
+        input: errand.input,
+    })
+}
+
+fn list(call: &Invocation) -> Result<Question, ToolFault> {
+    #[derive(Deserialize)]
+    struct ListArgs {
+        #[serde(default)]
+        scope: ListScope,
+    }
+    let args: ListArgs = call.args()?;
+    Ok(Question::List { scope: args.scope })
+}
+
+async fn ask(
+    call: &Invocation,
+    question: fn(&Invocation) -> Result<Question, ToolFault>,
+) -> Result<ToolOutcome, ToolFault> {
+    let question = question(call)?;
+    let alone = || ToolFault::new("E_UNAVAILABLE", "other agents are reached only from a turn");
+    let site = call.site.as_ref().ok_or_else(alone)?;
+    let ask = AgentAsk {
+        turn_id: site.turn_id.clone(),
+        step: site.key.step,
+        call: u32::try_from(site.key.index).unwrap_or(u32::MAX),
+        question,
+    };
+    let ending = || ToolFault::new("E_UNAVAILABLE", "this process is ending");
+    let answer = site.colleagues.ask(ask, site.trace).await;
+    told(answer.ok_or_else(ending)?)
+}
+
+/// What the model reads.
+fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
+    Ok(match answer {
+        AgentAnswer::Answered {
+            outcome: TurnOutcome::Completed { reply },
+            ..
+        } => ToolOutcome::ok(reply),
+        AgentAnswer::Answered {
+            agent,
+            outcome: TurnOutcome::Failed { code, message },
+            ..
+        } => ToolOutcome::error(format!(
+            "E_AGENT_FAILED: agent `{agent}` could not answer: {code}: {message}"
+        )),
+        AgentAnswer::Accepted {
+            agent,
+            instance_key,
+            event_id,
+        } => {
+            let fields = json!({"agent": agent, "instanceKey": instance_key, "eventId": event_id});
+            ToolOutcome::ok(fields.to_string())
+        }
+        AgentAnswer::Pending {
+            agent,
+            event_id,
+            reason,
+            ..
+        } => ToolOutcome::error(format!(
+            "E_AGENT_PENDING: agent `{agent}` has not answered yet: {reason}. The request stands: its \
+             answer comes as a message that names request `{event_id}`. Do not ask again"
+        )),
+        AgentAnswer::Instances { instances, more } => {
+            let mut lines: Vec<String> = instances.iter().map(line_of_instance).collect();
+            if more > 0 {
+                lines.push(format!("and {more} more"));
+            }
+            ToolOutcome::ok(lines.join("\n"))
+        }
+        AgentAnswer::Catalog { agents } => {
+            let lines: Vec<String> = agents.iter().map(line_of_agent).collect();
+            ToolOutcome::ok(lines.join("\n"))
+        }
+        AgentAnswer::Refused { code, message } => ToolOutcome::error(format!("{code}: {message}")),
+    })
+}
+
+fn line_of_instance(instance: &KnownInstance) -> String {
+    let KnownInstance {
+        instance_key,
+        agent,
+        status,
+        pending_events,
+    } = instance;
+    let mut line = format!("{instance_key}: agent {agent}, {status}");
+    if *pending_events > 0 {
+        line.push_str(&format!(", {pending_events} waiting"));
+    }
+    line
+}
+
+fn line_of_agent(agent: &KnownAgent) -> String {
+    let mut line = agent.name.to_string();
+    if agent.is_entry {
+        line.push_str(" (conversations begin with it)");
+    }
+    if let Some(description) = &agent.description {
+        line.push_str(": ");
+        line.push_str(description.trim());
+    }
+    if !agent.tools.is_empty() {
+        let tools: Vec<&str> = agent.tools.iter().map(AsRef::as_ref).collect();
+        line.push_str(&format!(" [tools: {}]", tools.join(", ")));
+    }
+    line
+}

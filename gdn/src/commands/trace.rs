@@ -1,0 +1,385 @@
+//! `gdn trace`: what followed from one event, across agents: a tree of turns, steps and tool calls with
+//! a bar for the time each took.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::control::{GetTrace, Trace};
+use goondan_protocol::ids::{AgentName, InstanceKey, StepId, ToolCallId, TurnId};
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind};
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::trace::SpanId;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::cli::TraceArgs;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::style::{self, Palette};
+use crate::output::table::{Cell, Table};
+use crate::output::text;
+use crate::schemas;
+
+/// Columns of the longest bar.
+const BAR_COLUMNS: usize = 40;
+/// What names the latest trace.
+const LAST: &str = "last";
+
+pub(super) async fn run(args: TraceArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let of = args.of.filter(|of| of != LAST);
+    let workspace_id = workspace.workspace_id;
+    let trace = client.query(GetTrace { workspace_id, of }).await?;
+    let spans = spans_of(&trace.events);
+    let output = context.output;
+    output.object(
+        schemas::TRACE,
+        &json!({
+            "traceId": trace.trace_id,
+            "spans": spans,
+            "partial": trace.partial,
+        }),
+    )?;
+    output.data(summary(&trace, &spans))?;
+    output.data(waterfall(&spans, output.out))?;
+    if trace.partial {
+        output.note("Some of it may be missing: only the latest records are looked through.");
+    }
+    Ok(())
+}
+
+/// What a span is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum SpanKind {
+    Turn,
+    Step,
+    Tool,
+}
+
+/// How a span ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Standing {
+    /// It has not ended, as far as is known.
+    Open,
+    Completed,
+    Failed,
+    Parked,
+}
+
+/// A turn, a step or a tool call.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Span {
+    span_id: SpanId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_span_id: Option<SpanId>,
+    kind: SpanKind,
+    agent_name: AgentName,
+    instance_key: InstanceKey,
+    turn_id: TurnId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step_id: Option<StepId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<ToolCallId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_name: Option<String>,
+    started_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_at: Option<Timestamp>,
+    duration_ms: u64,
+    standing: Standing,
+    /// How many processes worked on a turn.
+    attempts: u32,
+    /// What it was given, or what went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+    /// How deep it lies in the tree.
+    depth: usize,
+}
+
+impl Span {
+    fn begun_by(event: &RuntimeEvent) -> Self {
+        let kind = match (&event.step_id, &event.tool_call_id) {
+            (_, Some(_)) => SpanKind::Tool,
+            (Some(_), None) => SpanKind::Step,
+            (None, None) => SpanKind::Turn,
+        };
+        Self {
+            span_id: event.span_id,
+            parent_span_id: event.parent_span_id,
+            kind,
+            agent_name: event.agent_name.clone(),
+            instance_key: event.instance_key.clone(),
+            turn_id: event.turn_id.clone(),
+            step_id: event.step_id.clone(),
+            tool_call_id: event.tool_call_id.clone(),
+            tool_name: event.tool_name.clone(),
+            started_at: event.timestamp,
+            ended_at: None,
+            duration_ms: 0,
+            standing: Standing::Open,
+            attempts: 0,
+            detail: event.detail.clone(),
+            depth: 0,
+        }
+    }
+
+    fn take(&mut self, event: &RuntimeEvent) {
+        let standing = match event.kind {
+            Kind::TurnStarted | Kind::TurnResumed => {
+                self.attempts += 1;
+                return;
+            }
+            Kind::TurnCompleted | Kind::StepCompleted | Kind::ToolCompleted => Standing::Completed,
+            Kind::TurnFailed | Kind::StepFailed | Kind::ToolFailed => Standing::Failed,
+            Kind::TurnParked => Standing::Parked,
+            _ => return,
+        };
+        self.standing = standing;
+        self.ended_at = Some(event.timestamp);
+        if standing != Standing::Completed {
+            self.detail.clone_from(&event.detail);
+        }
+    }
+
+    fn name(&self) -> String {
+        match self.kind {
+            SpanKind::Turn => self.instance_key.to_string(),
+            SpanKind::Step => {
+                let step = self.step_id.as_ref().map(StepId::as_str);
+                let number = step.and_then(|step| step.rsplit_once('.'));
+                format!("step {}", number.map_or("?", |(_, number)| number))
+            }
+            SpanKind::Tool => self.tool_name.clone().unwrap_or_default(),
+        }
+    }
+
+    fn look(&self) -> anstyle::Style {
+        match (self.standing, self.kind) {
+            (Standing::Failed | Standing::Parked, _) => style::BAD,
+            (Standing::Open, _) => style::WARN,
+            (Standing::Completed, SpanKind::Tool) => style::GOOD,
+            (Standing::Completed, SpanKind::Turn | SpanKind::Step) => style::PLAIN,
+        }
+    }
+
+    /// What is worth a remark.
+    fn remark(&self) -> String {
+        let mut remarks = Vec::new();
+        if self.attempts > 1 {
+            remarks.push(format!("{} attempts", self.attempts));
+        }
+        match self.standing {
+            Standing::Open => remarks.push("not ended".to_owned()),
+            Standing::Failed => remarks.push("failed".to_owned()),
+            Standing::Parked => remarks.push("parked".to_owned()),
+            Standing::Completed => {}
+        }
+        if self.standing != Standing::Completed
+            && self.standing != Standing::Open
+            && let Some(detail) = &self.detail
+        {
+            remarks.push(detail.clone());
+        }
+        remarks.join(": ")
+    }
+}
+
+/// The spans of a trace as a tree, written out from top to bottom. Those without a parent that is part
+/// of it begin a tree.
+fn spans_of(events: &[RuntimeEvent]) -> Vec<Span> {
+    let mut spans: BTreeMap<SpanId, Span> = BTreeMap::new();
+    let mut order: Vec<SpanId> = Vec::new();
+    let last = events.last().map(|event| event.timestamp);
+    for event in events
+        .iter()
+        .filter(|event| event.kind != Kind::MessageWarning)
+    {
+        let id = event.span_id;
+        let span = spans.entry(id).or_insert_with(|| {
+            order.push(id);
+            Span::begun_by(event)
+        });
+        span.take(event);
+    }
+    let mut below: BTreeMap<Option<SpanId>, Vec<SpanId>> = BTreeMap::new();
+    for id in order {
+        let parent = spans.get(&id).and_then(|span| span.parent_span_id);
+        let parent = parent.filter(|p| spans.contains_key(p) && *p != id);
+        below.entry(parent).or_default().push(id);
+    }
+    let mut tree = Vec::with_capacity(spans.len());
+    let mut next: Vec<(SpanId, usize)> = Vec::new();
+    let push = |next: &mut Vec<(SpanId, usize)>, ids: Option<&Vec<SpanId>>, depth| {
+        next.extend(ids.into_iter().flatten().rev().map(|id| (*id, depth)));
+    };
+    push(&mut next, below.get(&None), 0);
+    while let Some((id, depth)) = next.pop() {
+        if let Some(mut span) = spans.remove(&id) {
+            let end = span.ended_at.or(last).unwrap_or(span.started_at);
+            span.duration_ms = text::ms_between(span.started_at, end);
+            span.depth = depth;
+            tree.push(span);
+            push(&mut next, below.get(&Some(id)), depth + 1);
+        }
+    }
+    tree
+}
+
+/// When the trace began and how long it took.
+fn extent(spans: &[Span]) -> (i64, u64) {
+    let begin = |span: &Span| span.started_at.as_unix_millis();
+    let first = spans.iter().map(begin).min().unwrap_or(0);
+    let last = spans
+        .iter()
+        .map(|span| begin(span).saturating_add(i64::try_from(span.duration_ms).unwrap_or(0)))
+        .max()
+        .unwrap_or(first);
+    (first, u64::try_from(last - first).unwrap_or(0))
+}
+
+fn summary(trace: &Trace, spans: &[Span]) -> String {
+    let count = |kind| spans.iter().filter(|span| span.kind == kind).count();
+    let (_, total_ms) = extent(spans);
+    format!(
+        "Trace {}: {}, {}, {}, {}",
+        trace.trace_id,
+        text::count(count(SpanKind::Turn) as u64, "turn"),
+        text::count(count(SpanKind::Step) as u64, "step"),
+        text::count(count(SpanKind::Tool) as u64, "tool call"),
+        text::duration(total_ms),
+    )
+}
+
+fn waterfall(spans: &[Span], palette: Palette) -> String {
+    let (first_ms, total_ms) = extent(spans);
+    let mut table = Table::new(["WHAT", "AGENT", "TOOK", "WHEN", ""]);
+    for span in spans {
+        let begun_ms = span.started_at.as_unix_millis() - first_ms;
+        let begun_ms = u64::try_from(begun_ms).unwrap_or(0);
+        let agent = if span.kind == SpanKind::Turn {
+            span.agent_name.as_str()
+        } else {
+            ""
+        };
+        table.row([
+            Cell::styled(
+                format!("{}{}", "  ".repeat(span.depth), span.name()),
+                span.look(),
+            ),
+            Cell::from(agent),
+            Cell::from(text::duration(span.duration_ms)),
+            Cell::styled(bar(begun_ms, span.duration_ms, total_ms), span.look()),
+            Cell::styled(span.remark(), span.look()),
+        ]);
+    }
+    table.render(palette)
+}
+
+/// A bar of at least one column, at its place on the way from begin to end.
+fn bar(begun_ms: u64, took_ms: u64, total_ms: u64) -> String {
+    let columns = BAR_COLUMNS as u64;
+    let total_ms = total_ms.max(1);
+    let from = (begun_ms.min(total_ms) * columns / total_ms).min(columns - 1);
+    let to = (begun_ms.saturating_add(took_ms).min(total_ms) * columns).div_ceil(total_ms);
+    let to = to.clamp(from + 1, columns);
+    let repeat = |text: &str, count: u64| text.repeat(usize::try_from(count).unwrap_or(0));
+    [
+        repeat("·", from),
+        repeat("█", to - from),
+        repeat("·", columns - to),
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(
+        kind: &str,
+        at_ms: u32,
+        span: u64,
+        parent: Option<u64>,
+        more: &serde_json::Value,
+    ) -> RuntimeEvent {
+        let mut event = json!({
+            "type": kind,
+            "timestamp": format!("2026-01-01T00:00:00.{at_ms:03}Z"),
+            "traceId": "4bf92f3577b34da6a3ce929d0e0e4736",
+            "spanId": format!("{span:016x}"),
+            "agentName": "boss",
+            "instanceKey": "main",
+            "turnId": "t",
+        });
+        if let Some(parent) = parent {
+            event["parentSpanId"] = json!(format!("{parent:016x}"));
+        }
+        let fields = more.as_object().unwrap().clone();
+        event.as_object_mut().unwrap().extend(fields);
+        serde_json::from_value(event).unwrap()
+    }
+
+    fn asked() -> Vec<RuntimeEvent> {
+        let step = json!({"stepId": "t.1"});
+        let call = json!({"stepId": "t.1", "toolCallId": "c", "toolName": "agents__request"});
+        let left = json!({"agentName": "left", "instanceKey": "left:main", "turnId": "u"});
+        let failed = json!({"agentName": "left", "instanceKey": "left:main", "turnId": "u", "detail": "E_MODEL: no"});
+        vec![
+            event("turn.started", 0, 1, Some(99), &json!({})),
+            event("step.started", 0, 2, Some(1), &step),
+            event("tool.called", 100, 3, Some(2), &call),
+            event("turn.started", 200, 4, Some(3), &left),
+            event("turn.resumed", 300, 4, Some(3), &left),
+            event("turn.failed", 600, 4, Some(3), &failed),
+            event("tool.completed", 700, 3, Some(2), &call),
+            event("step.completed", 700, 2, Some(1), &step),
+            event("turn.completed", 800, 1, Some(99), &json!({})),
+        ]
+    }
+
+    #[test]
+    fn the_turn_of_another_agent_hangs_on_the_call_that_asked() {
+        let spans = spans_of(&asked());
+        let shown: Vec<_> = spans
+            .iter()
+            .map(|s| (s.depth, s.name(), s.duration_ms))
+            .collect();
+        let expected = [
+            (0, "main", 800),
+            (1, "step 1", 700),
+            (2, "agents__request", 600),
+            (3, "left:main", 400),
+        ];
+        let expected = expected.map(|(depth, name, ms)| (depth, name.to_owned(), ms));
+        assert_eq!(shown, expected);
+        assert_eq!(spans[3].remark(), "2 attempts: failed: E_MODEL: no");
+    }
+
+    #[test]
+    fn the_waterfall_is_plain_and_aligned_without_colour() {
+        let text = waterfall(&spans_of(&asked()), Palette::new(false));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 5);
+        assert!(lines[1].starts_with("main "), "{text}");
+        assert!(lines[4].starts_with("      left:main "), "{text}");
+        assert!(!text.contains('\u{1b}'));
+        let bars: Vec<usize> = lines[1..]
+            .iter()
+            .map(|line| line.find(['█', '·']).unwrap())
+            .collect();
+        assert!(bars.iter().all(|at| *at == bars[0]), "{text}");
+    }
+
+    #[test]
+    fn a_bar_stands_where_and_as_long_as_it_took() {
+        assert_eq!(bar(0, 800, 800), "█".repeat(40));
+        assert_eq!(
+            bar(400, 200, 800),
+            format!("{}{}{}", "·".repeat(20), "█".repeat(10), "·".repeat(10))
+        );
+        assert_eq!(bar(800, 0, 800), format!("{}█", "·".repeat(39)));
+        assert_eq!(bar(0, 0, 0), format!("█{}", "·".repeat(39)));
+    }
+}

@@ -1,0 +1,234 @@
+//! What an agent asks of the others (`IPC-2`, `IPC-3`), and what it is told.
+//!
+//! A question to another agent is an event like any other. Its id is made of the asker's turn and the
+//! place of the tool call in it, so that asking again after a crash is the same question, and gets the
+//! answer that was stored.
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{AgentEvent, TurnOutcome};
+use crate::ids::{AgentName, EventId, InstanceKey, InvalidId, ResourceName, StepId, TurnId};
+
+/// The kind of an event that answers a question of its instance.
+pub const REPLY_KIND: &str = "reply";
+/// The kind of an event that asks for an answer.
+pub const REQUEST_KIND: &str = "request";
+/// The note of an event that names the event it answers.
+pub const IN_REPLY_TO: &str = "inReplyTo";
+
+/// `agent.ask`: a tool call asks for something that only the orchestrator can do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AgentAsk {
+    /// The running turn.
+    pub turn_id: TurnId,
+    /// The step of the call, from 1.
+    pub step: u32,
+    /// The call's place within the step, from 0.
+    pub call: u32,
+    /// What is asked.
+    pub question: Question,
+}
+
+impl AgentAsk {
+    /// The id of the event that the question becomes: `<turnId>.<step>:q<call>`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidId`] if the turn's id leaves no room for it.
+    pub fn event_id(&self) -> Result<EventId, InvalidId> {
+        let step_id = StepId::of_turn(&self.turn_id, self.step);
+        EventId::new(format!("{step_id}:q{}", self.call))
+    }
+}
+
+/// The id of the event that brings the answer to a question.
+///
+/// # Errors
+///
+/// [`InvalidId`] if the question's id leaves no room for it.
+pub fn reply_id(question: &EventId) -> Result<EventId, InvalidId> {
+    EventId::new(format!("{question}:a"))
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "op",
+    rename_all = "lowercase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum Question {
+    /// Give another agent something to do and bring back its answer.
+    Request {
+        /// The agent.
+        agent: AgentName,
+        /// Its conversation; the one that belongs to the asker's if none is given (`INST-3`).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instance_key: Option<InstanceKey>,
+        /// The text for it.
+        input: String,
+        /// Whether the call waits for the answer. Otherwise it comes as an event.
+        wait: bool,
+        /// How long it waits, in milliseconds. After that the answer comes as an event.
+        timeout_ms: u64,
+    },
+    /// Give another agent something to do and want no answer.
+    Send {
+        /// The agent.
+        agent: AgentName,
+        /// Its conversation, as above.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instance_key: Option<InstanceKey>,
+        /// The text for it.
+        input: String,
+    },
+    /// The same for a new instance of the agent.
+    Spawn {
+        /// The agent.
+        agent: AgentName,
+        /// The key of the new instance; one is made if none is given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instance_key: Option<InstanceKey>,
+        /// The first text for it.
+        input: String,
+    },
+    /// Which instances there are.
+    List {
+        /// Of which conversations.
+        scope: ListScope,
+    },
+    /// Which agents there are.
+    Catalog {},
+}
+
+/// Which instances are listed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ListScope {
+    /// Those of the asker's conversation.
+    #[default]
+    Conversation,
+    /// Those of the whole workspace.
+    Workspace,
+}
+
+/// `agent.answer`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    tag = "status",
+    rename_all = "lowercase",
+    rename_all_fields = "camelCase"
+)]
+pub enum AgentAnswer {
+    /// The other agent's turn is over.
+    Answered {
+        /// The agent.
+        agent: AgentName,
+        /// Its conversation.
+        instance_key: InstanceKey,
+        /// The question.
+        event_id: EventId,
+        /// How the turn ended.
+        outcome: TurnOutcome,
+    },
+    /// The event is durable. An answer, if one was asked for, comes as an event.
+    Accepted {
+        /// The agent.
+        agent: AgentName,
+        /// Its conversation.
+        instance_key: InstanceKey,
+        /// The event.
+        event_id: EventId,
+    },
+    /// There is no answer yet, though the call was to wait for it. The question stands, and its answer
+    /// comes as an event.
+    Pending {
+        /// The agent.
+        agent: AgentName,
+        /// Its conversation.
+        instance_key: InstanceKey,
+        /// The question.
+        event_id: EventId,
+        /// Why the call waits no longer.
+        reason: String,
+    },
+    /// The instances there are.
+    Instances {
+        /// They, by key.
+        instances: Vec<KnownInstance>,
+        /// How many more there are.
+        more: usize,
+    },
+    /// The agents there are.
+    Catalog {
+        /// They, by name.
+        agents: Vec<KnownAgent>,
+    },
+    /// It cannot be done.
+    Refused {
+        /// A stable code, such as `E_CIRCULAR_REQUEST`.
+        code: String,
+        /// Why, and what to do instead.
+        message: String,
+    },
+}
+
+/// One instance, as another agent sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KnownInstance {
+    /// Its key.
+    pub instance_key: InstanceKey,
+    /// Its agent.
+    pub agent: AgentName,
+    /// `idle`, `processing`, or `self`.
+    pub status: String,
+    /// Events that wait in it, the one in its turn included.
+    pub pending_events: usize,
+}
+
+/// One agent, as another agent sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KnownAgent {
+    /// Its name.
+    pub name: AgentName,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The tools it has.
+    pub tools: Vec<ResourceName>,
+    /// Whether conversations begin with it.
+    pub is_entry: bool,
+}
+
+/// `turn.input`: an answer to a question of the agent, for its next step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnInput {
+    /// The running turn.
+    pub turn_id: TurnId,
+    /// The answer: an event of the kind [`REPLY_KIND`].
+    pub event: AgentEvent,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_call_of_the_same_turn_is_the_same_question() {
+        let ask = |step, call| AgentAsk {
+            turn_id: "t".parse().unwrap(),
+            step,
+            call,
+            question: Question::Catalog {},
+        };
+        let question = ask(2, 1).event_id().unwrap();
+        assert_eq!(question.as_str(), "t.2:q1");
+        assert_eq!(reply_id(&question).unwrap().as_str(), "t.2:q1:a");
+        assert_ne!(ask(1, 2).event_id(), ask(2, 1).event_id());
+    }
+}
