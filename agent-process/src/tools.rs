@@ -170,7 +170,11 @@ impl Invocation {
 }
 
 struct Tool {
-    export: Export,
+    /// Its place in the catalog, which alone holds what models are told of it.
+    place: usize,
+    is_idempotent: bool,
+    output: Output,
+    run: Run,
     /// Compiled with the first call: an agent at rest pays for no schema.
     schema: OnceLock<Result<ArgumentSchema, String>>,
     error_limit_chars: usize,
@@ -292,17 +296,20 @@ impl Toolbox {
                 if tools.contains_key(name.as_str()) {
                     return Err(bad_name());
                 }
-                catalog.push(CatalogEntry {
-                    name: name.clone(),
-                    description: export.description.to_string(),
-                    parameters: export.parameters.clone(),
-                });
                 let tool = Tool {
-                    export,
+                    place: catalog.len(),
+                    is_idempotent: export.is_idempotent,
+                    output: export.output,
+                    run: export.run,
                     schema: OnceLock::new(),
                     error_limit_chars: definition.error_message_limit,
                 };
                 tools.insert(name.to_string(), tool);
+                catalog.push(CatalogEntry {
+                    name,
+                    description: export.description.into_owned(),
+                    parameters: export.parameters,
+                });
             }
         }
         Ok(Self {
@@ -342,8 +349,8 @@ impl Toolbox {
             site,
         };
         let call_id = call.call_id.clone();
-        let running = (tool.export.run)(Arc::clone(&self.places), call);
-        match tool.export.output {
+        let running = (tool.run)(Arc::clone(&self.places), call);
+        match tool.output {
             Output::BoundedByTool => running,
             Output::MayBeLong => {
                 let places = Arc::clone(&self.places);
@@ -380,7 +387,10 @@ impl ToolRules for Toolbox {
             Some(tool) => {
                 let schema = tool
                     .schema
-                    .get_or_init(|| ArgumentSchema::new(&tool.export.parameters));
+                    .get_or_init(|| match self.catalog.get(tool.place) {
+                        Some(entry) => ArgumentSchema::new(&entry.parameters),
+                        None => Err("it is not in the catalog".to_owned()),
+                    });
                 let checked = match schema {
                     Ok(schema) => schema.check(&call.input),
                     Err(reason) => Err(format!("its schema is not valid itself: {reason}")),
@@ -393,7 +403,7 @@ impl ToolRules for Toolbox {
 
     fn is_idempotent(&self, tool_name: &str) -> bool {
         let tool = self.tools.get(tool_name);
-        tool.is_some_and(|tool| tool.export.is_idempotent)
+        tool.is_some_and(|tool| tool.is_idempotent)
     }
 
     fn error_limit_chars(&self, tool_name: &str) -> usize {
