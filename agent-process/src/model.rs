@@ -92,9 +92,10 @@ pub trait Model: Send {
 pub(crate) fn of_definition(definition: &ModelDefinition, outgoing: &Outgoing) -> Box<dyn Model> {
     match &definition.provider {
         ModelProvider::Scripted { script } => Box::new(scripted::ScriptedModel::new(script)),
-        ModelProvider::Connector => {
-            let outgoing = outgoing.clone();
-            Box::new(hosted::HostedModel::new(definition.name.clone(), outgoing))
-        }
+        ModelProvider::Connector { params } => Box::new(hosted::HostedModel::new(
+            definition.name.clone(),
+            params.clone(),
+            outgoing.clone(),
+        )),
     }
 }

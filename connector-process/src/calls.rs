@@ -41,7 +41,6 @@ pub(crate) struct Pieces {
 
 impl Pieces {
     /// Sends a part. Waits while the orchestrator is behind.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no connector makes calls yet"))]
     pub(crate) async fn send(&self, piece: Box<RawValue>) {
         let call_id = self.call_id;
         let piece = CallPiece { call_id, piece };

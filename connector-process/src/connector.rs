@@ -12,6 +12,7 @@ use crate::gateway::Gateway;
 use crate::github::GitHub;
 use crate::link::Role;
 use crate::listener::{self, Service};
+use crate::model;
 use crate::program::Program;
 use crate::slack::Slack;
 use crate::telegram::Telegram;
@@ -32,24 +33,23 @@ enum Connector {
 /// Is the assigned connector until `stop`. What cannot work says why and waits: the reason stays
 /// visible, where a crash loop would bury it.
 pub(crate) async fn run(role: Role, gateway: Gateway, stop: CancellationToken) {
-    let opened = match &role {
-        Role::Connection(assignment) => open(assignment),
-        Role::Model(assignment) => Err(format!(
-            "there is no provider `{:?}` in goondan {GOONDAN_VERSION}",
-            assignment.model.provider
-        )),
-    };
-    let reason = match opened {
-        Ok(connector) => {
-            drop(role);
-            return match connector {
-                Connector::Listener(service) => listener::run(service, gateway, stop).await,
-                Connector::Telegram(telegram) => telegram.run(gateway, stop).await,
-                Connector::Cron(cron) => cron.run(gateway, stop).await,
-                Connector::Program(program) => program.run(gateway, stop).await,
-            };
-        }
-        Err(reason) => reason,
+    let reason = match role {
+        Role::Connection(assignment) => match open(&assignment) {
+            Ok(connector) => {
+                drop(assignment);
+                return match connector {
+                    Connector::Listener(service) => listener::run(service, gateway, stop).await,
+                    Connector::Telegram(telegram) => telegram.run(gateway, stop).await,
+                    Connector::Cron(cron) => cron.run(gateway, stop).await,
+                    Connector::Program(program) => program.run(gateway, stop).await,
+                };
+            }
+            Err(reason) => reason,
+        },
+        Role::Model(assignment) => match model::run(&assignment, &gateway, &stop).await {
+            Ok(()) => return,
+            Err(reason) => reason,
+        },
     };
     tracing::error!(
         reason,

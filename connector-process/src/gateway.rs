@@ -111,7 +111,6 @@ impl Gateway {
 
     /// Has agents' calls made by `handler` from now on. A connector does this before it reports that
     /// it is ready: the orchestrator sends calls only then.
-    #[expect(dead_code, reason = "the first connector to make calls uses it")]
     pub(crate) async fn serve(&self, handler: Arc<dyn CallHandler>) {
         drop(self.orders.send(Order::Serve(handler)).await);
     }

@@ -9,6 +9,7 @@
 //! * `calls`: the calls that agents want made, and the trait of those who make them.
 //! * `gateway`: all a connector sees of the session: hand in an event, report a state, make calls.
 //! * `connector`: from an assignment to the connector that does the work.
+//! * `model`: asks a provider for replies; `http`: the client of everything that goes out.
 //! * `listener`: what all connectors share that are spoken to over HTTP.
 //! * `telegram`: what people write to a bot; `http`: the client of everything that goes out.
 //! * `cron`: events at times of the project's choice.
@@ -35,6 +36,7 @@ mod http;
 pub mod limits;
 mod link;
 mod listener;
+mod model;
 mod payload;
 mod process;
 mod program;

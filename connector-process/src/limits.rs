@@ -142,6 +142,18 @@ pub const ORDERS_WAITING_MAX: usize = 16;
 /// requests, which take less memory than frames do.
 pub const EVENT_FRAMES_WAITING_MAX: usize = 4;
 
+/// How long words of a reply are gathered before they are sent on, in milliseconds.
+pub const PIECE_INTERVAL_MS: u64 = 40;
+
+/// Bytes of a reply's words that are gathered at most.
+pub const PIECE_BYTES_MAX: usize = 4096;
+
+/// Longest reply of a model, thoughts included, in bytes.
+pub const REPLY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Most tool calls of one reply; an agent takes no more.
+pub const REPLY_CALLS_MAX: usize = 64;
+
 /// Frames about agents' calls, pieces and results, that wait to be written. Further ones wait in their
 /// calls.
 pub const CALL_FRAMES_WAITING_MAX: usize = 16;

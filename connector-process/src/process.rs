@@ -13,9 +13,11 @@ use goondan_protocol::ipc::IPC_FD_VAR;
 use goondan_protocol::trace::TraceId;
 use serde_json::json;
 use tracing::Subscriber;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::command_line::{self, Start};
+use crate::http;
 use crate::link::{Link, LinkError, Role};
 use crate::session;
 
@@ -72,6 +74,7 @@ fn become_program(command: &[OsString]) -> ExitCode {
 }
 
 fn serve() -> ExitCode {
+    http::install_cryptography();
     let pid = std::process::id();
     let trace_id = TraceId::from_uuid(uuid::Uuid::now_v7());
     let nameless = Identity {
@@ -158,8 +161,12 @@ fn leave_signals_to_the_orchestrator() -> std::io::Result<()> {
 
 fn log(identity: Identity) -> impl Subscriber + Send + Sync {
     let level = std::env::var(LEVEL_VAR).ok();
+    // The library of models quotes what providers answer, keys and conversations included. What is
+    // worth telling of it is told by the errors of calls.
+    let is_own = filter_fn(|metadata| !metadata.target().starts_with("genai"));
     tracing_subscriber::registry()
         .with(level_filter(level.as_deref()))
+        .with(is_own)
         .with(JsonLines::new(identity, Stdout))
 }
 

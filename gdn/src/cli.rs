@@ -373,6 +373,9 @@ pub(crate) struct Send {
     /// Show no progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
+    /// Print the answer as it comes, also where no terminal is
+    #[arg(long, conflicts_with = "no_wait")]
+    pub(crate) stream: bool,
     /// Wait at most this long for the answer
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<u64>,

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use goondan_protocol::control::{
     Connect, Connected, ControlError, ErrorCode, Incoming, JsonRpc, LOG_LINE, LogLine, Method,
-    TURN_PROGRESS, TurnProgress,
+    TURN_PIECE, TURN_PROGRESS, TurnPiece, TurnProgress,
 };
 use goondan_protocol::frame::{FrameCodec, FrameError};
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
@@ -127,6 +127,8 @@ impl CallError {
 pub(crate) enum Notice {
     /// One runtime event of the turn.
     Progress(Box<RuntimeEvent>),
+    /// A part of what comes of a call in the turn.
+    Piece(Box<TurnPiece>),
     /// One line of the log.
     Line(Box<RawValue>),
 }
@@ -294,6 +296,12 @@ impl Client {
                         serde_json::from_str(params).map_err(unreadable)?;
                     if progress.request_id == self.request_id {
                         on_notice(Notice::Progress(Box::new(progress.event)));
+                    }
+                }
+                Some(TURN_PIECE) => {
+                    let piece: TurnPiece = serde_json::from_str(params).map_err(unreadable)?;
+                    if piece.request_id == self.request_id {
+                        on_notice(Notice::Piece(Box::new(piece)));
                     }
                 }
                 Some(LOG_LINE) => {

@@ -66,6 +66,27 @@ impl Output {
         !self.json && self.err_is_terminal
     }
 
+    /// Whether data and progress are seen together, on a terminal.
+    pub(crate) fn is_watched(self) -> bool {
+        self.is_interactive() && self.out_is_terminal
+    }
+
+    /// Names whoever speaks next, before its words.
+    pub(crate) fn name(self, agent: &str) {
+        self.prompt(&self.err.paint(style::GOOD, &format!("{agent}> ")));
+    }
+
+    /// Prints a part of what an agent says, as it comes, with nothing behind it. If nobody reads it,
+    /// the whole answer fails to be printed in its turn.
+    pub(crate) fn said(self, text: &str) {
+        let text = if self.out_is_terminal {
+            text::printable(text)
+        } else {
+            text.into()
+        };
+        drop(self.piece(&text));
+    }
+
     /// Prints lines of data, without `--json`.
     pub(crate) fn data(self, text: impl AsRef<str>) -> Result<(), Failure> {
         if self.json {

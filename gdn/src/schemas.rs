@@ -11,6 +11,8 @@ pub const INIT: &str = "gdn.init/v1";
 pub const RUN: &str = "gdn.run/v1";
 /// `gdn send`, and each answer of `gdn chat`.
 pub const SEND: &str = "gdn.send/v1";
+/// Each part of a reply that `gdn send --stream` shows as it comes.
+pub const SEND_PIECE: &str = "gdn.send.piece/v1";
 /// `gdn ps`.
 pub const PS: &str = "gdn.ps/v1";
 /// Each change that `gdn ps --watch` sees.
@@ -68,6 +70,7 @@ pub const ALL: &[&str] = &[
     INIT,
     RUN,
     SEND,
+    SEND_PIECE,
     PS,
     PS_CHANGE,
     STATUS,

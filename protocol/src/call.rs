@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::JsonObject;
-use crate::definition::CatalogEntry;
+use crate::definition::{CatalogEntry, ModelParams};
 use crate::ids::{
     AgentName, ConnectionName, InstanceKey, MessageId, ResourceName, StepId, ToolCallId, TurnId,
 };
@@ -327,6 +327,9 @@ pub struct Completion {
     /// The tools the model may call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<CatalogEntry>,
+    /// What the agent asks for, before what the Model says.
+    #[serde(default, skip_serializing_if = "ModelParams::is_empty")]
+    pub params: ModelParams,
 }
 
 /// One message of a [`Completion`].
@@ -341,6 +344,27 @@ pub struct CompletionMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Value>,
 }
+
+/// The tokens of one call to a model. What goes in is counted in three parts that do not overlap.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Read, and neither found in the provider's cache nor put there.
+    #[serde(default)]
+    pub input_tokens: u64,
+    /// Written, thoughts included.
+    #[serde(default)]
+    pub output_tokens: u64,
+    /// Read from the provider's cache.
+    #[serde(default)]
+    pub cache_read_tokens: u64,
+    /// Read and put into the provider's cache.
+    #[serde(default)]
+    pub cache_write_tokens: u64,
+}
+
+/// The field of [`ModelAnswer::metadata`] that holds the call's [`Usage`].
+pub const USAGE: &str = "usage";
 
 /// The field of [`ModelAnswer::metadata`] that holds what the model thought.
 pub const REASONING: &str = "reasoning";

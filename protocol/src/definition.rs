@@ -94,7 +94,11 @@ pub enum ModelProvider {
     },
     /// A connector process of its own, which the agent reaches by outgoing calls
     /// ([`crate::call`]). It holds the key; the agent does not.
-    Connector,
+    Connector {
+        /// What the agent asks for in each call, beyond what the Model says.
+        #[serde(default, skip_serializing_if = "ModelParams::is_empty")]
+        params: ModelParams,
+    },
 }
 
 /// One Tool resource with its references resolved.
@@ -233,6 +237,96 @@ pub struct HostedModel {
     /// The key. Never logged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
+    /// Parameters of each call; an agent's own come before them.
+    #[serde(default, skip_serializing_if = "ModelParams::is_empty")]
+    pub params: ModelParams,
+    /// How long is waited for what.
+    #[serde(default, skip_serializing_if = "ModelTimeouts::is_usual")]
+    pub timeouts: ModelTimeouts,
+    /// What is put into each request as it is, whatever the provider makes of it.
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    pub options: JsonObject,
+}
+
+/// Parameters of a call to a model. What is not said is the provider's to choose.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ModelParams {
+    /// How freely it chooses its words: 0 to 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// From which share of the likely words it chooses: 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// The longest reply, in tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// Texts at which the reply ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+    /// How hard it thinks: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_effort: Option<String>,
+    /// Makes replies repeatable, as far as the provider goes along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+}
+
+impl ModelParams {
+    /// Whether nothing is said.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// These, and where they say nothing, `others`.
+    #[must_use]
+    pub fn or(self, others: &Self) -> Self {
+        Self {
+            temperature: self.temperature.or(others.temperature),
+            top_p: self.top_p.or(others.top_p),
+            max_tokens: self.max_tokens.or(others.max_tokens),
+            stop: if self.stop.is_empty() {
+                others.stop.clone()
+            } else {
+                self.stop
+            },
+            reasoning_effort: self
+                .reasoning_effort
+                .or_else(|| others.reasoning_effort.clone()),
+            seed: self.seed.or(others.seed),
+        }
+    }
+}
+
+/// How long the connector of a model waits, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ModelTimeouts {
+    /// For a connection to the provider.
+    pub connect_ms: u64,
+    /// For the beginning of its answer, once it has the question.
+    pub first_byte_ms: u64,
+    /// For the next part of its answer.
+    pub stall_ms: u64,
+}
+
+impl ModelTimeouts {
+    /// Whether nothing was said about them.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for ModelTimeouts {
+    fn default() -> Self {
+        Self {
+            connect_ms: 10_000,
+            first_byte_ms: 300_000,
+            stall_ms: 120_000,
+        }
+    }
 }
 
 impl HostedModel {
@@ -253,6 +347,9 @@ impl std::fmt::Debug for HostedModel {
             .field("model", &self.model)
             .field("endpoint", &self.endpoint)
             .field("api_key", &self.api_key.as_ref().map(|_| "…"))
+            .field("params", &self.params)
+            .field("timeouts", &self.timeouts)
+            .field("options", &self.options.keys().collect::<Vec<_>>())
             .finish()
     }
 }

@@ -31,6 +31,7 @@ pub mod log;
 pub mod misbehaviour;
 pub mod processes;
 pub mod projects;
+pub mod provider;
 pub mod random;
 pub mod team;
 pub mod telegram;

@@ -202,6 +202,8 @@ pub fn check_line(text: &str) -> Result<Value, String> {
     let mut texts = vec!["timestamp", "level", "message", "process", "traceId"];
     match line["process"].as_str() {
         Some("agent") => texts.extend(["workspaceId", "agentName", "instanceKey"]),
+        // One connector process stands for a connection, another for a model.
+        Some("connector") if line["model"].is_string() => texts.push("workspaceId"),
         Some("connector") => texts.extend(["workspaceId", "connection"]),
         Some("orchestrator") => {}
         _ => return fault("it does not say which process wrote it"),

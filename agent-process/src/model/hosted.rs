@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use goondan_protocol::call::{
     COMPLETE, CallError, CallErrorCode, CallPlace, CallRecord, CallTarget, REASONING, Recorded,
 };
-use goondan_protocol::definition::CatalogEntry;
+use goondan_protocol::definition::{CatalogEntry, ModelParams};
 use goondan_protocol::ids::ResourceName;
 use goondan_protocol::limits::MAX_FRAME_BYTES;
 use goondan_protocol::message::{Content, Message, Role};
@@ -28,12 +28,18 @@ const QUESTION_BYTES_MAX: usize = MAX_FRAME_BYTES - 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct HostedModel {
     name: ResourceName,
+    params: ModelParams,
     outgoing: Outgoing,
 }
 
 impl HostedModel {
-    pub(crate) fn new(name: ResourceName, outgoing: Outgoing) -> Self {
-        Self { name, outgoing }
+    /// The Model `name`, asked for `params` in each call.
+    pub(crate) fn new(name: ResourceName, params: ModelParams, outgoing: Outgoing) -> Self {
+        Self {
+            name,
+            params,
+            outgoing,
+        }
     }
 }
 
@@ -46,6 +52,8 @@ struct Question<'a> {
     messages: Vec<Said<'a>>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     tools: &'a [CatalogEntry],
+    #[serde(skip_serializing_if = "ModelParams::is_empty")]
+    params: &'a ModelParams,
 }
 
 #[derive(Serialize)]
@@ -66,12 +74,16 @@ impl<'a> Said<'a> {
     }
 }
 
-fn question_of(request: &ModelRequest<'_>) -> Result<Box<RawValue>, ModelError> {
+fn question_of(
+    request: &ModelRequest<'_>,
+    params: &ModelParams,
+) -> Result<Box<RawValue>, ModelError> {
     let messages: Vec<_> = request.messages.messages().collect::<Result<_, _>>()?;
     let question = to_raw_value(&Question {
         system: request.system,
         messages: messages.iter().map(|message| Said::of(message)).collect(),
         tools: request.catalog,
+        params,
     })
     .map_err(|error| ModelError::new(format!("the question cannot be written: {error}")))?;
     let bytes = question.get().len();
@@ -89,7 +101,7 @@ fn question_of(request: &ModelRequest<'_>) -> Result<Box<RawValue>, ModelError> 
 
 impl Model for HostedModel {
     fn ask(&self, request: ModelRequest<'_>) -> BoxFuture<'static, Result<Answer, ModelError>> {
-        let params = match question_of(&request) {
+        let params = match question_of(&request, &self.params) {
             Ok(params) => params,
             Err(error) => return std::future::ready(Err(error)).boxed(),
         };
@@ -186,10 +198,15 @@ mod tests {
             trace: None,
             step: 1,
         };
-        let question = question_of(&request).unwrap();
+        let params = ModelParams {
+            temperature: Some(0.5),
+            ..ModelParams::default()
+        };
+        let question = question_of(&request, &params).unwrap();
         let read: Completion = serde_json::from_str(question.get()).unwrap();
         assert_eq!(read.system.as_deref(), Some("Be brief."));
         assert_eq!(read.tools, request.catalog);
+        assert_eq!(read.params, params);
         assert_eq!(read.messages[1].reasoning, Some(reasoning));
         assert_eq!(read.messages[0].role, Role::User);
         let again = serde_json::to_value(&read).unwrap();

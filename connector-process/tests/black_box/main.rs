@@ -9,6 +9,8 @@ mod http;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod orchestrator;
 #[cfg(test)]
 mod programs;

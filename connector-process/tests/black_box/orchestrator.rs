@@ -11,7 +11,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use goondan_protocol::definition::ConnectorAssignment;
+use goondan_protocol::call::{CallCancel, CallId, CallOrder};
+use goondan_protocol::definition::{ConnectorAssignment, ModelAssignment};
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::EventId;
@@ -147,6 +148,28 @@ impl Orchestrator {
             assignment: Assignment::Connector(Box::new(assignment)),
         };
         self.send(&ToChild::Welcome(Box::new(welcome)), None);
+    }
+
+    /// Starts the binary as the connector of a model.
+    pub(crate) fn start_as_model(model: &Value) -> Self {
+        let mut orchestrator = Self::start();
+        assert_eq!(orchestrator.hello().version, Version::current());
+        let definition = json!({"workspaceId": "w", "model": model});
+        let assignment: ModelAssignment = serde_json::from_value(definition).unwrap();
+        let welcome = Welcome {
+            version: Version::current(),
+            assignment: Assignment::Model(Box::new(assignment)),
+        };
+        orchestrator.send(&ToChild::Welcome(Box::new(welcome)), None);
+        orchestrator
+    }
+
+    pub(crate) fn call(&mut self, call: CallOrder) {
+        self.send(&ToChild::Call(Box::new(call)), None);
+    }
+
+    pub(crate) fn cancel(&mut self, call_id: CallId) {
+        self.send(&ToChild::CallCancel(CallCancel { call_id }), None);
     }
 
     pub(crate) fn status(&mut self) -> Status {
@@ -340,7 +363,7 @@ pub(crate) fn listening_address(status: &Status) -> SocketAddr {
 }
 
 /// Asks until there is an answer.
-fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + PATIENCE;
     loop {
         if let Some(answer) = ask() {

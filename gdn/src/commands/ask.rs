@@ -80,11 +80,15 @@ impl Question {
         view: &TurnView,
     ) -> Result<Sent, CallError> {
         client
-            .watch(self.request(true), Patience::Endless, &mut |notice| {
-                if let Notice::Progress(event) = notice {
-                    view.show(&event);
-                }
-            })
+            .watch(
+                self.request(true),
+                Patience::Endless,
+                &mut |notice| match notice {
+                    Notice::Progress(event) => view.show(&event),
+                    Notice::Piece(piece) => view.piece(&piece),
+                    Notice::Line(_) => {}
+                },
+            )
             .await
     }
 
@@ -139,6 +143,14 @@ impl Question {
         } else {
             error.into()
         }
+    }
+}
+
+/// Ends the view of a turn; whether its whole reply has been shown as it came.
+pub(crate) fn is_shown(view: &TurnView, sent: &Sent) -> bool {
+    match &sent.outcome {
+        Some(TurnOutcome::Completed { reply }) => view.end(reply),
+        Some(TurnOutcome::Failed { .. }) | None => view.end(""),
     }
 }
 

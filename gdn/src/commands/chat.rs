@@ -8,14 +8,14 @@ use goondan_protocol::limits::MAX_INPUT_BYTES;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::ask::{Question, reply_of};
+use super::ask::{Question, is_shown, reply_of};
 use super::transcript;
 use crate::cli::{Chat, To};
 use crate::client::{Client, ConnectError};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::progress::TurnView;
+use crate::output::progress::{Streaming, TurnView};
 use crate::output::style;
 use crate::schemas;
 
@@ -219,7 +219,7 @@ impl Session<'_> {
             None,
         )?;
         let output = self.context.output;
-        let sent = tokio::select! {
+        let (sent, is_shown) = tokio::select! {
             _ = interrupt.recv() => {
                 let message = "stopped waiting; the agent goes on";
                 return Err(question.left(Exit::Interrupted, message, self.context));
@@ -228,16 +228,24 @@ impl Session<'_> {
         };
         output.object(schemas::SEND, &sent)?;
         let reply = reply_of(&sent, self.context)?;
+        if is_shown {
+            return Ok(());
+        }
         if self.is_terminal {
-            let name = output.err.paint(style::GOOD, &format!("{}> ", sent.agent));
-            output.prompt(&name);
+            output.name(sent.agent.as_str());
         }
         output.reply(reply)
     }
 
-    /// Asks until there is an answer: after a lost connection again, under the same event id.
-    async fn answer(&mut self, question: &Question) -> Result<Sent, Failure> {
-        let view = TurnView::start(self.context.output, self.context.output.is_json());
+    /// Asks until there is an answer: after a lost connection again, under the same event id. Says
+    /// too whether the reply has been shown as it came.
+    async fn answer(&mut self, question: &Question) -> Result<(Sent, bool), Failure> {
+        let output = self.context.output;
+        let streaming = match Streaming::usual(output) {
+            Streaming::Text if self.is_terminal => Streaming::Named,
+            usual => usual,
+        };
+        let view = TurnView::start(output, output.is_json(), streaming);
         let mut losses = 0;
         loop {
             // Taken out while in use: what is interrupted in an answer cannot be used again.
@@ -245,7 +253,8 @@ impl Session<'_> {
             match question.ask(&mut client, &view).await {
                 Ok(sent) => {
                     self.client = Some(client);
-                    return Ok(sent);
+                    let is_shown = is_shown(&view, &sent);
+                    return Ok((sent, is_shown));
                 }
                 Err(error) if error.is_lost() && losses < LOSSES_MAX => {
                     losses += 1;

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::daemon::{self, Started};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::progress::TurnView;
+use crate::output::progress::{Streaming, TurnView};
 use crate::output::style;
 use crate::output::text::{self, shell_quoted};
 use crate::{project, schemas};
@@ -136,7 +136,7 @@ async fn play(
         args.ask.clone(),
         None,
     )?;
-    let view = TurnView::start(output, output.is_json());
+    let view = TurnView::start(output, output.is_json(), Streaming::Off);
     let sent = question
         .ask(&mut client, &view)
         .await

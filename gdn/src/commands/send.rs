@@ -6,13 +6,13 @@ use std::time::Duration;
 use goondan_protocol::control::Sent;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 
-use super::ask::{Question, reply_of};
+use super::ask::{Question, is_shown, reply_of};
 use crate::cli::Send;
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::progress::TurnView;
+use crate::output::progress::{Streaming, TurnView};
 use crate::schemas;
 
 pub(super) async fn run(args: Send, context: &Context) -> Result<(), Failure> {
@@ -44,12 +44,24 @@ pub(super) async fn run(args: Send, context: &Context) -> Result<(), Failure> {
     }
     let limit = args.timeout.map(Duration::from_secs);
     let quiet = args.quiet || output.is_json();
-    let sent = wait(&mut client, &question, limit, quiet, context).await?;
+    let streaming = match Streaming::usual(output) {
+        _ if args.stream && output.is_json() => Streaming::Objects,
+        _ if args.stream => Streaming::Text,
+        usual => usual,
+    };
+    let view = TurnView::start(output, quiet, streaming);
+    let sent = wait(&mut client, &question, limit, &view, context).await?;
+    let is_shown = is_shown(&view, &sent);
+    drop(view);
     output.object(schemas::SEND, &sent)?;
     if sent.duplicate && !quiet {
         output.note("This event had been accepted before; this is its one answer.");
     }
-    output.reply(reply_of(&sent, context)?)
+    let reply = reply_of(&sent, context)?;
+    if is_shown {
+        return Ok(());
+    }
+    output.reply(reply)
 }
 
 /// Asks and waits until the answer, the limit, or Ctrl-C.
@@ -57,10 +69,9 @@ async fn wait(
     client: &mut Client,
     question: &Question,
     limit: Option<Duration>,
-    quiet: bool,
+    view: &TurnView,
     context: &Context,
 ) -> Result<Sent, Failure> {
-    let view = TurnView::start(context.output, quiet);
     let time_is_up = async {
         match limit {
             Some(limit) => tokio::time::sleep(limit).await,
@@ -74,7 +85,7 @@ async fn wait(
         _ = tokio::signal::ctrl_c() => {
             Err(question.left(Exit::Interrupted, "interrupted while waiting for the answer", context))
         }
-        sent = question.ask(client, &view) => {
+        sent = question.ask(client, view) => {
             sent.map_err(|error| question.failed(error, context))
         }
         () = time_is_up => {

@@ -1,13 +1,17 @@
 //! What a person sees while a turn runs: each step and tool call as it happens, and a spinner on a
-//! terminal. All of it on stderr.
+//! terminal, on stderr; and on stdout the words of a reply as they come.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
+use goondan_protocol::call::ModelPiece;
+use goondan_protocol::control::TurnPiece;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::style::{self, Palette};
 use super::{Output, text};
+use crate::schemas;
 
 /// How often the spinner moves, in milliseconds.
 const TICK_MS: u64 = 100;
@@ -15,19 +19,54 @@ const TICK_MS: u64 = 100;
 /// Columns assumed where no terminal tells them; wide enough that nothing of a `detail` is cut.
 const DEFAULT_COLUMNS: usize = 400;
 
+/// Whether, and how, a reply is shown as it comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Streaming {
+    /// Only when it is whole.
+    Off,
+    /// As text on stdout.
+    Text,
+    /// As text on stdout, with the agent's name before it.
+    Named,
+    /// As one JSON object for each part.
+    Objects,
+}
+
+impl Streaming {
+    /// As it is usual: a person at a terminal sees words as they come, a pipe gets the whole reply.
+    pub(crate) fn usual(output: Output) -> Self {
+        if output.is_watched() {
+            Self::Text
+        } else {
+            Self::Off
+        }
+    }
+}
+
+/// What of a reply has been shown.
+#[derive(Debug, Default)]
+struct Shown {
+    spinner: Option<ProgressBar>,
+    agent: Option<String>,
+    /// The words of the step at hand.
+    text: String,
+    is_mid_line: bool,
+}
+
 /// Shows one turn.
 #[derive(Debug)]
 pub(crate) struct TurnView {
     output: Output,
     quiet: bool,
-    spinner: Option<ProgressBar>,
+    streaming: Streaming,
     columns: usize,
+    shown: RefCell<Shown>,
 }
 
 impl TurnView {
-    /// A view that waits for the turn to begin. `quiet` shows nothing.
-    pub(crate) fn start(output: Output, quiet: bool) -> Self {
-        let spinner = (!quiet && output.is_interactive()).then(spinner);
+    /// A view that waits for the turn to begin. `quiet` shows nothing but, as `streaming` says, the
+    /// reply.
+    pub(crate) fn start(output: Output, quiet: bool, streaming: Streaming) -> Self {
         let columns = match terminal_size::terminal_size_of(std::io::stderr()) {
             Some((columns, _)) => usize::from(columns.0),
             None => DEFAULT_COLUMNS,
@@ -35,8 +74,9 @@ impl TurnView {
         let view = Self {
             output,
             quiet,
-            spinner,
+            streaming,
             columns,
+            shown: RefCell::default(),
         };
         view.status("waiting for the agent");
         view
@@ -44,20 +84,81 @@ impl TurnView {
 
     /// Shows what happened.
     pub(crate) fn show(&self, event: &RuntimeEvent) {
-        if let Some(status) = status_of(event) {
-            self.status(&status);
+        if event.kind == RuntimeEventKind::StepStarted {
+            let mut shown = self.shown.borrow_mut();
+            shown.agent = Some(event.agent_name.to_string());
+            shown.text.clear();
         }
         if let Some(line) = line_of(event, self.columns, self.output.err) {
             self.line(&line);
+        }
+        if let Some(status) = status_of(event) {
+            self.status(&status);
+        }
+    }
+
+    /// Shows a part of a reply.
+    pub(crate) fn piece(&self, piece: &TurnPiece) {
+        if self.streaming == Streaming::Objects {
+            drop(self.output.object(schemas::SEND_PIECE, piece));
+            return;
+        }
+        // Pieces of other calls than a model's are not for people.
+        match serde_json::from_str(piece.piece.get()) {
+            Ok(ModelPiece::Text { text }) => self.text(&text),
+            Ok(ModelPiece::Again) => {
+                self.shown.borrow_mut().text.clear();
+                self.line("  ↻ the model is asked again");
+            }
+            Ok(ModelPiece::Reasoning { .. }) | Err(_) => {}
+        }
+    }
+
+    fn text(&self, text: &str) {
+        if self.streaming == Streaming::Off {
+            return;
+        }
+        let mut shown = self.shown.borrow_mut();
+        // A spinner would draw over the words.
+        if let Some(spinner) = shown.spinner.take() {
+            spinner.finish_and_clear();
+        }
+        if !shown.is_mid_line
+            && self.streaming == Streaming::Named
+            && let Some(agent) = &shown.agent
+        {
+            self.output.name(agent);
+        }
+        self.output.said(text);
+        shown.text.push_str(text);
+        shown.is_mid_line = true;
+    }
+
+    /// Ends the turn; true if the whole reply has been shown.
+    pub(crate) fn end(&self, reply: &str) -> bool {
+        self.break_line();
+        let mut shown = self.shown.borrow_mut();
+        if let Some(spinner) = shown.spinner.take() {
+            spinner.finish_and_clear();
+        }
+        !reply.is_empty() && shown.text == reply
+    }
+
+    /// What follows does not belong to what was said.
+    fn break_line(&self) {
+        let mut shown = self.shown.borrow_mut();
+        if std::mem::take(&mut shown.is_mid_line) && !shown.text.ends_with('\n') {
+            self.output.said("\n");
         }
     }
 
     /// Shows a line beside the turn's own.
     pub(crate) fn line(&self, line: &str) {
+        self.break_line();
         if self.quiet {
             return;
         }
-        match &self.spinner {
+        match &self.shown.borrow().spinner {
             Some(spinner) => spinner.suspend(|| self.output.note(line)),
             None => self.output.note(line),
         }
@@ -65,18 +166,27 @@ impl TurnView {
 
     /// Says beside the spinner what is going on.
     pub(crate) fn status(&self, status: &str) {
-        if let Some(spinner) = &self.spinner {
-            spinner.set_message(text::fit(
+        if self.quiet || !self.output.is_interactive() {
+            return;
+        }
+        let mut shown = self.shown.borrow_mut();
+        if shown.is_mid_line {
+            return;
+        }
+        shown
+            .spinner
+            .get_or_insert_with(spinner)
+            .set_message(text::fit(
                 &text::one_line(status),
                 self.columns.saturating_sub(4),
             ));
-        }
     }
 }
 
 impl Drop for TurnView {
     fn drop(&mut self) {
-        if let Some(spinner) = &self.spinner {
+        self.break_line();
+        if let Some(spinner) = self.shown.borrow_mut().spinner.take() {
             spinner.finish_and_clear();
         }
     }

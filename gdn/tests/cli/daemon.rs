@@ -12,7 +12,8 @@ use std::thread::JoinHandle;
 
 use bytes::BytesMut;
 use goondan_protocol::control::{
-    Call, Connected, ControlError, LOG_LINE, Notification, Request, Response, TURN_PROGRESS,
+    Call, Connected, ControlError, LOG_LINE, Notification, Request, Response, TURN_PIECE,
+    TURN_PROGRESS,
 };
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::version::Version;
@@ -23,6 +24,8 @@ use tokio_util::codec::{Decoder as _, Encoder as _};
 pub(crate) enum Act {
     /// Sends a `turn.progress` with this event.
     Progress(Value),
+    /// A part of a model's reply.
+    Piece(Value),
     /// Sends a `logs.line` with this line.
     Line(&'static str),
     /// Answers.
@@ -174,6 +177,12 @@ impl Serving {
                             TURN_PROGRESS,
                             &json!({ "requestId": request.id, "event": event }),
                         ),
+                        Act::Piece(piece) => {
+                            let place = json!({"turnId": "t", "stepId": "t.1"});
+                            let params =
+                                json!({"requestId": request.id, "place": place, "piece": piece});
+                            notification(TURN_PIECE, &params)
+                        }
                         Act::Line(line) => {
                             let line: Value = serde_json::from_str(line).unwrap();
                             notification(

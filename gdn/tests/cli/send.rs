@@ -313,3 +313,58 @@ fn a_refusal_keeps_the_daemons_advice() {
         assert_eq!(error["retryable"], exit == 8);
     }
 }
+
+/// A model that says something, is asked again, calls a tool and answers.
+fn streaming(home: &Home) -> Daemon {
+    home.daemon(|call| match call {
+        Call::SendEvent(_) => vec![
+            progress("step.started", &json!({"stepId": "t.1"})),
+            Act::Piece(json!({"type": "text", "text": "Lo"})),
+            Act::Piece(json!({"type": "again"})),
+            Act::Piece(json!({"type": "reasoning", "text": "hm"})),
+            Act::Piece(json!({"type": "text", "text": "Let me "})),
+            Act::Piece(json!({"type": "text", "text": "look."})),
+            progress("tool.called", &json!({"toolName": "bash__exec"})),
+            progress("step.started", &json!({"stepId": "t.2"})),
+            Act::Piece(json!({"type": "text", "text": "47 "})),
+            Act::Piece(json!({"type": "text", "text": "copies."})),
+            Act::Answer(sent(call, &completed("47 copies."))),
+        ],
+        _ => vec![],
+    })
+}
+
+#[test]
+fn a_pipe_gets_the_whole_reply_once_and_with_stream_the_words_as_they_come() {
+    let home = Home::new();
+    let _daemon = streaming(&home);
+    let ran = home.gdn(&["send", "How many?"]).exits(0);
+    assert_eq!(ran.stdout, "47 copies.\n");
+    let ran = home.gdn(&["send", "How many?", "--stream"]).exits(0);
+    assert_eq!(ran.stdout, "Lo\nLet me look.\n47 copies.\n");
+    assert!(ran.stderr.contains("asked again"), "{ran:?}");
+}
+
+#[test]
+fn json_streams_one_object_for_each_part_and_the_answer_last() {
+    let home = Home::new();
+    let _daemon = streaming(&home);
+    let ran = home
+        .gdn(&["send", "How many?", "--stream", "--json"])
+        .exits(0);
+    let lines: Vec<Value> = ran
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let (answer, pieces) = lines.split_last().unwrap();
+    assert_eq!(answer["schema"], "gdn.send/v1");
+    assert_eq!(pieces.len(), 7);
+    assert!(
+        pieces
+            .iter()
+            .all(|piece| piece["schema"] == "gdn.send.piece/v1")
+    );
+    assert_eq!(pieces[0]["piece"]["text"], "Lo");
+    assert_eq!(pieces[0]["place"]["stepId"], "t.1");
+}

@@ -10,6 +10,7 @@ pub(crate) mod connector;
 pub(crate) mod extension;
 pub(crate) mod model;
 pub(crate) mod package;
+pub(crate) mod params;
 pub(crate) mod script;
 pub(crate) mod settings;
 pub(crate) mod swarm;

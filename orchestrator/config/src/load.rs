@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use goondan_protocol::definition::{ModelDefinition, ToolDefinition};
+use goondan_protocol::definition::{HostedModel, ModelDefinition, ToolDefinition};
+use goondan_protocol::ids::ResourceName;
 
 use crate::codes;
 use crate::diagnostic::Diagnostics;
@@ -36,6 +37,8 @@ pub(crate) struct Resources {
     pub(crate) start: Option<Place>,
     pub(crate) package: Option<Package>,
     pub(crate) models: BTreeMap<String, ModelDefinition>,
+    /// Those of them that are a provider's.
+    pub(crate) hosted: BTreeMap<ResourceName, HostedModel>,
     pub(crate) tools: BTreeMap<String, ToolDefinition>,
     pub(crate) connectors: BTreeMap<String, ConnectorSpec>,
     /// With the places of their names, in the order read.
@@ -226,8 +229,11 @@ fn read_resource(document: &Document<'_>, resources: &mut Resources, cx: &mut Co
     match kind {
         Kind::Package => resources.package = kinds::package::read(document, &mut cx.report),
         Kind::Model => {
-            let model = kinds::model::read(document, cx);
-            resources.models.extend(model.map(|model| (key, model)));
+            if let Some((model, hosted)) = kinds::model::read(document, cx) {
+                let hosted = hosted.map(|hosted| (model.name.clone(), hosted));
+                resources.hosted.extend(hosted);
+                resources.models.insert(key, model);
+            }
         }
         Kind::Tool => {
             let tool = kinds::tool::read(document, cx);

@@ -67,6 +67,11 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
         }
         resources.names.warn_unused(&kinds, report);
     }
+    let called = agents.values().filter_map(|agent: &AgentDefinition| {
+        let hosted = resources.hosted.get(&agent.model.name)?;
+        Some((hosted.name.clone(), hosted.clone()))
+    });
+    let models = called.collect();
     let mut bundle = Bundle {
         package: resources.package,
         entry_agent: entry_agent?,
@@ -75,7 +80,7 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
         local,
         grace_period_ms: membership.policy.grace_period_ms,
         lifecycle: membership.policy.lifecycle,
-        models: BTreeMap::new(),
+        models,
         digest: String::new(),
     };
     bundle.digest = digest(&bundle);
@@ -240,10 +245,15 @@ fn resolve_agent(
     resources: &Resources,
     report: &mut Report,
 ) -> Option<AgentDefinition> {
-    let model = agent.model.as_ref().and_then(|reference| {
+    let mut model = agent.model.as_ref().and_then(|reference| {
         resources.names.check(reference, report)?;
         resources.models.get(&reference.name).cloned()
     });
+    if let Some(ModelProvider::Connector { params }) =
+        model.as_mut().map(|model| &mut model.provider)
+    {
+        params.clone_from(&agent.params);
+    }
     for reference in &agent.extensions {
         if !reference.builtin {
             let _is_there = resources.names.check(reference, report);
@@ -257,9 +267,10 @@ fn resolve_agent(
             .help("remove it from the Agent's `extensions`"),
         );
     }
-    if let (Some(place), Some(ModelProvider::Scripted { .. })) =
-        (agent.params, model.as_ref().map(|model| &model.provider))
-    {
+    if let (Some(place), Some(ModelProvider::Scripted { .. })) = (
+        agent.params_place,
+        model.as_ref().map(|model| &model.provider),
+    ) {
         report.add(
             Problem::warning(
                 codes::NO_EFFECT,

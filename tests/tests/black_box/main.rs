@@ -25,6 +25,8 @@ mod lifecycle;
 #[cfg(test)]
 mod looking_back;
 #[cfg(test)]
+mod models;
+#[cfg(test)]
 mod parking;
 #[cfg(test)]
 mod project_root;

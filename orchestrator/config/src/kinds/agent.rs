@@ -1,8 +1,9 @@
 //! `kind: Agent`: a model, a prompt and tools.
 
+use goondan_protocol::definition::ModelParams;
 use goondan_protocol::ids::AgentName;
 
-use super::{Context, id, read_named_file};
+use super::{Context, id, params, read_named_file};
 use crate::codes;
 use crate::document::{Document, Kind};
 use crate::fields::Fields;
@@ -61,8 +62,8 @@ static MODEL_CONFIG: Shape = Shape::of(
         Field::required("modelRef", Content::Reference(Kind::Model), "The Model."),
         Field::optional(
             "params",
-            Content::Entries(&Content::Anything),
-            "Parameters of each call, such as `temperature`. The scripted model has none.",
+            Content::Mapping(&params::PARAMS),
+            "Parameters of each call, before those of the Model. The scripted model has none.",
         ),
     ],
 );
@@ -132,8 +133,10 @@ pub(crate) struct AgentSpec {
     pub(crate) system_prompt: Option<String>,
     pub(crate) tools: Vec<Reference>,
     pub(crate) extensions: Vec<Reference>,
-    /// Where `params` are written, which the scripted model does not heed.
-    pub(crate) params: Option<Place>,
+    /// Parameters of each call.
+    pub(crate) params: ModelParams,
+    /// Where they are written, if they are.
+    pub(crate) params_place: Option<Place>,
 }
 
 /// Reads an Agent document with its prompt.
@@ -143,11 +146,12 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Agen
     let description = spec.text("description", &mut cx.report);
     let description = description.map(|text| text.value.to_owned());
     let mut model = None;
-    let mut params = None;
+    let mut params = ModelParams::default();
+    let mut params_place = None;
     if let Some(mut config) = spec.nested("modelConfig", &mut cx.report) {
         model = config.reference("modelRef", &mut cx.report);
-        let written = config.entries("params", &mut cx.report);
-        params = config.place_of("params").filter(|_| !written.is_empty());
+        params = params::read(&mut config, cx);
+        params_place = config.place_of("params");
         config.close();
     }
     let system_prompt = spec
@@ -176,6 +180,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Agen
         tools,
         extensions,
         params,
+        params_place,
     })
 }
 

@@ -1,9 +1,12 @@
 //! `kind: Model`: who answers.
 
-use goondan_protocol::definition::{ModelDefinition, ModelProvider};
+use goondan_protocol::definition::{
+    HostedModel, HostedProvider, ModelDefinition, ModelParams, ModelProvider, ModelTimeouts,
+};
+use goondan_protocol::ids::ResourceName;
 use goondan_protocol::script::Script;
 
-use super::{Context, id, read_named_file, script, value};
+use super::{Context, id, params, read_named_file, script, value};
 use crate::codes;
 use crate::document::Document;
 use crate::fields::{Fields, Label, Located};
@@ -15,7 +18,7 @@ use crate::tree;
 /// The embedded model's provider, and the name of its only model.
 const SCRIPTED: &str = "scripted";
 
-/// Providers that are goondan's by design and not there yet.
+/// Providers that are reached over the network.
 const HOSTED: &[&str] = &["anthropic", "openai", "google"];
 
 const PROVIDER: Field = Field::required(
@@ -92,7 +95,7 @@ static SCRIPTED_OPTIONS: Shape = Shape::of(
 
 static HOSTED_SPEC: Shape = Shape::of(
     "HostedModelSpec",
-    "A model of a provider. Not supported by this version.",
+    "A model of a provider. A connector process of its own holds the key and makes the calls.",
     &[
         PROVIDER,
         Field::required(
@@ -100,33 +103,97 @@ static HOSTED_SPEC: Shape = Shape::of(
             Content::Text,
             "The provider's own name of the model.",
         ),
-        Field::optional("apiKey", Content::Secret, "The key the provider gave you."),
+        Field::optional(
+            "apiKey",
+            Content::Secret,
+            "The key the provider gave you. A server of your own, named by `endpoint`, may need none.",
+        ),
         Field::optional(
             "endpoint",
             Content::Text,
-            "Where the provider is reached, if not at its usual address.",
+            "Where the provider is reached, if not at its usual address: the URL up to and with the \
+             version, such as `http://127.0.0.1:8080/v1`.",
+        ),
+        Field::optional(
+            "params",
+            Content::Mapping(&params::PARAMS),
+            "Parameters of each call; an agent's own come before them.",
+        ),
+        Field::optional(
+            "timeouts",
+            Content::Mapping(&TIMEOUTS),
+            "How long is waited for what.",
         ),
         Field::optional(
             "options",
             Content::Entries(&Content::Anything),
-            "The provider's own options.",
+            "Fields that are put into each request as they are.",
         ),
         CAPABILITIES,
+    ],
+);
+
+/// The longest of these times.
+const TIMEOUT_MS_MAX: u64 = 3_600_000;
+
+static TIMEOUTS: Shape = Shape::of(
+    "ModelTimeouts",
+    "How long is waited for what, in milliseconds.",
+    &[
+        Field::optional(
+            "connectMs",
+            Content::Number(1, TIMEOUT_MS_MAX),
+            "For a connection to the provider.",
+        )
+        .or(Default::Number(10_000)),
+        Field::optional(
+            "firstByteMs",
+            Content::Number(1, TIMEOUT_MS_MAX),
+            "For the beginning of its answer.",
+        )
+        .or(Default::Number(300_000)),
+        Field::optional(
+            "stallMs",
+            Content::Number(1, TIMEOUT_MS_MAX),
+            "For the next part of its answer.",
+        )
+        .or(Default::Number(120_000)),
     ],
 );
 
 /// Of a provider nobody knows, nothing else can be judged.
 static UNKNOWN_SPEC: Shape = Shape::of("ModelSpec", "Who answers.", &[PROVIDER]).open();
 
-/// Reads a Model document with its script.
-pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ModelDefinition> {
+/// Reads a Model document, with its script or with what its connector needs.
+pub(crate) fn read(
+    document: &Document<'_>,
+    cx: &mut Context<'_>,
+) -> Option<(ModelDefinition, Option<HostedModel>)> {
     let name = id(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;
     let provider = spec.word("provider", &mut cx.report)?;
-    if provider.value != SCRIPTED {
-        refuse_hosted(spec, &provider, cx);
-        return None;
-    }
+    let hosted_provider = match provider.value {
+        "anthropic" => HostedProvider::Anthropic,
+        "openai" => HostedProvider::OpenAi,
+        "google" => HostedProvider::Google,
+        _ => return read_scripted(name, spec, cx).map(|model| (model, None)),
+    };
+    let hosted = read_hosted(name, hosted_provider, &provider, spec, cx)?;
+    let model = ModelDefinition {
+        name: hosted.name.clone(),
+        model: hosted.model.clone(),
+        provider: ModelProvider::Connector {
+            params: ModelParams::default(),
+        },
+    };
+    Some((model, Some(hosted)))
+}
+
+fn read_scripted(
+    name: Option<ResourceName>,
+    mut spec: Fields<'_>,
+    cx: &mut Context<'_>,
+) -> Option<ModelDefinition> {
     let model = spec.text("model", &mut cx.report);
     let options = spec.nested("options", &mut cx.report);
     read_capabilities(&mut spec, cx);
@@ -139,26 +206,84 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Mode
     })
 }
 
-/// Checks a model of a provider as far as it goes, and says that it cannot run yet.
-fn refuse_hosted(mut spec: Fields<'_>, provider: &Located<&str>, cx: &mut Context<'_>) {
-    cx.report.add(
-        Problem::new(
-            codes::UNSUPPORTED,
-            provider.place,
-            format!(
-                "provider `{}` is not supported by this version yet; the only provider is \
-                 `{SCRIPTED}`",
-                provider.value
+fn read_hosted(
+    name: Option<ResourceName>,
+    provider: HostedProvider,
+    written: &Located<&str>,
+    mut spec: Fields<'_>,
+    cx: &mut Context<'_>,
+) -> Option<HostedModel> {
+    let model = spec.text("model", &mut cx.report);
+    let has_key = spec.has("apiKey");
+    let api_key = value::read_secret(&mut spec, "apiKey", cx);
+    let endpoint = spec.text("endpoint", &mut cx.report);
+    if let Some(endpoint) = &endpoint {
+        check_endpoint(endpoint, cx);
+    } else if !has_key {
+        let message = format!("a model of `{}` needs an `apiKey`", written.value);
+        cx.report.add(
+            Problem::new(codes::MISSING_FIELD, written.place, message).help(
+                "write `apiKey: {valueFrom: {env: NAME}}`, or name a server of your own with \
+                 `endpoint`",
             ),
-        )
-        .help(format!("write `provider: {SCRIPTED}` and a script")),
-    );
-    let _model = spec.text("model", &mut cx.report);
-    let _key = value::read_secret(&mut spec, "apiKey", cx);
-    let _endpoint = spec.text("endpoint", &mut cx.report);
-    let _options = spec.entries("options", &mut cx.report);
+        );
+    }
+    let params = params::read(&mut spec, cx);
+    let timeouts = read_timeouts(&mut spec, cx);
+    let options = spec.entries("options", &mut cx.report);
+    let options = options
+        .iter()
+        .map(|entry| (entry.key.clone(), entry.node.to_json()))
+        .collect();
     read_capabilities(&mut spec, cx);
     spec.close();
+    Some(HostedModel {
+        name: name?,
+        provider,
+        model: model?.value.to_owned(),
+        endpoint: endpoint.map(|endpoint| endpoint.value.to_owned()),
+        api_key,
+        params,
+        timeouts,
+        options,
+    })
+}
+
+/// An endpoint is an HTTP address; a key for it belongs into `apiKey`.
+fn check_endpoint(endpoint: &Located<&str>, cx: &mut Context<'_>) {
+    let rest = endpoint
+        .value
+        .strip_prefix("https://")
+        .or_else(|| endpoint.value.strip_prefix("http://"));
+    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
+    let is_address = host.is_some_and(|host| {
+        !host.is_empty() && !host.contains('@') && !host.contains(char::is_whitespace)
+    });
+    if !is_address {
+        let message = "`endpoint` must be the address of a server, without a key in it";
+        cx.report.add(
+            Problem::new(codes::INVALID_VALUE, endpoint.place, message)
+                .help("write it like `http://127.0.0.1:8080/v1`"),
+        );
+    }
+}
+
+fn read_timeouts(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> ModelTimeouts {
+    let default = ModelTimeouts::default();
+    let Some(mut timeouts) = spec.nested("timeouts", &mut cx.report) else {
+        return default;
+    };
+    let mut read = |name, otherwise| {
+        let written = timeouts.number(name, &mut cx.report);
+        written.unwrap_or(otherwise)
+    };
+    let read = ModelTimeouts {
+        connect_ms: read("connectMs", default.connect_ms),
+        first_byte_ms: read("firstByteMs", default.first_byte_ms),
+        stall_ms: read("stallMs", default.stall_ms),
+    };
+    timeouts.close();
+    read
 }
 
 fn read_capabilities(spec: &mut Fields<'_>, cx: &mut Context<'_>) {

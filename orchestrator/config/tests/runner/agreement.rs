@@ -84,6 +84,9 @@ fn corpus() -> Vec<Value> {
             &json!({
                 "provider": "anthropic", "model": "m", "endpoint": "https://x", "options": {"a": 1},
                 "apiKey": {"valueFrom": {"env": "KEY"}},
+                "params": {"temperature": 0.5, "topP": 1, "maxTokens": 9, "stop": ["."],
+                           "reasoningEffort": "low", "seed": 1},
+                "timeouts": {"connectMs": 1, "firstByteMs": 2, "stallMs": 3},
             }),
         ),
         document(

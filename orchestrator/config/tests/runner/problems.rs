@@ -269,8 +269,19 @@ fn a_package_is_the_first_document() {
 fn what_this_version_does_not_do_is_said_clearly() {
     assert_eq!(
         only_problem("provider: scripted", "provider: anthropic, model: opus"),
-        "E_CONFIG_UNSUPPORTED 4:18 provider `anthropic` is not supported by this version yet; the \
-         only provider is `scripted`"
+        "E_CONFIG_MISSING_FIELD 4:18 a model of `anthropic` needs an `apiKey`"
+    );
+    let hosted = |more: &str| {
+        let spec = format!("provider: openai, model: m, apiKey: {{value: k}}, {more}");
+        only_problem("provider: scripted", &spec)
+    };
+    assert_eq!(
+        hosted("endpoint: \"http://key@host/v1\""),
+        "E_CONFIG_INVALID_VALUE 4:66 `endpoint` must be the address of a server, without a key in it"
+    );
+    assert_eq!(
+        hosted("params: {temperature: 3}"),
+        "E_CONFIG_INVALID_VALUE 4:78 `temperature` must be a number from 0 to 2"
     );
     assert_eq!(
         only_problem("scripted", "scriptd"),

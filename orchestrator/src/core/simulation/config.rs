@@ -6,7 +6,8 @@ use goondan_config::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::definition::{
-    AgentDefinition, HostedModel, HostedProvider, LoopBreaker, ModelDefinition, ModelProvider,
+    AgentDefinition, HostedModel, HostedProvider, LoopBreaker, ModelDefinition, ModelParams,
+    ModelProvider, ModelTimeouts,
 };
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::script::Script;
@@ -106,6 +107,9 @@ fn model(name: &str, variant: u32) -> (ResourceName, HostedModel) {
         model: "m".to_owned(),
         endpoint: None,
         api_key: Some(format!("key {variant}")),
+        params: ModelParams::default(),
+        timeouts: ModelTimeouts::default(),
+        options: JsonObject::new(),
     };
     (name, model)
 }

@@ -1,0 +1,302 @@
+//! A provider of models on the loopback: it speaks the wire protocols of the real ones, and breaks them
+//! on demand.
+//!
+//! Answers are bytes in chunks, written one at a time, so that a test decides where a stream is cut.
+
+use std::fmt::Write as _;
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+/// A request, as it came in.
+#[derive(Debug, Clone)]
+pub struct Received {
+    /// The path and what is behind it.
+    pub path: String,
+    /// Header lines, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Value,
+    /// How many requests came before it.
+    pub number: usize,
+}
+
+impl Received {
+    /// A header's value.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        let found = headers.find(|(found, _)| found == name)?;
+        Some(&found.1)
+    }
+}
+
+/// How an answer ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// As it should.
+    Whole,
+    /// The connection closes, as if that had been all.
+    Closed,
+    /// Nothing more comes until the other side closes.
+    Silent,
+}
+
+/// What a request is answered.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// Further headers.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body, in the parts it is sent in.
+    pub chunks: Vec<Vec<u8>>,
+    /// How it ends.
+    pub ending: Ending,
+}
+
+impl Answer {
+    /// A stream of these events.
+    #[must_use]
+    pub fn stream(events: &str) -> Self {
+        Self {
+            status: 200,
+            headers: vec![("content-type", "text/event-stream".to_owned())],
+            chunks: vec![events.as_bytes().to_vec()],
+            ending: Ending::Whole,
+        }
+    }
+
+    /// An error with a JSON body.
+    #[must_use]
+    pub fn error(status: u16, body: &Value) -> Self {
+        Self {
+            status,
+            headers: vec![("content-type", "application/json".to_owned())],
+            chunks: vec![body.to_string().into_bytes()],
+            ending: Ending::Whole,
+        }
+    }
+
+    /// The same with a header.
+    #[must_use]
+    pub fn with_header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+
+    /// The same in parts of `bytes` bytes, wherever that cuts a character or an event.
+    #[must_use]
+    pub fn in_parts_of(mut self, bytes: usize) -> Self {
+        let all = self.chunks.concat();
+        self.chunks = all.chunks(bytes).map(<[u8]>::to_vec).collect();
+        self
+    }
+
+    /// The same, ending otherwise.
+    #[must_use]
+    pub fn ending(self, ending: Ending) -> Self {
+        Self { ending, ..self }
+    }
+}
+
+type Answering = Box<dyn FnMut(&Received) -> Answer + Send>;
+
+/// A provider that answers as a test says. Its threads end with the test's process.
+pub struct Provider {
+    address: SocketAddr,
+    received: Arc<Mutex<Vec<Received>>>,
+    /// How many connections were closed by the other side before their answer was over.
+    given_up: Arc<Mutex<usize>>,
+}
+
+impl Provider {
+    /// Starts one; `answer` is asked for each request, one at a time.
+    ///
+    /// # Panics
+    ///
+    /// If the loopback cannot be listened on.
+    #[must_use]
+    pub fn start(answer: impl FnMut(&Received) -> Answer + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback can be listened on");
+        let address = listener.local_addr().expect("it has an address");
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let given_up = Arc::new(Mutex::new(0));
+        let answer: Arc<Mutex<Answering>> = Arc::new(Mutex::new(Box::new(answer)));
+        let (noted, gone) = (Arc::clone(&received), Arc::clone(&given_up));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (noted, gone) = (Arc::clone(&noted), Arc::clone(&gone));
+                let answer = Arc::clone(&answer);
+                std::thread::spawn(move || {
+                    if serve(stream, &noted, &answer).is_err() {
+                        *gone.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+                    }
+                });
+            }
+        });
+        Self {
+            address,
+            received,
+            given_up,
+        }
+    }
+
+    /// Its address, as `endpoint` wants it.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// What came in so far.
+    #[must_use]
+    pub fn received(&self) -> Vec<Received> {
+        let received = self.received.lock();
+        received.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many requests were given up by whoever made them.
+    #[must_use]
+    pub fn given_up(&self) -> usize {
+        *self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn serve(
+    stream: TcpStream,
+    noted: &Mutex<Vec<Received>>,
+    answer: &Mutex<Answering>,
+) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut stream = stream;
+    let Some(mut received) = read(&mut reader)? else {
+        return Ok(());
+    };
+    let answer = {
+        let mut all = noted.lock().unwrap_or_else(PoisonError::into_inner);
+        received.number = all.len();
+        all.push(received.clone());
+        drop(all);
+        let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
+        answer(&received)
+    };
+    let mut head = format!("HTTP/1.1 {} -\r\nconnection: close\r\n", answer.status);
+    if answer.ending != Ending::Closed {
+        head.push_str("transfer-encoding: chunked\r\n");
+    }
+    for (name, value) in &answer.headers {
+        write!(head, "{name}: {value}\r\n").map_err(std::io::Error::other)?;
+    }
+    head.push_str("\r\n");
+    stream.write_all(head.as_bytes())?;
+    for chunk in answer.chunks.iter().filter(|chunk| !chunk.is_empty()) {
+        if answer.ending == Ending::Closed {
+            stream.write_all(chunk)?;
+        } else {
+            let size = format!("{:x}\r\n", chunk.len());
+            stream.write_all(&[size.as_bytes(), chunk, b"\r\n"].concat())?;
+        }
+        stream.flush()?;
+    }
+    match answer.ending {
+        Ending::Whole => stream.write_all(b"0\r\n\r\n"),
+        Ending::Closed => Ok(()),
+        // The other side closes, or is gone.
+        Ending::Silent => match reader.read(&mut [0; 1])? {
+            0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        },
+    }
+}
+
+fn read(reader: &mut impl std::io::BufRead) -> std::io::Result<Option<Received>> {
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else {
+            break;
+        };
+        headers.push((name.to_lowercase(), value.to_owned()));
+    }
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length = length.and_then(|(_, length)| length.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    reader.read_exact(&mut body)?;
+    Ok(Some(Received {
+        path,
+        headers,
+        body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+        number: 0,
+    }))
+}
+
+/// Events of Anthropic's Messages API.
+#[must_use]
+pub fn anthropic(events: &[Value]) -> String {
+    let mut text = String::new();
+    for event in events {
+        let kind = event.get("type").and_then(Value::as_str).unwrap_or("error");
+        text.push_str(&format!("event: {kind}\ndata: {event}\n\n"));
+    }
+    text
+}
+
+/// A whole reply of Anthropic's that says `text`.
+#[must_use]
+pub fn anthropic_saying(text: &str) -> String {
+    anthropic(&[
+        json!({"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 5, "output_tokens": 1}}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 7}}),
+        json!({"type": "message_stop"}),
+    ])
+}
+
+/// Chunks of the Chat Completions API, without the mark of the end.
+#[must_use]
+pub fn openai(chunks: &[Value]) -> String {
+    let lines = chunks.iter().map(|chunk| format!("data: {chunk}\n\n"));
+    lines.collect()
+}
+
+/// What ends a stream of the Chat Completions API.
+pub const OPENAI_DONE: &str = "data: [DONE]\n\n";
+
+/// A whole reply of the Chat Completions API that says these words, each in a chunk of its own.
+#[must_use]
+pub fn openai_saying(words: &[&str]) -> String {
+    let mut chunks = vec![openai_delta(&json!({"role": "assistant", "content": ""}))];
+    let words = words
+        .iter()
+        .map(|word| openai_delta(&json!({"content": word})));
+    chunks.extend(words);
+    chunks.push(json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}));
+    chunks.push(
+        json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4,
+        "prompt_tokens_details": {"cached_tokens": 3}}}),
+    );
+    openai(&chunks) + OPENAI_DONE
+}
+
+/// One chunk of the Chat Completions API.
+#[must_use]
+pub fn openai_delta(delta: &Value) -> Value {
+    json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+}
+
+/// Chunks of the Gemini API.
+#[must_use]
+pub fn google(chunks: &[Value]) -> String {
+    openai(chunks)
+}

@@ -1,0 +1,190 @@
+//! Goal: a model's reply that was recorded is neither lost nor asked for again, whoever is killed in the
+//! call; and what a model says is seen as it comes.
+//!
+//! Method: the real binaries, and a provider on the loopback that counts what it is asked.
+
+use std::sync::mpsc::channel;
+
+use goondan_tests::home::{AGENT, CONNECTOR};
+use goondan_tests::log::message;
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::provider::{
+    Answer, Ending, OPENAI_DONE, Provider, openai, openai_delta, openai_saying,
+};
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::json;
+
+use crate::conversation::{check, shape, text};
+
+const KEY: &str = "sk-never-shown";
+
+/// One agent with the tool `bash`, and a model at `provider`.
+fn project(provider: &Provider) -> String {
+    let endpoint = provider.endpoint();
+    format!(
+        r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: hosted}}
+spec:
+  provider: openai
+  model: big-1
+  endpoint: {endpoint}
+  apiKey: {{value: {KEY}}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: worker}}
+spec:
+  modelConfig: {{modelRef: Model/hosted}}
+  prompt: {{system: Be brief.}}
+  tools:
+    - {{kind: Tool, name: bash, package: "@goondan/base"}}
+"#
+    )
+}
+
+fn pid_of(home: &Home, program: &str) -> u32 {
+    let mut pid = 0;
+    wait_until("the process runs", || {
+        let running = home.running(program);
+        pid = running.first().map_or(0, |process| process.pid);
+        pid != 0
+    });
+    pid
+}
+
+#[test]
+fn a_reply_is_seen_as_it_comes_and_a_connector_killed_in_it_is_followed_by_another() {
+    let begun = openai(&[openai_delta(&json!({"content": "Hel"}))]);
+    let provider = Provider::start(move |received| match received.number {
+        0 => Answer::stream(&begun).ending(Ending::Silent),
+        _ => Answer::stream(&openai_saying(&["Hello", " there."])),
+    });
+    let home = Home::new(&project(&provider));
+    let daemon = Daemon::serving(&home);
+    let asking = home.start_gdn(&["send", "--stream", "Hi."]);
+    // The turn is far from over; the provider never says another word in this call.
+    asking.wait_for_stdout("Hel");
+    processes::signal(pid_of(&home, CONNECTOR), Signal::SIGKILL);
+    let ran = asking.wait().exits(0);
+    assert_eq!(ran.stdout, "Hel\nHello there.\n");
+    ran.tells(&["asked again"]);
+    assert_eq!(provider.received().len(), 2);
+    let messages = home.history("main");
+    check(&messages);
+    assert_eq!(shape(&messages), "ua");
+    assert_eq!(text(&messages[1]), "Hello there.");
+    let usage = &messages[1]["metadata"]["usage"];
+    assert_eq!(usage["inputTokens"], 6, "{usage}");
+    // The answer to the same event is the recorded one, word for word, and costs nothing.
+    assert_eq!(home.ask("other", "Hi."), "Hello there.");
+    assert_eq!(provider.received().len(), 3);
+    let model = home
+        .ps()
+        .into_iter()
+        .find(|p| p["role"] == "model")
+        .unwrap();
+    assert_eq!(model["name"], "hosted");
+    daemon.stop().check(false);
+}
+
+#[test]
+fn an_agent_killed_in_a_call_wastes_no_reply() {
+    let (go, wait) = channel::<()>();
+    let provider = Provider::start(move |_| {
+        wait.recv().unwrap();
+        Answer::stream(&openai_saying(&["Only once."]))
+    });
+    let home = Home::new(&project(&provider));
+    let daemon = Daemon::serving(&home);
+    let asking = home.start_gdn(&["send", "Hi."]);
+    wait_until("the provider is asked", || provider.received().len() == 1);
+    processes::signal(pid_of(&home, AGENT), Signal::SIGKILL);
+    daemon
+        .log()
+        .wait_for("the turn is handed over again", |line| {
+            message(line) == "turn handed over again"
+        });
+    go.send(()).unwrap();
+    assert_eq!(asking.wait().exits(0).stdout, "Only once.\n");
+    assert_eq!(
+        provider.received().len(),
+        1,
+        "the reply was asked for again"
+    );
+    let messages = home.history("main");
+    check(&messages);
+    assert_eq!(shape(&messages), "ua");
+}
+
+#[test]
+fn a_daemon_killed_after_a_reply_does_not_ask_for_it_again() {
+    let call = |notes: &str| {
+        let command =
+            format!("echo run >> {notes}/x.runs; until [ -e {notes}/x.go ]; do sleep 0.02; done");
+        let arguments = json!({"command": command}).to_string();
+        let call = json!({"tool_calls": [{"index": 0, "id": "c1", "type": "function",
+            "function": {"name": "bash__exec", "arguments": arguments}}]});
+        let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
+        openai(&[openai_delta(&call), end]) + OPENAI_DONE
+    };
+    let home = Home::without_project();
+    let calling = call(home.notes().to_str().unwrap());
+    let provider = Provider::start(move |received| match received.number {
+        0 => Answer::stream(&calling).in_parts_of(7),
+        _ => Answer::stream(&openai_saying(&["Done."])),
+    });
+    home.write("project/goondan.yaml", &project(&provider));
+    home.write("notes/about", "");
+    let daemon = Daemon::serving(&home);
+    let asking = home.start_gdn(&["send", "--event-id", "e1", "Hi."]);
+    wait_until("the tool runs", || home.note("x.runs") == "run\n");
+    drop(daemon.kill());
+    asking.wait().exits(9);
+    assert_eq!(provider.received().len(), 1);
+
+    let _daemon = Daemon::start(&home);
+    home.write("notes/x.go", "");
+    let sent = home.gdn_json(&["send", "--event-id", "e1", "Hi."]);
+    assert_eq!(sent["outcome"]["reply"], "Done.");
+    let received = provider.received();
+    assert_eq!(received.len(), 2, "the first reply was asked for again");
+    let told = received[1].body["messages"].to_string();
+    assert!(told.contains("E_TOOL_INTERRUPTED"), "{told}");
+    let messages = home.history("main");
+    check(&messages);
+    assert_eq!(shape(&messages), "uata");
+}
+
+#[test]
+fn too_many_calls_are_made_again_later_and_a_wrong_key_is_said_and_never_shown() {
+    let provider = Provider::start(|received| match received.number {
+        0 => Answer::error(429, &json!({"error": {"message": "slow down"}}))
+            .with_header("retry-after-ms", "20"),
+        1 => Answer::stream(&openai_saying(&["Hello."])),
+        _ => Answer::error(
+            401,
+            &json!({"error": {"message": format!("bad key {KEY}")}}),
+        ),
+    });
+    let home = Home::new(&project(&provider));
+    let daemon = Daemon::serving(&home);
+    assert_eq!(home.ask("main", "Hi."), "Hello.");
+    assert_eq!(provider.received().len(), 2);
+
+    let ran = home
+        .gdn(&["send", "Hi."])
+        .exits(7)
+        .tells(&["E_MODEL_UNAUTHORIZED", "401", "apiKey"]);
+    assert!(!ran.stderr.contains(KEY), "{ran:?}");
+    let log = format!("{:?}", daemon.log().lines());
+    assert!(!log.contains(KEY), "the key is in the log");
+    // What the agent's process was given holds no key either: nothing of it is on disk or in `ps`.
+    let state = std::process::Command::new("grep")
+        .args(["-r", "--", KEY])
+        .arg(home.state_root())
+        .output()
+        .unwrap();
+    assert!(state.stdout.is_empty(), "the key is in the state root");
+}
