@@ -42,6 +42,7 @@ fn connection(connection: &ConnectionDefinition) -> Value {
         "name": connection.name,
         "connector": connection.connector,
         "entry": connection.entry,
+        "entryDigest": connection.entry_digest,
         "config": connection.config,
         "secrets": connection.secrets,
         "rules": rules,

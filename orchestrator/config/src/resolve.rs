@@ -365,14 +365,15 @@ fn resolve_connection(
             key: KeyRule::FromEvent { prefix: None },
         });
     }
-    let (connector, entry) = match program? {
-        Program::Builtin(name) => (name, None),
-        Program::Entry(name, path) => (name, Some(path)),
+    let (connector, entry, entry_digest) = match program? {
+        Program::Builtin(name) => (name, None, None),
+        Program::Entry(name, path, digest) => (name, Some(path), Some(digest)),
     };
     Some(ConnectionDefinition {
         name: connection.name.clone(),
         connector,
         entry,
+        entry_digest,
         config: connection.config.clone(),
         secrets: connection.secrets.clone(),
         rules,

@@ -288,6 +288,7 @@ mod tests {
             name,
             connector: "webhook".parse().unwrap(),
             entry: None,
+            entry_digest: None,
             config: JsonObject::new(),
             secrets: BTreeMap::new(),
             rules,

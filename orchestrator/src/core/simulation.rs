@@ -137,9 +137,10 @@ fn meddle(world: &mut World) {
         2 => close(world),
         3 => open(world),
         4 => {
-            world.edit = match world.rng.u64(0..6) {
+            world.edit = match world.rng.u64(0..10) {
                 0 => Edit::Broken,
                 1 => Edit::Smaller,
+                6.. => Edit::Partial([(); 5].map(|()| world.rng.u32(0..2))),
                 n => Edit::Valid(u32::try_from(n).unwrap()),
             };
             world.input(Input::Reload);
@@ -481,4 +482,24 @@ fn sup_3_an_idle_agent_is_stopped_and_the_next_event_starts_it_again() {
     assert_eq!(world.running(), 1, "the connector stays");
     post_to(&mut world, "ann");
     assert_eq!(world.running(), 2, "the second event asks no model");
+}
+
+#[test]
+fn sup_8_an_edit_restarts_what_it_concerns_and_nothing_else() {
+    let mut world = expiring_world();
+    let edit = |world: &mut World, numbers| {
+        world.edit = Edit::Partial(numbers);
+        world.input(Input::Reload);
+        run_for(world, 2_000);
+        std::mem::take(&mut world.edits_felt)
+    };
+    edit(&mut world, [0; 5]);
+    post_to(&mut world, "ann");
+    // The entry agent has a process, the helper has none; there are two connections.
+    assert_eq!(edit(&mut world, [0, 1, 0, 0, 0]), 0);
+    assert_eq!(edit(&mut world, [0, 1, 0, 1, 0]), 1);
+    assert_eq!(edit(&mut world, [1, 1, 0, 1, 0]), 1);
+    assert_eq!(edit(&mut world, [1, 1, 0, 1, 0]), 0);
+    post_to(&mut world, "ann");
+    assert_eq!(edit(&mut world, [1, 1, 0, 1, 1]), 3);
 }

@@ -329,6 +329,40 @@ mod tests {
     }
 
     #[test]
+    fn sup_2_a_slot_is_seen_in_each_of_the_seven_states() {
+        let mut slot = Slot::default();
+        let mut seen = vec![slot.shown(false)];
+        slot.start(ProcessId(1), now(0));
+        seen.push(slot.shown(false));
+        slot.greeted();
+        seen.push(slot.shown(false));
+        seen.push(slot.shown(true));
+        slot.drain(now(0), 500);
+        seen.push(slot.shown(true));
+        slot.exited(now(1), "exit code 0".into());
+        for n in 2..=7 {
+            slot.start(ProcessId(n), now(n));
+            slot.exited(now(n), "died".into());
+            seen.push(slot.shown(false));
+        }
+        use ProcessState as S;
+        let expected = [
+            S::Terminated,
+            S::Spawning,
+            S::Idle,
+            S::Processing,
+            S::Draining,
+            S::Crashed,
+            S::Crashed,
+            S::Crashed,
+            S::Crashed,
+            S::Crashed,
+            S::CrashLoopBackOff,
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
     fn sup_6_a_drained_process_is_killed_after_its_grace_period_and_that_is_no_crash() {
         let mut slot = Slot::default();
         slot.start(ProcessId(1), now(0));

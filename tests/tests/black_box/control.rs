@@ -273,3 +273,27 @@ fn gdn_alone_says_what_is_missing() {
     let missing = Running::start(command).wait().exits(13);
     missing.tells(&[ORCHESTRATOR]);
 }
+
+#[test]
+fn root_7_the_option_wins_over_the_environment_and_that_over_the_home() {
+    let home = Home::without_project();
+    let program = bin(ORCHESTRATOR);
+    let by_option = home.path().join("by-option");
+    let options = ["--state-root", by_option.to_str().unwrap()];
+    for (args, has_variable, expected) in [
+        (&options[..], true, by_option.clone()),
+        (&[][..], true, home.state_root()),
+        (&[][..], false, home.path().join(".goondan")),
+    ] {
+        let mut command = home.command(&program, args);
+        if !has_variable {
+            command.env_remove("GOONDAN_STATE_ROOT");
+        }
+        assert!(!expected.exists());
+        let daemon = Daemon::start_command(&home, command);
+        let started = &daemon.log().saying("orchestrator started")[0];
+        assert_eq!(started["stateRoot"], expected.to_str().unwrap());
+        assert!(expected.join("workspaces").is_dir());
+        drop(daemon.stop());
+    }
+}

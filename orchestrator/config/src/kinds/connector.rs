@@ -80,8 +80,8 @@ pub(crate) struct ConnectorSpec {
 pub(crate) enum Program {
     /// The built-in connector of this name.
     Builtin(ResourceName),
-    /// A file of the project, by its path there, under the Connector's own name.
-    Entry(ResourceName, PathBuf),
+    /// A file of the project, by its path there, under the Connector's own name, with its SHA-256.
+    Entry(ResourceName, PathBuf, String),
 }
 
 /// Events by name, with the properties they may have.
@@ -104,7 +104,9 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
     spec.close();
 
     let program = if is_module {
-        Program::Entry(name?, entry?)
+        let entry = entry?;
+        let digest = cx.files.digest(&entry);
+        Program::Entry(name?, entry, digest)
     } else {
         let builtin = builtin?;
         check_builtin(Kind::Connector, builtin.value, builtin.place, report)?;

@@ -208,6 +208,21 @@ fn what_was_kept_loads_without_the_project_but_for_its_environment() {
 }
 
 #[test]
+fn sup_8_an_edited_program_is_another_connector() {
+    let documents = WITH_TOKEN
+        .replace("builtin: webhook", "entry: connectors/hook.py")
+        .replace(
+            "config: {port: 0}, secrets: {hmac: {valueFrom: {env: TOKEN}}}",
+            "config: {}",
+        );
+    let project = Project::with(&documents).file("connectors/hook.py", "print()");
+    let before = project.load();
+    let project = project.file("connectors/hook.py", "print(1)");
+    assert_ne!(project.load().connections, before.connections);
+    assert_ne!(project.load().digest, before.digest);
+}
+
+#[test]
 fn sec_1_a_secret_that_is_written_out_is_told() {
     let documents = WITH_TOKEN.replace("valueFrom: {env: TOKEN}", "value: hunter2");
     let project = Project::with(&documents);

@@ -10,6 +10,7 @@ use goondan_protocol::definition::{
     ModelProvider, ModelTimeouts,
 };
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
+use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::script::Script;
 
 pub(super) const PROJECT: &str = "/projects/shop";
@@ -25,6 +26,8 @@ pub(super) const CONNECTION: &str = "a";
 pub(super) enum Edit {
     /// Two agents and two connections; the number makes a difference in all of them.
     Valid(u32),
+    /// As valid; each number makes a difference in one agent or connection alone, the last in the swarm.
+    Partial([u32; 5]),
     /// As valid, without the second agent and the second connection.
     Smaller,
     /// As valid, and conversations expire.
@@ -40,9 +43,30 @@ impl Edit {
     pub(super) fn bundle(self) -> Result<Bundle, ControlError> {
         match self {
             Self::Valid(n) => Ok(bundle(n, &[ENTRY_AGENT, HELPER_AGENT], &["a", "b"])),
-            Self::Smaller => Ok(bundle(0, &[ENTRY_AGENT], &["a"])),
+            Self::Partial([entry, helper, a, b, swarm]) => {
+                let mut bundle = bundle(0, &[ENTRY_AGENT, HELPER_AGENT], &["a", "b"]);
+                for (name, variant) in [(ENTRY_AGENT, entry), (HELPER_AGENT, helper)] {
+                    let name: AgentName = name.parse().unwrap();
+                    bundle.agents.insert(name.clone(), agent(name, variant));
+                }
+                for (name, variant) in [("a", a), ("b", b)] {
+                    let name: ConnectionName = name.parse().unwrap();
+                    bundle
+                        .connections
+                        .insert(name.clone(), connection(name, variant));
+                }
+                bundle.grace_period_ms += u64::from(swarm);
+                bundle.digest = format!("{:?}", [entry, helper, a, b, swarm]);
+                Ok(bundle)
+            }
+            Self::Smaller => {
+                let mut bundle = bundle(0, &[ENTRY_AGENT], &["a"]);
+                bundle.digest = "smaller".to_owned();
+                Ok(bundle)
+            }
             Self::Expiring => {
                 let mut bundle = bundle(0, &[ENTRY_AGENT], &["a"]);
+                bundle.digest = "expiring".to_owned();
                 bundle.lifecycle.ttl_ms = Some(KEEP_MS / 2);
                 bundle.lifecycle.gc_grace_ms = KEEP_MS / 2;
                 Ok(bundle)
@@ -119,6 +143,7 @@ fn connection(name: ConnectionName, variant: u32) -> ConnectionDefinition {
         name,
         connector: "webhook".parse().unwrap(),
         entry: None,
+        entry_digest: None,
         config: JsonObject::from_iter([("port".to_owned(), (8_000 + variant).into())]),
         secrets: BTreeMap::new(),
         rules: vec![IngressRule {
@@ -138,4 +163,35 @@ pub(super) fn key_of(agent: &str, conversation: &str) -> InstanceKey {
         format!("{agent}:{conversation}")
     };
     key.parse().unwrap()
+}
+
+/// Whether an edit says something else of an agent, a connection or a model, or of the swarm.
+pub(super) fn concerns(
+    before: Option<&Bundle>,
+    after: Option<&Bundle>,
+    role: ChildRole,
+    name: &str,
+) -> bool {
+    let (Some(before), Some(after)) = (before, after) else {
+        return false;
+    };
+    let is_another = match role {
+        ChildRole::Agent => {
+            let name: AgentName = name.parse().unwrap();
+            before.agents.get(&name) != after.agents.get(&name)
+        }
+        ChildRole::Connector => {
+            let name: ConnectionName = name.parse().unwrap();
+            before.connections.get(&name) != after.connections.get(&name)
+        }
+        ChildRole::Model => {
+            let name = name.parse().unwrap();
+            before.models.get(&name) != after.models.get(&name)
+        }
+    };
+    let swarm = |bundle: &Bundle| {
+        let entry_agent = bundle.entry_agent.clone();
+        (entry_agent, bundle.grace_period_ms, bundle.lifecycle)
+    };
+    is_another || swarm(before) != swarm(after)
 }

@@ -24,6 +24,7 @@ use super::agent::{Act, Agent};
 use super::config::{self, Edit};
 use super::invariants::Places;
 use super::oracle::{Answered, Asked, Oracle};
+use crate::core::agents::CONFIGURATION_CHANGED;
 use crate::core::{
     Core, Effect, Facts, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, LoadedWorkspace,
     Now, ProcessId, RequestToken, Spawn, control_error,
@@ -73,6 +74,10 @@ enum Role {
 #[derive(Debug)]
 pub(super) struct Child {
     owner: String,
+    /// Its kind, and the name of the agent, connection or model.
+    name: (ChildRole, String),
+    /// What ran when it was started.
+    started_with: Option<Arc<Bundle>>,
     role: Role,
     is_hung: bool,
     /// Whether the core asked it to stop, or had it killed.
@@ -127,6 +132,10 @@ pub(super) struct World {
     next_event: u64,
     pub(super) posts: Vec<Post>,
     pub(super) edit: Edit,
+    /// The configuration that was last read and valid.
+    applied: Option<Arc<Bundle>>,
+    /// Processes that were restarted because of an edit.
+    pub(super) edits_felt: u64,
     /// The parked events, as the latest answer had them.
     pub(super) parked: Option<Vec<EventInfo>>,
     pub(super) oracle: Oracle,
@@ -188,6 +197,8 @@ impl World {
             next_event: 0,
             posts: Vec::new(),
             edit: Edit::Valid(0),
+            applied: None,
+            edits_felt: 0,
             parked: None,
             oracle: Oracle::default(),
             has_exited: false,
@@ -307,7 +318,22 @@ impl World {
                 };
                 match &*message {
                     ToChild::TurnCommitted(_) => self.oracle.forgive(&child.owner),
-                    ToChild::Shutdown(_) => (child.was_asked, child.was_told) = (true, true),
+                    ToChild::Shutdown(shutdown) => {
+                        (child.was_asked, child.was_told) = (true, true);
+                        if shutdown.reason == CONFIGURATION_CHANGED {
+                            let (role, name) = &child.name;
+                            assert!(
+                                config::concerns(
+                                    child.started_with.as_deref(),
+                                    self.applied.as_deref(),
+                                    *role,
+                                    name
+                                ),
+                                "{role:?} {name} is restarted by an edit that does not concern it"
+                            );
+                            self.edits_felt += 1;
+                        }
+                    }
                     ToChild::AgentAnswer(answer) => self.oracle.answer_agent(answer),
                     ToChild::EventAccepted(accepted) => {
                         self.oracle.forgive(&child.owner);
@@ -381,6 +407,11 @@ impl World {
             ChildRole::Connector => ("connection", Role::Connector),
             ChildRole::Model => ("model", Role::Model),
         };
+        let name = match spawn.role {
+            ChildRole::Agent => "agentName",
+            ChildRole::Connector | ChildRole::Model => owner,
+        };
+        let name = spawn.identity[name].as_str().unwrap().to_owned();
         let owner = format!("{owner} {}", spawn.identity[owner]);
         self.oracle.start(&owner, process, self.mono_ms);
         if self.chance(self.plan.crash / 10) {
@@ -391,6 +422,8 @@ impl World {
         }
         let child = Child {
             owner,
+            name: (spawn.role, name),
+            started_with: self.applied.clone(),
             role,
             is_hung: false,
             was_asked: false,
@@ -555,6 +588,13 @@ impl World {
             self.oracle.forgive_all();
         }
         let result = self.read_workspace();
+        // What is on its way out takes nothing up any more.
+        let mut workspaces = self.core.workspaces.values();
+        let is_taken_up =
+            !self.core.is_stopping() && workspaces.all(|workspace| workspace.closing.is_none());
+        if is_taken_up && let Ok(Ok(bundle)) = result.as_ref().map(|found| &found.bundle) {
+            self.applied = Some(Arc::new(bundle.clone()));
+        }
         self.input(Input::Loaded(Box::new(Loaded {
             purpose,
             workspace_id,
