@@ -5,8 +5,8 @@
 //! | argument | around | standard input of the enclosure |
 //! | --- | --- | --- |
 //! | [`COMMAND`] | one command of bash | a pipe that says nothing |
-//! | [`SESSION`] | one shell that runs command after command ([`session`]) | a socket: commands in, exit codes out |
-//! | [`PROGRAM`] | a program ([`program`]) | a pipe that is the program's standard input |
+//! | [`SESSION`] | one shell that runs command after command (`session`) | a socket: commands in, exit codes out |
+//! | [`PROGRAM`] | a program (`program`) | a pipe that is the program's standard input |
 //!
 //! It adopts every orphan of the tree beneath it and ends the whole tree when
 //!
