@@ -43,11 +43,10 @@ fn msg_13_an_event_that_kills_its_agent_thrice_is_parked_and_the_conversation_go
     let told = home.gdn_json(&["instance", "history", "--turns", "--limit", "1"]);
     let turn = &told["turns"][0];
     assert_eq!(turn["eventId"], "poison");
-    assert_eq!(
-        (&turn["outcome"], &turn["attempts"]),
-        (&"parked".into(), &3.into()),
-        "{turn}"
-    );
+    assert_eq!(turn["outcome"], "parked", "{turn}");
+    // What a process says of its turn may die with it; the count that decides is durable.
+    let reason = turn["reason"].as_str().unwrap();
+    assert!(reason.starts_with("3 processes ended"), "{turn}");
     let events = parked(&home);
     assert_eq!(events.len(), 1, "{events:#?}");
     assert_eq!(events[0]["eventId"], "poison");
