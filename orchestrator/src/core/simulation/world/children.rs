@@ -1,0 +1,230 @@
+//! The children of the simulated world: how they start, what they say and do, and how they end.
+
+use std::collections::HashMap;
+
+use goondan_protocol::call::{
+    COMPLETE, CallError, CallErrorCode, CallOrder, CallOutcome, CallPiece, CallResult, ModelAnswer,
+};
+use goondan_protocol::ids::InstanceKey;
+use goondan_protocol::ipc::{ChildRole, Hello, Pong, Status, ToChild, ToOrchestrator};
+use goondan_protocol::version::Version;
+use serde_json::value::to_raw_value;
+
+use super::{Child, Happening, Role, World};
+use crate::core::simulation::agent::Act;
+use crate::core::{Input, ProcessId, Spawn};
+
+impl World {
+    pub(super) fn spawn(&mut self, spawn: &Spawn) -> Vec<Input> {
+        let process = spawn.process;
+        let (owner, role) = match spawn.role {
+            ChildRole::Agent => ("instanceKey", Role::Agent(Box::default())),
+            ChildRole::Connector => ("connection", Role::Connector),
+            ChildRole::Model => ("model", Role::Model),
+        };
+        let name = match spawn.role {
+            ChildRole::Agent => "agentName",
+            ChildRole::Connector | ChildRole::Model => owner,
+        };
+        let name = spawn.identity[name].as_str().unwrap().to_owned();
+        let owner = format!("{owner} {}", spawn.identity[owner]);
+        self.oracle.start(&owner, process, self.mono_ms);
+        if self.chance(self.plan.crash / 10) {
+            self.oracle.end(&owner, process, true, self.mono_ms);
+            self.failed_starts += 1;
+            let how = "it could not be started".to_owned();
+            return vec![Input::Exited { process, how }];
+        }
+        let child = Child {
+            owner,
+            name: (spawn.role, name),
+            started_with: self.applied.clone(),
+            role,
+            is_hung: false,
+            was_asked: false,
+            was_told: false,
+            is_dying: false,
+            is_greeted: false,
+            last_heard_ms: self.mono_ms,
+            last_said_ms: self.mono_ms,
+            next_request: 0,
+            posts: HashMap::new(),
+        };
+        self.children.insert(process, child);
+        self.next_pid += 1;
+        let hello = Hello {
+            version: Version::current(),
+            role: match spawn.role {
+                ChildRole::Agent => ChildRole::Agent,
+                ChildRole::Connector | ChildRole::Model => ChildRole::Connector,
+            },
+            pid: self.next_pid,
+        };
+        self.say(process, ToOrchestrator::Hello(hello), None);
+        vec![Input::Spawned {
+            process,
+            pid: self.next_pid,
+        }]
+    }
+
+    /// A child says something, which arrives after all it said before.
+    pub(super) fn say(
+        &mut self,
+        process: ProcessId,
+        message: ToOrchestrator,
+        request_id: Option<u64>,
+    ) {
+        let delay_ms = if self.rng.u64(..50) == 0 { 3_000 } else { 20 };
+        let delay_ms = self.rng.u64(0..delay_ms);
+        let Some(child) = self.children.get_mut(&process) else {
+            return;
+        };
+        let due_ms = child.last_said_ms.max(self.mono_ms + delay_ms);
+        child.last_said_ms = due_ms;
+        let input = Input::Message {
+            process,
+            message: Box::new(message),
+            request_id,
+            trace: None,
+        };
+        self.at(due_ms, Happening::Input(input));
+    }
+
+    pub(super) fn deliver(
+        &mut self,
+        process: ProcessId,
+        message: ToChild,
+        in_reply_to: Option<u64>,
+    ) {
+        let hangs = self.chance(self.plan.hang);
+        let Some(child) = self.children.get_mut(&process) else {
+            return;
+        };
+        child.is_hung |= hangs;
+        if child.is_hung || child.is_dying {
+            return;
+        }
+        if let Role::Agent(_) = child.role {
+            self.oracle.hear(&message);
+        }
+        let acts = match &mut child.role {
+            Role::Agent(agent) => agent.on_message(message, in_reply_to),
+            Role::Connector | Role::Model => match message {
+                ToChild::Call(call) => {
+                    let is_healing = self.is_healing;
+                    self.oracle.begin(&call);
+                    made(&mut self.rng, is_healing, &call)
+                }
+                ToChild::Welcome(_) => {
+                    child.is_greeted = matches!(child.role, Role::Connector);
+                    let (ready, detail) = (true, "listening".to_owned());
+                    vec![Act::Say(ToOrchestrator::Status(Status { ready, detail }))]
+                }
+                ToChild::Ping(ping) => {
+                    let pong = Pong { nonce: ping.nonce };
+                    vec![Act::Say(ToOrchestrator::Pong(pong))]
+                }
+                ToChild::EventRefused(_) => {
+                    let refused = in_reply_to.and_then(|request| child.posts.remove(&request));
+                    if let Some(event_id) = refused {
+                        self.post_again(&event_id);
+                    }
+                    Vec::new()
+                }
+                ToChild::Shutdown(_) => vec![Act::Exit],
+                _ => Vec::new(),
+            },
+        };
+        for act in acts {
+            // What it does takes its time, but happens in order.
+            let child = self.children.get_mut(&process).unwrap();
+            let due_ms = child.last_said_ms.max(self.mono_ms);
+            self.at(due_ms, Happening::Act(process, act));
+        }
+    }
+
+    pub(super) fn act(&mut self, process: ProcessId, act: Act) {
+        let crashes = self.chance(self.plan.crash);
+        let garbage = self.chance(self.plan.garbage);
+        let Some(child) = self.children.get_mut(&process) else {
+            return;
+        };
+        if child.is_hung || child.is_dying {
+            return;
+        }
+        if crashes {
+            child.is_dying = true;
+            return self.soon(5, Happening::Die(process, "signal 11"));
+        }
+        if garbage {
+            let problem = "not JSON".to_owned();
+            return self.input(Input::Broken { process, problem });
+        }
+        match act {
+            Act::Say(message) => self.say(process, message, None),
+            Act::SayLater(after_ms, message) => {
+                let act = Act::Say(message);
+                self.at(self.mono_ms + after_ms, Happening::Act(process, act));
+            }
+            Act::Ask(ask, request) => {
+                let key = child.owner.strip_prefix("instanceKey ").unwrap();
+                let key: InstanceKey = serde_json::from_str(key).unwrap();
+                self.oracle.ask_agent(&ask, &key);
+                let message = ToOrchestrator::AgentAsk(Box::new(ask));
+                self.say(process, message, Some(request));
+            }
+            Act::Exit => {
+                child.is_dying = true;
+                let due_ms = child.last_said_ms;
+                self.at(due_ms, Happening::Die(process, "exit code 0"));
+            }
+        }
+    }
+
+    pub(super) fn die(&mut self, process: ProcessId, how: &'static str) {
+        let Some(child) = self.children.remove(&process) else {
+            return;
+        };
+        self.oracle
+            .end(&child.owner, process, !child.was_asked, self.mono_ms);
+        for event_id in child.posts.values() {
+            self.post_again(event_id);
+        }
+        self.crashed = (!child.was_asked).then_some(process);
+        self.killed = (child.was_asked && !child.was_told).then_some(process);
+        let how = how.to_owned();
+        self.input(Input::Exited { process, how });
+    }
+}
+
+/// How a simulated connector makes a call: well, badly, or not at all, and always in its time.
+fn made(rng: &mut fastrand::Rng, is_healing: bool, call: &CallOrder) -> Vec<Act> {
+    let call_id = call.call_id;
+    let error = |code| CallOutcome::Error(CallError::new(code, "no"));
+    let later = |code, ms| CallOutcome::Error(CallError::new(code, "no").later(ms));
+    let is_model = call.method == COMPLETE;
+    let outcome = match if is_healing { 9 } else { rng.u64(0..12) } {
+        0 if is_model => later(CallErrorCode::RateLimited, Some(rng.u64(0..3_000))),
+        1 if is_model => later(CallErrorCode::Overloaded, None),
+        2 => error(CallErrorCode::Unauthorized),
+        3 => return Vec::new(),
+        _ if is_model => {
+            let content = to_raw_value(&format!("reply {}", rng.u64(..))).unwrap();
+            let metadata = goondan_protocol::JsonObject::new();
+            CallOutcome::Ok(to_raw_value(&ModelAnswer { content, metadata }).unwrap())
+        }
+        _ => CallOutcome::Ok(to_raw_value("poked").unwrap()),
+    };
+    let mut acts = Vec::new();
+    let mut after_ms = 0;
+    for _ in 0..rng.u64(0..3) {
+        after_ms += rng.u64(0..500);
+        let piece = to_raw_value("p").unwrap();
+        let piece = ToOrchestrator::CallPiece(CallPiece { call_id, piece });
+        acts.push(Act::SayLater(after_ms, piece));
+    }
+    after_ms += rng.u64(0..500);
+    let result = ToOrchestrator::CallResult(CallResult { call_id, outcome });
+    acts.push(Act::SayLater(after_ms, result));
+    acts
+}
