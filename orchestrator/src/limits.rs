@@ -84,6 +84,10 @@ pub(crate) const CALL_RETRY_MAX_MS: u64 = 30_000;
 /// The longest a call may take, whatever its agent asks for, in milliseconds.
 pub(crate) const CALL_DEADLINE_MAX_MS: u64 = 3_600_000;
 
+/// Shortest value of a configuration that is masked where it turns up, in bytes (`SEC-2`). A shorter
+/// one is found in too much that has nothing to do with it.
+pub(crate) const MASKED_VALUE_BYTES_MIN: usize = 6;
+
 /// Writer threads of the store.
 pub(crate) const WRITER_THREADS: usize = 4;
 

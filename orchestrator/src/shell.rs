@@ -5,6 +5,7 @@ mod control;
 mod daemon;
 mod loading;
 mod logs;
+mod masking;
 mod memory;
 mod reading;
 mod strays;

@@ -32,6 +32,7 @@ use tokio::task::JoinSet;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
 use super::logs::{Collector, LogHub, collect};
+use super::masking::Masks;
 use super::supervisor::Event;
 use crate::core::{Input, ProcessId, Spawn};
 use crate::limits::CHILD_QUEUE_FRAMES;
@@ -284,7 +285,7 @@ async fn read_frames(
 ) {
     while let Some(frame) = frames.next().await {
         let input = match frame.map_err(|error| goondan_log::error_chain(&error)) {
-            Ok(body) => read_message(process, &body),
+            Ok(body) => read_message(process, &body, reports.hub.masks()),
             Err(problem) => Input::Broken { process, problem },
         };
         let is_broken = matches!(input, Input::Broken { .. });
@@ -295,9 +296,10 @@ async fn read_frames(
     }
 }
 
-fn read_message(process: ProcessId, body: &[u8]) -> Input {
+fn read_message(process: ProcessId, body: &[u8], masks: &Masks) -> Input {
     let read = Envelope::from_frame(body).and_then(|envelope| {
-        let message = Box::new(ToOrchestrator::from_envelope(&envelope)?);
+        let mut message = Box::new(ToOrchestrator::from_envelope(&envelope)?);
+        masks.message(&mut message);
         let (request_id, trace) = (envelope.id, envelope.trace);
         Ok(Input::Message {
             process,

@@ -26,6 +26,7 @@ use super::child::{Programs, Reports};
 use super::control::{self, Server};
 use super::loading::{Known, Projects, Read, Wanted};
 use super::logs::LogHub;
+use super::masking::Masks;
 use super::strays;
 use super::supervisor::{Event, Supervisor};
 use crate::args::Args;
@@ -153,7 +154,14 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
     let io = |error: std::io::Error| StartFailure::new(&error);
 
     let known = Known::default();
-    let projects = Projects::new(disk.clone(), layout.clone(), known.clone(), args.strict);
+    let masks = Arc::new(Masks::default());
+    let projects = Projects::new(
+        disk.clone(),
+        layout.clone(),
+        known.clone(),
+        masks.clone(),
+        args.strict,
+    );
     let opened = match &args.open {
         Some(project) => {
             let wanted = Wanted {
@@ -184,7 +192,7 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
     })?;
 
     let (hub, log_guard) =
-        LogHub::start(args.log_dir.as_deref(), &root.config().log).map_err(io)?;
+        LogHub::start(args.log_dir.as_deref(), &root.config().log, masks).map_err(io)?;
     hub.install(TraceId::from_uuid(Uuid::now_v7()));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(io)?;
     if let Err(error) = strays::adopt_orphans() {

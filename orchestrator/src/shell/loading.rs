@@ -16,6 +16,7 @@ use goondan_store::root::Layout;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::{StoreError, workspace};
 
+use super::masking::Masks;
 use crate::core::{LoadedWorkspace, Settings};
 
 /// What projects are read with.
@@ -24,6 +25,7 @@ pub(super) struct Projects {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) layout: Layout,
     pub(super) known: Known,
+    masks: Arc<Masks>,
     /// Whether a project whose configuration is not valid is not run at all (`--strict`).
     pub(super) is_strict: bool,
     /// Loads follow one another, so that of two the later one is never the older.
@@ -47,11 +49,18 @@ pub(super) struct Wanted {
 pub(super) type Read = (Arc<Sources>, Result<LoadedWorkspace, ControlError>);
 
 impl Projects {
-    pub(super) fn new(disk: Arc<dyn Disk>, layout: Layout, known: Known, is_strict: bool) -> Self {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        layout: Layout,
+        known: Known,
+        masks: Arc<Masks>,
+        is_strict: bool,
+    ) -> Self {
         Self {
             disk,
             layout,
             known,
+            masks,
             is_strict,
             turn: Arc::default(),
         }
@@ -93,6 +102,7 @@ impl Projects {
             .unwrap_or_default();
         let loader = Loader::new(&ProcessEnvironment).with_env_files(&env_files);
         let loaded = loader.load(&root);
+        self.masks.add(&loaded.secrets);
         let sources = Arc::new(loaded.sources);
         let result = match (loaded.bundle, renamed) {
             (Ok(_), Some(error)) => Err(error),
@@ -204,6 +214,7 @@ impl Projects {
         let files = kept.files.iter();
         let files = files.map(|(path, text)| (PathBuf::from(path), text.clone()));
         let loaded = loader.load_kept(root, &files.collect());
+        self.masks.add(&loaded.secrets);
         let (bundle, fallback) = match loaded.bundle {
             Ok(bundle) => {
                 let message = format!(

@@ -23,6 +23,7 @@ use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuild
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 
+use super::masking::Masks;
 use crate::limits::{LOG_FOLLOW_LINES, LOG_QUEUE_LINES, LOG_TAIL_BYTES, LOG_TAIL_LINES};
 
 mod collect;
@@ -38,6 +39,7 @@ pub(super) struct LogHub {
     tail: Mutex<Tail>,
     follow: broadcast::Sender<Bytes>,
     identity: OnceLock<Identity>,
+    masks: Arc<Masks>,
 }
 
 /// The latest lines, for clients that ask for them.
@@ -66,6 +68,7 @@ impl LogHub {
     pub(super) fn start(
         log_dir: Option<&Path>,
         config: &LogConfig,
+        masks: Arc<Masks>,
     ) -> io::Result<(Arc<Self>, WorkerGuard)> {
         let out: Box<dyn Write + Send> = match log_dir {
             Some(dir) => Box::new(rotate::RotatingFile::open(
@@ -89,6 +92,7 @@ impl LogHub {
                 tail: Mutex::default(),
                 follow,
                 identity: OnceLock::new(),
+                masks,
             }),
             guard,
         ))
@@ -126,6 +130,11 @@ impl LogHub {
         self.line(line_bytes(&line));
     }
 
+    /// What no line holds (`SEC-2`).
+    pub(super) fn masks(&self) -> &Masks {
+        &self.masks
+    }
+
     /// How many lines were dropped so far.
     pub(super) fn dropped_lines(&self) -> u64 {
         u64::try_from(self.dropped.dropped_lines()).unwrap_or(u64::MAX)
@@ -143,7 +152,7 @@ impl LogHub {
 
 impl LineSink for LogHub {
     fn line(&self, line: Vec<u8>) {
-        let line = Bytes::from(line);
+        let line = Bytes::from(self.masks.line(line));
         {
             let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
             tail.push(line.clone());

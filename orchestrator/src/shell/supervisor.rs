@@ -457,6 +457,7 @@ impl Supervisor {
         let Some(request) = self.requests.remove(&token) else {
             return;
         };
+        let result = result.map_err(|error| self.reports.hub.masks().error(error));
         match (result, request.addition) {
             (Ok(mut value), Some(Addition::DroppedLogLines)) => {
                 if let Some(status) = value.as_object_mut() {

@@ -143,3 +143,35 @@ fn sec_1_a_configuration_with_a_secret_written_out_is_not_kept() {
     drop(daemon.stop());
     assert_eq!(kept(&home), Value::Null);
 }
+
+#[test]
+fn sec_2_a_value_of_the_configuration_turns_up_in_no_log_and_no_runtime_event() {
+    let home = Home::new(&LAB.replace("    path: /hook\n", WITH_TOKEN));
+    home.write("project/.env", "TOKEN=hunter2-and-more\n");
+    let daemon = Daemon::serving(&home);
+    // An agent is told it in a message, and its tool prints it: what happened is recorded and logged.
+    home.ask("main", "echo it is hunter2-and-more");
+    home.ask("main", "work hunter2-and-more");
+    let turns = home
+        .workspace_dir()
+        .join("instances/main/messages/runtime-events.jsonl");
+    wait_until("the turns are recorded", || {
+        let events = std::fs::read_to_string(&turns).unwrap_or_default();
+        events.matches("turn.completed").count() == 2
+    });
+    let events = std::fs::read_to_string(&turns).unwrap();
+    assert!(
+        events.contains("[masked]") && !events.contains("hunter2"),
+        "{events}"
+    );
+    // What it was told stays as it was.
+    assert!(
+        home.history("main")[0]
+            .to_string()
+            .contains("hunter2-and-more")
+    );
+    let log = daemon.stop();
+    for line in log.lines() {
+        assert!(!line.to_string().contains("hunter2"), "{line}");
+    }
+}

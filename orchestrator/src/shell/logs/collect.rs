@@ -174,6 +174,7 @@ mod tests {
         let (hub, _guard) = LogHub::start(
             Some(tempfile::tempdir().unwrap().path()),
             &goondan_store::root::LogConfig::default(),
+            Arc::default(),
         )
         .unwrap();
         let identity = json!({"process": "agent", "pid": 7, "agentName": "a"});

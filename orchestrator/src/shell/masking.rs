@@ -1,0 +1,332 @@
+//! No value that a configuration took from elsewhere leaves the daemon in a log line, an error text or a
+//! runtime event (`SEC-2`).
+//!
+//! A value is looked for as it is and as programs write it: escaped as JSON (once and twice, since a
+//! line may quote another), in base64 at any place of what is encoded, and percent-encoded. What a child
+//! says about itself is masked as it comes in, so that everything made of it is; what the daemon says, as
+//! it goes out. Messages of a conversation are not touched: they are what the agent was told.
+//!
+//! A value that was known once stays known until the daemon ends: a process may still write it.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::{PoisonError, RwLock};
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use goondan_config::Secrets;
+use goondan_log::line_bytes;
+use goondan_protocol::JsonObject;
+use goondan_protocol::call::CallOutcome;
+use goondan_protocol::control::ControlError;
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ipc::ToOrchestrator;
+use serde_json::Value;
+
+use crate::limits::MASKED_VALUE_BYTES_MIN;
+
+/// What stands in place of a value.
+const MASK: &str = "[masked]";
+
+/// Fields of a log line that say whose it is. None is ever made of a value, and a line without them is
+/// of no use, whatever somebody puts into a variable.
+const IDENTITY: [&str; 10] = [
+    "timestamp",
+    "level",
+    "process",
+    "pid",
+    "workspaceId",
+    "agentName",
+    "connection",
+    "model",
+    "traceId",
+    "spanId",
+];
+
+/// Every value that is masked.
+#[derive(Debug, Default)]
+pub(super) struct Masks {
+    known: RwLock<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    values: BTreeSet<String>,
+    finder: Option<AhoCorasick>,
+}
+
+impl std::fmt::Debug for Known {
+    /// Shows how many there are.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Known({})", self.values.len())
+    }
+}
+
+impl Masks {
+    /// Masks the values of a configuration from now on.
+    pub(super) fn add(&self, secrets: &Secrets) {
+        self.add_values(&secrets.values().collect::<Vec<_>>());
+    }
+
+    fn add_values(&self, values: &[&str]) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let before = known.values.len();
+        let long = values.iter();
+        let long = long.filter(|value| value.len() >= MASKED_VALUE_BYTES_MIN);
+        known.values.extend(long.map(|value| (*value).to_owned()));
+        if known.values.len() == before {
+            return;
+        }
+        let patterns: BTreeSet<String> = known.values.iter().flat_map(|v| forms(v)).collect();
+        let finder = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(&patterns);
+        match finder {
+            Ok(finder) => known.finder = Some(finder),
+            Err(error) => tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "values of a configuration cannot be masked"
+            ),
+        }
+    }
+
+    /// The text without any value.
+    pub(super) fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.text(text)
+    }
+
+    fn mask(&self, text: &mut String) {
+        if let Cow::Owned(masked) = self.text(text) {
+            *text = masked;
+        }
+    }
+
+    fn mask_any(&self, text: &mut Option<String>) {
+        if let Some(text) = text {
+            self.mask(text);
+        }
+    }
+
+    /// A log line, a JSON object, without any value.
+    pub(super) fn line(&self, line: Vec<u8>) -> Vec<u8> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        match &known.finder {
+            Some(finder) if finder.is_match(&line) => {}
+            _ => return line,
+        }
+        let Ok(fields) = serde_json::from_slice::<JsonObject>(&line) else {
+            let text = String::from_utf8_lossy(&line).into_owned();
+            return known.text(&text).into_owned().into_bytes();
+        };
+        let masked = fields.into_iter().map(|(name, value)| {
+            if IDENTITY.contains(&name.as_str()) {
+                (name, value)
+            } else {
+                (known.text(&name).into_owned(), known.value(value))
+            }
+        });
+        line_bytes(&masked.collect())
+    }
+
+    /// An error as a client is told it.
+    pub(super) fn error(&self, mut error: ControlError) -> ControlError {
+        self.mask(&mut error.message);
+        self.mask_any(&mut error.suggestion);
+        error
+    }
+
+    /// What a child says about itself.
+    pub(super) fn message(&self, message: &mut ToOrchestrator) {
+        match message {
+            ToOrchestrator::Observe(event) => self.mask_any(&mut event.detail),
+            ToOrchestrator::Status(status) => self.mask(&mut status.detail),
+            ToOrchestrator::TurnComplete(complete) => {
+                if let TurnOutcome::Failed { message, .. } = &mut complete.outcome {
+                    self.mask(message);
+                }
+            }
+            ToOrchestrator::CallResult(result) => {
+                if let CallOutcome::Error(error) = &mut result.outcome {
+                    self.mask(&mut error.message);
+                    self.mask_any(&mut error.suggestion);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Known {
+    fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match &self.finder {
+            Some(finder) if finder.is_match(text) => {
+                let mut masked = String::with_capacity(text.len());
+                finder.replace_all_with(text, &mut masked, |_, _, masked| {
+                    masked.push_str(MASK);
+                    true
+                });
+                Cow::Owned(masked)
+            }
+            _ => Cow::Borrowed(text),
+        }
+    }
+
+    fn value(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(&text).into_owned()),
+            Value::Array(items) => items.into_iter().map(|item| self.value(item)).collect(),
+            Value::Object(fields) => {
+                let masked = fields.into_iter();
+                let masked =
+                    masked.map(|(name, value)| (self.text(&name).into_owned(), self.value(value)));
+                Value::Object(masked.collect())
+            }
+            Value::Number(number) if self.values.contains(&number.to_string()) => MASK.into(),
+            plain @ (Value::Null | Value::Bool(_) | Value::Number(_)) => plain,
+        }
+    }
+}
+
+/// A value as it may turn up, long enough not to be found by accident.
+fn forms(value: &str) -> Vec<String> {
+    let escaped = json_escaped(value);
+    let mut forms = vec![
+        value.to_owned(),
+        json_escaped(&escaped),
+        escaped,
+        percent_encoded(value, false, "%20"),
+        percent_encoded(value, true, "%20"),
+        percent_encoded(value, true, "+"),
+    ];
+    for skipped in 0..3 {
+        let encoded = base64_within(value.as_bytes(), skipped);
+        forms.push(encoded.replace('+', "-").replace('/', "_"));
+        forms.push(encoded);
+    }
+    forms.retain(|form| form.len() >= MASKED_VALUE_BYTES_MIN);
+    forms
+}
+
+fn json_escaped(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    let inner = quoted.strip_prefix('"').and_then(|q| q.strip_suffix('"'));
+    inner.unwrap_or(&quoted).to_owned()
+}
+
+fn percent_encoded(text: &str, is_upper: bool, space: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            b' ' => encoded.push_str(space),
+            _ if is_upper => encoded.push_str(&format!("%{byte:02X}")),
+            _ => encoded.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    encoded
+}
+
+/// The part of the base64 of something that depends on `bytes` alone, where they stand behind
+/// `skipped` bytes (modulo 3) of something else.
+fn base64_within(bytes: &[u8], skipped: usize) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let before = std::iter::repeat_n(0, skipped);
+    let bits: Vec<u8> = before
+        .chain(bytes.iter().copied())
+        .flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1))
+        .collect();
+    // A digit is six bits; those that hold a bit of what stands before or behind are left out.
+    let first = (skipped * 8).div_ceil(6);
+    let digits = bits.chunks_exact(6).skip(first).map(|digit| {
+        let index = digit.iter().fold(0, |sum, bit| sum * 2 + usize::from(*bit));
+        ALPHABET.get(index).copied().map_or('=', char::from)
+    });
+    digits.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::ipc::Status;
+    use serde_json::json;
+
+    use super::*;
+
+    const VALUE: &str = "p\"ss wörd/+?1";
+
+    fn masks(values: &[&str]) -> Masks {
+        let masks = Masks::default();
+        masks.add_values(values);
+        masks
+    }
+
+    #[test]
+    fn sec_2_a_value_is_found_however_it_is_written() {
+        let masks = masks(&[VALUE]);
+        // Written down by other programs: Python's json, base64 and urllib.
+        for text in [
+            VALUE,
+            r#"{"k": "p\"ss wörd/+?1"}"#,
+            r#"{\"k\": \"p\\\"ss wörd/+?1\"}"#,
+            "cCJzcyB3w7ZyZC8rPzE=",
+            "YTpwInNzIHfDtnJkLys/MQ==",
+            "YWI6cCJzcyB3w7ZyZC8rPzE6eA==",
+            "YTpwInNzIHfDtnJkLys_MQ==",
+            "https://h/?t=p%22ss%20w%C3%B6rd%2F%2B%3F1&x",
+            "https://h/?t=p%22ss%20w%c3%b6rd%2f%2b%3f1&x",
+            "t=p%22ss+w%C3%B6rd%2F%2B%3F1",
+        ] {
+            let masked = masks.text(text);
+            assert!(masked.contains(MASK), "{text} stays {masked}");
+            assert!(!masked.contains("rd/"), "{masked}");
+        }
+        assert_eq!(masks.text("nothing of it"), "nothing of it");
+    }
+
+    #[test]
+    fn sec_2_a_masked_line_is_a_line_and_still_says_whose_it_is() {
+        let masks = masks(&["assistant", "12345678", VALUE]);
+        let line = json!({
+            "timestamp": "2026-01-01T00:00:00.000Z",
+            "message": format!("failed with {VALUE}"),
+            "agentName": "assistant",
+            "nested": [{"token": VALUE, "assistant": true}, 12_345_678, 1],
+        });
+        let mut bytes = serde_json::to_vec(&line).unwrap();
+        bytes.push(b'\n');
+        let masked = masks.line(bytes);
+        assert_eq!(masked.iter().filter(|b| **b == b'\n').count(), 1);
+        assert_eq!(
+            serde_json::from_slice::<Value>(&masked).unwrap(),
+            json!({
+                "timestamp": "2026-01-01T00:00:00.000Z",
+                "message": "failed with [masked]",
+                "agentName": "assistant",
+                "nested": [{"token": "[masked]", "[masked]": true}, "[masked]", 1],
+            })
+        );
+    }
+
+    #[test]
+    fn sec_2_values_too_short_to_tell_are_left_and_of_two_the_longer_is_masked_whole() {
+        let masks = masks(&["8080", "secret", "secret-and-more"]);
+        assert_eq!(
+            masks.text("8080 secret-and-more secret"),
+            "8080 [masked] [masked]"
+        );
+    }
+
+    #[test]
+    fn sec_2_what_a_child_says_of_itself_comes_in_masked() {
+        let masks = masks(&[VALUE]);
+        let detail = format!("cannot reach h?{VALUE}");
+        let ready = false;
+        let mut message = ToOrchestrator::Status(Status { ready, detail });
+        masks.message(&mut message);
+        let shown = format!("{message:?}");
+        assert!(shown.contains("h?[masked]"), "{shown}");
+        let error = ControlError::new(goondan_protocol::control::ErrorCode::Internal, VALUE);
+        assert_eq!(masks.error(error).message, MASK);
+    }
+}
