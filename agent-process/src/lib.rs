@@ -11,6 +11,7 @@
 //!   orchestrator.
 //! * `outgoing` has the orchestrator do what needs the network or a key.
 //! * [`tools`] acts: the tools of `@goondan/base`.
+//! * [`extensions`] stands around: what an agent's extensions do to its turns.
 //! * `colleagues` is the way from a tool to other agents.
 //! * `process` carries out: one loop over the socket, the model and the tools, which decides nothing.
 //! * `history` is where a loaded conversation lies in memory.
@@ -25,6 +26,7 @@
 
 mod colleagues;
 mod entry;
+pub mod extensions;
 mod history;
 mod link;
 pub mod model;

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use goondan_log::unix_millis_now;
 use goondan_protocol::definition::AgentAssignment;
-use goondan_protocol::ids::{MessageId, StepId, ToolCallId};
+use goondan_protocol::ids::{ExtensionStates, MessageId, StepId, ToolCallId};
 use goondan_protocol::ipc::{
     ConversationLoad, ConversationPage, Pong, ShutdownAck, ToChild, ToOrchestrator, TurnAppend,
     TurnComplete, TurnStart,
@@ -22,6 +22,7 @@ use tokio::task::{JoinError, JoinSet};
 use uuid::Uuid;
 
 use crate::colleagues::{Colleagues, Enquiries};
+use crate::extensions::{ExtensionError, Extensions};
 use crate::history::History;
 use crate::link::{Incoming, Link, LinkError};
 use crate::model::{self, Answer, Model, ModelError, ModelRequest};
@@ -79,6 +80,9 @@ pub(crate) enum ProcessError {
     /// A message event cannot be written.
     #[error("a message event cannot be written as JSON")]
     Unwritable(#[source] serde_json::Error),
+    /// The agent's extensions cannot be set up.
+    #[error("the agent's extensions cannot be set up")]
+    Extension(#[from] ExtensionError),
     /// A model or tool panicked.
     #[error("a model or a tool of this process failed")]
     Work(#[source] JoinError),
@@ -126,6 +130,12 @@ pub(crate) async fn run(
         elapsed_us = u64::try_from(loading_since.elapsed().as_micros()).unwrap_or(u64::MAX),
         "conversation loaded"
     );
+    let extensions = Extensions::new(
+        assignment.agent.name.clone(),
+        assignment.instance_key.clone(),
+        &assignment.agent.extensions,
+        loaded.states,
+    )?;
     let mut agent = Agent {
         engine: Engine::new(
             toolbox.clone(),
@@ -133,6 +143,7 @@ pub(crate) async fn run(
                 step_count_max: assignment.agent.max_steps_per_turn,
                 loop_breaker: assignment.agent.loop_breaker,
             },
+            extensions,
             conversation,
             loaded.open,
         ),
@@ -163,6 +174,7 @@ pub(crate) async fn run(
 struct Loaded {
     history: History,
     open: OpenTurn,
+    states: ExtensionStates,
     /// A turn that was given before the conversation was loaded.
     first_turn: Option<(Box<TurnStart>, Option<TraceContext>)>,
     /// The number of the next request; those before it asked for the conversation.
@@ -202,6 +214,7 @@ async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
                 let is_all = is_last && page_count == 1;
                 let taken = loaded.history.take(&page.messages, is_all);
                 taken.map_err(ProcessError::Memory)?;
+                loaded.states.append(&mut page.states);
                 if is_last {
                     take_events(&page, &mut loaded.open)?;
                     loaded.next_request = request_id + 1;
@@ -428,6 +441,9 @@ impl Agent {
                         Done::Tool { key, outcome }
                     });
                 }
+                Effect::Log { extension, line } => {
+                    tracing::info!(extension = extension.as_str(), "{line}");
+                }
                 Effect::Observe(observation) => {
                     let assignment = &self.assignment;
                     if let Some(recorder) = &mut self.recorder {
@@ -453,6 +469,7 @@ impl Agent {
                         last_seq,
                         outcome,
                         answered,
+                        states: self.engine.changed_states(),
                     });
                     self.link.send(&complete, trace, None).await?;
                 }

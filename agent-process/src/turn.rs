@@ -16,6 +16,7 @@
 //! * In every ending each tool call has exactly one result.
 
 mod answers;
+mod around;
 mod calls;
 mod effect;
 mod engine;

@@ -20,6 +20,16 @@ pub const TOOLS: &[(&str, &[&str])] = &[
     ("wait", &["for"]),
 ];
 
+/// The built-in extensions.
+pub const EXTENSIONS: &[&str] = &[
+    "context-message",
+    "inter-agent-response-format",
+    "logging",
+    "message-integrity",
+    "message-window",
+    "required-tools-guard",
+];
+
 /// The names of the built-in tools.
 pub fn tool_names() -> impl Iterator<Item = &'static str> {
     TOOLS.iter().map(|(name, _)| *name)

@@ -122,6 +122,12 @@ impl Conversation {
         self.entries.iter().position(|entry| entry.has_id(id))
     }
 
+    /// Whether a message with this id is there.
+    #[must_use]
+    pub fn has(&self, id: &MessageId) -> bool {
+        self.place_of(id).is_some()
+    }
+
     /// How many messages there are.
     #[must_use]
     pub fn len(&self) -> usize {

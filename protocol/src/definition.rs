@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
-use crate::ids::{AgentName, ConnectionName, InstanceKey, ResourceName, ToolName, WorkspaceId};
+use crate::ids::{
+    AgentName, ConnectionName, ExtensionName, InstanceKey, ResourceName, ToolName, WorkspaceId,
+};
 use crate::limits::{DEFAULT_NO_PROGRESS_STEPS_MAX, DEFAULT_SAME_CALLS_MAX};
 use crate::script::Script;
 
@@ -41,6 +43,9 @@ pub struct AgentDefinition {
     pub model: ModelDefinition,
     /// The tools it may call.
     pub tools: Vec<ToolDefinition>,
+    /// What stands around its turns, the outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<ExtensionDefinition>,
     /// Most steps of one turn; a turn that needs more fails.
     pub max_steps_per_turn: u32,
     /// When a turn goes in circles and fails.
@@ -65,6 +70,21 @@ impl Default for LoopBreaker {
             no_progress_steps_max: DEFAULT_NO_PROGRESS_STEPS_MAX,
         }
     }
+}
+
+/// One Extension resource with its references resolved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExtensionDefinition {
+    /// Its name: that of its state, and of the messages it makes.
+    pub name: ExtensionName,
+    /// The package that implements it: `@goondan/base` for the built-in extensions.
+    pub package: String,
+    /// The extension's name within that package.
+    pub builtin: ResourceName,
+    /// Its settings.
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    pub config: JsonObject,
 }
 
 /// One Model resource with its references resolved.

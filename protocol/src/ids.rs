@@ -186,6 +186,10 @@ text_id!(
     /// The name of an extension, which also names its state (`EXT-1`).
     ExtensionName, "extension name", MAX_NAME_BYTES, VISIBLE
 );
+/// What extensions of one instance remember, by their names (`EXT-2`). Each is any JSON value
+/// (`EXT-4`).
+pub type ExtensionStates = std::collections::BTreeMap<ExtensionName, serde_json::Value>;
+
 text_id!(
     /// The full name a model calls a tool by: `tool__export`.
     ToolName, "tool name", MAX_NAME_BYTES, TOOL_NAME

@@ -13,7 +13,7 @@ use crate::call::{CallCancel, CallOrder, CallPiece, CallResult, OutgoingCall};
 use crate::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use crate::envelope::{Address, Envelope, MessageError};
 use crate::event::{AgentEvent, ConnectorEvent, TurnOutcome};
-use crate::ids::{EventId, TurnId};
+use crate::ids::{EventId, ExtensionStates, TurnId};
 use crate::observe::RuntimeEvent;
 use crate::records::Records;
 use crate::trace::TraceContext;
@@ -430,6 +430,9 @@ pub struct ConversationPage {
     pub messages: Records,
     /// Events of the open turn ([`crate::message::MessageEvent`]), raw; on the last page only.
     pub events: Vec<Box<RawValue>>,
+    /// What the agent's extensions remember, on the first page only (`EXT-2`).
+    #[serde(default, skip_serializing_if = "ExtensionStates::is_empty")]
+    pub states: ExtensionStates,
     /// Where the next page begins; none on the last page.
     pub next: Option<u64>,
 }
@@ -457,7 +460,7 @@ pub struct TurnAppended {
 }
 
 /// `turn.complete`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnComplete {
     /// The running turn.
@@ -469,6 +472,9 @@ pub struct TurnComplete {
     /// Other events it took in on the way, by `turn.input`: they are over with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answered: Vec<EventId>,
+    /// What extensions remember from now on, of those that changed it (`EXT-2`).
+    #[serde(default, skip_serializing_if = "ExtensionStates::is_empty")]
+    pub states: ExtensionStates,
 }
 
 /// `turn.committed`.

@@ -24,6 +24,7 @@ pub mod conversation;
 pub mod definition;
 pub mod envelope;
 pub mod event;
+pub mod extension_settings;
 pub mod frame;
 pub mod ids;
 pub mod ipc;

@@ -19,6 +19,10 @@ pub const MAX_INPUT_BYTES: usize = 1024 * 1024;
 /// Bytes of raw records one page of conversation history aims at. A page holds at least one record.
 pub const HISTORY_PAGE_BYTES: usize = 1024 * 1024;
 
+/// Largest state of one extension, and of all extensions of one instance together, in bytes of JSON
+/// (`EXT-4`).
+pub const MAX_EXTENSION_STATE_BYTES: usize = 4 * 1024 * 1024;
+
 /// Records of the audit log one answer holds at most.
 pub const MAX_AUDIT_RECORDS: usize = 10_000;
 
@@ -74,6 +78,7 @@ pub const HANDSHAKE_TIMEOUT_MS: u64 = 10_000;
 const _: () = assert!(MAX_MESSAGE_BYTES * 2 <= MAX_FRAME_BYTES);
 const _: () = assert!(DEFAULT_REQUEST_TIMEOUT_MS <= MAX_REQUEST_TIMEOUT_MS);
 const _: () = assert!(HISTORY_PAGE_BYTES + MAX_MESSAGE_BYTES < MAX_FRAME_BYTES);
+const _: () = assert!(MAX_EXTENSION_STATE_BYTES * 2 < MAX_FRAME_BYTES);
 const _: () = assert!(AUDIT_ANSWER_BYTES * 2 < MAX_FRAME_BYTES);
 const _: () = assert!(MAX_INPUT_BYTES < MAX_MESSAGE_BYTES);
 const _: () = assert!(MAX_LOG_LINE_BYTES < MAX_FRAME_BYTES);

@@ -303,6 +303,22 @@ impl Message {
         Self::new(id, at, Role::Tool, Content::tool_result(result), source)
     }
 
+    /// What an extension adds.
+    #[must_use]
+    pub fn extension(
+        id: MessageId,
+        at: Timestamp,
+        extension_name: ExtensionName,
+        role: Role,
+        text: &str,
+    ) -> Self {
+        let source = MessageSource::Extension {
+            extension_name,
+            extra: JsonObject::new(),
+        };
+        Self::new(id, at, role, Content::text(text), source)
+    }
+
     /// The step that made this message, if a model did.
     #[must_use]
     pub fn step_id(&self) -> Option<&StepId> {

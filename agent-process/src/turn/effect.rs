@@ -1,7 +1,7 @@
 //! What goes into the engine and what comes out of it: plain data.
 
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{EventId, MessageId, StepId, ToolCallId, TurnId};
+use goondan_protocol::ids::{EventId, ExtensionName, MessageId, StepId, ToolCallId, TurnId};
 use goondan_protocol::message::{Message, MessageEvent, ToolCall};
 use goondan_protocol::observe::RuntimeEventKind;
 
@@ -88,6 +88,13 @@ pub enum Effect {
     },
     /// Tell whoever watches.
     Observe(Observation),
+    /// Write a line of an extension to the log.
+    Log {
+        /// The extension.
+        extension: ExtensionName,
+        /// The line.
+        line: String,
+    },
     /// The turn is over; commit it.
     Complete {
         /// The turn.

@@ -2,16 +2,18 @@
 
 use goondan_protocol::conversation::{Conversation, MissingTarget};
 use goondan_protocol::definition::LoopBreaker;
-use goondan_protocol::ids::{InvalidId, MessageId, TurnId};
+use goondan_protocol::ids::{ExtensionStates, InvalidId, MessageId, TurnId};
 use goondan_protocol::ipc::TurnStart;
 use goondan_protocol::message::ToolCall;
 use goondan_protocol::observe::RuntimeEventKind as Kind;
 use goondan_protocol::time::Timestamp;
 
 use super::answers::{Answers, message_of};
+use super::around::Around;
 use super::effect::{Effect, Input, Scope};
 use super::recorded::{OpenTurn, Progress};
 use super::running::Turn;
+use crate::extensions::Extensions;
 
 /// Longest turn id, in bytes: the ids of the turn's messages are made of it and must fit
 /// [`goondan_protocol::limits::MAX_ID_BYTES`].
@@ -95,6 +97,7 @@ pub enum EngineFault {
 pub struct Engine<R> {
     rules: R,
     limits: TurnLimits,
+    extensions: Extensions,
     conversation: Conversation,
     open: OpenTurn,
     warnings: Vec<MissingTarget>,
@@ -103,7 +106,13 @@ pub struct Engine<R> {
 
 impl<R: ToolRules> Engine<R> {
     /// An idle engine over a loaded conversation: its confirmed messages and the open turn's events.
-    pub fn new(rules: R, limits: TurnLimits, base: Conversation, open: OpenTurn) -> Self {
+    pub fn new(
+        rules: R,
+        limits: TurnLimits,
+        extensions: Extensions,
+        base: Conversation,
+        open: OpenTurn,
+    ) -> Self {
         let mut conversation = base;
         let warnings = open
             .events()
@@ -113,6 +122,7 @@ impl<R: ToolRules> Engine<R> {
         Self {
             rules,
             limits,
+            extensions,
             conversation,
             open,
             warnings,
@@ -124,6 +134,12 @@ impl<R: ToolRules> Engine<R> {
     #[must_use]
     pub fn conversation(&self) -> &Conversation {
         &self.conversation
+    }
+
+    /// What extensions remember otherwise than at the latest commit (`EXT-2`).
+    #[must_use]
+    pub fn changed_states(&self) -> ExtensionStates {
+        self.extensions.changed()
     }
 
     /// The running turn.
@@ -181,6 +197,11 @@ impl<R: ToolRules> Engine<R> {
             Progress::Asked => {}
             Progress::Replied(replied) => turn.resume_after(&self.rules, replied),
         }
+        let conversation = &mut self.conversation;
+        let made = self
+            .extensions
+            .begin_turn(turn.id(), &start.event, conversation, now);
+        turn.take_made(made);
         self.advance(turn, now)
     }
 
@@ -206,10 +227,16 @@ impl<R: ToolRules> Engine<R> {
                 turn.fail_step(step, error);
             }
             Input::ToolFinished { key, outcome } if turn.is_running(key) => {
-                turn.finish_call(key, outcome);
+                let mut around = Around {
+                    extensions: &mut self.extensions,
+                    conversation: &mut self.conversation,
+                    now,
+                };
+                turn.finish_call(&mut around, key, outcome);
             }
             Input::Answer { event } => turn.give(*event),
             Input::Committed { turn_id } if turn_id == *turn.id() && turn.is_completing() => {
+                self.extensions.committed();
                 return Ok(Vec::new());
             }
             other => return Err(unexpected(&other, doing)),
@@ -219,12 +246,12 @@ impl<R: ToolRules> Engine<R> {
 
     /// Goes on as far as the turn can without another input.
     fn advance(&mut self, mut turn: Turn, now: Timestamp) -> Result<Vec<Effect>, EngineFault> {
-        while turn.step_forward(
-            &self.rules,
-            self.limits.step_count_max,
-            &mut self.conversation,
+        let mut around = Around {
+            extensions: &mut self.extensions,
+            conversation: &mut self.conversation,
             now,
-        )? {}
+        };
+        while turn.step_forward(&self.rules, self.limits.step_count_max, &mut around)? {}
         let effects = turn.take_effects();
         self.turn = Some(turn);
         Ok(effects)

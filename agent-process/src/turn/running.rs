@@ -11,11 +11,13 @@ use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::time::Timestamp;
 
 use super::answers::Answers;
+use super::around::Around;
 use super::calls::Calls;
 use super::effect::{CallKey, Effect, Observation, Scope, ToolOutcome};
 use super::engine::{EngineFault, ToolRules};
 use super::loop_breaker::Watch;
 use super::recorded::{OpenTurn, Replied};
+use crate::extensions::{Ending, Made};
 use crate::model::{ModelError, ModelReply};
 
 /// Most tool calls of one step; they run in parallel. A reply with more is a fault of the model.
@@ -30,6 +32,8 @@ pub(crate) struct Turn {
     phase: Phase,
     watch: Watch,
     answers: Answers,
+    /// The last step that extensions were asked about.
+    prepared_step: u32,
     effects: Vec<Effect>,
 }
 
@@ -49,8 +53,15 @@ enum Phase {
 /// What is done once everything is durable.
 #[derive(Debug)]
 enum Next {
-    Ask { step: u32 },
+    Ask {
+        step: u32,
+    },
     Call(Calls),
+    /// Extensions are asked whether the turn may end with this reply.
+    End {
+        step: u32,
+        reply: String,
+    },
     Complete(TurnOutcome),
 }
 
@@ -69,6 +80,7 @@ impl Turn {
             phase: Phase::Settling(Next::Ask { step: 1 }),
             watch: Watch::new(loop_breaker),
             answers,
+            prepared_step: 0,
             effects: Vec::new(),
         }
     }
@@ -133,9 +145,10 @@ impl Turn {
     /// Goes on behind the last recorded reply.
     pub(crate) fn resume_after<R: ToolRules>(&mut self, rules: &R, replied: Replied) {
         self.phase = Phase::Settling(if replied.calls.is_empty() {
-            Next::Complete(TurnOutcome::Completed {
+            Next::End {
+                step: replied.step,
                 reply: replied.text,
-            })
+            }
         } else {
             let step_id = StepId::of_turn(&self.id, replied.step);
             Next::Call(Calls::resumed(rules, step_id, replied, &mut self.effects))
@@ -209,7 +222,8 @@ impl Turn {
         let step_id = StepId::of_turn(&self.id, step);
         self.phase = Phase::Settling(if reply.calls.is_empty() {
             self.observe(Kind::StepCompleted, Scope::Step(step_id), &reply.text);
-            Next::Complete(TurnOutcome::Completed { reply: reply.text })
+            let reply = reply.text;
+            Next::End { step, reply }
         } else {
             let effects = &mut self.effects;
             Next::Call(Calls::new(rules, step, step_id, reply.calls, effects))
@@ -226,10 +240,47 @@ impl Turn {
         }));
     }
 
-    pub(crate) fn finish_call(&mut self, key: CallKey, outcome: ToolOutcome) {
-        if let Phase::Calling(calls) = &mut self.phase {
-            calls.finish(key, outcome);
+    /// Takes what came of asking extensions: what they made is recorded like everything else.
+    pub(crate) fn take_made(&mut self, made: Vec<Made>) {
+        for made in made {
+            match made {
+                Made::Event(event) => {
+                    self.sent_seq += 1;
+                    self.effects.push(Effect::Append {
+                        turn_id: self.id.clone(),
+                        seq: self.sent_seq,
+                        event: Box::new(event),
+                    });
+                }
+                Made::Missing(missing) => {
+                    self.observe(Kind::MessageWarning, Scope::Turn, &missing.to_string());
+                }
+                Made::Line(extension, line) => self.effects.push(Effect::Log { extension, line }),
+            }
         }
+    }
+
+    /// A tool has ended; extensions may say something else of it than it does.
+    pub(crate) fn finish_call(
+        &mut self,
+        around: &mut Around<'_>,
+        key: CallKey,
+        mut outcome: ToolOutcome,
+    ) {
+        let Phase::Calling(calls) = &mut self.phase else {
+            return;
+        };
+        let call = calls.call(key).cloned();
+        let made = call.map(|call| {
+            let Around {
+                extensions,
+                conversation,
+                now,
+            } = around;
+            extensions.after_call(&call, &mut outcome, conversation, *now)
+        });
+        calls.finish(key, outcome);
+        self.take_made(made.unwrap_or_default());
     }
 
     /// Does the next thing that needs no input. False if there is none.
@@ -237,26 +288,41 @@ impl Turn {
         &mut self,
         rules: &R,
         step_count_max: u32,
-        conversation: &mut Conversation,
-        now: Timestamp,
+        around: &mut Around<'_>,
     ) -> Result<bool, EngineFault> {
+        let now = around.now;
         let is_settled = self.durable_seq == self.sent_seq;
         // `Completing` stands in only while the phase is looked at.
         self.phase = match std::mem::replace(&mut self.phase, Phase::Completing) {
             Phase::Settling(Next::Ask { step }) if is_settled => {
                 match self.answers.next_message(&self.id, now)? {
                     Some(message) => {
-                        self.append(conversation, message);
+                        self.append(around.conversation, message);
+                        Phase::Settling(Next::Ask { step })
+                    }
+                    None if self.prepared_step < step => {
+                        self.prepared_step = step;
+                        let made = around
+                            .extensions
+                            .before_step(step, around.conversation, now);
+                        self.take_made(made);
                         Phase::Settling(Next::Ask { step })
                     }
                     None => self.act(Next::Ask { step }, step_count_max)?,
                 }
             }
+            Phase::Settling(Next::Call(calls)) if is_settled => {
+                let calls = self.ask_before_calls(calls, around);
+                self.act(Next::Call(calls), step_count_max)?
+            }
+            Phase::Settling(Next::End { step, reply }) if is_settled => {
+                self.ask_before_end(step, reply, around)
+            }
             Phase::Settling(next) if is_settled => self.act(next, step_count_max)?,
             Phase::Calling(mut calls) => {
                 while let Some((observation, message)) = calls.next_result(rules, now)? {
                     self.effects.push(Effect::Observe(observation));
-                    self.append(conversation, message);
+                    self.append(around.conversation, message);
                 }
                 if !calls.all_recorded() {
                     self.phase = Phase::Calling(calls);
@@ -276,6 +342,44 @@ impl Turn {
             }
         };
         Ok(true)
+    }
+
+    /// Asks extensions about the calls that are to be made.
+    fn ask_before_calls(&mut self, mut calls: Calls, around: &mut Around<'_>) -> Calls {
+        for (index, call) in calls.to_run() {
+            let Around {
+                extensions,
+                conversation,
+                now,
+            } = around;
+            let (verdict, made) = extensions.before_call(&call, conversation, *now);
+            self.take_made(made);
+            if let Err(reason) = verdict {
+                calls.refuse(index, reason, &mut self.effects);
+            }
+        }
+        calls
+    }
+
+    /// Asks extensions whether the turn may end.
+    fn ask_before_end(&mut self, step: u32, mut reply: String, around: &mut Around<'_>) -> Phase {
+        let Around {
+            extensions,
+            conversation,
+            now,
+        } = around;
+        let (ending, made) = extensions.end_turn(step, &mut reply, conversation, *now);
+        self.take_made(made);
+        Phase::Settling(match ending {
+            Ending::Accept => Next::Complete(TurnOutcome::Completed { reply }),
+            Ending::GoOn => Next::Ask {
+                step: step.saturating_add(1),
+            },
+            Ending::Refuse { code, message } => Next::Complete(TurnOutcome::Failed {
+                code: code.to_owned(),
+                message,
+            }),
+        })
     }
 
     /// Everything appended is durable: touches the outside.
@@ -313,6 +417,7 @@ impl Turn {
                 calls.run(&mut self.effects);
                 Phase::Calling(calls)
             }
+            (Next::End { step, reply }, _) => Phase::Settling(Next::End { step, reply }),
             (Next::Complete(outcome), _) => {
                 let (kind, detail) = match &outcome {
                     TurnOutcome::Completed { reply } => (Kind::TurnCompleted, reply.clone()),

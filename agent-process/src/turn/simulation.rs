@@ -12,7 +12,7 @@ use goondan_protocol::agents::{IN_REPLY_TO, REPLY_KIND};
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::LoopBreaker;
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
-use goondan_protocol::ids::{EventId, MessageId, StepId, ToolCallId, TurnId};
+use goondan_protocol::ids::{EventId, ExtensionStates, MessageId, StepId, ToolCallId, TurnId};
 use goondan_protocol::ipc::TurnStart;
 use goondan_protocol::message::{Content, Message, MessageEvent, Role, ToolCall};
 use goondan_protocol::time::Timestamp;
@@ -22,6 +22,7 @@ use serde_json::json;
 use super::effect::{CallKey, Effect, Input, ToolOutcome};
 use super::engine::{Engine, ToolRules, TurnLimits};
 use super::recorded::OpenTurn;
+use crate::extensions::Extensions;
 use crate::model::{ModelError, ModelReply};
 
 /// More actions than any turn here has, crashes included.
@@ -68,6 +69,11 @@ impl Schedule {
             .wrapping_add(1);
         usize::try_from(self.0 >> 33).unwrap() % bound
     }
+}
+
+fn extensions() -> Extensions {
+    let (agent, key) = ("worker".parse().unwrap(), "main".parse().unwrap());
+    Extensions::new(agent, key, &[], ExtensionStates::new()).unwrap()
 }
 
 struct World {
@@ -153,7 +159,7 @@ impl World {
             open.push(Some(self.turn_id.clone()), event.clone());
         }
         let base = Conversation::from_base(self.base.clone());
-        let mut engine = Engine::new(Rules, limits(self.step_count_max), base, open);
+        let mut engine = Engine::new(Rules, limits(self.step_count_max), extensions(), base, open);
         let start = TurnStart {
             turn_id: self.turn_id.clone(),
             attempt: self.attempt,
@@ -258,7 +264,7 @@ impl World {
                 let outcome = ToolOutcome::ok(format!("did {}", call.id));
                 life.answers.push(Input::ToolFinished { key, outcome });
             }
-            Effect::Observe(_) => {}
+            Effect::Observe(_) | Effect::Log { .. } => {}
             Effect::Complete {
                 last_seq,
                 outcome,
@@ -535,13 +541,20 @@ fn a_broken_protocol_is_refused() {
 
     let mut open = OpenTurn::default();
     open.push(Some("other".parse().unwrap()), MessageEvent::Truncate);
-    let mut engine = Engine::new(Rules, limits(9), Conversation::default(), open);
+    let mut engine = Engine::new(
+        Rules,
+        limits(9),
+        extensions(),
+        Conversation::default(),
+        open,
+    );
     let error = engine.start(&start("t"), at()).unwrap_err();
     assert!(error.to_string().contains("`other`"), "{error}");
 
     let mut idle = Engine::new(
         Rules,
         limits(9),
+        extensions(),
         Conversation::default(),
         OpenTurn::default(),
     );

@@ -76,6 +76,7 @@ impl Site {
                     provider: ModelProvider::Scripted { script },
                 },
                 tools: vec![tool("bash"), tool("file-system")],
+                extensions: Vec::new(),
                 max_steps_per_turn: 16,
                 loop_breaker: LoopBreaker::default(),
             },
@@ -329,6 +330,7 @@ impl Orchestrator {
                         .map(|raw| raw.get())
                         .collect(),
                     events: raw(events),
+                    states: Default::default(),
                     next: (!is_last).then(|| u64::try_from(to).unwrap()),
                 };
                 self.send(&ToChild::ConversationPage(page));

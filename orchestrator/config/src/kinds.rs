@@ -122,7 +122,7 @@ pub(crate) fn spec_of(kind: Kind) -> Content {
         Kind::Agent => Content::Mapping(&agent::SPEC),
         Kind::Swarm => Content::Mapping(&swarm::SPEC),
         Kind::Tool => Content::Choice(&tool::SPEC),
-        Kind::Extension => Content::Mapping(&extension::SPEC),
+        Kind::Extension => Content::Choice(&extension::SPEC),
         Kind::Connector => Content::Choice(&connector::SPEC),
         Kind::Connection => Content::Mapping(&connection::SPEC),
     }

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use goondan_protocol::definition::{HostedModel, ModelDefinition, ToolDefinition};
+use goondan_protocol::definition::{
+    ExtensionDefinition, HostedModel, ModelDefinition, ToolDefinition,
+};
 use goondan_protocol::ids::ResourceName;
 
 use crate::codes;
@@ -40,6 +42,7 @@ pub(crate) struct Resources {
     /// Those of them that are a provider's.
     pub(crate) hosted: BTreeMap<ResourceName, HostedModel>,
     pub(crate) tools: BTreeMap<String, ToolDefinition>,
+    pub(crate) extensions: BTreeMap<String, ExtensionDefinition>,
     pub(crate) connectors: BTreeMap<String, ConnectorSpec>,
     /// With the places of their names, in the order read.
     pub(crate) agents: Vec<Located<AgentSpec>>,
@@ -260,6 +263,11 @@ fn read_resource(document: &Document<'_>, resources: &mut Resources, cx: &mut Co
             let located = connection.map(|value| Located { value, place });
             resources.connections.extend(located);
         }
-        Kind::Extension => kinds::extension::check(document, cx),
+        Kind::Extension => {
+            let extension = kinds::extension::read(document, cx);
+            resources
+                .extensions
+                .extend(extension.map(|extension| (key, extension)));
+        }
     }
 }

@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use goondan_protocol::base_package::{BASE_PACKAGE, tool_exports, tool_names};
+use goondan_protocol::JsonObject;
+use goondan_protocol::base_package::{BASE_PACKAGE, EXTENSIONS, tool_exports, tool_names};
 
 use crate::codes;
 use crate::document::Kind;
@@ -11,7 +12,7 @@ use crate::fields::{Fields, Label, one_of};
 use crate::report::{Place, Problem, Report};
 use crate::shape::{Content, Field, Shape};
 use crate::similar::nearest;
-use crate::tree::{Node, Value};
+use crate::tree::{Node, Value, entries_to_json};
 
 /// The connectors of [`BASE_PACKAGE`]: those that a process runs for, and the local client.
 pub(crate) const BUILTIN_CONNECTORS: &[&str] = &[
@@ -50,6 +51,8 @@ pub(crate) struct Reference {
     /// Whether it names something of [`BASE_PACKAGE`] rather than a resource of the project.
     pub(crate) builtin: bool,
     pub(crate) place: Place,
+    /// The settings that stand beside it in a list.
+    pub(crate) config: JsonObject,
 }
 
 impl Reference {
@@ -77,8 +80,8 @@ impl Reference {
         }
     }
 
-    /// Reads a reference of a list, which may also be written as `{ref: …}`. Nothing of what else that
-    /// mapping may hold is supported yet, so the caller decides what to make of it.
+    /// Reads a reference of a list, which may also be written as `{ref: …}`, with settings beside it
+    /// where the shape has them.
     pub(crate) fn read_listed(
         node: &Node,
         label: &Label,
@@ -97,11 +100,15 @@ impl Reference {
         let content = Content::Mapping(shape);
         let mut fields = Fields::open(node, node.place, label.clone(), content, report)?;
         let reference = fields.reference("ref", report);
-        if shape.field("config").is_some() {
-            let _config = fields.entries("config", report);
-        }
+        let config = match shape.field("config") {
+            Some(_) => entries_to_json(fields.entries("config", report)),
+            None => JsonObject::new(),
+        };
         fields.close();
-        reference
+        reference.map(|reference| Self {
+            config,
+            ..reference
+        })
     }
 
     fn from_text(
@@ -128,6 +135,7 @@ impl Reference {
             name: name.to_owned(),
             builtin: false,
             place,
+            config: JsonObject::new(),
         })
     }
 
@@ -155,6 +163,7 @@ impl Reference {
             name: name.value.to_owned(),
             builtin: package.is_some(),
             place: name.place,
+            config: JsonObject::new(),
         })
     }
 }
@@ -209,12 +218,8 @@ pub(crate) fn check_builtin(
     let known = match kind {
         Kind::Tool => tool_names().collect(),
         Kind::Connector => BUILTIN_CONNECTORS.to_vec(),
-        Kind::Package
-        | Kind::Model
-        | Kind::Agent
-        | Kind::Swarm
-        | Kind::Extension
-        | Kind::Connection => Vec::new(),
+        Kind::Extension => EXTENSIONS.to_vec(),
+        Kind::Package | Kind::Model | Kind::Agent | Kind::Swarm | Kind::Connection => Vec::new(),
     };
     if known.contains(&name) {
         return Some(());
@@ -310,6 +315,7 @@ impl Names {
         let builtin = match kind {
             Kind::Tool => !tool_exports(name).is_empty(),
             Kind::Connector => BUILTIN_CONNECTORS.contains(&name),
+            Kind::Extension => EXTENSIONS.contains(&name),
             _ => false,
         };
         if builtin {

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use goondan_protocol::definition::{AgentDefinition, ModelProvider, ToolDefinition};
+use goondan_protocol::definition::{
+    AgentDefinition, ExtensionDefinition, ModelProvider, ToolDefinition,
+};
 use goondan_protocol::ids::AgentName;
 
 use crate::codes;
@@ -12,14 +14,19 @@ use crate::fields::{Located, one_of};
 use crate::kinds::agent::AgentSpec;
 use crate::kinds::connection::{ConnectionSpec, RuleSpec};
 use crate::kinds::connector::{Events, Program};
-use crate::kinds::settings;
 use crate::kinds::swarm::{Policy, SwarmSpec};
 use crate::kinds::tool;
+use crate::kinds::{extension, settings};
 use crate::load::Resources;
 use crate::reference::{LOCAL_CLIENT, Reference};
 use crate::report::{Problem, Report};
 use crate::similar::nearest;
 use crate::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
+
+/// The built-in extension that `requiredTools` stands for.
+const REQUIRED_TOOLS_GUARD: &str = "required-tools-guard";
+/// The name it has then. No resource can have it: it is no resource's name.
+const REQUIRED_TOOLS: &str = "$requiredTools";
 
 /// Who works together: the swarm's members, or all agents of a project without a Swarm.
 struct Membership {
@@ -61,7 +68,7 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
         }
     }
     if !report.has_errors() {
-        let mut kinds = vec![Kind::Model, Kind::Tool, Kind::Connector];
+        let mut kinds = vec![Kind::Model, Kind::Tool, Kind::Extension, Kind::Connector];
         if swarm.is_some_and(|swarm| swarm.value.agents.is_some()) {
             kinds.push(Kind::Agent);
         }
@@ -254,19 +261,7 @@ fn resolve_agent(
     {
         params.clone_from(&agent.params);
     }
-    for reference in &agent.extensions {
-        if !reference.builtin {
-            let _is_there = resources.names.check(reference, report);
-        }
-        report.add(
-            Problem::new(
-                codes::UNSUPPORTED,
-                reference.place,
-                "extensions are not supported by this version yet",
-            )
-            .help("remove it from the Agent's `extensions`"),
-        );
-    }
+    let extensions = resolve_extensions(agent, resources, report);
     if let (Some(place), Some(ModelProvider::Scripted { .. })) = (
         agent.params_place,
         model.as_ref().map(|model| &model.provider),
@@ -305,9 +300,79 @@ fn resolve_agent(
         system_prompt: agent.system_prompt.clone(),
         model: model?,
         tools,
+        extensions,
         max_steps_per_turn: policy.max_steps_per_turn,
         loop_breaker: policy.loop_breaker,
     })
+}
+
+fn resolve_extensions(
+    agent: &AgentSpec,
+    resources: &Resources,
+    report: &mut Report,
+) -> Vec<ExtensionDefinition> {
+    let mut seen = BTreeSet::new();
+    let mut extensions = Vec::new();
+    for reference in &agent.extensions {
+        if !seen.insert(reference.name.as_str()) {
+            report.add(
+                Problem::new(
+                    codes::DUPLICATE_REFERENCE,
+                    reference.place,
+                    format!(
+                        "Agent `{}` has two extensions of the name `{}`; they would share one state",
+                        agent.name, reference.name
+                    ),
+                )
+                .help("remove one of the two or give it another name in an Extension document"),
+            );
+        }
+        if resources.names.check(reference, report).is_none() {
+            continue;
+        }
+        let found = if reference.builtin {
+            extension::builtin(&reference.name)
+        } else {
+            resources.extensions.get(&reference.name).cloned()
+        };
+        extensions.extend(found.and_then(|it| extension::with_settings(it, reference, report)));
+    }
+    check_required_tools(agent, report);
+    extensions.extend(required_tools_guard(agent));
+    extensions
+}
+
+/// A tool that an agent does not have can never be called.
+fn check_required_tools(agent: &AgentSpec, report: &mut Report) {
+    for required in &agent.required_tools {
+        let (tool, _) = required.value.split_once("__").unwrap_or_default();
+        let has_it = agent.tools.iter().any(|held| held.name == tool);
+        if !has_it && !report.is_partial() {
+            report.add(
+                Problem::new(
+                    codes::UNKNOWN_REFERENCE,
+                    required.place,
+                    format!(
+                        "Agent `{}` requires a call of `{}`, but has no tool `{tool}`",
+                        agent.name, required.value
+                    ),
+                )
+                .help("write the full name, `tool__export`, of one of the agent's `tools`"),
+            );
+        }
+    }
+}
+
+/// `requiredTools` is the extension `required-tools-guard`, innermost.
+fn required_tools_guard(agent: &AgentSpec) -> Option<ExtensionDefinition> {
+    if agent.required_tools.is_empty() {
+        return None;
+    }
+    let mut guard = extension::builtin(REQUIRED_TOOLS_GUARD)?;
+    guard.name = REQUIRED_TOOLS.parse().ok()?;
+    let tools = agent.required_tools.iter().map(|tool| tool.value.as_str());
+    guard.config.insert("tools".to_owned(), tools.collect());
+    Some(guard)
 }
 
 fn resolve_tool(

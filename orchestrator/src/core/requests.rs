@@ -106,7 +106,13 @@ impl Core {
                             instance: instance.clone(),
                             token,
                         };
-                        (Op::ReadPage { instance, offset }, purpose)
+                        let states_of = Vec::new();
+                        let op = Op::ReadPage {
+                            instance,
+                            offset,
+                            states_of,
+                        };
+                        (op, purpose)
                     },
                 );
             }

@@ -250,6 +250,7 @@ mod tests {
                     },
                 },
                 tools: Vec::new(),
+                extensions: Vec::new(),
                 max_steps_per_turn: 1,
                 loop_breaker: LoopBreaker::default(),
             };

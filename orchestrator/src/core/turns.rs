@@ -51,9 +51,16 @@ impl Core {
         offset: u64,
     ) {
         let instance = at.clone();
+        let running = self.instance_mut(at).and_then(|e| e.running.as_ref());
+        let extensions = running.map_or(&[][..], |agent| &agent.definition.extensions);
+        let states_of = match offset {
+            0 => extensions.iter().map(|held| held.name.clone()).collect(),
+            _ => Vec::new(),
+        };
         let op = Op::ReadPage {
             instance: instance.clone(),
             offset,
+            states_of,
         };
         self.store(
             op,
@@ -88,11 +95,11 @@ impl Core {
             );
         }
         let is_last = page.next.is_none();
-        let (messages, events, next) = (page.messages, page.events, page.next);
         let page = ConversationPage {
-            messages,
-            events,
-            next,
+            messages: page.messages,
+            events: page.events,
+            states: page.states,
+            next: page.next,
         };
         self.send_agent(
             at,
@@ -314,6 +321,7 @@ impl Core {
             last_seq,
             outcome,
             answered,
+            states,
         } = complete;
         if !answered.iter().all(|id| turn.inputs.contains(id)) {
             return self.on_broken(process, "it took in an event that it was not given");
@@ -323,6 +331,7 @@ impl Core {
             turn_id: turn_id.clone(),
             last_seq,
             also: answered.clone(),
+            states,
             outcome: outcome.clone(),
             at: self.now.wall,
         };

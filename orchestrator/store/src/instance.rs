@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{AgentName, EventId, InstanceKey, TurnId};
+use goondan_protocol::ids::{AgentName, EventId, ExtensionStates, InstanceKey, TurnId};
 use goondan_protocol::time::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -72,6 +72,7 @@ pub use traced::{Traced, traced};
 pub use turn::{OpenTurn, TurnEvent};
 
 use base::Base;
+use extension::check_states;
 use inbox::Inbox;
 use llm::LLM;
 use turn::{CommitRecord, FoldMode, TurnLog};
@@ -109,6 +110,15 @@ fn json_line(record: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     })?;
     line.push(b'\n');
     Ok(line)
+}
+
+/// What a turn brings to its commit besides its messages.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Brought {
+    /// Other waiting events that it took in on the way: they are over with it.
+    pub also: Vec<EventId>,
+    /// What extensions remember from then on, of those that changed it.
+    pub states: ExtensionStates,
 }
 
 /// One instance, open.
@@ -332,26 +342,28 @@ impl InstanceStore {
         outcome: TurnOutcome,
         at: Timestamp,
     ) -> Result<(), StoreError> {
-        self.complete_turn_with(turn_id, last_seq, &[], outcome, at)
+        self.complete_turn_with(turn_id, last_seq, Brought::default(), outcome, at)
     }
 
-    /// The same for a turn that took other waiting events in on the way (`also`): they are over with
-    /// it. One that does not wait is left alone.
+    /// The same for a turn that brings more than its messages. An event of [`Brought::also`] that
+    /// does not wait is left alone.
     ///
     /// # Errors
     ///
-    /// As [`Self::complete_turn`].
+    /// As [`Self::complete_turn`]; [`StoreError::TooLarge`] for a state beyond
+    /// [`MAX_EXTENSION_STATE_BYTES`].
     pub fn complete_turn_with(
         &mut self,
         turn_id: &TurnId,
         last_seq: u64,
-        also: &[EventId],
+        brought: Brought,
         outcome: TurnOutcome,
         at: Timestamp,
     ) -> Result<(), StoreError> {
         self.turn.check_complete(turn_id, last_seq)?;
-        let also = self.taken_in(also);
-        self.stage_commit(turn_id, last_seq, also, outcome, at)?;
+        check_states(&brought.states)?;
+        let also = self.taken_in(&brought.also);
+        self.stage_commit(turn_id, last_seq, (also, brought.states), outcome, at)?;
         self.touch(at);
         Ok(())
     }
@@ -360,7 +372,7 @@ impl InstanceStore {
         &mut self,
         turn_id: &TurnId,
         last_seq: u64,
-        also: Vec<TurnEvent>,
+        (also, states): (Vec<TurnEvent>, ExtensionStates),
         outcome: TurnOutcome,
         at: Timestamp,
     ) -> Result<(), StoreError> {
@@ -388,6 +400,7 @@ impl InstanceStore {
             at,
             outcome,
             fold,
+            states,
         })
     }
 
@@ -425,6 +438,10 @@ impl InstanceStore {
                 self.base.install(self.disk.as_ref())?;
                 self.check_installed(bytes);
             }
+        }
+        // Before the event is done: a state that is missing then would be missing for ever.
+        for (name, state) in &commit.states {
+            self.set_extension_state(name, state)?;
         }
         self.finish_events(&commit)?;
         self.turn.clear(self.disk.as_ref())?;

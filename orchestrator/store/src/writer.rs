@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use crate::disk::Disk;
 use crate::error::{IoContext as _, StoreError};
 use crate::index::InstanceIndex;
-use crate::instance::{self, InstanceStore};
+use crate::instance::{self, Brought, InstanceStore};
 use crate::limits::{METADATA_INTERVAL_MS, WRITER_BATCH_OPS, WRITER_QUEUE_OPS};
 use crate::naming::instance_dir_name;
 use crate::root::Layout;
@@ -300,11 +300,13 @@ impl Worker {
                 turn_id,
                 last_seq,
                 also,
+                states,
                 outcome,
                 at,
             } => {
                 let store = &mut self.held(&instance)?.store;
-                store.complete_turn_with(&turn_id, last_seq, &also, outcome, at)?;
+                let brought = Brought { also, states };
+                store.complete_turn_with(&turn_id, last_seq, brought, outcome, at)?;
                 Ok(Report::Committed { turn_id })
             }
             Op::Await {
@@ -369,17 +371,16 @@ impl Worker {
                 self.held(&instance)?.store.drop_parked(&event_id, at)?;
                 Ok(Report::Dropped { event_id })
             }
-            Op::SetExtension {
+            Op::ReadPage {
                 instance,
-                extension,
-                state,
+                offset,
+                states_of,
             } => {
-                let store = &self.held(&instance)?.store;
-                store.set_extension_state(&extension, &state)?;
-                Ok(Report::ExtensionSet)
-            }
-            Op::ReadPage { instance, offset } => {
-                let page = self.held(&instance)?.store.page(offset)?;
+                let store = &mut self.held(&instance)?.store;
+                let mut page = store.page(offset)?;
+                let (states, damage) = store.restore_states(&states_of)?;
+                page.states = states;
+                page.damage.extend(damage);
                 Ok(Report::Page(Box::new(page)))
             }
             Op::LookUpEvent { instance, event_id } => self

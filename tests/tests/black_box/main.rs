@@ -17,6 +17,8 @@ mod crashes;
 #[cfg(test)]
 mod damage;
 #[cfg(test)]
+mod extensions;
+#[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod last_good;

@@ -6,7 +6,7 @@ use goondan_protocol::ids::AgentName;
 use super::{Context, id, params, read_named_file};
 use crate::codes;
 use crate::document::{Document, Kind};
-use crate::fields::Fields;
+use crate::fields::{Fields, Located};
 use crate::limits::MAX_PROMPT_BYTES;
 use crate::reference::Reference;
 use crate::report::{Place, Problem};
@@ -43,14 +43,13 @@ pub(crate) static SPEC: Shape = Shape::of(
         Field::optional(
             "extensions",
             Content::List(&Content::Listed(&LISTED_EXTENSION)),
-            "The extensions around its turns. Not supported by this version.",
+            "The extensions around its turns, the outermost first. No two of the same name.",
         ),
         Field::optional("runtime", Content::Choice(&RUNTIME), "What runs the agent."),
         Field::optional(
             "requiredTools",
             Content::List(&Content::Text),
-            "Tools, by their full names, without a call of which no turn ends. Not supported by this \
-             version.",
+            "Tools, by their full names, without a call of which no turn ends.",
         ),
     ],
 );
@@ -133,6 +132,8 @@ pub(crate) struct AgentSpec {
     pub(crate) system_prompt: Option<String>,
     pub(crate) tools: Vec<Reference>,
     pub(crate) extensions: Vec<Reference>,
+    /// Full names of tools without a call of which no turn ends, and where they are written.
+    pub(crate) required_tools: Vec<Located<String>>,
     /// Parameters of each call.
     pub(crate) params: ModelParams,
     /// Where they are written, if they are.
@@ -160,17 +161,12 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Agen
     let tools = spec.references("tools", &mut cx.report);
     let extensions = spec.references("extensions", &mut cx.report);
     check_runtime(&mut spec, cx);
-    let required = spec.texts("requiredTools", &mut cx.report);
-    if let Some(first) = required.first() {
-        cx.report.add(
-            Problem::new(
-                codes::UNSUPPORTED,
-                first.place,
-                "required tools are not supported by this version yet",
-            )
-            .help("remove `requiredTools`"),
-        );
-    }
+    let required_tools = spec.texts("requiredTools", &mut cx.report);
+    let required_tools = required_tools.into_iter().map(|text| Located {
+        value: text.value.to_owned(),
+        place: text.place,
+    });
+    let required_tools = required_tools.collect();
     spec.close();
     Some(AgentSpec {
         name: name?,
@@ -179,6 +175,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Agen
         system_prompt,
         tools,
         extensions,
+        required_tools,
         params,
         params_place,
     })

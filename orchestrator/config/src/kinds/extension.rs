@@ -1,31 +1,112 @@
 //! `kind: Extension`: what stands around an agent's turns, steps and tool calls.
 
+use goondan_protocol::JsonObject;
+use goondan_protocol::base_package::BASE_PACKAGE;
+use goondan_protocol::definition::ExtensionDefinition;
+use goondan_protocol::extension_settings::ExtensionSettings;
+use goondan_protocol::ids::{ExtensionName, ResourceName};
+
 use super::{Context, id, refuse_entry};
-use crate::document::Document;
-use crate::shape::{Content, Field, Shape};
-use goondan_protocol::ids::ResourceName;
+use crate::codes;
+use crate::document::{Document, Kind};
+use crate::reference::{Reference, check_builtin};
+use crate::report::{Problem, Report};
+use crate::shape::{Case, Choice, Content, Field, Rule, Shape};
+use crate::tree::entries_to_json;
 
 /// What an Extension's `spec` holds.
-pub(crate) static SPEC: Shape = Shape::of(
-    "ExtensionSpec",
-    "What stands around an agent's turns, steps and tool calls. Not supported by this version.",
+pub(crate) static SPEC: Choice = Choice {
+    field: "entry",
+    cases: &[(Case::IsThere, &MODULE_SPEC)],
+    otherwise: &BUILTIN_SPEC,
+};
+
+const CONFIG: Field = Field::optional(
+    "config",
+    Content::Entries(&Content::Anything),
+    "The extension's settings.",
+);
+
+static BUILTIN_SPEC: Shape = Shape::of(
+    "BuiltinExtensionSpec",
+    "A built-in extension under a name and with settings of its own.",
     &[
-        Field::required("entry", Content::Path, "Path of the module."),
-        Field::optional(
-            "config",
-            Content::Entries(&Content::Anything),
-            "The extension's settings.",
+        Field::required(
+            "builtin",
+            Content::Text,
+            "An extension of `@goondan/base`, such as `message-window`.",
         ),
+        CONFIG,
     ],
 );
 
-/// Checks an Extension document as far as it goes, and says that it cannot run yet.
-pub(crate) fn check(document: &Document<'_>, cx: &mut Context<'_>) {
-    let _name: Option<ResourceName> = id(&document.name, &mut cx.report);
-    let Some(mut spec) = document.spec(&mut cx.report) else {
-        return;
-    };
-    refuse_entry(document, &mut spec, cx);
-    let _config = spec.entries("config", &mut cx.report);
+static MODULE_SPEC: Shape = Shape::of(
+    "ModuleExtensionSpec",
+    "An extension that is a module of the project. Not supported by this version.",
+    &[
+        Field::required("entry", Content::Path, "Path of the module."),
+        Field::optional("builtin", Content::Text, "Not together with `entry`."),
+        CONFIG,
+    ],
+)
+.with(&[Rule::NotBoth("builtin", "entry")]);
+
+/// Reads an Extension document. Its settings are checked where an agent uses it, since the agent may
+/// add to them.
+pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ExtensionDefinition> {
+    let name: Option<ResourceName> = id(&document.name, &mut cx.report);
+    let mut spec = document.spec(&mut cx.report)?;
+    let is_module = spec.has("entry");
+    if is_module {
+        refuse_entry(document, &mut spec, cx);
+    }
+    let report = &mut cx.report;
+    let builtin = spec.text("builtin", report);
+    let config = entries_to_json(spec.entries("config", report));
     spec.close();
+
+    let builtin = builtin.filter(|_| !is_module)?;
+    check_builtin(Kind::Extension, builtin.value, builtin.place, report)?;
+    Some(ExtensionDefinition {
+        name: ExtensionName::new(name?.as_str()).ok()?,
+        package: BASE_PACKAGE.to_owned(),
+        builtin: id(&builtin, report)?,
+        config,
+    })
+}
+
+/// A built-in extension under its own name.
+pub(crate) fn builtin(name: &str) -> Option<ExtensionDefinition> {
+    Some(ExtensionDefinition {
+        name: name.parse().ok()?,
+        package: BASE_PACKAGE.to_owned(),
+        builtin: name.parse().ok()?,
+        config: JsonObject::new(),
+    })
+}
+
+/// The extension as an agent uses it: the settings of its list are put over the extension's own.
+pub(crate) fn with_settings(
+    mut definition: ExtensionDefinition,
+    reference: &Reference,
+    report: &mut Report,
+) -> Option<ExtensionDefinition> {
+    definition.config.extend(reference.config.clone());
+    match ExtensionSettings::read(definition.builtin.as_str(), &definition.config) {
+        Ok(_) => Some(definition),
+        Err(error) => {
+            report.add(
+                Problem::new(
+                    codes::INVALID_VALUE,
+                    reference.place,
+                    format!(
+                        "the settings of Extension `{}` do not fit `{}`: {error}",
+                        definition.name, definition.builtin
+                    ),
+                )
+                .help("its settings are in docs/extensions.md"),
+            );
+            None
+        }
+    }
 }

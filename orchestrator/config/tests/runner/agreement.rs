@@ -97,7 +97,7 @@ fn corpus() -> Vec<Value> {
                 "prompt": {"system": "s"},
                 "tools": ["Tool/files", {"ref": "Tool/module"}, {"kind": "Tool", "name": "bash",
                           "package": "@goondan/base"}],
-                "extensions": ["Extension/log", {"ref": "Extension/log", "config": {"a": 1}}],
+                "extensions": ["Extension/log", {"ref": "Extension/window", "config": {"maxMessages": 9}}],
                 "runtime": {"kind": "llm"},
                 "requiredTools": ["bash__exec"],
             }),
@@ -145,6 +145,11 @@ fn corpus() -> Vec<Value> {
             "Extension",
             "log",
             &json!({"entry": "tools/x.ts", "config": {"a": 1}}),
+        ),
+        document(
+            "Extension",
+            "window",
+            &json!({"builtin": "message-window", "config": {"maxMessages": 40}}),
         ),
         document(
             "Connector",

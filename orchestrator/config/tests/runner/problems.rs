@@ -743,10 +743,23 @@ fn each_further_kind_and_field_is_checked() {
     let agent = |more: &str| only_problem("Model/main}", &format!("Model/main}}, {more}"));
     assert!(agent("runtime: {kind: cli, command: [x]}").contains("runtime `cli` is not supported"));
     assert!(agent("runtime: {kind: lmm}").contains("must be `llm` or `cli`, not `lmm`"));
-    assert!(agent("requiredTools: [bash__exec]").contains("required tools are not supported"));
     assert!(
-        agent("extensions: [{kind: Extension, name: message-window, package: '@goondan/base'}]")
-            .contains("extensions are not supported")
+        agent("requiredTools: [bash__exec]")
+            .contains("requires a call of `bash__exec`, but has no tool `bash`")
+    );
+    let window = "{kind: Extension, name: message-window, package: '@goondan/base'}";
+    assert!(
+        agent(&format!("extensions: [{window}]"))
+            .contains("do not fit `message-window`: missing field `maxMessages`")
+    );
+    assert!(
+        agent("extensions: [{kind: Extension, name: message-windw, package: '@goondan/base'}]")
+            .contains("has no Extension `message-windw`")
+    );
+    let twice = format!("{{ref: {window}, config: {{maxMessages: 9}}}}");
+    assert!(
+        agent(&format!("extensions: [{twice}, {twice}]"))
+            .contains("two extensions of the name `message-window`")
     );
     assert!(agent("tools: [{ref: Tool/x}]").contains("there is no Tool `x`"));
     let bash = "{kind: Tool, name: bash, package: '@goondan/base'}";

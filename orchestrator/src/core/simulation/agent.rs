@@ -8,7 +8,7 @@ use goondan_protocol::call::{
     Recorded,
 };
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{EventId, StepId, TurnId};
+use goondan_protocol::ids::{EventId, ExtensionStates, StepId, TurnId};
 use goondan_protocol::ipc::{
     ConversationLoad, Pong, ShutdownAck, ToChild, ToOrchestrator, TurnAppend, TurnComplete,
     TurnStart,
@@ -501,6 +501,7 @@ impl Agent {
                 last_seq: turn.sent,
                 outcome: reply_to(&turn.event_id),
                 answered: turn.taken.iter().cloned().collect(),
+                states: ExtensionStates::new(),
             })));
         }
         acts

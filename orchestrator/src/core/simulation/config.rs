@@ -117,6 +117,7 @@ fn agent(name: AgentName, variant: u32) -> AgentDefinition {
             },
         },
         tools: Vec::new(),
+        extensions: Vec::new(),
         max_steps_per_turn: 32,
         loop_breaker: LoopBreaker::default(),
     }

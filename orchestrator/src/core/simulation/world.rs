@@ -615,7 +615,11 @@ impl World {
             let mut next = Some(0);
             while let Some(offset) = next {
                 let instance = instance.clone();
-                let op = Op::ReadPage { instance, offset };
+                let op = Op::ReadPage {
+                    instance,
+                    offset,
+                    states_of: Vec::new(),
+                };
                 let completion = worker.work(&mut vec![Job { token: 0, op }]).remove(0);
                 let Ok(Report::Page(page)) = completion.result else {
                     panic!("{completion:?}");

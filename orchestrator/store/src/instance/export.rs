@@ -8,14 +8,13 @@
 use std::ops::ControlFlow;
 
 use goondan_protocol::control::{ExportPart, ExportPosition};
-use goondan_protocol::limits::{HISTORY_PAGE_BYTES, MAX_MESSAGE_BYTES};
+use goondan_protocol::limits::{HISTORY_PAGE_BYTES, MAX_EXTENSION_STATE_BYTES, MAX_MESSAGE_BYTES};
 use goondan_protocol::message::Message;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::version::Version;
 use serde_json::value::RawValue;
 
 use super::archive::{ExtensionState, FORMAT, Head, Record, Sum};
-use super::extension::STATE_BYTES_MAX;
 use super::{EXTENSIONS, InstanceStore};
 use crate::disk::{EntryKind, read_all};
 use crate::error::{IoContext as _, StoreError};
@@ -24,7 +23,7 @@ use crate::limits::{ARCHIVE_EXTENSIONS_MAX, ARCHIVE_MESSAGES_MAX, EXPORT_PART_BY
 use crate::naming::extension_of;
 
 // States are read anew for each part, so none may come in pieces.
-const _: () = assert!(STATE_BYTES_MAX + HISTORY_PAGE_BYTES + 1024 < EXPORT_PART_BYTES);
+const _: () = assert!(MAX_EXTENSION_STATE_BYTES + HISTORY_PAGE_BYTES + 1024 < EXPORT_PART_BYTES);
 
 /// The lines behind a position, and the position behind them; none at the end of the archive.
 struct Lines {
@@ -252,7 +251,7 @@ impl InstanceStore {
                 break;
             }
             let mut file = self.disk.open_read(&path).during("open", &path)?;
-            let bytes = read_all(file.as_mut(), STATE_BYTES_MAX).during("read", &path)?;
+            let bytes = read_all(file.as_mut(), MAX_EXTENSION_STATE_BYTES).during("read", &path)?;
             *after = Some(name.as_str().to_owned());
             match one_line(&bytes) {
                 Ok(state) => {

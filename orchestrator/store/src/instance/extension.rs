@@ -3,17 +3,35 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use goondan_protocol::ids::ExtensionName;
+use goondan_protocol::ids::{ExtensionName, ExtensionStates};
+use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
 use serde_json::Value;
 
 use super::{EXTENSIONS, InstanceStore};
 use crate::disk::{EntryKind, read_all};
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
+use crate::finding::{Finding, FindingKind};
 use crate::naming::extension_file_name;
 
-/// Largest state of one extension, in bytes.
-pub(super) const STATE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Refuses states that could not be written.
+pub(super) fn check_states(states: &ExtensionStates) -> Result<(), StoreError> {
+    for state in states.values() {
+        bytes_of(state)?;
+    }
+    Ok(())
+}
+
+fn bytes_of(state: &Value) -> Result<Vec<u8>, StoreError> {
+    let bytes = super::json_line(state)?;
+    if bytes.len() > MAX_EXTENSION_STATE_BYTES {
+        return Err(StoreError::TooLarge {
+            bytes: bytes.len(),
+            max: MAX_EXTENSION_STATE_BYTES,
+        });
+    }
+    Ok(bytes)
+}
 
 impl InstanceStore {
     fn extension_path(&self, name: &ExtensionName) -> PathBuf {
@@ -31,7 +49,7 @@ impl InstanceStore {
             return Ok(None);
         }
         let mut file = self.disk.open_read(&path).during("open", &path)?;
-        let bytes = read_all(file.as_mut(), STATE_BYTES_MAX).during("read", &path)?;
+        let bytes = read_all(file.as_mut(), MAX_EXTENSION_STATE_BYTES).during("read", &path)?;
         serde_json::from_slice(&bytes)
             .map(Some)
             .map_err(|error| StoreError::Damaged {
@@ -51,17 +69,39 @@ impl InstanceStore {
         name: &ExtensionName,
         state: &Value,
     ) -> Result<(), StoreError> {
-        let bytes = super::json_line(state)?;
-        if bytes.len() > STATE_BYTES_MAX {
-            return Err(StoreError::TooLarge {
-                bytes: bytes.len(),
-                max: STATE_BYTES_MAX,
-            });
-        }
+        let bytes = bytes_of(state)?;
         if self.extension_state(name)?.as_ref() == Some(state) {
             return Ok(());
         }
         durable::replace(self.disk.as_ref(), &self.extension_path(name), &bytes)
+    }
+
+    /// The states of the named extensions that have one. A file that holds no JSON is put aside and
+    /// reported, and its extension begins without a state.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Io`].
+    pub fn restore_states(
+        &self,
+        names: &[ExtensionName],
+    ) -> Result<(ExtensionStates, Vec<Finding>), StoreError> {
+        let (mut states, mut findings) = (ExtensionStates::new(), Vec::new());
+        for name in names {
+            match self.extension_state(name) {
+                Ok(state) => states.extend(state.map(|state| (name.clone(), state))),
+                Err(StoreError::Damaged { path, problem, .. }) => {
+                    let disk = self.disk.as_ref();
+                    let (aside, _) = durable::aside_name(disk, &path, "damaged", None)?;
+                    durable::install(disk, &path, &aside)?;
+                    let problem = format!("the state of extension `{name}` is no JSON: {problem}");
+                    let finding = Finding::new(&path, FindingKind::DamagedRecord, problem);
+                    findings.push(finding.kept(&aside));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((states, findings))
     }
 
     /// Every extension's state, by file name without its ending. A file that cannot be read shows as
@@ -83,7 +123,7 @@ impl InstanceStore {
             }
             let path = dir.join(&entry.name);
             let mut file = self.disk.open_read(&path).during("open", &path)?;
-            let bytes = read_all(file.as_mut(), STATE_BYTES_MAX).during("read", &path)?;
+            let bytes = read_all(file.as_mut(), MAX_EXTENSION_STATE_BYTES).during("read", &path)?;
             let state = serde_json::from_slice(&bytes)
                 .unwrap_or_else(|error| Value::String(format!("cannot be read: {error}")));
             states.insert(name.to_owned(), state);

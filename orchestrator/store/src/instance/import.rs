@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use goondan_protocol::control::Imported;
 use goondan_protocol::ids::{AgentName, ExtensionName, InstanceKey, MessageId};
-use goondan_protocol::limits::MAX_MESSAGE_BYTES;
+use goondan_protocol::limits::{MAX_EXTENSION_STATE_BYTES, MAX_MESSAGE_BYTES};
 use goondan_protocol::message::Message;
 use goondan_protocol::time::Timestamp;
 use serde_json::value::RawValue;
@@ -17,7 +17,6 @@ use sha2::{Digest as _, Sha256};
 use super::align::LineSum;
 use super::archive::{ExtensionState, FORMAT, Head, Record, Sum};
 use super::base::BASE;
-use super::extension::STATE_BYTES_MAX;
 use super::sums::{self, Coverage, SUMS};
 use super::{EXTENSIONS, MESSAGES, Metadata, folder};
 use crate::disk::{Disk, DiskFile, EntryKind, read_full};
@@ -104,8 +103,10 @@ fn fill(disk: &dyn Disk, staging: &Path, lines: &mut Lines) -> Result<Sum, Store
                 }
                 lines.sum.extensions += 1;
                 lines.at_most("extensions", lines.sum.extensions, ARCHIVE_EXTENSIONS_MAX)?;
-                if state.get().len() >= STATE_BYTES_MAX {
-                    return Err(lines.bad(format!("a state of more than {STATE_BYTES_MAX} bytes")));
+                if state.get().len() >= MAX_EXTENSION_STATE_BYTES {
+                    return Err(lines.bad(format!(
+                        "a state of more than {MAX_EXTENSION_STATE_BYTES} bytes"
+                    )));
                 }
                 let path = staging.join(EXTENSIONS).join(extension_file_name(&name));
                 let content = [state.get().as_bytes(), b"\n"].concat();

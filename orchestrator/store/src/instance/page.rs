@@ -1,5 +1,6 @@
 //! Reading a conversation page by page.
 
+use goondan_protocol::ids::ExtensionStates;
 use goondan_protocol::limits::HISTORY_PAGE_BYTES;
 use goondan_protocol::records::{Records, RecordsBuilder};
 use serde_json::value::RawValue;
@@ -15,6 +16,8 @@ pub struct Page {
     pub messages: Records,
     /// Events of the open turn, raw; on the last page only.
     pub events: Vec<Box<RawValue>>,
+    /// What the extensions that were asked for remember.
+    pub states: ExtensionStates,
     /// Where the next page begins; none on the last page.
     pub next: Option<u64>,
     /// What is not as it was written and was passed over (`MSG-11`).
@@ -66,6 +69,7 @@ impl InstanceStore {
         Ok(Page {
             messages: messages.finish(),
             events,
+            states: ExtensionStates::new(),
             next,
             damage,
         })

@@ -149,7 +149,13 @@ impl InstanceStore {
             message: message.to_owned(),
         };
         let at = self.metadata.updated_at;
-        self.stage_commit(&open.turn_id, open.last_seq, Vec::new(), outcome, at)?;
+        self.stage_commit(
+            &open.turn_id,
+            open.last_seq,
+            Default::default(),
+            outcome,
+            at,
+        )?;
         self.sync()?;
         self.finish_turn()
     }

@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::{EventId, TurnId};
+use goondan_protocol::ids::{EventId, ExtensionStates, TurnId};
 use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -69,7 +69,7 @@ pub(super) enum FoldMode {
 }
 
 /// The record that commits a turn.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CommitRecord {
     pub turn_id: TurnId,
@@ -82,6 +82,9 @@ pub(super) struct CommitRecord {
     pub at: Timestamp,
     pub outcome: TurnOutcome,
     pub fold: FoldMode,
+    /// What extensions remember from now on, of those that changed it.
+    #[serde(default, skip_serializing_if = "ExtensionStates::is_empty")]
+    pub states: ExtensionStates,
 }
 
 #[derive(Serialize)]

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{ExportPart, ExportPosition, Imported};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{AgentName, EventId, ExtensionName, InstanceRef, TurnId, WorkspaceId};
+use goondan_protocol::ids::{
+    AgentName, EventId, ExtensionName, ExtensionStates, InstanceRef, TurnId, WorkspaceId,
+};
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -73,6 +75,8 @@ pub enum Op {
         last_seq: u64,
         /// Other waiting events that it took in on the way: they are over with it.
         also: Vec<EventId>,
+        /// What extensions remember from then on, of those that changed it.
+        states: ExtensionStates,
         /// How it ended.
         outcome: TurnOutcome,
         /// The time.
@@ -155,21 +159,14 @@ pub enum Op {
         /// The time.
         at: Timestamp,
     },
-    /// Set the state of an extension (`EXT-2`). Reports [`Report::ExtensionSet`].
-    SetExtension {
-        /// The instance.
-        instance: InstanceRef,
-        /// The extension.
-        extension: ExtensionName,
-        /// Its state.
-        state: Value,
-    },
     /// Read a page of the conversation. Reports [`Report::Page`].
     ReadPage {
         /// The instance.
         instance: InstanceRef,
         /// Where the page begins.
         offset: u64,
+        /// The extensions whose states come with it.
+        states_of: Vec<ExtensionName>,
     },
     /// What is known of an event. Reports [`Report::EventState`].
     LookUpEvent {
@@ -245,7 +242,6 @@ impl Op {
             | Self::Forgo { instance, .. }
             | Self::Observe { instance, .. }
             | Self::LogLlm { instance, .. }
-            | Self::SetExtension { instance, .. }
             | Self::NoteAttempt { instance, .. }
             | Self::Park { instance, .. }
             | Self::Retry { instance, .. }
@@ -325,8 +321,6 @@ pub enum Report {
         /// The event.
         event_id: EventId,
     },
-    /// The extension's state is durable.
-    ExtensionSet,
     /// A page.
     Page(Box<Page>),
     /// What is known of an event.

@@ -134,14 +134,21 @@ pub(crate) fn small() -> Vec<(&'static str, Vec<Batch>)> {
         (
             "extensions, metadata, logs, audit",
             with_first(vec![
-                Step::Extension("a", 1),
-                Step::Extension("a", 1),
                 Step::Observe("a"),
+                accept("a", "e2"),
+                begin("a", "t2", "e2"),
+                complete("a", "t2", 0),
                 Step::Audit(1),
-                Step::Extension("a", 2),
                 Step::Close("a"),
                 Step::Audit(2),
-                accept("a", "e2"),
+                accept("a", "e3"),
+                begin("a", "t3", "e3"),
+                append("a", "t3", 1, "m3"),
+                complete("a", "t3", 1),
+                accept("a", "e4"),
+                begin("a", "t4", "e4"),
+                append("a", "t4", 1, "m4"),
+                complete("a", "t4", 1),
                 Step::Close("a"),
             ]),
         ),
@@ -149,7 +156,6 @@ pub(crate) fn small() -> Vec<(&'static str, Vec<Batch>)> {
             "delete and make again",
             with_first(vec![
                 accept("b", "e2"),
-                Step::Extension("a", 1),
                 Step::Delete("a"),
                 Step::Delete("a"),
                 accept("a", "e3"),
@@ -175,11 +181,7 @@ pub(crate) fn with_open_turn() -> Vec<Batch> {
         batches.push(vec![complete("a", turn, 2)]);
     }
     batches.extend([
-        vec![
-            accept("a", "e4"),
-            accept("a", "e5"),
-            Step::Extension("a", 3),
-        ],
+        vec![accept("a", "e4"), accept("a", "e5")],
         vec![begin("a", "t4", "e4")],
         vec![append("a", "t4", 1, "t4:u"), append("a", "t4", 2, "t4:a")],
         vec![append("a", "t4", 3, "t4:b")],
@@ -205,7 +207,6 @@ pub(crate) fn grouped() -> Vec<Batch> {
             append("a", "t1", 4, "m5"),
             complete("a", "t1", 4),
             change("b", "t2", 2, Change::Truncate),
-            Step::Extension("b", 7),
         ],
         vec![begin("a", "t3", "e3"), complete("b", "t2", 2)],
         vec![append("a", "t3", 1, "m6"), complete("a", "t3", 1)],
@@ -281,9 +282,6 @@ impl Maker {
             *plan = Plan::default();
             batch.push(Step::Delete(key));
             return;
-        }
-        if dice < 80 {
-            batch.push(Step::Extension(key, u32::from(dice % 4)));
         }
         if dice < 90 {
             batch.push(Step::Observe(key));

@@ -24,7 +24,6 @@ pub(crate) enum Step {
     Park(&'static str, String),
     Retry(&'static str, String),
     Drop(&'static str, String),
-    Extension(&'static str, u32),
     Observe(&'static str),
     Close(&'static str),
     Delete(&'static str),
@@ -57,7 +56,6 @@ impl Step {
             | Self::Park(at, ..)
             | Self::Retry(at, ..)
             | Self::Drop(at, ..)
-            | Self::Extension(at, _)
             | Self::Observe(at)
             | Self::Close(at)
             | Self::Delete(at) => Some(at),
@@ -74,7 +72,6 @@ impl Step {
     fn file(&self) -> usize {
         match self {
             Self::Begin(..) | Self::Append(..) | Self::Complete(..) | Self::CompleteWith(..) => 1,
-            Self::Extension(..) => 2,
             _ => 0,
         }
     }
@@ -159,7 +156,7 @@ impl World {
             for counts in counts_of(&steps) {
                 for world in &worlds {
                     let mut world = world.clone();
-                    let mut taken = [0; 3];
+                    let mut taken = [0; 2];
                     for step in &steps {
                         let file = step.file();
                         if taken[file] < counts[file] {
@@ -192,14 +189,12 @@ pub(crate) fn allowed_after(batches: &[Batch], acknowledged: usize) -> Vec<World
 }
 
 /// Every way to take some first steps of each file.
-fn counts_of(steps: &[&Step]) -> Vec<[usize; 3]> {
+fn counts_of(steps: &[&Step]) -> Vec<[usize; 2]> {
     let most = |file| steps.iter().filter(|step| step.file() == file).count();
     let mut all = Vec::new();
     for a in 0..=most(0) {
         for b in 0..=most(1) {
-            for c in 0..=most(2) {
-                all.push([a, b, c]);
-            }
+            all.push([a, b]);
         }
     }
     all
@@ -214,8 +209,8 @@ impl Seen {
                 }
             }
             Step::Append(_, _, _, change) => self.pending.push(change.clone()),
-            Step::Complete(_, turn, _) => self.complete(turn, &[]),
-            Step::CompleteWith(_, turn, _, also) => self.complete(turn, also),
+            Step::Complete(_, turn, last_seq) => self.complete(turn, *last_seq, &[]),
+            Step::CompleteWith(_, turn, last_seq, also) => self.complete(turn, *last_seq, also),
             Step::Await(_, question, reply) => {
                 let is_there = self.ended.contains_key(reply)
                     || self.waiting.contains(reply)
@@ -255,7 +250,6 @@ impl Seen {
                     self.end(event, "E_EVENT_DROPPED");
                 }
             }
-            Step::Extension(_, n) => self.extension = Some(*n),
             Step::Accept(..)
             | Step::Observe(_)
             | Step::Close(_)
@@ -264,7 +258,8 @@ impl Seen {
         }
     }
 
-    fn complete(&mut self, turn: &str, also: &[String]) {
+    fn complete(&mut self, turn: &str, last_seq: u64, also: &[String]) {
+        self.extension = Some(u32::try_from(last_seq).unwrap());
         for change in std::mem::take(&mut self.pending) {
             change.apply(&mut self.messages);
         }

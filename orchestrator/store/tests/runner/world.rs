@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
-use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{ExtensionStates, InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_store::disk::{Crash, Disk, SimulatedDisk, read_all};
 use goondan_store::instance::{Awaited, EventState, InstanceStore};
@@ -89,6 +89,7 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
             turn_id: turn.parse().unwrap(),
             last_seq: *last_seq,
             also: Vec::new(),
+            states: remembered(*last_seq),
             outcome: TurnOutcome::Completed {
                 reply: format!("reply of {turn}"),
             },
@@ -99,6 +100,7 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
             turn_id: turn.parse().unwrap(),
             last_seq: *last_seq,
             also: also.iter().map(|id| id.parse().unwrap()).collect(),
+            states: remembered(*last_seq),
             outcome: TurnOutcome::Completed {
                 reply: format!("reply of {turn}"),
             },
@@ -140,11 +142,6 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
             event_id: event.parse().unwrap(),
             at,
         },
-        Step::Extension(_, n) => Op::SetExtension {
-            instance,
-            extension: "notes".parse().unwrap(),
-            state: json!({"n": n}),
-        },
         Step::Observe(_) => Op::Observe {
             instance,
             line: b"{\"type\":\"turn.started\"}\n".to_vec(),
@@ -156,6 +153,11 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
             record: goondan_protocol::JsonObject::from_iter([("n".to_owned(), json!(n))]),
         },
     }
+}
+
+/// What an extension remembers from a turn on that ends with this event.
+fn remembered(last_seq: u64) -> ExtensionStates {
+    [("notes".parse().unwrap(), json!({"n": last_seq}))].into()
 }
 
 /// Does batches until one fails; says how many were acknowledged, and what the failure was.

@@ -1,0 +1,469 @@
+//! Extensions: what stands around an agent's turns (`EXT-1` … `EXT-4`).
+//!
+//! An extension is asked at fixed places of a turn: when it begins, before each step, before and after
+//! each tool call, and before it ends. They form an onion: whoever comes first in the agent's list is
+//! asked first on the way in and last on the way out. An extension changes the conversation by message
+//! events alone, and remembers what it likes by `state` and `set_state`: what changed is written
+//! together with the turn's commit, so that a crash leaves the state of before, or the state and the
+//! turn.
+//!
+//! # What a crash means to an extension
+//!
+//! A turn that a crash cut short goes on in a new process, and its extensions are asked again from the
+//! turn's beginning on, with the state of before the turn. Events they had emitted are recorded; a
+//! message is not appended a second time, since its id follows from the place it was emitted at.
+
+use std::fmt::Debug;
+
+use goondan_protocol::conversation::{Conversation, MissingTarget};
+use goondan_protocol::definition::ExtensionDefinition;
+use goondan_protocol::event::AgentEvent;
+use goondan_protocol::extension_settings::{ExtensionSettings, InvalidSettings};
+use goondan_protocol::ids::{
+    AgentName, ExtensionName, ExtensionStates, InstanceKey, MessageId, TurnId,
+};
+use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
+use goondan_protocol::message::{Message, MessageEvent, Role, ToolCall};
+use goondan_protocol::time::Timestamp;
+use serde_json::Value;
+
+use crate::turn::ToolOutcome;
+
+mod context_message;
+mod inter_agent;
+mod logging;
+mod message_integrity;
+mod message_window;
+mod required_tools;
+
+/// The note of a message that its extension wants to stay where it is.
+const KEPT: &str = "kept";
+
+/// What an extension can do. Everything is optional.
+pub(crate) trait Extension: Debug + Send {
+    /// The turn begins, or begins again after a crash. Its input is part of the conversation.
+    fn begin_turn(&mut self, _scene: &mut Scene<'_>) {}
+
+    /// The model is about to be asked.
+    fn before_step(&mut self, _scene: &mut Scene<'_>) {}
+
+    /// A tool is about to run.
+    ///
+    /// # Errors
+    ///
+    /// What the model is told instead: the tool does not run.
+    fn before_call(&mut self, _scene: &mut Scene<'_>, _call: &ToolCall) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// A tool has run; its outcome is not recorded yet.
+    fn after_call(&mut self, _scene: &mut Scene<'_>, _call: &ToolCall, _outcome: &mut ToolOutcome) {
+    }
+
+    /// The model has answered, and the turn is about to end with this reply.
+    fn end_turn(&mut self, _scene: &mut Scene<'_>, _reply: &mut String) -> Ending {
+        Ending::Accept
+    }
+}
+
+/// What is to become of a turn that is about to end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It ends.
+    Accept,
+    /// The model is asked once more.
+    GoOn,
+    /// It fails.
+    Refuse {
+        /// A stable code.
+        code: &'static str,
+        /// Why, for people to read.
+        message: String,
+    },
+}
+
+/// What came of asking extensions.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Made {
+    /// An event, applied to the conversation already; it is to be recorded.
+    Event(MessageEvent),
+    /// An event whose target is not there (`MSG-4`).
+    Missing(MissingTarget),
+    /// A line for the log, from this extension.
+    Line(ExtensionName, String),
+}
+
+/// The turn that extensions stand around.
+#[derive(Debug, Clone)]
+pub(crate) struct TurnFacts {
+    pub(crate) agent_name: AgentName,
+    pub(crate) instance_key: InstanceKey,
+    pub(crate) turn_id: TurnId,
+    pub(crate) event: AgentEvent,
+}
+
+/// What an extension sees, and the means it has.
+pub(crate) struct Scene<'a> {
+    /// The turn.
+    pub(crate) turn: &'a TurnFacts,
+    /// The time.
+    pub(crate) now: Timestamp,
+    /// The messages as they stand, the running turn's included.
+    pub(crate) conversation: &'a Conversation,
+    name: &'a ExtensionName,
+    state: &'a mut Option<Value>,
+    place: &'a str,
+    appended: usize,
+    events: Vec<MessageEvent>,
+    lines: Vec<String>,
+}
+
+impl Scene<'_> {
+    /// What the extension remembers (`EXT-2`).
+    pub(crate) fn state(&self) -> Option<&Value> {
+        self.state.as_ref()
+    }
+
+    /// Remembers a value from the end of the turn on. One that is too large is not taken, and the log
+    /// says so.
+    pub(crate) fn set_state(&mut self, value: Value) {
+        let bytes = value.to_string().len();
+        if bytes < MAX_EXTENSION_STATE_BYTES {
+            *self.state = Some(value);
+        } else {
+            self.log(format!(
+                "a state of {bytes} bytes is not remembered; at most {MAX_EXTENSION_STATE_BYTES} are \
+                 allowed"
+            ));
+        }
+    }
+
+    /// Changes the conversation, after this extension is done.
+    pub(crate) fn emit(&mut self, event: MessageEvent) {
+        self.events.push(event);
+    }
+
+    /// The id of the next message that is appended here; the same again after a crash.
+    pub(crate) fn next_id(&mut self) -> Option<MessageId> {
+        self.appended += 1;
+        MessageId::new(format!(
+            "{}:{}.{}",
+            self.turn.turn_id, self.place, self.appended
+        ))
+        .ok()
+    }
+
+    /// Appends a message of the extension's own.
+    pub(crate) fn append(&mut self, role: Role, text: &str) -> Option<MessageId> {
+        let id = self.next_id()?;
+        let message = Message::extension(id.clone(), self.now, self.name.clone(), role, text);
+        self.emit(MessageEvent::Append { message });
+        Some(id)
+    }
+
+    /// Whether a message with this id is there.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.messages().any(|message| message.id.as_str() == id)
+    }
+
+    /// The messages that can be read, oldest first.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = std::borrow::Cow<'_, Message>> {
+        self.conversation.messages().filter_map(Result::ok)
+    }
+
+    /// Whether a message was made in the running turn.
+    pub(crate) fn is_of_turn(&self, message: &Message) -> bool {
+        let rest = message.id.as_str().strip_prefix(self.turn.turn_id.as_str());
+        rest.is_some_and(|rest| rest.starts_with([':', '.']))
+    }
+
+    /// Writes a line to the agent's log.
+    pub(crate) fn log(&mut self, line: impl Into<String>) {
+        self.lines.push(line.into());
+    }
+}
+
+#[derive(Debug)]
+struct Held {
+    name: ExtensionName,
+    extension: Box<dyn Extension>,
+    state: Option<Value>,
+    /// What it was when the latest turn was committed.
+    committed: Option<Value>,
+}
+
+/// The extensions of an agent, the outermost first.
+#[derive(Debug)]
+pub struct Extensions {
+    agent_name: AgentName,
+    instance_key: InstanceKey,
+    held: Vec<Held>,
+    turn: Option<TurnFacts>,
+}
+
+/// The settings of an extension that cannot be used. Configuration is checked by the same rules.
+#[derive(Debug, thiserror::Error)]
+#[error("extension `{name}` cannot be used")]
+pub struct ExtensionError {
+    name: ExtensionName,
+    #[source]
+    source: InvalidSettings,
+}
+
+impl Extensions {
+    /// Makes an agent's extensions, with what each remembers.
+    ///
+    /// # Errors
+    ///
+    /// [`ExtensionError`] if one's settings cannot be used.
+    pub fn new(
+        agent_name: AgentName,
+        instance_key: InstanceKey,
+        definitions: &[ExtensionDefinition],
+        mut states: ExtensionStates,
+    ) -> Result<Self, ExtensionError> {
+        let mut held = Vec::with_capacity(definitions.len());
+        for definition in definitions {
+            let name = definition.name.clone();
+            let settings = ExtensionSettings::read(definition.builtin.as_str(), &definition.config);
+            let settings = settings.map_err(|source| ExtensionError {
+                name: name.clone(),
+                source,
+            })?;
+            let state = states.remove(&name);
+            held.push(Held {
+                name,
+                extension: of_settings(settings),
+                committed: state.clone(),
+                state,
+            });
+        }
+        Ok(Self {
+            agent_name,
+            instance_key,
+            held,
+            turn: None,
+        })
+    }
+
+    /// A turn begins.
+    pub(crate) fn begin_turn(
+        &mut self,
+        turn_id: &TurnId,
+        event: &AgentEvent,
+        conversation: &mut Conversation,
+        now: Timestamp,
+    ) -> Vec<Made> {
+        if self.held.is_empty() {
+            return Vec::new();
+        }
+        self.turn = Some(TurnFacts {
+            agent_name: self.agent_name.clone(),
+            instance_key: self.instance_key.clone(),
+            turn_id: turn_id.clone(),
+            event: event.clone(),
+        });
+        let ask =
+            |extension: &mut dyn Extension, scene: &mut Scene<'_>| extension.begin_turn(scene);
+        self.ask_inwards(conversation, now, "b", ask)
+    }
+
+    /// The model is about to be asked for a step.
+    pub(crate) fn before_step(
+        &mut self,
+        step: u32,
+        conversation: &mut Conversation,
+        now: Timestamp,
+    ) -> Vec<Made> {
+        let ask =
+            |extension: &mut dyn Extension, scene: &mut Scene<'_>| extension.before_step(scene);
+        self.ask_inwards(conversation, now, &format!("s{step}"), ask)
+    }
+
+    /// A tool is about to run: the first refusal counts.
+    pub(crate) fn before_call(
+        &mut self,
+        call: &ToolCall,
+        conversation: &mut Conversation,
+        now: Timestamp,
+    ) -> (Result<(), String>, Vec<Made>) {
+        let mut verdict = Ok(());
+        let made = self.ask_inwards(
+            conversation,
+            now,
+            &format!("c{}", call.id),
+            |extension, scene| {
+                if verdict.is_ok() {
+                    verdict = extension.before_call(scene, call);
+                }
+            },
+        );
+        (verdict, made)
+    }
+
+    /// A tool has run.
+    pub(crate) fn after_call(
+        &mut self,
+        call: &ToolCall,
+        outcome: &mut ToolOutcome,
+        conversation: &mut Conversation,
+        now: Timestamp,
+    ) -> Vec<Made> {
+        self.ask_outwards(
+            conversation,
+            now,
+            &format!("r{}", call.id),
+            |extension, scene| {
+                extension.after_call(scene, call, outcome);
+            },
+        )
+    }
+
+    /// The turn is about to end. The first that does not accept is the last that is asked.
+    pub(crate) fn end_turn(
+        &mut self,
+        step: u32,
+        reply: &mut String,
+        conversation: &mut Conversation,
+        now: Timestamp,
+    ) -> (Ending, Vec<Made>) {
+        let mut ending = Ending::Accept;
+        let made = self.ask_outwards(
+            conversation,
+            now,
+            &format!("e{step}"),
+            |extension, scene| {
+                if ending == Ending::Accept {
+                    ending = extension.end_turn(scene, reply);
+                }
+            },
+        );
+        (ending, made)
+    }
+
+    /// What is remembered otherwise than at the latest commit (`EXT-3`).
+    pub(crate) fn changed(&self) -> ExtensionStates {
+        let changed = self.held.iter().filter(|held| held.state != held.committed);
+        changed
+            .filter_map(|held| Some((held.name.clone(), held.state.clone()?)))
+            .collect()
+    }
+
+    /// The turn is committed, and with it what is remembered.
+    pub(crate) fn committed(&mut self) {
+        for held in &mut self.held {
+            held.committed.clone_from(&held.state);
+        }
+    }
+
+    fn ask_inwards(
+        &mut self,
+        conversation: &mut Conversation,
+        now: Timestamp,
+        hook: &str,
+        mut ask: impl FnMut(&mut dyn Extension, &mut Scene<'_>),
+    ) -> Vec<Made> {
+        let Some(turn) = &self.turn else {
+            return Vec::new();
+        };
+        let mut made = Vec::new();
+        for (place, held) in self.held.iter_mut().enumerate() {
+            made.extend(held.ask(
+                turn,
+                conversation,
+                now,
+                &format!("x{place}{hook}"),
+                &mut ask,
+            ));
+        }
+        made
+    }
+
+    fn ask_outwards(
+        &mut self,
+        conversation: &mut Conversation,
+        now: Timestamp,
+        hook: &str,
+        mut ask: impl FnMut(&mut dyn Extension, &mut Scene<'_>),
+    ) -> Vec<Made> {
+        let Some(turn) = &self.turn else {
+            return Vec::new();
+        };
+        let mut made = Vec::new();
+        for (place, held) in self.held.iter_mut().enumerate().rev() {
+            made.extend(held.ask(
+                turn,
+                conversation,
+                now,
+                &format!("x{place}{hook}"),
+                &mut ask,
+            ));
+        }
+        made
+    }
+}
+
+impl Held {
+    fn ask(
+        &mut self,
+        turn: &TurnFacts,
+        conversation: &mut Conversation,
+        now: Timestamp,
+        place: &str,
+        ask: &mut impl FnMut(&mut dyn Extension, &mut Scene<'_>),
+    ) -> Vec<Made> {
+        let mut scene = Scene {
+            turn,
+            now,
+            conversation,
+            name: &self.name,
+            state: &mut self.state,
+            place,
+            appended: 0,
+            events: Vec::new(),
+            lines: Vec::new(),
+        };
+        ask(self.extension.as_mut(), &mut scene);
+        let (events, lines) = (scene.events, scene.lines);
+        let mut made: Vec<Made> = Vec::with_capacity(events.len() + lines.len());
+        for line in lines {
+            made.push(Made::Line(self.name.clone(), line));
+        }
+        for event in events {
+            if let MessageEvent::Append { message } = &event
+                && conversation.has(&message.id)
+            {
+                continue;
+            }
+            if let Err(missing) = conversation.apply(event.clone()) {
+                made.push(Made::Missing(missing));
+            }
+            made.push(Made::Event(event));
+        }
+        made
+    }
+}
+
+fn of_settings(settings: ExtensionSettings) -> Box<dyn Extension> {
+    match settings {
+        ExtensionSettings::ContextMessage { text } => {
+            Box::new(context_message::ContextMessage::new(text))
+        }
+        ExtensionSettings::InterAgentResponseFormat { instructions } => {
+            Box::new(inter_agent::InterAgentResponseFormat::new(instructions))
+        }
+        ExtensionSettings::Logging { content } => Box::new(logging::Logging::new(content)),
+        ExtensionSettings::MessageIntegrity => Box::new(message_integrity::MessageIntegrity),
+        ExtensionSettings::MessageWindow { max_messages } => {
+            Box::new(message_window::MessageWindow::new(max_messages))
+        }
+        ExtensionSettings::RequiredToolsGuard {
+            tools,
+            max_reminders,
+        } => Box::new(required_tools::RequiredTools::new(tools, max_reminders)),
+    }
+}
+
+#[cfg(test)]
+#[path = "extensions_tests.rs"]
+mod tests;

@@ -1,0 +1,39 @@
+//! `inter-agent-response-format`: an agent that is asked by another is told who reads its answer.
+
+use goondan_protocol::event::EventSource;
+use goondan_protocol::message::Role;
+
+use super::{Extension, Scene};
+
+/// Tells an agent how to answer another.
+#[derive(Debug)]
+pub(super) struct InterAgentResponseFormat {
+    instructions: Option<String>,
+}
+
+impl InterAgentResponseFormat {
+    pub(super) fn new(instructions: Option<String>) -> Self {
+        Self { instructions }
+    }
+}
+
+impl Extension for InterAgentResponseFormat {
+    fn begin_turn(&mut self, scene: &mut Scene<'_>) {
+        let event = &scene.turn.event;
+        let EventSource::Agent { name, .. } = &event.source else {
+            return;
+        };
+        if event.reply_to.is_none() {
+            return;
+        }
+        let text = match &self.instructions {
+            Some(text) => text.replace("${source}", name.as_str()),
+            None => format!(
+                "Agent `{name}` asked this and gets your whole reply as the result of a tool call. Reply \
+                 with the answer alone: no greeting, no question back. If you cannot answer, say so in \
+                 the first sentence, and why."
+            ),
+        };
+        scene.append(Role::System, &text);
+    }
+}

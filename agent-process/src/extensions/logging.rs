@@ -1,0 +1,64 @@
+//! `logging`: a line in the agent's log for each turn, step and tool call.
+
+use goondan_protocol::message::ToolCall;
+use goondan_protocol::observe::detail_of;
+
+use super::{Ending, Extension, Scene};
+use crate::turn::ToolOutcome;
+
+/// Logs what happens; texts only if it is told to.
+#[derive(Debug)]
+pub(super) struct Logging {
+    content: bool,
+}
+
+impl Logging {
+    pub(super) fn new(content: bool) -> Self {
+        Self { content }
+    }
+
+    /// `text` behind `line`, cut to what fits a line, if texts are logged.
+    fn with(&self, line: String, text: &str) -> String {
+        if self.content {
+            format!("{line}: {}", detail_of(text))
+        } else {
+            line
+        }
+    }
+}
+
+impl Extension for Logging {
+    fn begin_turn(&mut self, scene: &mut Scene<'_>) {
+        let messages = scene.conversation.len();
+        let line = format!("the turn begins with {messages} messages");
+        let input = scene.turn.event.input.as_deref().unwrap_or_default();
+        scene.log(self.with(line, input));
+    }
+
+    fn before_step(&mut self, scene: &mut Scene<'_>) {
+        let messages = scene.conversation.len();
+        scene.log(format!("the model is asked with {messages} messages"));
+    }
+
+    fn before_call(&mut self, scene: &mut Scene<'_>, call: &ToolCall) -> Result<(), String> {
+        let line = format!("`{}` is called", call.tool_name);
+        scene.log(self.with(line, &call.input.to_string()));
+        Ok(())
+    }
+
+    fn after_call(&mut self, scene: &mut Scene<'_>, call: &ToolCall, outcome: &mut ToolOutcome) {
+        let how = if outcome.is_error {
+            "failed"
+        } else {
+            "returned"
+        };
+        let line = format!("`{}` {how}, {} bytes", call.tool_name, outcome.text.len());
+        scene.log(self.with(line, &outcome.text));
+    }
+
+    fn end_turn(&mut self, scene: &mut Scene<'_>, reply: &mut String) -> Ending {
+        let line = format!("the turn ends with a reply of {} bytes", reply.len());
+        scene.log(self.with(line, reply));
+        Ending::Accept
+    }
+}

@@ -1,0 +1,80 @@
+//! `message-integrity`: tool calls and their results are kept in pairs.
+//!
+//! Providers refuse a conversation in which a call has no result, or a result no call. goondan's own
+//! turns never leave one; an import, another implementation or an extension may.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goondan_protocol::ids::{MessageId, ToolCallId};
+use goondan_protocol::message::{Content, Message, MessageEvent, Role};
+use serde_json::json;
+
+use super::{Extension, Scene};
+
+/// Takes out results without a call, and calls without a result.
+#[derive(Debug)]
+pub(super) struct MessageIntegrity;
+
+impl Extension for MessageIntegrity {
+    fn before_step(&mut self, scene: &mut Scene<'_>) {
+        let mut open: BTreeMap<ToolCallId, MessageId> = BTreeMap::new();
+        let mut orphans: Vec<MessageId> = Vec::new();
+        for message in scene.messages() {
+            if message.data.role == Role::Assistant {
+                for call in message.data.content.tool_calls() {
+                    open.insert(call.id, message.id.clone());
+                }
+            }
+            let results = message.data.content.tool_results();
+            let answered = results
+                .iter()
+                .filter(|result| open.remove(&result.tool_call_id).is_some());
+            if !results.is_empty() && answered.count() == 0 {
+                orphans.push(message.id.clone());
+            }
+        }
+        let unanswered: BTreeSet<MessageId> = open.values().cloned().collect();
+        let mended: Vec<(MessageId, Message)> = scene
+            .messages()
+            .filter(|message| unanswered.contains(&message.id))
+            .map(|message| (message.id.clone(), without(&message, &open)))
+            .collect();
+        if orphans.is_empty() && mended.is_empty() {
+            return;
+        }
+        scene.log(format!(
+            "{} results without a call and {} messages with calls without a result were mended",
+            orphans.len(),
+            mended.len()
+        ));
+        for target_id in orphans {
+            scene.emit(MessageEvent::Remove { target_id });
+        }
+        for (target_id, message) in mended {
+            scene.emit(MessageEvent::Replace { target_id, message });
+        }
+    }
+}
+
+/// The message without the calls that nobody answered; a note says what they were.
+fn without(message: &Message, open: &BTreeMap<ToolCallId, MessageId>) -> Message {
+    let content = &message.data.content;
+    let mut text = content.to_text();
+    let mut kept = Vec::new();
+    for call in content.tool_calls() {
+        if open.contains_key(&call.id) {
+            let note = format!("[a call of `{}` has no result]", call.tool_name);
+            text = if text.is_empty() {
+                note
+            } else {
+                format!("{text}\n{note}")
+            };
+        } else {
+            kept.push(call);
+        }
+    }
+    let mut mended = message.clone();
+    mended.data.content = Content::assistant(&text, &kept);
+    mended.metadata.insert("mended".to_owned(), json!(true));
+    mended
+}

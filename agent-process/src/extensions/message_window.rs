@@ -1,0 +1,56 @@
+//! `message-window`: the oldest messages leave the conversation when it grows too long.
+
+use goondan_protocol::message::{MessageEvent, MessageSource};
+
+use serde_json::Value;
+
+use super::{Extension, KEPT, Scene};
+
+/// Messages that one turn takes out at most. A history that is much too long is shortened over several
+/// turns: each message is an event of its own, so that a crash between two of them does no harm.
+const REMOVED_PER_TURN_MAX: usize = 1_000;
+
+/// Keeps a conversation short. It is cut where an exchange begins, so that no tool call loses its
+/// result, and cut to three quarters, so that it is not cut at every turn.
+#[derive(Debug)]
+pub(super) struct MessageWindow {
+    max_messages: usize,
+}
+
+impl MessageWindow {
+    pub(super) fn new(max_messages: usize) -> Self {
+        Self { max_messages }
+    }
+}
+
+impl Extension for MessageWindow {
+    fn begin_turn(&mut self, scene: &mut Scene<'_>) {
+        let count = scene.conversation.len();
+        if count <= self.max_messages {
+            return;
+        }
+        let to_remove = count - self.max_messages * 3 / 4;
+        let to_remove = to_remove.min(REMOVED_PER_TURN_MAX);
+        let mut oldest = Vec::new();
+        let mut cut = 0;
+        for message in scene.messages() {
+            if matches!(message.source, MessageSource::User { .. }) {
+                cut = oldest.len();
+            }
+            if cut >= to_remove || scene.is_of_turn(&message) {
+                break;
+            }
+            // What an extension says it keeps stays.
+            if message.metadata.get(KEPT) != Some(&Value::Bool(true)) {
+                oldest.push(message.id.clone());
+            }
+        }
+        if cut == 0 {
+            return;
+        }
+        scene.log(format!("{cut} of {count} messages leave the conversation"));
+        for target_id in oldest.into_iter().take(cut) {
+            scene.emit(MessageEvent::Remove { target_id });
+        }
+    }
+}

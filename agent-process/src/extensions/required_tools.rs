@@ -1,0 +1,66 @@
+//! `required-tools-guard`: no turn ends without a call of certain tools.
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::message::{Message, MessageSource, Role};
+
+use super::{Ending, Extension, Scene};
+
+/// The code of a turn that ended without a required call.
+const REQUIRED_TOOLS: &str = "E_REQUIRED_TOOLS";
+
+/// Reminds an agent of tools it has to call, and fails its turn if that does not help.
+#[derive(Debug)]
+pub(super) struct RequiredTools {
+    tools: Vec<String>,
+    max_reminders: u32,
+}
+
+impl RequiredTools {
+    pub(super) fn new(tools: Vec<String>, max_reminders: u32) -> Self {
+        Self {
+            tools,
+            max_reminders,
+        }
+    }
+}
+
+impl Extension for RequiredTools {
+    fn end_turn(&mut self, scene: &mut Scene<'_>, _reply: &mut String) -> Ending {
+        let mut called = BTreeSet::new();
+        let mut reminders = 0;
+        for message in scene.messages().filter(|message| scene.is_of_turn(message)) {
+            called.extend(calls_of(&message));
+            if let MessageSource::Extension { extension_name, .. } = &message.source
+                && extension_name == scene.name
+            {
+                reminders += 1;
+            }
+        }
+        let missing = self.tools.iter().filter(|tool| !called.contains(*tool));
+        let missing: Vec<String> = missing.map(|tool| format!("`{tool}`")).collect();
+        if missing.is_empty() {
+            return Ending::Accept;
+        }
+        let missing = missing.join(", ");
+        if reminders >= self.max_reminders {
+            return Ending::Refuse {
+                code: REQUIRED_TOOLS,
+                message: format!(
+                    "the turn would end without a call of {missing}, which the agent requires; it was \
+                     reminded {reminders} times"
+                ),
+            };
+        }
+        let text = format!(
+            "You have not called {missing} in this turn. Call what is missing now, then answer."
+        );
+        scene.append(Role::System, &text);
+        Ending::GoOn
+    }
+}
+
+fn calls_of(message: &Message) -> Vec<String> {
+    let calls = message.data.content.tool_calls();
+    calls.into_iter().map(|call| call.tool_name).collect()
+}

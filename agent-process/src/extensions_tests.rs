@@ -1,0 +1,335 @@
+use goondan_protocol::JsonObject;
+use goondan_protocol::event::{EventSource, ReplyTo};
+use goondan_protocol::ids::{StepId, ToolCallId};
+use goondan_protocol::message::{Content, ToolResult};
+use serde_json::json;
+
+use super::*;
+
+const TURN: &str = "t9";
+
+fn now() -> Timestamp {
+    Timestamp::from_unix_millis(1_700_000_000_000)
+}
+
+fn definition(builtin: &str, config: Value) -> ExtensionDefinition {
+    let Value::Object(config) = config else {
+        panic!("settings are an object")
+    };
+    ExtensionDefinition {
+        name: builtin.parse().unwrap(),
+        package: "@goondan/base".to_owned(),
+        builtin: builtin.parse().unwrap(),
+        config,
+    }
+}
+
+fn of(
+    definitions: &[ExtensionDefinition],
+    states: ExtensionStates,
+) -> Result<Extensions, ExtensionError> {
+    let (agent, key) = ("clerk".parse().unwrap(), "ann".parse().unwrap());
+    Extensions::new(agent, key, definitions, states)
+}
+
+fn begin(
+    extensions: &mut Extensions,
+    facts: TurnFacts,
+    conversation: &mut Conversation,
+) -> Vec<Made> {
+    extensions.begin_turn(&facts.turn_id, &facts.event, conversation, now())
+}
+
+fn only(builtin: &str, config: Value, state: Option<Value>) -> Extensions {
+    let states = state.map(|state| (builtin.parse().unwrap(), state));
+    of(&[definition(builtin, config)], states.into_iter().collect()).unwrap()
+}
+
+fn event(source: EventSource) -> AgentEvent {
+    let is_agent = matches!(source, EventSource::Agent { .. });
+    AgentEvent {
+        input: Some("What now?".to_owned()),
+        reply_to: is_agent.then(|| ReplyTo {
+            target: source.clone(),
+            correlation_id: None,
+        }),
+        ..serde_json::from_value(json!({
+            "id": "e9", "type": "message", "createdAt": now(), "source": source,
+        }))
+        .unwrap()
+    }
+}
+
+fn person() -> EventSource {
+    EventSource::Connector {
+        name: "cli".parse().unwrap(),
+    }
+}
+
+fn facts(source: EventSource) -> TurnFacts {
+    TurnFacts {
+        agent_name: "clerk".parse().unwrap(),
+        instance_key: "ann".parse().unwrap(),
+        turn_id: TURN.parse().unwrap(),
+        event: event(source),
+    }
+}
+
+fn user(id: &str) -> Message {
+    Message::user(id.parse().unwrap(), now(), "text")
+}
+
+fn call(id: &str, tool: &str) -> ToolCall {
+    ToolCall {
+        id: ToolCallId::new(id).unwrap(),
+        tool_name: tool.to_owned(),
+        input: json!({}),
+    }
+}
+
+fn asks(id: &str, calls: &[ToolCall]) -> Message {
+    let step = StepId::new(format!("{id}-step")).unwrap();
+    Message::assistant(
+        id.parse().unwrap(),
+        now(),
+        step,
+        Content::assistant("", calls),
+    )
+}
+
+fn result(id: &str, call: &ToolCall) -> Message {
+    let result = ToolResult {
+        tool_call_id: call.id.clone(),
+        tool_name: call.tool_name.clone(),
+        text: "ok".to_owned(),
+        is_error: false,
+    };
+    Message::tool(id.parse().unwrap(), now(), &result)
+}
+
+/// `exchanges` questions with their tool calls and answers, four messages each; then this turn's
+/// question.
+fn history(exchanges: usize) -> Conversation {
+    let mut messages = Vec::new();
+    for n in 0..exchanges {
+        let call = call(&format!("c{n}"), "bash__exec");
+        messages.push(user(&format!("u{n}")));
+        messages.push(asks(&format!("a{n}"), std::slice::from_ref(&call)));
+        messages.push(result(&format!("r{n}"), &call));
+        messages.push(asks(&format!("z{n}"), &[]));
+    }
+    messages.push(user(&format!("{TURN}:u")));
+    Conversation::from_base(messages)
+}
+
+fn ids(conversation: &Conversation) -> Vec<String> {
+    let messages = conversation.messages();
+    messages
+        .map(|message| message.unwrap().id.to_string())
+        .collect()
+}
+
+fn events(made: &[Made]) -> usize {
+    made.iter()
+        .filter(|made| matches!(made, Made::Event(_)))
+        .count()
+}
+
+#[test]
+fn a_window_cuts_where_an_exchange_begins_and_not_at_every_turn() {
+    let mut conversation = history(10);
+    let mut window = only("message-window", json!({"maxMessages": 40}), None);
+    let made = begin(&mut window, facts(person()), &mut conversation);
+    assert_eq!(ids(&conversation).first().unwrap(), "u3", "{made:?}");
+    assert_eq!(events(&made), 12);
+    let made = begin(&mut window, facts(person()), &mut conversation);
+    assert_eq!(events(&made), 0, "it fits now");
+}
+
+#[test]
+fn a_window_never_cuts_the_running_turn_nor_what_extensions_keep() {
+    let mut context = Message::extension(
+        "x".parse().unwrap(),
+        now(),
+        "context-message".parse().unwrap(),
+        Role::System,
+        "kept",
+    );
+    context.metadata.insert(KEPT.to_owned(), json!(true));
+    let mut conversation = Conversation::from_base(vec![context, user("u0")]);
+    for n in 0..6 {
+        conversation.push(asks(&format!("z{n}"), &[]));
+    }
+    conversation.push(user(&format!("{TURN}:u")));
+    let mut window = only("message-window", json!({"maxMessages": 4}), None);
+    begin(&mut window, facts(person()), &mut conversation);
+    assert_eq!(ids(&conversation), ["x", "t9:u"]);
+}
+
+#[test]
+fn ext_2_a_context_message_is_one_message_that_follows_its_text() {
+    let config = json!({"text": "You are ${agentName}; today is ${date}."});
+    let mut conversation = history(0);
+    let mut first = only("context-message", config.clone(), None);
+    let made = begin(&mut first, facts(person()), &mut conversation);
+    assert_eq!(events(&made), 1);
+    let last = conversation.messages().next_back().unwrap().unwrap();
+    assert_eq!(
+        last.data.content.to_text(),
+        "You are clerk; today is 2023-11-14."
+    );
+    let state = first.changed().into_values().next().unwrap();
+    first.committed();
+    assert!(first.changed().is_empty(), "nothing changed since (EXT-3)");
+
+    let mut again = only("context-message", config, Some(state.clone()));
+    let made = begin(&mut again, facts(person()), &mut conversation);
+    assert_eq!(events(&made), 0, "the text is the same");
+    assert!(again.changed().is_empty());
+
+    let mut edited = only("context-message", json!({"text": "New."}), Some(state));
+    let mut later = facts(person());
+    later.turn_id = "t10".parse().unwrap();
+    let made = begin(&mut edited, later, &mut conversation);
+    assert_eq!(events(&made), 1);
+    let texts: Vec<String> = conversation
+        .messages()
+        .map(|message| message.unwrap().data.content.to_text())
+        .collect();
+    assert_eq!(texts, ["text", "New."]);
+}
+
+#[test]
+fn a_turn_that_begins_again_after_a_crash_appends_nothing_twice() {
+    let config = json!({"text": "Be brief."});
+    let mut conversation = history(1);
+    for _ in 0..2 {
+        let mut extensions = only("context-message", config.clone(), None);
+        begin(&mut extensions, facts(person()), &mut conversation);
+        assert_eq!(extensions.changed().len(), 1);
+    }
+    assert_eq!(conversation.len(), 6);
+}
+
+#[test]
+fn an_agent_that_is_asked_by_another_is_told_so() {
+    let mut extensions = only("inter-agent-response-format", json!({}), None);
+    let mut conversation = history(0);
+    let made = begin(&mut extensions, facts(person()), &mut conversation);
+    assert_eq!(events(&made), 0);
+    let asker = EventSource::Agent {
+        name: "boss".parse().unwrap(),
+        instance_key: "ann".parse().unwrap(),
+    };
+    begin(&mut extensions, facts(asker), &mut conversation);
+    let last = conversation.messages().next_back().unwrap().unwrap();
+    assert!(last.data.content.to_text().contains("`boss`"));
+}
+
+#[test]
+fn a_required_tool_is_asked_for_and_then_insisted_on() {
+    let config = json!({"tools": ["bash__exec"], "maxReminders": 1});
+    let mut guard = only("required-tools-guard", config, None);
+    let mut conversation = history(1);
+    begin(&mut guard, facts(person()), &mut conversation);
+    let mut reply = "Done.".to_owned();
+    let (ending, made) = guard.end_turn(1, &mut reply, &mut conversation, now());
+    assert_eq!((ending, events(&made)), (Ending::GoOn, 1));
+    let (ending, _) = guard.end_turn(2, &mut reply, &mut conversation, now());
+    assert!(matches!(
+        ending,
+        Ending::Refuse {
+            code: "E_REQUIRED_TOOLS",
+            ..
+        }
+    ));
+    let call = call("c", "bash__exec");
+    conversation.push(asks(&format!("{TURN}.2:a"), &[call]));
+    let (ending, _) = guard.end_turn(3, &mut reply, &mut conversation, now());
+    assert_eq!(ending, Ending::Accept);
+}
+
+#[test]
+fn calls_and_results_are_paired_again() {
+    let (lost, kept) = (call("lost", "bash__exec"), call("kept", "wait__for"));
+    let nobody = call("nobody", "wait__for");
+    let mut conversation = Conversation::from_base(vec![
+        user("u"),
+        asks("a", &[lost, kept.clone()]),
+        result("r", &kept),
+        result("orphan", &nobody),
+    ]);
+    let mut integrity = only("message-integrity", json!({}), None);
+    begin(&mut integrity, facts(person()), &mut conversation);
+    let made = integrity.before_step(1, &mut conversation, now());
+    assert_eq!(events(&made), 2);
+    assert_eq!(ids(&conversation), ["u", "a", "r"]);
+    let mended = conversation
+        .messages()
+        .nth(1)
+        .unwrap()
+        .unwrap()
+        .into_owned();
+    assert_eq!(mended.data.content.tool_calls(), [kept]);
+    assert!(
+        mended
+            .data
+            .content
+            .to_text()
+            .contains("`bash__exec` has no result")
+    );
+    let made = integrity.before_step(2, &mut conversation, now());
+    assert_eq!(made, [], "nothing is left to mend");
+}
+
+#[test]
+fn ext_4_what_is_too_large_to_remember_is_said_and_not_taken() {
+    let mut state = None;
+    let (name, turn) = ("notes".parse().unwrap(), facts(person()));
+    let conversation = Conversation::default();
+    let mut scene = Scene {
+        turn: &turn,
+        now: now(),
+        conversation: &conversation,
+        name: &name,
+        state: &mut state,
+        place: "x0b",
+        appended: 0,
+        events: Vec::new(),
+        lines: Vec::new(),
+    };
+    scene.set_state(json!("x".repeat(MAX_EXTENSION_STATE_BYTES)));
+    assert!(scene.state().is_none() && scene.lines.len() == 1);
+    scene.set_state(json!({"n": 1}));
+    assert_eq!(scene.state(), Some(&json!({"n": 1})));
+}
+
+#[test]
+fn the_onion_goes_in_in_order_and_comes_out_in_reverse() {
+    let mut outer = definition("logging", json!({}));
+    outer.name = "outer".parse().unwrap();
+    let mut inner = definition("logging", json!({"content": true}));
+    inner.name = "inner".parse().unwrap();
+    let mut extensions = of(&[outer, inner], ExtensionStates::new()).unwrap();
+    let who = |made: Vec<Made>| -> Vec<String> {
+        made.into_iter()
+            .filter_map(|made| match made {
+                Made::Line(name, _) => Some(name.to_string()),
+                Made::Event(_) | Made::Missing(_) => None,
+            })
+            .collect()
+    };
+    let mut conversation = history(0);
+    let begun = begin(&mut extensions, facts(person()), &mut conversation);
+    assert_eq!(who(begun), ["outer", "inner"]);
+    let mut reply = String::new();
+    let (_, ended) = extensions.end_turn(1, &mut reply, &mut conversation, now());
+    assert_eq!(who(ended), ["inner", "outer"]);
+}
+
+#[test]
+fn settings_that_do_not_fit_are_an_error_with_the_extensions_name() {
+    let unknown = definition("message-window", Value::Object(JsonObject::new()));
+    let error = of(&[unknown], ExtensionStates::new()).unwrap_err();
+    assert!(error.to_string().contains("message-window"));
+}

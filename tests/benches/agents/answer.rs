@@ -1,0 +1,88 @@
+//! From an accepted event to its committed turn.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use goondan_tests::{Daemon, Home};
+
+use crate::client::Client;
+use crate::{INSTANT, Outcome, quantile_ms};
+
+const LATENCY_TURNS: usize = 1_000;
+const HISTORY_TURNS: usize = 5_000;
+const BUSY_AGENTS: usize = 20;
+const BUSY_TURNS: usize = 10_000;
+/// Events of one agent that are under way at once: what waits in an inbox is never nothing.
+const BUSY_DEPTH: usize = 4;
+
+/// One agent, one event after the other, with a short history and with one of 10,000 messages.
+pub(crate) fn latency() -> Outcome {
+    let home = Home::new(INSTANT);
+    let daemon = Daemon::serving(&home);
+    let mut client = Client::connect(&home)?;
+    measure_latency(&mut client, "no history")?;
+    let (mut asked, mut answered) = (0, 0);
+    while answered < HISTORY_TURNS {
+        while asked < HISTORY_TURNS && asked < answered + 64 {
+            client.ask("main")?;
+            asked += 1;
+        }
+        client.next_answer()?;
+        answered += 1;
+    }
+    measure_latency(&mut client, "10,000 messages")?;
+    daemon.stop();
+    Ok(())
+}
+
+fn measure_latency(client: &mut Client, history: &str) -> Outcome {
+    for _ in 0..20 {
+        client.ask_and_wait("main")?;
+    }
+    let mut times: Vec<Duration> = Vec::with_capacity(LATENCY_TURNS);
+    for _ in 0..LATENCY_TURNS {
+        let start = Instant::now();
+        client.ask_and_wait("main")?;
+        times.push(start.elapsed());
+    }
+    println!(
+        "latency, {history}: an event and its committed turn: p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms",
+        quantile_ms(&mut times, 500),
+        quantile_ms(&mut times, 900),
+        quantile_ms(&mut times, 990),
+    );
+    Ok(())
+}
+
+/// Many agents, each with something to do all the time.
+pub(crate) fn turns_per_second() -> Outcome {
+    let home = Home::new(INSTANT);
+    let daemon = Daemon::serving(&home);
+    let mut client = Client::connect(&home)?;
+    let keys: Vec<String> = (0..BUSY_AGENTS).map(|n| format!("agent-{n}")).collect();
+    for key in &keys {
+        client.ask_and_wait(key)?;
+    }
+    let start = Instant::now();
+    let mut asked: HashMap<u64, &str> = HashMap::new();
+    for key in keys
+        .iter()
+        .flat_map(|key| std::iter::repeat_n(key, BUSY_DEPTH))
+    {
+        asked.insert(client.ask(key)?, key);
+    }
+    let (mut sent, mut answered) = (asked.len(), 0);
+    while answered < BUSY_TURNS {
+        let (id, _) = client.next_answer()?;
+        let key = asked.remove(&id).ok_or("an answer to nothing")?;
+        answered += 1;
+        if sent < BUSY_TURNS {
+            asked.insert(client.ask(key)?, key);
+            sent += 1;
+        }
+    }
+    let rate = BUSY_TURNS as f64 / start.elapsed().as_secs_f64();
+    println!("turns, {BUSY_AGENTS} agents, everything durable: {rate:.0} turns/s");
+    daemon.stop();
+    Ok(())
+}

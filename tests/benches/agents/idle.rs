@@ -1,0 +1,90 @@
+//! What agents cost that have nothing to do.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fs;
+use std::time::Duration;
+
+use goondan_tests::home::AGENT;
+use goondan_tests::{Daemon, Home};
+
+use crate::client::Client;
+use crate::{INSTANT, Outcome, knob};
+
+/// Agents that are started at once.
+const STARTING_MAX: usize = 8;
+/// Ticks of `/proc/<pid>/stat` in a second, on every Linux that is in use.
+const TICKS_PER_S: f64 = 100.0;
+
+/// Holds idle agents and says what they and their daemon take.
+pub(crate) fn many() -> Outcome {
+    let agents = knob("GOONDAN_BENCH_AGENTS", 200);
+    let hold_s = knob("GOONDAN_BENCH_HOLD_S", 20);
+    let home = Home::new(INSTANT);
+    let daemon = Daemon::serving(&home);
+    let mut client = Client::connect(&home)?;
+    let mut starting = VecDeque::new();
+    for n in 0..agents {
+        starting.push_back(client.ask(&format!("agent-{n}"))?);
+        if starting.len() == STARTING_MAX {
+            client.next_answer()?;
+            starting.pop_front();
+        }
+    }
+    for _ in starting {
+        client.next_answer()?;
+    }
+    let pids: Vec<u32> = home.running(AGENT).iter().map(|agent| agent.pid).collect();
+    if pids.len() != agents {
+        return Err(format!("{} of {agents} agents run", pids.len()).into());
+    }
+    let (daemon_ticks, switches) = (ticks(daemon.pid())?, switches_of_all(&pids)?);
+    std::thread::sleep(Duration::from_secs(hold_s as u64));
+    let still: usize = home.running(AGENT).len();
+    let held_s = hold_s as f64;
+    let mut pss_kb = Vec::with_capacity(pids.len());
+    for pid in &pids {
+        pss_kb.push(number(&format!("/proc/{pid}/smaps_rollup"), "Pss:")?);
+    }
+    pss_kb.sort_unstable();
+    let mean = pss_kb.iter().sum::<u64>() as f64 / pss_kb.len() as f64;
+    println!(
+        "idle, {agents} agents held for {hold_s} s, {still} of them to the end: PSS of an agent {mean:.0} kB \
+         on average, {} kB at most; {:.2} switches/s each; daemon: RSS {} MB, {:.2} % of a core",
+        pss_kb.last().copied().unwrap_or_default(),
+        (switches_of_all(&pids)? - switches) as f64 / pids.len() as f64 / held_s,
+        number(&format!("/proc/{}/status", daemon.pid()), "VmRSS:")? / 1_024,
+        (ticks(daemon.pid())? - daemon_ticks) as f64 / TICKS_PER_S / held_s * 100.0,
+    );
+    daemon.stop();
+    Ok(())
+}
+
+/// The number behind `name` in a file of `/proc`.
+fn number(path: &str, name: &str) -> Result<u64, Box<dyn Error>> {
+    let text = fs::read_to_string(path)?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|rest| rest.split_whitespace().next());
+    Ok(number
+        .ok_or_else(|| format!("{path} has no `{name}`"))?
+        .parse()?)
+}
+
+fn switches_of_all(pids: &[u32]) -> Result<u64, Box<dyn Error>> {
+    let mut sum = 0;
+    for pid in pids {
+        sum += number(&format!("/proc/{pid}/status"), "voluntary_ctxt_switches:")?;
+    }
+    Ok(sum)
+}
+
+/// The processor time of a process.
+fn ticks(pid: u32) -> Result<u64, Box<dyn Error>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, rest) = stat.rsplit_once(')').ok_or("no such stat")?;
+    let mut sum = 0;
+    for field in rest.split_whitespace().skip(11).take(2) {
+        sum += field.parse::<u64>()?;
+    }
+    Ok(sum)
+}

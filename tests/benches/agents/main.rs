@@ -1,0 +1,74 @@
+//! What an agent costs over the real binaries: starting one, keeping it, having it answer. See
+//! `docs/performance.md`.
+//!
+//! `cargo bench -p goondan-tests --bench agents` runs everything, with a word behind `--` what has it
+//! in its name. `GOONDAN_BENCH_AGENTS` is how many idle agents are held (default 200),
+//! `GOONDAN_BENCH_HOLD_S` for how long (default 20).
+
+#![expect(
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    reason = "a measure prints its result"
+)]
+
+use std::error::Error;
+use std::time::Duration;
+
+mod answer;
+mod client;
+mod idle;
+mod spawn;
+
+/// What a measure ends in.
+pub(crate) type Outcome = Result<(), Box<dyn Error>>;
+
+/// A measure; it prints what it found.
+type Measure = fn() -> Outcome;
+
+const MEASURES: [(&str, Measure); 4] = [
+    ("spawn", spawn::spawn_to_ready),
+    ("latency", answer::latency),
+    ("turns", answer::turns_per_second),
+    ("idle", idle::many),
+];
+
+/// An agent that answers at once.
+pub(crate) const INSTANT: &str = r"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: instant}
+spec: {provider: scripted, options: {rules: [{say: Done.}]}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: worker}
+spec: {modelConfig: {modelRef: Model/instant}}
+";
+
+fn main() -> Outcome {
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with('-'))
+        .collect();
+    for (name, measure) in MEASURES {
+        if wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str())) {
+            measure()?;
+        }
+    }
+    Ok(())
+}
+
+/// A number from the environment.
+pub(crate) fn knob(name: &str, default: usize) -> usize {
+    let value = std::env::var(name).ok();
+    value.and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// The time that `permille` of a thousand do not exceed, in milliseconds.
+pub(crate) fn quantile_ms(times: &mut [Duration], permille: usize) -> f64 {
+    times.sort_unstable();
+    let place = (times.len() * permille / 1_000).min(times.len().saturating_sub(1));
+    times
+        .get(place)
+        .map_or(0.0, |time| time.as_secs_f64() * 1_000.0)
+}
