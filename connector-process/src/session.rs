@@ -212,18 +212,17 @@ pub(crate) async fn run(
                 Order::Submit(submission) => place.send(session.submit(submission)?),
                 Order::Serve(handler) => calls.serve_with(handler),
             },
-            result = &mut writing => return result,
+            result = &mut writing => return result.map(drop),
             () = calls.next_end(), if !calls.is_empty() => {}
             () = &mut connector, if !has_ended => has_ended = true,
         }
     }
-    drop(calls);
-    enqueue(
-        &control,
-        session.frame(&ToOrchestrator::ShutdownAck(ShutdownAck {}))?,
-    )?;
-    drop(control);
-    writing.await
+    drop((calls, control));
+    // The last word: the result of a call that has just ended must not come after it.
+    let mut outgoing = writing.await?;
+    let ack = session.frame(&ToOrchestrator::ShutdownAck(ShutdownAck {}))?;
+    let sent = outgoing.send(Bytes::from(ack)).await;
+    sent.map_err(LinkError::Write)
 }
 
 /// Waits for a place among the events to be written, then for an order that may need it: while the
@@ -243,14 +242,14 @@ fn enqueue(control: &mpsc::Sender<Vec<u8>>, frame: Vec<u8>) -> Result<(), LinkEr
     })
 }
 
-/// Writes queued frames, events last, until the control queue ends and no call has more to say. No
-/// event is left then but those that nobody waits for any more.
+/// Writes queued frames, events last, until the control queue ends and no call has more to say; then
+/// gives the way out back. No event is left then but those that nobody waits for any more.
 async fn write(
     mut control: mpsc::Receiver<Vec<u8>>,
     mut calls: mpsc::Receiver<Vec<u8>>,
     mut events: mpsc::Receiver<Vec<u8>>,
     mut outgoing: Outgoing,
-) -> Result<(), LinkError> {
+) -> Result<Outgoing, LinkError> {
     let mut has_control = true;
     loop {
         let frame = tokio::select! {
@@ -264,7 +263,7 @@ async fn write(
             },
             Some(frame) = calls.recv() => frame,
             Some(frame) = events.recv(), if has_control => frame,
-            else => return Ok(()),
+            else => return Ok(outgoing),
         };
         outgoing
             .send(Bytes::from(frame))
