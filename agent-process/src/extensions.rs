@@ -86,7 +86,7 @@ pub(crate) enum Ending {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Made {
     /// An event, applied to the conversation already; it is to be recorded.
-    Event(MessageEvent),
+    Event(Box<MessageEvent>),
     /// An event whose target is not there (`MSG-4`).
     Missing(MissingTarget),
     /// A line for the log, from this extension.
@@ -438,7 +438,7 @@ impl Held {
             if let Err(missing) = conversation.apply(event.clone()) {
                 made.push(Made::Missing(missing));
             }
-            made.push(Made::Event(event));
+            made.push(Made::Event(Box::new(event)));
         }
         made
     }

@@ -34,7 +34,7 @@ fn of(
 
 fn begin(
     extensions: &mut Extensions,
-    facts: TurnFacts,
+    facts: &TurnFacts,
     conversation: &mut Conversation,
 ) -> Vec<Made> {
     extensions.begin_turn(&facts.turn_id, &facts.event, conversation, now())
@@ -45,7 +45,7 @@ fn only(builtin: &str, config: Value, state: Option<Value>) -> Extensions {
     of(&[definition(builtin, config)], states.into_iter().collect()).unwrap()
 }
 
-fn event(source: EventSource) -> AgentEvent {
+fn event(source: &EventSource) -> AgentEvent {
     let is_agent = matches!(source, EventSource::Agent { .. });
     AgentEvent {
         input: Some("What now?".to_owned()),
@@ -66,7 +66,7 @@ fn person() -> EventSource {
     }
 }
 
-fn facts(source: EventSource) -> TurnFacts {
+fn facts(source: &EventSource) -> TurnFacts {
     TurnFacts {
         agent_name: "clerk".parse().unwrap(),
         instance_key: "ann".parse().unwrap(),
@@ -139,10 +139,10 @@ fn events(made: &[Made]) -> usize {
 fn a_window_cuts_where_an_exchange_begins_and_not_at_every_turn() {
     let mut conversation = history(10);
     let mut window = only("message-window", json!({"maxMessages": 40}), None);
-    let made = begin(&mut window, facts(person()), &mut conversation);
+    let made = begin(&mut window, &facts(&person()), &mut conversation);
     assert_eq!(ids(&conversation).first().unwrap(), "u3", "{made:?}");
     assert_eq!(events(&made), 12);
-    let made = begin(&mut window, facts(person()), &mut conversation);
+    let made = begin(&mut window, &facts(&person()), &mut conversation);
     assert_eq!(events(&made), 0, "it fits now");
 }
 
@@ -162,7 +162,7 @@ fn a_window_never_cuts_the_running_turn_nor_what_extensions_keep() {
     }
     conversation.push(user(&format!("{TURN}:u")));
     let mut window = only("message-window", json!({"maxMessages": 4}), None);
-    begin(&mut window, facts(person()), &mut conversation);
+    begin(&mut window, &facts(&person()), &mut conversation);
     assert_eq!(ids(&conversation), ["x", "t9:u"]);
 }
 
@@ -171,7 +171,7 @@ fn ext_2_a_context_message_is_one_message_that_follows_its_text() {
     let config = json!({"text": "You are ${agentName}; today is ${date}."});
     let mut conversation = history(0);
     let mut first = only("context-message", config.clone(), None);
-    let made = begin(&mut first, facts(person()), &mut conversation);
+    let made = begin(&mut first, &facts(&person()), &mut conversation);
     assert_eq!(events(&made), 1);
     let last = conversation.messages().next_back().unwrap().unwrap();
     assert_eq!(
@@ -183,14 +183,14 @@ fn ext_2_a_context_message_is_one_message_that_follows_its_text() {
     assert!(first.changed().is_empty(), "nothing changed since (EXT-3)");
 
     let mut again = only("context-message", config, Some(state.clone()));
-    let made = begin(&mut again, facts(person()), &mut conversation);
+    let made = begin(&mut again, &facts(&person()), &mut conversation);
     assert_eq!(events(&made), 0, "the text is the same");
     assert!(again.changed().is_empty());
 
     let mut edited = only("context-message", json!({"text": "New."}), Some(state));
-    let mut later = facts(person());
+    let mut later = facts(&person());
     later.turn_id = "t10".parse().unwrap();
-    let made = begin(&mut edited, later, &mut conversation);
+    let made = begin(&mut edited, &later, &mut conversation);
     assert_eq!(events(&made), 1);
     let texts: Vec<String> = conversation
         .messages()
@@ -205,7 +205,7 @@ fn a_turn_that_begins_again_after_a_crash_appends_nothing_twice() {
     let mut conversation = history(1);
     for _ in 0..2 {
         let mut extensions = only("context-message", config.clone(), None);
-        begin(&mut extensions, facts(person()), &mut conversation);
+        begin(&mut extensions, &facts(&person()), &mut conversation);
         assert_eq!(extensions.changed().len(), 1);
     }
     assert_eq!(conversation.len(), 6);
@@ -215,13 +215,13 @@ fn a_turn_that_begins_again_after_a_crash_appends_nothing_twice() {
 fn an_agent_that_is_asked_by_another_is_told_so() {
     let mut extensions = only("inter-agent-response-format", json!({}), None);
     let mut conversation = history(0);
-    let made = begin(&mut extensions, facts(person()), &mut conversation);
+    let made = begin(&mut extensions, &facts(&person()), &mut conversation);
     assert_eq!(events(&made), 0);
     let asker = EventSource::Agent {
         name: "boss".parse().unwrap(),
         instance_key: "ann".parse().unwrap(),
     };
-    begin(&mut extensions, facts(asker), &mut conversation);
+    begin(&mut extensions, &facts(&asker), &mut conversation);
     let last = conversation.messages().next_back().unwrap().unwrap();
     assert!(last.data.content.to_text().contains("`boss`"));
 }
@@ -231,7 +231,7 @@ fn a_required_tool_is_asked_for_and_then_insisted_on() {
     let config = json!({"tools": ["bash__exec"], "maxReminders": 1});
     let mut guard = only("required-tools-guard", config, None);
     let mut conversation = history(1);
-    begin(&mut guard, facts(person()), &mut conversation);
+    begin(&mut guard, &facts(&person()), &mut conversation);
     let mut reply = "Done.".to_owned();
     let (ending, made) = guard.end_turn(1, &mut reply, &mut conversation, now());
     assert_eq!((ending, events(&made)), (Ending::GoOn, 1));
@@ -260,7 +260,7 @@ fn calls_and_results_are_paired_again() {
         result("orphan", &nobody),
     ]);
     let mut integrity = only("message-integrity", json!({}), None);
-    begin(&mut integrity, facts(person()), &mut conversation);
+    begin(&mut integrity, &facts(&person()), &mut conversation);
     let made = integrity.before_step(1, &mut conversation, now());
     assert_eq!(events(&made), 2);
     assert_eq!(ids(&conversation), ["u", "a", "r"]);
@@ -285,7 +285,7 @@ fn calls_and_results_are_paired_again() {
 #[test]
 fn ext_4_what_is_too_large_to_remember_is_said_and_not_taken() {
     let mut state = None;
-    let (name, turn) = ("notes".parse().unwrap(), facts(person()));
+    let (name, turn) = ("notes".parse().unwrap(), facts(&person()));
     let conversation = Conversation::default();
     let mut scene = Scene {
         turn: &turn,
@@ -320,7 +320,7 @@ fn the_onion_goes_in_in_order_and_comes_out_in_reverse() {
             .collect()
     };
     let mut conversation = history(0);
-    let begun = begin(&mut extensions, facts(person()), &mut conversation);
+    let begun = begin(&mut extensions, &facts(&person()), &mut conversation);
     assert_eq!(who(begun), ["outer", "inner"]);
     let mut reply = String::new();
     let (_, ended) = extensions.end_turn(1, &mut reply, &mut conversation, now());

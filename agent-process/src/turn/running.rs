@@ -249,7 +249,7 @@ impl Turn {
                     self.effects.push(Effect::Append {
                         turn_id: self.id.clone(),
                         seq: self.sent_seq,
-                        event: Box::new(event),
+                        event,
                     });
                 }
                 Made::Missing(missing) => {

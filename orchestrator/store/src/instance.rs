@@ -351,7 +351,7 @@ impl InstanceStore {
     /// # Errors
     ///
     /// As [`Self::complete_turn`]; [`StoreError::TooLarge`] for a state beyond
-    /// [`MAX_EXTENSION_STATE_BYTES`].
+    /// [`goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES`].
     pub fn complete_turn_with(
         &mut self,
         turn_id: &TurnId,
