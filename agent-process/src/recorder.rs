@@ -119,6 +119,8 @@ impl Recorder {
             tool_name,
             config_digest: None,
             duration_ms,
+            usage: observation.spent.usage,
+            cost_micro_usd: observation.spent.cost,
             detail: observation.detail,
         };
         log(&event);
@@ -159,6 +161,7 @@ mod tests {
 
     use goondan_protocol::ids::ToolCallId;
     use goondan_protocol::trace::TraceId;
+    use goondan_protocol::usage::Spent;
 
     use super::*;
 
@@ -179,6 +182,7 @@ mod tests {
             let observation = Observation {
                 kind,
                 scope: scope.clone(),
+                spent: Spent::default(),
                 detail: None,
             };
             recorder.record(

@@ -284,7 +284,7 @@ impl CallError {
 pub struct ModelAnswer {
     /// The assistant's [`crate::message::Content`], raw. No two of its tool calls share an id.
     pub content: Box<RawValue>,
-    /// What else is kept with the message: reasoning, usage, the model that answered.
+    /// What else is kept with the message: reasoning, [`crate::usage::USAGE`], the model that answered.
     #[serde(default)]
     pub metadata: JsonObject,
 }
@@ -344,27 +344,6 @@ pub struct CompletionMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Value>,
 }
-
-/// The tokens of one call to a model. What goes in is counted in three parts that do not overlap.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Usage {
-    /// Read, and neither found in the provider's cache nor put there.
-    #[serde(default)]
-    pub input_tokens: u64,
-    /// Written, thoughts included.
-    #[serde(default)]
-    pub output_tokens: u64,
-    /// Read from the provider's cache.
-    #[serde(default)]
-    pub cache_read_tokens: u64,
-    /// Read and put into the provider's cache.
-    #[serde(default)]
-    pub cache_write_tokens: u64,
-}
-
-/// The field of [`ModelAnswer::metadata`] that holds the call's [`Usage`].
-pub const USAGE: &str = "usage";
 
 /// The field of [`ModelAnswer::metadata`] that holds what the model thought.
 pub const REASONING: &str = "reasoning";

@@ -36,6 +36,7 @@ pub mod records;
 pub mod script;
 pub mod time;
 pub mod trace;
+pub mod usage;
 pub mod version;
 
 /// A JSON object, as `serde_json` keeps it.

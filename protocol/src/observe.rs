@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AgentName, EventId, InstanceKey, StepId, ToolCallId, TurnId};
 use crate::time::Timestamp;
 use crate::trace::{SpanId, TraceId};
+use crate::usage::{MicroUsd, Usage};
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,6 +112,12 @@ pub struct RuntimeEvent {
     /// How long it took, for the end of a span, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
+    /// The tokens of the step's reply, or of all replies of the turn, for the end of either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// What they cost; absent if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micro_usd: Option<MicroUsd>,
     /// A short text: the head of the input, of the arguments, of the result, or what went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,

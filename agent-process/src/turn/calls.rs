@@ -4,6 +4,7 @@ use goondan_protocol::ids::{MessageId, StepId};
 use goondan_protocol::message::{Message, ToolCall, ToolResult};
 use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::time::Timestamp;
+use goondan_protocol::usage::Spent;
 
 use super::effect::{CallKey, Effect, Observation, Scope, ToolOutcome};
 use super::engine::{EngineFault, ToolRules};
@@ -188,6 +189,7 @@ impl Calls {
                     Kind::ToolCompleted
                 },
                 scope: scope_of(&self.step_id, call),
+                spent: Spent::default(),
                 detail: Some(detail_of(&text)),
             };
             let result = ToolResult {
@@ -231,6 +233,7 @@ fn called(step_id: &StepId, call: &ToolCall) -> Effect {
     Effect::Observe(Observation {
         kind: Kind::ToolCalled,
         scope: scope_of(step_id, call),
+        spent: Spent::default(),
         detail: Some(detail_of(&call.input.to_string())),
     })
 }

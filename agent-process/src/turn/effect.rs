@@ -4,6 +4,7 @@ use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{EventId, ExtensionName, MessageId, StepId, ToolCallId, TurnId};
 use goondan_protocol::message::{Message, MessageEvent, ToolCall};
 use goondan_protocol::observe::RuntimeEventKind;
+use goondan_protocol::usage::Spent;
 
 use crate::model::{ModelError, ModelReply};
 
@@ -151,6 +152,8 @@ pub struct Observation {
     pub kind: RuntimeEventKind,
     /// To what.
     pub scope: Scope,
+    /// What the model's reply took, or all replies of the turn, for the end of a step or a turn.
+    pub spent: Spent,
     /// A short text: the head of the input, the arguments or the result, or what went wrong.
     pub detail: Option<String>,
 }

@@ -70,6 +70,19 @@ impl OpenTurn {
         })
     }
 
+    /// The replies of the model that `turn_id` got, in order, whatever became of their messages later.
+    pub(crate) fn replies(&self, turn_id: &TurnId) -> impl Iterator<Item = &Message> {
+        self.events.iter().filter_map(move |event| match event {
+            MessageEvent::Append { message } => {
+                step_number(turn_id, message.step_id()?)?;
+                Some(message)
+            }
+            MessageEvent::Replace { .. } | MessageEvent::Remove { .. } | MessageEvent::Truncate => {
+                None
+            }
+        })
+    }
+
     /// How far `turn_id` had come. It looks at what was recorded, not at the conversation: a message
     /// that was taken out again later was said all the same.
     pub(crate) fn progress(&self, turn_id: &TurnId, user_message_id: &str) -> Progress {

@@ -9,6 +9,7 @@ use goondan_protocol::ids::{InvalidId, MessageId, StepId, TurnId};
 use goondan_protocol::message::{Content, Message, MessageEvent};
 use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::time::Timestamp;
+use goondan_protocol::usage::{Spending, Spent};
 
 use super::answers::Answers;
 use super::around::Around;
@@ -32,6 +33,9 @@ pub(crate) struct Turn {
     phase: Phase,
     watch: Watch,
     answers: Answers,
+    /// What the latest reply took, and all replies of the turn, as far as their records say.
+    latest: Spent,
+    spending: Spending,
     /// The last step that extensions were asked about.
     prepared_step: u32,
     effects: Vec<Effect>,
@@ -80,6 +84,8 @@ impl Turn {
             phase: Phase::Settling(Next::Ask { step: 1 }),
             watch: Watch::new(loop_breaker),
             answers,
+            latest: Spent::default(),
+            spending: Spending::default(),
             prepared_step: 0,
             effects: Vec::new(),
         }
@@ -116,9 +122,15 @@ impl Turn {
     }
 
     pub(crate) fn observe(&mut self, kind: Kind, scope: Scope, detail: &str) {
+        let spent = match kind {
+            Kind::StepCompleted => self.latest,
+            Kind::TurnCompleted | Kind::TurnFailed => self.spending.as_spent(),
+            _ => Spent::default(),
+        };
         self.effects.push(Effect::Observe(Observation {
             kind,
             scope,
+            spent,
             detail: (!detail.is_empty()).then(|| detail_of(detail)),
         }));
     }
@@ -140,6 +152,17 @@ impl Turn {
         for message in open.messages() {
             self.watch.take(message);
         }
+        let replies = open.replies(&self.id);
+        let spent: Vec<Spent> = replies.map(|r| Spent::of_metadata(&r.metadata)).collect();
+        for spent in spent {
+            self.count(spent);
+        }
+    }
+
+    /// Takes note of what a reply took.
+    fn count(&mut self, spent: Spent) {
+        self.latest = spent;
+        self.spending.add_reply(&spent);
     }
 
     /// Goes on behind the last recorded reply.
@@ -192,6 +215,7 @@ impl Turn {
             step_id,
             Content::assistant(&reply.text, &reply.calls),
         );
+        self.count(Spent::of_metadata(&message.metadata));
         self.append(conversation, message);
         self.follow(rules, step, reply);
         Ok(())
@@ -210,6 +234,7 @@ impl Turn {
             calls: message.data.content.tool_calls(),
         };
         self.watch.take(&message);
+        self.count(Spent::of_metadata(&message.metadata));
         conversation.push(message);
         // The model is asked only when everything is durable, and nothing is appended meanwhile.
         self.sent_seq += 1;

@@ -8,13 +8,12 @@ use genai::chat::{
     ChatStream, ChatStreamEvent, ContentPart, MessageContent, StopReason, StreamEnd, ToolCall,
 };
 use goondan_protocol::JsonObject;
-use goondan_protocol::call::{
-    CallError, CallErrorCode, ModelAnswer, ModelPiece, REASONING, USAGE, Usage,
-};
+use goondan_protocol::call::{CallError, CallErrorCode, ModelAnswer, ModelPiece, REASONING};
 use goondan_protocol::definition::{HostedModel, HostedProvider};
 use goondan_protocol::ids::ToolCallId;
 use goondan_protocol::limits::MAX_ID_BYTES;
 use goondan_protocol::message::{self, Content};
+use goondan_protocol::usage::{USAGE, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
@@ -201,6 +200,10 @@ fn usage_of(usage: &genai::chat::Usage) -> Usage {
         output_tokens: count(usage.completion_tokens),
         cache_read_tokens,
         cache_write_tokens,
+        reasoning_tokens: {
+            let details = usage.completion_tokens_details.as_ref();
+            count(details.and_then(|details| details.reasoning_tokens))
+        },
     }
 }
 

@@ -265,6 +265,7 @@ fn openai_is_asked_and_answers_with_interleaved_calls_in_fragments() {
         call(0, more("7}")),
         json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}),
         json!({"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 6,
+               "completion_tokens_details": {"reasoning_tokens": 2},
             "prompt_tokens_details": {"cached_tokens": 15}}}),
     ]) + OPENAI_DONE;
     let answer = Answer::stream(&events).in_parts_of(5);
@@ -280,7 +281,8 @@ fn openai_is_asked_and_answers_with_interleaved_calls_in_fragments() {
     let metadata = made.answer().metadata;
     assert_eq!(
         metadata["usage"],
-        json!({"inputTokens": 5, "outputTokens": 6, "cacheReadTokens": 15, "cacheWriteTokens": 0})
+        json!({"inputTokens": 5, "outputTokens": 6, "cacheReadTokens": 15, "cacheWriteTokens": 0,
+               "reasoningTokens": 2})
     );
     assert_eq!(metadata["reasoning"]["text"], "hm");
     let asked = &provider.received()[0];

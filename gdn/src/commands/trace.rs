@@ -1,5 +1,5 @@
 //! `gdn trace`: what followed from one event, across agents: a tree of turns, steps and tool calls with
-//! a bar for the time each took.
+//! a bar for the time each took, and what the model's replies took of tokens and money.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +8,7 @@ use goondan_protocol::ids::{AgentName, InstanceKey, StepId, ToolCallId, TurnId};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::SpanId;
+use goondan_protocol::usage::{MicroUsd, Spending, Spent, Usage};
 use serde::Serialize;
 use serde_json::json;
 
@@ -36,6 +37,7 @@ pub(super) async fn run(args: TraceArgs, context: &Context) -> Result<(), Failur
         &json!({
             "traceId": trace.trace_id,
             "spans": spans,
+            "total": total_of(&spans),
             "partial": trace.partial,
         }),
     )?;
@@ -89,6 +91,11 @@ struct Span {
     ended_at: Option<Timestamp>,
     duration_ms: u64,
     standing: Standing,
+    /// What the replies of a step or turn took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_micro_usd: Option<MicroUsd>,
     /// How many processes worked on a turn.
     attempts: u32,
     /// What it was given, or what went wrong.
@@ -119,6 +126,8 @@ impl Span {
             ended_at: None,
             duration_ms: 0,
             standing: Standing::Open,
+            usage: None,
+            cost_micro_usd: None,
             attempts: 0,
             detail: event.detail.clone(),
             depth: 0,
@@ -138,6 +147,7 @@ impl Span {
         };
         self.standing = standing;
         self.ended_at = Some(event.timestamp);
+        (self.usage, self.cost_micro_usd) = (event.usage, event.cost_micro_usd);
         if standing != Standing::Completed {
             self.detail.clone_from(&event.detail);
         }
@@ -162,6 +172,24 @@ impl Span {
             (Standing::Completed, SpanKind::Tool) => style::GOOD,
             (Standing::Completed, SpanKind::Turn | SpanKind::Step) => style::PLAIN,
         }
+    }
+
+    /// Tokens in and out, and their cost.
+    fn metered(&self) -> [Cell; 3] {
+        let tokens = |count: fn(&Usage) -> u64| {
+            let usage = self.usage.as_ref();
+            Cell::from(usage.map_or_else(String::new, |usage| count(usage).to_string()))
+        };
+        let cost = match (self.usage, self.cost_micro_usd) {
+            (_, Some(cost)) => Cell::from(cost.to_string()),
+            (Some(_), None) => Cell::styled(text::UNKNOWN, style::FAINT),
+            (None, None) => Cell::from(""),
+        };
+        [
+            tokens(Usage::read),
+            tokens(|usage| usage.output_tokens),
+            cost,
+        ]
     }
 
     /// What is worth a remark.
@@ -227,6 +255,19 @@ fn spans_of(events: &[RuntimeEvent]) -> Vec<Span> {
     tree
 }
 
+/// What all replies took whose tokens are known; none if there is no such reply.
+fn total_of(spans: &[Span]) -> Option<Spending> {
+    let mut total = Spending::default();
+    let steps = spans.iter().filter(|span| span.kind == SpanKind::Step);
+    for span in steps.filter(|span| span.usage.is_some()) {
+        total.add_reply(&Spent {
+            usage: span.usage,
+            cost: span.cost_micro_usd,
+        });
+    }
+    (total.replies > 0).then_some(total)
+}
+
 /// When the trace began and how long it took.
 fn extent(spans: &[Span]) -> (i64, u64) {
     let begin = |span: &Span| span.started_at.as_unix_millis();
@@ -242,8 +283,12 @@ fn extent(spans: &[Span]) -> (i64, u64) {
 fn summary(trace: &Trace, spans: &[Span]) -> String {
     let count = |kind| spans.iter().filter(|span| span.kind == kind).count();
     let (_, total_ms) = extent(spans);
+    let spent = total_of(spans).map_or_else(String::new, |total| {
+        let tokens = text::count(total.usage.total(), "token");
+        format!(", {tokens}, cost {}", text::cost(&total))
+    });
     format!(
-        "Trace {}: {}, {}, {}, {}",
+        "Trace {}: {}, {}, {}, {}{spent}",
         trace.trace_id,
         text::count(count(SpanKind::Turn) as u64, "turn"),
         text::count(count(SpanKind::Step) as u64, "step"),
@@ -254,7 +299,14 @@ fn summary(trace: &Trace, spans: &[Span]) -> String {
 
 fn waterfall(spans: &[Span], palette: Palette) -> String {
     let (first_ms, total_ms) = extent(spans);
-    let mut table = Table::new(["WHAT", "AGENT", "TOOK", "WHEN", ""]);
+    let is_metered = spans.iter().any(|span| span.usage.is_some());
+    let metered = is_metered.then_some(["IN", "OUT", "COST"]);
+    let titles = ["WHAT", "AGENT", "TOOK"].into_iter();
+    let mut table = Table::new(
+        titles
+            .chain(metered.into_iter().flatten())
+            .chain(["WHEN", ""]),
+    );
     for span in spans {
         let begun_ms = span.started_at.as_unix_millis() - first_ms;
         let begun_ms = u64::try_from(begun_ms).unwrap_or(0);
@@ -263,16 +315,19 @@ fn waterfall(spans: &[Span], palette: Palette) -> String {
         } else {
             ""
         };
-        table.row([
-            Cell::styled(
-                format!("{}{}", "  ".repeat(span.depth), span.name()),
-                span.look(),
-            ),
+        let what = format!("{}{}", "  ".repeat(span.depth), span.name());
+        let what = [
+            Cell::styled(what, span.look()),
             Cell::from(agent),
             Cell::from(text::duration(span.duration_ms)),
+        ];
+        let when = [
             Cell::styled(bar(begun_ms, span.duration_ms, total_ms), span.look()),
             Cell::styled(span.remark(), span.look()),
-        ]);
+        ];
+        let metered = is_metered.then(|| span.metered());
+        let cells = what.into_iter().chain(metered.into_iter().flatten());
+        table.row(cells.chain(when));
     }
     table.render(palette)
 }
@@ -370,6 +425,28 @@ mod tests {
             .map(|line| line.find(['█', '·']).unwrap())
             .collect();
         assert!(bars.iter().all(|at| *at == bars[0]), "{text}");
+    }
+
+    #[test]
+    fn what_replies_took_is_shown_and_an_unknown_cost_is_said_to_be_unknown() {
+        let mut events = asked();
+        assert!(!waterfall(&spans_of(&events), Palette::new(false)).contains("COST"));
+        let usage = json!({"inputTokens": 100, "cacheReadTokens": 20, "outputTokens": 7});
+        events[7].usage = serde_json::from_value(usage).unwrap();
+        let unknown = waterfall(&spans_of(&events), Palette::new(false));
+        assert!(unknown.contains("unknown"), "{unknown}");
+        events[7].cost_micro_usd = Some(MicroUsd(12_300));
+        let spans = spans_of(&events);
+        let known = waterfall(&spans, Palette::new(false));
+        let step: Vec<_> = known.lines().nth(2).unwrap().split_whitespace().collect();
+        assert_eq!(step[..6], ["step", "1", "700ms", "120", "7", "$0.0123"]);
+        let trace = Trace {
+            trace_id: events[0].trace_id,
+            events,
+            partial: false,
+        };
+        let summary = summary(&trace, &spans);
+        assert!(summary.ends_with(", 127 tokens, cost $0.0123"), "{summary}");
     }
 
     #[test]

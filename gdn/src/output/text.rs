@@ -1,6 +1,7 @@
 //! Values as people read them: times, durations, sizes, and text that others wrote.
 
 use goondan_protocol::time::Timestamp;
+use goondan_protocol::usage::Spending;
 use jiff::tz::TimeZone;
 use std::fmt::Display;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -135,6 +136,18 @@ pub(crate) fn bytes(size: u64) -> String {
         unit = larger;
     }
     format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}
+
+/// What is shown of a cost that is not known.
+pub(crate) const UNKNOWN: &str = "unknown";
+
+/// What replies cost; of those whose cost is not known it is said that they are not in it.
+pub(crate) fn cost(spending: &Spending) -> String {
+    match (spending.replies, spending.unpriced) {
+        (_, 0) => spending.cost_micro_usd.to_string(),
+        (all, unpriced) if unpriced >= all => UNKNOWN.to_owned(),
+        _ => format!("{} and more", spending.cost_micro_usd),
+    }
 }
 
 /// `1 agent`, `2 agents`.

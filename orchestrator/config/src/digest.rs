@@ -26,6 +26,7 @@ pub(crate) fn digest(bundle: &Bundle) -> String {
         "connections": connections,
         "local": bundle.local.as_ref().map(connection),
         "models": models,
+        "prices": bundle.prices,
         "gracePeriodMs": bundle.grace_period_ms,
         "lifecycle": {
             "ttlMs": bundle.lifecycle.ttl_ms,

@@ -175,6 +175,7 @@ impl Walk<'_> {
             | Content::Word(_)
             | Content::Number(..)
             | Content::Boolean
+            | Content::Amount
             | Content::Anything
             | Content::Reference(_)
             | Content::Listed(_) => {

@@ -8,6 +8,8 @@
 use std::fmt;
 use std::rc::Rc;
 
+use goondan_protocol::usage::{InvalidAmount, MicroUsd};
+
 use crate::codes;
 use crate::reference::Reference;
 use crate::report::{Place, Problem, Report};
@@ -219,6 +221,30 @@ impl<'n> Fields<'n> {
         }
         report.add(wrong_type(&entry.node, &label, "`true` or `false`"));
         None
+    }
+
+    /// An amount of money in US dollars. A number is read by the digits that stand there.
+    pub(crate) fn amount(&mut self, name: &'static str, report: &mut Report) -> Option<MicroUsd> {
+        let (entry, content) = self.ask(name)?;
+        let label = self.label.field(name);
+        debug_assert!(matches!(content, Content::Amount), "{label} is no amount");
+        let written = match &entry.node.value {
+            Value::Number(number) => number.to_string(),
+            Value::Text(text) => text.clone(),
+            Value::Null | Value::Bool(_) | Value::List(_) | Value::Mapping(_) => {
+                report.add(wrong_type(&entry.node, &label, "an amount of money"));
+                return None;
+            }
+        };
+        let amount = written.parse();
+        if let Err(InvalidAmount) = amount {
+            let message = format!("{label} must be an amount in US dollars, not `{written}`");
+            report.add(
+                Problem::new(codes::INVALID_VALUE, entry.node.place, message)
+                    .help("write it like `0.25`, with at most six decimals"),
+            );
+        }
+        amount.ok()
     }
 
     /// A mapping field to read further.

@@ -11,6 +11,7 @@ pub(crate) mod extension;
 pub(crate) mod model;
 pub(crate) mod package;
 pub(crate) mod params;
+pub(crate) mod prices;
 pub(crate) mod script;
 pub(crate) mod settings;
 pub(crate) mod swarm;

@@ -53,6 +53,7 @@ use std::path::{Path, PathBuf};
 use goondan_protocol::JsonObject;
 use goondan_protocol::definition::{AgentDefinition, HostedModel};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
+use goondan_protocol::usage::PriceTable;
 use serde_json::Value;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
@@ -155,6 +156,8 @@ pub struct Bundle {
     pub local: Option<ConnectionDefinition>,
     /// The models of providers that its agents may call; a connector process stands for each.
     pub models: BTreeMap<ResourceName, HostedModel>,
+    /// What those models cost, as far as the project says.
+    pub prices: BTreeMap<ResourceName, PriceTable>,
     /// How long a stop waits for the turn in progress, in milliseconds (`SUP-6`).
     pub grace_period_ms: u64,
     /// How long processes and conversations that nobody uses are kept (`INST-7`).

@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use goondan_protocol::definition::{
-    ExtensionDefinition, HostedModel, ModelDefinition, ToolDefinition,
-};
+use goondan_protocol::definition::{ExtensionDefinition, ModelDefinition, ToolDefinition};
 use goondan_protocol::ids::ResourceName;
 
 use crate::codes;
@@ -17,6 +15,7 @@ use crate::fields::Located;
 use crate::kinds::agent::AgentSpec;
 use crate::kinds::connection::ConnectionSpec;
 use crate::kinds::connector::ConnectorSpec;
+use crate::kinds::model::Hosted;
 use crate::kinds::swarm::SwarmSpec;
 use crate::kinds::{self, Context};
 use crate::limits::MAX_YAML_BYTES;
@@ -40,7 +39,7 @@ pub(crate) struct Resources {
     pub(crate) package: Option<Package>,
     pub(crate) models: BTreeMap<String, ModelDefinition>,
     /// Those of them that are a provider's.
-    pub(crate) hosted: BTreeMap<ResourceName, HostedModel>,
+    pub(crate) hosted: BTreeMap<ResourceName, Hosted>,
     pub(crate) tools: BTreeMap<String, ToolDefinition>,
     pub(crate) extensions: BTreeMap<String, ExtensionDefinition>,
     pub(crate) connectors: BTreeMap<String, ConnectorSpec>,

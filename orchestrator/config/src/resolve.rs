@@ -76,9 +76,18 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
     }
     let called = agents.values().filter_map(|agent: &AgentDefinition| {
         let hosted = resources.hosted.get(&agent.model.name)?;
-        Some((hosted.name.clone(), hosted.clone()))
+        Some((hosted.model.name.clone(), hosted))
     });
-    let models = called.collect();
+    let called: BTreeMap<_, _> = called.collect();
+    let prices = called
+        .iter()
+        .filter(|(_, hosted)| !hosted.prices.is_empty());
+    let prices = prices.map(|(name, hosted)| (name.clone(), hosted.prices.clone()));
+    let prices = prices.collect();
+    let models = called.into_iter();
+    let models = models
+        .map(|(name, hosted)| (name, hosted.model.clone()))
+        .collect();
     let mut bundle = Bundle {
         package: resources.package,
         entry_agent: entry_agent?,
@@ -88,6 +97,7 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
         grace_period_ms: membership.policy.grace_period_ms,
         lifecycle: membership.policy.lifecycle,
         models,
+        prices,
         digest: String::new(),
     };
     bundle.digest = digest(&bundle);

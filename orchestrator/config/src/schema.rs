@@ -18,6 +18,9 @@ const DIALECT: &str = "http://json-schema.org/draft-07/schema#";
 /// Names a schema file of its own: a script of the scripted model.
 const SCRIPT_NAME: &str = "Script";
 
+/// An amount of money, where it is written as text.
+const AMOUNT: &str = r"^[0-9]+(\.[0-9]{1,6})?$";
+
 /// What there is a schema of by itself: each kind, and a script file of the scripted model.
 pub const SCHEMA_NAMES: [&str; 9] = [
     "Package",
@@ -195,6 +198,7 @@ impl Definitions {
                 json!({ "type": "integer", "minimum": least, "maximum": most })
             }
             Content::Boolean => json!({ "type": "boolean" }),
+            Content::Amount => json!({ "type": ["number", "string"], "minimum": 0, "pattern": AMOUNT }),
             Content::Mapping(shape) => self.shape(shape),
             Content::Choice(choice) => self.choice(choice),
             Content::List(content) => json!({ "type": "array", "items": self.content(*content) }),

@@ -130,6 +130,8 @@ pub(crate) enum Content {
     /// A whole number of this range, both ends included.
     Number(u64, u64),
     Boolean,
+    /// An amount of money in US dollars: a number, or the same as text.
+    Amount,
     Mapping(&'static Shape),
     /// One of several shapes.
     Choice(&'static Choice),
@@ -196,6 +198,7 @@ impl Content {
             | Self::Word(_)
             | Self::Number(..)
             | Self::Boolean
+            | Self::Amount
             | Self::List(_)
             | Self::Entries(_)
             | Self::Anything

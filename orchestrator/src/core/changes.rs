@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 use goondan_config::{Bundle, ConnectionDefinition, Lifecycle};
 use goondan_protocol::control::{ChangeKind, ConfigurationChange};
-use goondan_protocol::definition::AgentDefinition;
-use goondan_protocol::ids::AgentName;
+use goondan_protocol::definition::{AgentDefinition, HostedModel};
+use goondan_protocol::ids::{AgentName, ResourceName};
+use goondan_protocol::usage::PriceTable;
 
 /// What of a swarm concerns every process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,11 +108,20 @@ pub(super) fn changes(before: Option<&Bundle>, after: &Bundle) -> Vec<Configurat
     }
     let agents = before.map(|bundle| &bundle.agents);
     changes.extend(differences("Agent", agents, &after.agents));
-    let models = before.map(|bundle| &bundle.models);
-    changes.extend(differences("Model", models, &after.models));
+    let models = before.map(priced_models);
+    let after_models = priced_models(after);
+    changes.extend(differences("Model", models.as_ref(), &after_models));
     let connections = before.map(|bundle| &bundle.connections);
     changes.extend(differences("Connection", connections, &after.connections));
     changes
+}
+
+/// The models of a configuration with what they cost.
+fn priced_models(bundle: &Bundle) -> BTreeMap<&ResourceName, (&HostedModel, Option<&PriceTable>)> {
+    let models = bundle.models.iter();
+    models
+        .map(|(name, model)| (name, (model, bundle.prices.get(name))))
+        .collect()
 }
 
 fn differences<N: Ord + std::fmt::Display, D: PartialEq>(

@@ -173,6 +173,8 @@ impl Core {
             tool_name: None,
             config_digest: None,
             duration_ms: None,
+            usage: None,
+            cost_micro_usd: None,
             detail: Some(detail_of(reason)),
         };
         self.on_observe(at, event);

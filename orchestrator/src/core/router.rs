@@ -263,6 +263,7 @@ mod tests {
             connections: BTreeMap::new(),
             local: None,
             models: BTreeMap::new(),
+            prices: BTreeMap::new(),
             grace_period_ms: 0,
             lifecycle: goondan_config::Lifecycle::default(),
             digest: String::new(),

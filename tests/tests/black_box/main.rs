@@ -45,6 +45,8 @@ mod templates;
 #[cfg(test)]
 mod together;
 #[cfg(test)]
+mod usage;
+#[cfg(test)]
 mod watch;
 #[cfg(test)]
 mod webhook;

@@ -5,8 +5,9 @@ use goondan_protocol::definition::{
 };
 use goondan_protocol::ids::ResourceName;
 use goondan_protocol::script::Script;
+use goondan_protocol::usage::PriceTable;
 
-use super::{Context, id, params, read_named_file, script, value};
+use super::{Context, id, params, prices, read_named_file, script, value};
 use crate::codes;
 use crate::document::Document;
 use crate::fields::{Fields, Label, Located};
@@ -129,6 +130,7 @@ static HOSTED_SPEC: Shape = Shape::of(
             Content::Entries(&Content::Anything),
             "Fields that are put into each request as they are.",
         ),
+        prices::PRICES,
         CAPABILITIES,
     ],
 );
@@ -164,11 +166,18 @@ static TIMEOUTS: Shape = Shape::of(
 /// Of a provider nobody knows, nothing else can be judged.
 static UNKNOWN_SPEC: Shape = Shape::of("ModelSpec", "Who answers.", &[PROVIDER]).open();
 
+/// A model of a provider, and what it costs.
+#[derive(Debug)]
+pub(crate) struct Hosted {
+    pub(crate) model: HostedModel,
+    pub(crate) prices: PriceTable,
+}
+
 /// Reads a Model document, with its script or with what its connector needs.
 pub(crate) fn read(
     document: &Document<'_>,
     cx: &mut Context<'_>,
-) -> Option<(ModelDefinition, Option<HostedModel>)> {
+) -> Option<(ModelDefinition, Option<Hosted>)> {
     let name = id(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;
     let provider = spec.word("provider", &mut cx.report)?;
@@ -180,8 +189,8 @@ pub(crate) fn read(
     };
     let hosted = read_hosted(name, hosted_provider, &provider, spec, cx)?;
     let model = ModelDefinition {
-        name: hosted.name.clone(),
-        model: hosted.model.clone(),
+        name: hosted.model.name.clone(),
+        model: hosted.model.model.clone(),
         provider: ModelProvider::Connector {
             params: ModelParams::default(),
         },
@@ -212,7 +221,7 @@ fn read_hosted(
     written: &Located<&str>,
     mut spec: Fields<'_>,
     cx: &mut Context<'_>,
-) -> Option<HostedModel> {
+) -> Option<Hosted> {
     let model = spec.text("model", &mut cx.report);
     let has_key = spec.has("apiKey");
     let api_key = value::read_secret(&mut spec, "apiKey", cx);
@@ -235,9 +244,10 @@ fn read_hosted(
         .iter()
         .map(|entry| (entry.key.clone(), entry.node.to_json()))
         .collect();
+    let prices = prices::read(&mut spec, cx);
     read_capabilities(&mut spec, cx);
     spec.close();
-    Some(HostedModel {
+    let model = HostedModel {
         name: name?,
         provider,
         model: model?.value.to_owned(),
@@ -246,7 +256,8 @@ fn read_hosted(
         params,
         timeouts,
         options,
-    })
+    };
+    Some(Hosted { model, prices })
 }
 
 /// An endpoint is an HTTP address; a key for it belongs into `apiKey`.

@@ -87,6 +87,8 @@ fn corpus() -> Vec<Value> {
                 "params": {"temperature": 0.5, "topP": 1, "maxTokens": 9, "stop": ["."],
                            "reasoningEffort": "low", "seed": 1},
                 "timeouts": {"connectMs": 1, "firstByteMs": 2, "stallMs": 3},
+                "prices": [{"since": "2026-01-31", "input": 3, "output": "15.5", "cacheRead": 0.3,
+                            "cacheWrite": "3.75"}],
             }),
         ),
         document(

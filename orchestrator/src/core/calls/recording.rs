@@ -6,13 +6,15 @@ use goondan_protocol::call::{
 use goondan_protocol::ids::{InstanceRef, MessageId, StepId, TurnId};
 use goondan_protocol::limits::MAX_MESSAGE_BYTES;
 use goondan_protocol::message::Role;
+use goondan_protocol::usage::{COST, MicroUsd, Spent, Usage};
 use goondan_protocol::{JsonObject, time::Timestamp};
 use goondan_store::StoreError;
 use goondan_store::writer::{Op, Report};
 use serde::Serialize;
+use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::Standing;
+use super::{OpenCall, Standing};
 use crate::core::jobs::Purpose;
 use crate::core::{Core, LogEvent, ProcessId};
 
@@ -143,11 +145,18 @@ impl Core {
     fn message_of(&self, id: CallId, answer: &RawValue) -> Result<Box<RawValue>, CallError> {
         let internal = |message: String| CallError::new(CallErrorCode::Internal, message);
         let call = self.calls.open.get(&id);
-        let Some((step_id, record)) = call.and_then(|call| call.record.as_ref()) else {
+        let Some((call, (step_id, record))) = call.and_then(|c| Some((c, c.record.as_ref()?)))
+        else {
             return Err(internal("the reply is of no step".to_owned()));
         };
-        let answer: ModelAnswer = serde_json::from_str(answer.get())
+        let mut answer: ModelAnswer = serde_json::from_str(answer.get())
             .map_err(|error| internal(format!("the model's connector sent no reply: {error}")))?;
+        // What it costs is decided here, by the price of this moment.
+        answer.metadata.remove(COST);
+        let usage = Spent::of_metadata(&answer.metadata).usage;
+        if let Some(cost) = usage.and_then(|usage| self.cost_of(call, &usage)) {
+            answer.metadata.insert(COST.to_owned(), json!(cost));
+        }
         let message = AssistantMessage {
             id: &record.message_id,
             data: AssistantData {
@@ -165,6 +174,20 @@ impl Core {
             return Err(CallError::new(CallErrorCode::TooLarge, problem));
         }
         Ok(message)
+    }
+
+    /// What tokens of a call cost now; none if its model has no price.
+    fn cost_of(&self, call: &OpenCall, usage: &Usage) -> Option<MicroUsd> {
+        let CallTarget::Model { name } = &call.target else {
+            return None;
+        };
+        let bundle = self
+            .workspaces
+            .get(&call.at.workspace_id)?
+            .bundle
+            .as_ref()?;
+        let price = bundle.prices.get(name)?.at(self.now.wall)?;
+        Some(price.of(usage))
     }
 
     /// Hands the reply to the store.

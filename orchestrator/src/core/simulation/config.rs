@@ -98,6 +98,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
         connections: connections.collect(),
         local: None,
         models: [MODEL, OTHER_MODEL].map(|name| model(name, variant)).into(),
+        prices: BTreeMap::new(),
         grace_period_ms: 20_000,
         lifecycle: goondan_config::Lifecycle::default(),
         digest: variant.to_string(),

@@ -1,0 +1,107 @@
+//! What a model's tokens cost, in a Model.
+
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::usage::{Price, PriceTable};
+
+use super::Context;
+use crate::codes;
+use crate::fields::Fields;
+use crate::report::Problem;
+use crate::shape::{Content, Default, Field, Shape};
+
+/// The field `prices` of a Model.
+pub(crate) const PRICES: Field = Field::optional(
+    "prices",
+    Content::List(&EACH),
+    "What its tokens cost. Without it nobody knows what a reply costs.",
+);
+
+static EACH: Content = Content::Mapping(&PRICE);
+
+static PRICE: Shape = Shape::of(
+    "Price",
+    "What a million tokens cost, in US dollars, from some day on.",
+    &[
+        Field::optional(
+            "since",
+            Content::Text,
+            "The day from which it holds, in UTC, such as `2026-01-31`.",
+        )
+        .or(Default::Meaning("from always")),
+        Field::required("input", Content::Amount, "For what the model reads."),
+        Field::required(
+            "output",
+            Content::Amount,
+            "For what the model writes, thoughts included.",
+        ),
+        Field::optional(
+            "cacheRead",
+            Content::Amount,
+            "For what it reads from the provider's cache.",
+        )
+        .or(Default::Meaning("as `input`")),
+        Field::optional(
+            "cacheWrite",
+            Content::Amount,
+            "For what is put into the provider's cache.",
+        )
+        .or(Default::Meaning("as `input`")),
+    ],
+);
+
+/// Reads the field `prices`.
+pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> PriceTable {
+    let mut prices: Vec<Price> = Vec::new();
+    for written in fields
+        .mappings("prices", &mut cx.report)
+        .into_iter()
+        .flatten()
+    {
+        let place = written.place;
+        let Some(price) = read_price(written, cx) else {
+            continue;
+        };
+        if prices.iter().any(|other| other.since == price.since) {
+            cx.report.add(
+                Problem::new(
+                    codes::INVALID_VALUE,
+                    place,
+                    "two prices of one model hold from the same day",
+                )
+                .help("give one of them another `since`, or remove it"),
+            );
+        }
+        prices.push(price);
+    }
+    PriceTable::new(prices)
+}
+
+fn read_price(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<Price> {
+    let report = &mut cx.report;
+    let mut is_known = true;
+    let since = fields.text("since", report).and_then(|written| {
+        let day = format!("{}T00:00:00Z", written.value).parse::<Timestamp>();
+        if day.is_err() {
+            is_known = false;
+            let message = format!("`since` must be a day, not `{}`", written.value);
+            report.add(
+                Problem::new(codes::INVALID_VALUE, written.place, message)
+                    .help("write it like `2026-01-31`"),
+            );
+        }
+        day.ok()
+    });
+    let input = fields.amount("input", report);
+    let output = fields.amount("output", report);
+    let cache_read = fields.amount("cacheRead", report);
+    let cache_write = fields.amount("cacheWrite", report);
+    fields.close();
+    let input = input?;
+    is_known.then_some(Price {
+        since,
+        input,
+        output: output?,
+        cache_read: cache_read.unwrap_or(input),
+        cache_write: cache_write.unwrap_or(input),
+    })
+}

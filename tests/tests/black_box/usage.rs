@@ -1,0 +1,102 @@
+//! Goal: what replies of models take is recorded, shown and added up, whoever is killed.
+//!
+//! Method: the real binaries, and a provider on the loopback whose replies take known numbers of tokens.
+
+use goondan_tests::provider::{Answer, Provider, openai, openai_delta, openai_saying};
+use goondan_tests::{Daemon, Home};
+use serde_json::{Value, json};
+
+/// Dollars for a million tokens; a reply of [`openai_saying`] has 6 in, 3 of the cache and 4 out.
+const PRICES: &str = "prices: [{input: 10, output: 50, cacheRead: 1}]";
+
+/// What such a reply costs, in millionths of a dollar.
+const COST: u64 = 6 * 10 + 3 + 4 * 50;
+
+/// One agent with the tool `bash`, and a model at `provider`.
+fn project(provider: &Provider, prices: &str) -> String {
+    let endpoint = provider.endpoint();
+    format!(
+        r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: hosted}}
+spec:
+  provider: openai
+  model: big-1
+  endpoint: {endpoint}
+  {prices}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: worker}}
+spec:
+  modelConfig: {{modelRef: Model/hosted}}
+  tools:
+    - {{kind: Tool, name: bash, package: "@goondan/base"}}
+"#
+    )
+}
+
+/// A reply that runs a command.
+fn calling(command: &str) -> String {
+    let arguments = json!({ "command": command }).to_string();
+    let function = json!({"name": "bash__exec", "arguments": arguments});
+    let call = json!({"index": 0, "id": "c1", "type": "function", "function": function});
+    openai(&[
+        openai_delta(&json!({"role": "assistant", "tool_calls": [call]})),
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}),
+        json!({"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 2}}),
+    ]) + "data: [DONE]\n\n"
+}
+
+fn spans(trace: &Value, kind: &str) -> Vec<Value> {
+    let spans = trace["spans"].as_array().unwrap().iter();
+    spans.filter(|span| span["kind"] == kind).cloned().collect()
+}
+
+#[test]
+fn tokens_and_cost_are_in_the_record_the_events_and_the_trace() {
+    let provider = Provider::start(|received| match received.number {
+        0 => Answer::stream(&calling("echo hi")),
+        _ => Answer::stream(&openai_saying(&["Done."])),
+    });
+    let home = Home::new(&project(&provider, PRICES));
+    let daemon = Daemon::serving(&home);
+    assert_eq!(home.ask("main", "Hi."), "Done.");
+    let messages = home.history("main");
+    let costs: Vec<_> = messages
+        .iter()
+        .map(|m| &m["metadata"]["costMicroUsd"])
+        .collect();
+    let first = 100 * 10 + 2 * 50;
+    assert_eq!(
+        costs,
+        [&Value::Null, &json!(first), &Value::Null, &json!(COST)]
+    );
+    let trace = home.gdn_json(&["trace"]);
+    let steps = spans(&trace, "step");
+    let known: Vec<_> = steps.iter().map(|step| &step["costMicroUsd"]).collect();
+    assert_eq!(known, [&json!(first), &json!(COST)], "{trace}");
+    assert_eq!(steps[1]["usage"]["cacheReadTokens"], 3);
+    let turn = &spans(&trace, "turn")[0];
+    assert_eq!(turn["costMicroUsd"], first + COST);
+    assert_eq!(turn["usage"]["outputTokens"], 6);
+    assert_eq!(trace["total"]["costMicroUsd"], first + COST);
+    let shown = home.gdn(&["trace"]).exits(0).stdout;
+    assert!(shown.contains(", 115 tokens, cost $0.001363"), "{shown}");
+    assert!(shown.contains("$0.0011 "), "{shown}");
+    daemon.stop().check(false);
+}
+
+#[test]
+fn without_a_price_the_cost_is_unknown_and_not_nothing() {
+    let provider = Provider::start(|_| Answer::stream(&openai_saying(&["Done."])));
+    let home = Home::new(&project(&provider, ""));
+    let daemon = Daemon::serving(&home);
+    assert_eq!(home.ask("main", "Hi."), "Done.");
+    let message = &home.history("main")[1];
+    assert_eq!(message["metadata"].get("costMicroUsd"), None);
+    let shown = home.gdn(&["trace"]).exits(0).stdout;
+    assert!(shown.contains(", 13 tokens, cost unknown"), "{shown}");
+    daemon.stop().check(false);
+}
