@@ -5,6 +5,7 @@
 //! here, so `ping` is answered while models and tools work.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use goondan_log::unix_millis_now;
@@ -28,6 +29,7 @@ use crate::link::{Incoming, Link, LinkError};
 use crate::model::{self, Answer, Model, ModelError, ModelRequest};
 use crate::outgoing::{Desk, Order, Outgoing};
 use crate::recorder::Recorder;
+use crate::tools::outside::Origin;
 use crate::tools::{CallSite, Toolbox, ToolboxError};
 use crate::turn::{
     CallKey, Effect, Engine, EngineFault, Input, OpenTurn, Scope, ToolOutcome, TurnLimits,
@@ -151,6 +153,8 @@ pub(crate) async fn run(
         assignment,
         toolbox,
         model,
+        outgoing,
+        origin: None,
         desk,
         colleagues,
         enquiries,
@@ -268,6 +272,9 @@ struct Agent {
     assignment: AgentAssignment,
     toolbox: Toolbox,
     model: Box<dyn Model>,
+    outgoing: Outgoing,
+    /// Where the event of the turn came from.
+    origin: Option<Arc<Origin>>,
     /// What models and tools want done outside.
     desk: Desk,
     colleagues: Colleagues,
@@ -396,6 +403,7 @@ impl Agent {
             }
         });
         let effects = self.engine.start(start, now())?;
+        self.origin = Some(Arc::new(Origin::of(&start.event)));
         self.recorder = Some(Recorder::new(
             start.turn_id.clone(),
             start.event.id.clone(),
@@ -501,6 +509,8 @@ impl Agent {
             key,
             trace: recorder.map(|recorder| recorder.place_of(&scope)),
             colleagues: self.colleagues.clone(),
+            outgoing: self.outgoing.clone(),
+            origin: self.origin.clone(),
         })
     }
 

@@ -13,6 +13,7 @@ mod file_system;
 mod host;
 mod json_query;
 mod module;
+pub(crate) mod outside;
 mod pipe;
 mod residents;
 mod rooted;
@@ -38,9 +39,11 @@ use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
 use crate::colleagues::Colleagues;
+use crate::outgoing::Outgoing;
 use crate::turn::{CallKey, ToolOutcome, ToolRules};
 use host::Hosts;
 use module::Runtimes;
+use outside::Origin;
 use pipe::Surroundings;
 use residents::Residents;
 use rooted::Root;
@@ -158,6 +161,10 @@ pub(crate) struct CallSite {
     pub(crate) trace: Option<TraceContext>,
     /// The way to other agents.
     pub(crate) colleagues: Colleagues,
+    /// The way outside.
+    pub(crate) outgoing: Outgoing,
+    /// Where the event came from that the turn answers.
+    pub(crate) origin: Option<Arc<Origin>>,
 }
 
 impl Invocation {
@@ -441,6 +448,7 @@ fn exports_of(
         (BASE_PACKAGE, "bash") => bash::exports(),
         (BASE_PACKAGE, "file-system") => file_system::exports(),
         (BASE_PACKAGE, "json-query") => json_query::exports(),
+        (BASE_PACKAGE, "telegram") => outside::telegram::exports(&definition.connections),
         (BASE_PACKAGE, "text-transform") => text_transform::exports(),
         (BASE_PACKAGE, "wait") => wait::exports(),
         _ => {

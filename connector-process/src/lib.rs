@@ -40,6 +40,7 @@ mod model;
 mod payload;
 mod process;
 mod program;
+mod service;
 mod session;
 mod slack;
 mod telegram;

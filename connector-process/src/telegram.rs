@@ -6,11 +6,16 @@
 //!
 //! * `mapping`: from an update to an event. Pure.
 //! * `answer`: what the Bot API answered. Pure.
+//! * `api`: its methods.
+//! * `errands`: what agents have the bot do.
 
 mod answer;
+mod api;
+mod errands;
 mod mapping;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_connectors::Values;
@@ -22,12 +27,14 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use self::answer::{Trouble, read};
+use self::answer::Trouble;
+use self::api::Api;
+use self::errands::Errands;
 use self::mapping::{Update, to_update};
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::{
-    REPLY_TIMEOUT_MS, SERVICE_ANSWER_BYTES_MAX, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS,
+    REPLY_TIMEOUT_MS, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS,
     SERVICE_CONNECT_TIMEOUT_MS, SERVICE_TIMEOUT_MS,
 };
 
@@ -41,9 +48,10 @@ const UPDATES: [&str; 4] = [
 
 /// One bot.
 pub(crate) struct Telegram {
-    client: reqwest::Client,
-    /// The URL that methods are appended to. Holds the token, so it is never shown.
-    base: String,
+    api: Api,
+    token: String,
+    /// The only chats that may be written to; none: all.
+    written_to: Option<Vec<String>>,
     chats: Option<Vec<String>>,
     poll_s: u64,
 }
@@ -68,8 +76,12 @@ impl Telegram {
         let client = http::client(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS))
             .map_err(|error| error_chain(&error))?;
         Ok(Self {
-            client,
-            base: format!("{}/bot{token}", endpoint.trim_end_matches('/')),
+            api: Api::new(client, endpoint, token),
+            token: token.to_owned(),
+            written_to: values.names("chats").map(|mut chats| {
+                chats.extend(values.names("sendTo").unwrap_or_default());
+                chats
+            }),
             chats: values.names("chats"),
             poll_s: values.number("pollSeconds").unwrap_or_default(),
         })
@@ -77,6 +89,12 @@ impl Telegram {
 
     /// Listens until `stop`.
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
+        let errands = Errands {
+            api: self.api.clone(),
+            token: self.token.clone(),
+            chats: self.written_to.clone(),
+        };
+        gateway.serve(Arc::new(errands)).await;
         let mut work = Work {
             telegram: &self,
             gateway: &gateway,
@@ -93,44 +111,6 @@ impl Telegram {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = sleep(pause) => {}
-            }
-        }
-    }
-
-    /// Calls a method of the Bot API.
-    async fn call(
-        &self,
-        method: &str,
-        params: &Value,
-        patience: Duration,
-    ) -> Result<Value, Trouble> {
-        let exchange = async {
-            let request = self
-                .client
-                .post(format!("{}/{method}", self.base))
-                .header("content-type", "application/json")
-                .body(params.to_string())
-                .timeout(patience);
-            let mut response = request.send().await?;
-            let status = response.status().as_u16();
-            let mut body = Vec::new();
-            while let Some(chunk) = response.chunk().await? {
-                body.extend_from_slice(&chunk);
-                if body.len() > SERVICE_ANSWER_BYTES_MAX {
-                    break;
-                }
-            }
-            Ok((status, body))
-        };
-        match exchange.await {
-            Ok((_, body)) if body.len() > SERVICE_ANSWER_BYTES_MAX => Err(Trouble::Strange(
-                format!("it answered with more than {SERVICE_ANSWER_BYTES_MAX} bytes"),
-            )),
-            Ok((status, body)) => read(status, &body),
-            // The URL of an error would show the token.
-            Err(error) => {
-                let error: reqwest::Error = error;
-                Err(Trouble::Unreachable(error_chain(&error.without_url())))
             }
         }
     }
@@ -184,7 +164,11 @@ impl Work<'_> {
         let bot = match &self.bot {
             Some(bot) => bot.clone(),
             None => {
-                let me = self.telegram.call("getMe", &json!({}), patience).await?;
+                let me = self
+                    .telegram
+                    .api
+                    .call("getMe", &json!({}), patience)
+                    .await?;
                 let name = me.get("username").and_then(Value::as_str);
                 let bot = name.unwrap_or("a bot without a name").to_owned();
                 self.bot = Some(bot.clone());
@@ -202,7 +186,11 @@ impl Work<'_> {
             params.insert("offset".to_owned(), json!(offset));
         }
         let patience = patience + Duration::from_secs(poll_s);
-        let updates = self.telegram.call("getUpdates", &params, patience).await?;
+        let updates = self
+            .telegram
+            .api
+            .call("getUpdates", &params, patience)
+            .await?;
         self.tell(true, format!("listening as @{bot}")).await;
         let updates = updates.as_array().map_or(&[][..], Vec::as_slice);
         for update in updates {

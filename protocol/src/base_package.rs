@@ -13,12 +13,32 @@ pub const TOOLS: &[(&str, &[&str])] = &[
         &["read", "write", "edit", "list", "glob", "grep"],
     ),
     ("json-query", &["query", "pointer"]),
+    ("telegram", &["send", "edit", "delete", "react", "typing"]),
     (
         "text-transform",
         &["replace", "case", "trim", "split", "join", "lines", "count"],
     ),
     ("wait", &["for"]),
 ];
+
+/// The built-in tools that work by a connection, each with the connector of it and the secret without
+/// which it can do nothing. Those without one need none, or not always.
+pub const OUTGOING: &[OutgoingTool] = &[OutgoingTool {
+    tool: "telegram",
+    connector: "telegram",
+    secret: Some("botToken"),
+}];
+
+/// A built-in tool that works by a connection: the connector process does what the tool is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutgoingTool {
+    /// The tool.
+    pub tool: &'static str,
+    /// The connector whose connections it works by.
+    pub connector: &'static str,
+    /// The connection's secret that it cannot do without.
+    pub secret: Option<&'static str>,
+}
 
 /// The built-in extensions.
 pub const EXTENSIONS: &[&str] = &[
@@ -33,6 +53,12 @@ pub const EXTENSIONS: &[&str] = &[
 /// The names of the built-in tools.
 pub fn tool_names() -> impl Iterator<Item = &'static str> {
     TOOLS.iter().map(|(name, _)| *name)
+}
+
+/// How a built-in tool works by a connection, if it does.
+#[must_use]
+pub fn outgoing(tool: &str) -> Option<&'static OutgoingTool> {
+    OUTGOING.iter().find(|outgoing| outgoing.tool == tool)
 }
 
 /// The exports of a built-in tool; none if there is no such tool.

@@ -136,6 +136,9 @@ pub struct ToolDefinition {
     /// Its settings.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub config: JsonObject,
+    /// The connections it may work by, if it is one that does ([`crate::base_package::OUTGOING`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connections: Vec<ConnectionName>,
     /// Longest error text a model is told, in characters.
     pub error_message_limit: usize,
 }

@@ -34,6 +34,7 @@ pub mod module_file;
 pub mod observe;
 pub mod records;
 pub mod script;
+pub mod service;
 pub mod time;
 pub mod trace;
 pub mod usage;

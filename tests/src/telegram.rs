@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,21 @@ pub enum Mishap {
     Answer(u16, Value),
     /// The connection breaks.
     Break,
+    /// No answer comes, though what was asked for is done.
+    Hang,
 }
+
+/// Something the bot did.
+#[derive(Debug, Clone)]
+pub struct Deed {
+    /// The method of the Bot API.
+    pub method: String,
+    /// Its parameters.
+    pub params: Value,
+}
+
+/// The longest text of a message, in UTF-16 units.
+const TEXT_UNITS_MAX: usize = 4_096;
 
 #[derive(Debug, Default)]
 struct State {
@@ -29,6 +43,11 @@ struct State {
     next_id: i64,
     mishaps: VecDeque<Mishap>,
     polls: usize,
+    deeds: Vec<Deed>,
+    deed_mishaps: VecDeque<Mishap>,
+    /// Nothing may be done before this: patience was asked for.
+    closed_until: Option<Instant>,
+    impatient: usize,
 }
 
 /// The double. Its server ends with the test's process.
@@ -82,6 +101,34 @@ impl Telegram {
         self.state.lock().unwrap().mishaps.extend(mishaps);
     }
 
+    /// The next things the bot does end so.
+    pub fn have_deeds(&self, mishaps: impl IntoIterator<Item = Mishap>) {
+        self.state.lock().unwrap().deed_mishaps.extend(mishaps);
+    }
+
+    /// What the bot did, in order.
+    #[must_use]
+    pub fn deeds(&self) -> Vec<Deed> {
+        self.state.lock().unwrap().deeds.clone()
+    }
+
+    /// The texts of the messages that the bot wrote into a chat.
+    #[must_use]
+    pub fn written_to(&self, chat: i64) -> Vec<String> {
+        let deeds = self.deeds().into_iter();
+        let messages = deeds.filter(|deed| deed.method == "sendMessage");
+        messages
+            .filter(|deed| deed.params["chat_id"] == chat)
+            .map(|deed| deed.params["text"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// How often the bot did something before the time it was asked to wait was over.
+    #[must_use]
+    pub fn impatient(&self) -> usize {
+        self.state.lock().unwrap().impatient
+    }
+
     /// How many updates it still keeps.
     #[must_use]
     pub fn kept(&self) -> usize {
@@ -108,7 +155,14 @@ impl Telegram {
                     Some(answer) => answer,
                     None => return,
                 },
-                Some(_) => (404, json!({"ok": false, "description": "Not Found"})),
+                Some(method) => match self.deed(method, body) {
+                    Some(answer) => answer,
+                    None => {
+                        // It goes on when whoever waits for the answer is gone.
+                        drop(reader.read(&mut [0]));
+                        return;
+                    }
+                },
             };
             let answer = answer.to_string();
             let head = format!(
@@ -125,6 +179,45 @@ impl Telegram {
         }
     }
 
+    /// The answer to whatever the bot does; none if there is none.
+    fn deed(&self, method: &str, params: Value) -> Option<(u16, Value)> {
+        let mut state = self.state.lock().unwrap();
+        if state
+            .closed_until
+            .is_some_and(|until| Instant::now() < until)
+        {
+            state.impatient += 1;
+        }
+        let mishap = state.deed_mishaps.pop_front();
+        if let Some(Mishap::Answer(status, answer)) = mishap {
+            let patience_s = answer["parameters"]["retry_after"].as_u64();
+            state.closed_until = patience_s.map(|s| Instant::now() + Duration::from_secs(s));
+            return Some((status, answer));
+        }
+        if matches!(mishap, Some(Mishap::Break)) {
+            return None;
+        }
+        let refused =
+            |status: u16, why: &str| Some((status, json!({"ok": false, "description": why})));
+        if params["chat_id"] == 404 {
+            return refused(400, "Bad Request: chat not found");
+        }
+        if params["chat_id"] == 403 {
+            return refused(403, "Forbidden: bot was blocked by the user");
+        }
+        let text = params["text"].as_str().unwrap_or_default();
+        if text.encode_utf16().count() > TEXT_UNITS_MAX {
+            return refused(400, "Bad Request: message is too long");
+        }
+        let method = method.to_owned();
+        state.deeds.push(Deed { method, params });
+        let id = 1_000 + state.deeds.len();
+        if matches!(mishap, Some(Mishap::Hang)) {
+            return None;
+        }
+        Some((200, json!({"ok": true, "result": {"message_id": id}})))
+    }
+
     /// The answer to a request for news; none if the connection is to break.
     fn updates(&self, body: &Value) -> Option<(u16, Value)> {
         let is_waiting = {
@@ -133,7 +226,7 @@ impl Telegram {
             if let Some(mishap) = state.mishaps.pop_front() {
                 return match mishap {
                     Mishap::Answer(status, answer) => Some((status, answer)),
-                    Mishap::Break => None,
+                    Mishap::Break | Mishap::Hang => None,
                 };
             }
             if let Some(offset) = body["offset"].as_i64() {

@@ -250,6 +250,7 @@ fn the_page_about_tools_names_all_there_is() {
         include_str!("../../src/tools/host.rs"),
         include_str!("../../src/tools/json_query.rs"),
         include_str!("../../src/tools/module.rs"),
+        include_str!("../../src/tools/outside.rs"),
         include_str!("../../src/tools/search.rs"),
         include_str!("../../src/tools/session.rs"),
         include_str!("../../src/tools/text_transform.rs"),

@@ -118,6 +118,7 @@ pub(crate) fn tool(name: &str) -> ToolDefinition {
         },
         exports: Vec::new(),
         config: JsonObject::new(),
+        connections: Vec::new(),
         error_message_limit: 1_000,
     }
 }

@@ -174,6 +174,11 @@ static TELEGRAM: Connector = Connector {
             Content::Names,
             "The only chats that are listened to, by id.",
         ),
+        Setting::optional(
+            "sendTo",
+            Content::Names,
+            "Further chats that may be written to, if `chats` is set.",
+        ),
         Setting::optional("endpoint", Content::Url, "The Bot API server.")
             .or(Default::Text("https://api.telegram.org")),
         Setting::optional(

@@ -33,9 +33,12 @@ pub(super) enum Trouble {
         /// What Telegram says.
         description: String,
     },
-    /// It could not be reached, or the connection broke.
+    /// It could not be reached.
     #[error("Telegram cannot be reached: {0}")]
     Unreachable(String),
+    /// The connection broke, or time ran out, after it may have got the request.
+    #[error("Telegram cannot be reached: {0}")]
+    Lost(String),
     /// It answered something that is not to be understood.
     #[error("Telegram is not understood: {0}")]
     Strange(String),
@@ -54,6 +57,7 @@ impl Trouble {
             Self::Conflict(_)
             | Self::Refused { .. }
             | Self::Unreachable(_)
+            | Self::Lost(_)
             | Self::Strange(_)
             | Self::NotTaken(_) => back_off(failures),
         }

@@ -53,6 +53,11 @@ pub(super) fn to_update(id: i64, update: &Value, chats: Option<&[String]>) -> Up
     properties.insert("isEdited".to_owned(), json!(kind.starts_with("edited_")));
     properties.insert("isCaption".to_owned(), json!(is_caption));
     let mut metadata = JsonObject::from_iter([("chatId".to_owned(), json!(chat))]);
+    if fact("/is_topic_message") == Some(&json!(true))
+        && let Some(thread) = fact("/message_thread_id")
+    {
+        metadata.insert("threadId".to_owned(), thread.clone());
+    }
     for (name, pointer) in [
         ("messageId", "/message_id"),
         ("date", "/date"),
@@ -114,6 +119,9 @@ mod tests {
         let caption = event("channel_post", &json!({"caption": "a picture"}));
         assert_eq!(caption.input, "a picture");
         assert_eq!(caption.properties["isCaption"], true);
+        assert!(caption.metadata.get("threadId").is_none());
+        let topic = json!({"text": "x", "is_topic_message": true, "message_thread_id": 8});
+        assert_eq!(event("message", &topic).metadata["threadId"], 8);
         let edited = event("edited_message", &json!({"text": "ho"}));
         assert_eq!(edited.name, "edited_message");
         assert_eq!(edited.properties["isEdited"], true);

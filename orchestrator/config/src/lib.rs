@@ -35,6 +35,7 @@ pub mod limits;
 mod load;
 mod loader;
 mod mend;
+mod outgoing;
 mod project_files;
 mod reference;
 mod report;

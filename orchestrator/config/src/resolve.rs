@@ -18,6 +18,7 @@ use crate::kinds::swarm::{Policy, SwarmSpec};
 use crate::kinds::tool;
 use crate::kinds::{extension, settings};
 use crate::load::Resources;
+use crate::outgoing;
 use crate::reference::{LOCAL_CLIENT, Reference};
 use crate::report::{Problem, Report};
 use crate::similar::nearest;
@@ -391,11 +392,13 @@ fn resolve_tool(
     report: &mut Report,
 ) -> Option<ToolDefinition> {
     resources.names.check(reference, report)?;
-    if reference.builtin {
+    let mut tool = if reference.builtin {
         tool::builtin(&reference.name)
     } else {
         resources.tools.get(&reference.name).cloned()
-    }
+    }?;
+    outgoing::connect(&mut tool, reference, resources, report);
+    Some(tool)
 }
 
 fn resolve_connection(

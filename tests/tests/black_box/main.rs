@@ -35,6 +35,8 @@ mod project_root;
 #[cfg(test)]
 mod records;
 #[cfg(test)]
+mod replies;
+#[cfg(test)]
 mod supervision;
 #[cfg(test)]
 mod taken_elsewhere;

@@ -55,7 +55,7 @@ static BUILTIN_SPEC: Shape = Shape::of(
         Field::required(
             "builtin",
             Content::Text,
-            "A tool of `@goondan/base`: `bash`, `file-system`, `json-query`, `text-transform` or `wait`.",
+            "A tool of `@goondan/base`, such as `bash`.",
         ),
         Field::optional(
             "exports",
@@ -157,6 +157,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Tool
         source: source?,
         exports,
         config: entries_to_json(config),
+        connections: Vec::new(),
         error_message_limit,
     })
 }
@@ -305,6 +306,7 @@ pub(crate) fn builtin(name: &str) -> Option<ToolDefinition> {
         },
         exports: Vec::new(),
         config: serde_json::Map::new(),
+        connections: Vec::new(),
         error_message_limit: DEFAULT_ERROR_MESSAGE_LIMIT_CHARS,
     })
 }

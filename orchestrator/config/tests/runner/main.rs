@@ -15,6 +15,8 @@ mod hostile;
 #[cfg(test)]
 mod mending;
 #[cfg(test)]
+mod outgoing;
+#[cfg(test)]
 mod prices;
 #[cfg(test)]
 mod problems;

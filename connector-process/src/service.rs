@@ -1,0 +1,201 @@
+//! What connectors share that do something at a service for an agent: one request, its answer, and why
+//! it failed. Trying again is the orchestrator's: it knows of all calls with the same credential.
+
+use std::time::Duration;
+
+use goondan_log::error_chain;
+use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
+use goondan_protocol::service::of_call;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::to_raw_value;
+
+use crate::calls::Outcome;
+use crate::limits::SERVICE_ANSWER_BYTES_MAX;
+
+/// Longest text of a service that an error repeats, in characters.
+const DESCRIPTION_CHARS_MAX: usize = 300;
+
+/// An answer, read whole.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Broken {
+    /// The request never left.
+    #[error("it cannot be reached: {0}")]
+    NotSent(String),
+    /// The connection broke, or time ran out, after it may have left.
+    #[error("the connection broke: {0}")]
+    Lost(String),
+    /// The answer is longer than any that makes sense.
+    #[error("it answered with more than {SERVICE_ANSWER_BYTES_MAX} bytes")]
+    TooLong,
+}
+
+/// Makes one request and reads the answer. The URL, which may hold a token, is in no error.
+///
+/// # Errors
+///
+/// [`Broken`] if there is no answer.
+pub(crate) async fn exchange(
+    request: reqwest::RequestBuilder,
+    patience: Duration,
+) -> Result<Answered, Broken> {
+    let broken = |error: reqwest::Error| {
+        let is_unsent = error.is_connect() || error.is_builder();
+        let reason = error_chain(&error.without_url());
+        if is_unsent {
+            Broken::NotSent(reason)
+        } else {
+            Broken::Lost(reason)
+        }
+    };
+    let mut response = request.timeout(patience).send().await.map_err(broken)?;
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(broken)? {
+        body.extend_from_slice(&chunk);
+        if body.len() > SERVICE_ANSWER_BYTES_MAX {
+            return Err(Broken::TooLong);
+        }
+    }
+    Ok(Answered {
+        status: response.status().as_u16(),
+        body,
+    })
+}
+
+/// What an agent wants done, with its parameters.
+///
+/// # Errors
+///
+/// [`CallError`] if a connection of `service` does no such thing.
+pub(crate) fn errand<T: DeserializeOwned>(service: &str, call: &CallOrder) -> Result<T, CallError> {
+    of_call(&call.method, &call.params).map_err(|error| {
+        let message = format!(
+            "the connector `{service}` cannot do `{}`: {error}",
+            call.method
+        );
+        CallError::new(CallErrorCode::Invalid, message)
+    })
+}
+
+/// What is known of a request that failed: whose it was, and what it would have done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Failed<'a> {
+    /// The service, for people.
+    pub(crate) service: &'a str,
+    /// Whether doing it twice is the same as doing it once.
+    pub(crate) is_repeatable: bool,
+}
+
+impl Failed<'_> {
+    /// The service says no, by its status and its words.
+    pub(crate) fn by_status(
+        self,
+        status: u16,
+        said: &str,
+        retry_after_ms: Option<u64>,
+    ) -> CallError {
+        let said: String = said.chars().take(DESCRIPTION_CHARS_MAX).collect();
+        let message = format!("{} answered {status}: {said}", self.service);
+        let error = |code| CallError::new(code, message.clone());
+        match status {
+            401 => error(CallErrorCode::Unauthorized),
+            403 => error(CallErrorCode::Refused),
+            404 | 410 => error(CallErrorCode::NotFound),
+            413 => error(CallErrorCode::TooLarge),
+            429 => error(CallErrorCode::RateLimited).later(retry_after_ms),
+            // It says itself that it did nothing.
+            503 => error(CallErrorCode::Unavailable).later(retry_after_ms),
+            500.. => self.unknown(message),
+            400..500 => error(CallErrorCode::Invalid),
+            _ => error(CallErrorCode::Internal),
+        }
+    }
+
+    /// Whether it was done is not known: what may be done twice is tried again.
+    pub(crate) fn unknown(self, message: String) -> CallError {
+        if self.is_repeatable {
+            return CallError::new(CallErrorCode::Unavailable, message).later(None);
+        }
+        let message = format!("{message}; outcome unknown");
+        CallError::new(CallErrorCode::Interrupted, message)
+            .suggest("look whether it had its effect before you try again")
+    }
+}
+
+/// What came of a call, on its way to the orchestrator: no secret is in it, whatever the service
+/// quoted.
+pub(crate) fn outcome(result: Result<Value, CallError>, secrets: &[&str]) -> Outcome {
+    let masked = |text: String| {
+        let secrets = secrets.iter().filter(|secret| !secret.is_empty());
+        secrets.fold(text, |text, secret| text.replace(secret, "…"))
+    };
+    match result {
+        Ok(value) => to_raw_value(&value)
+            .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string())),
+        Err(error) => Err(CallError {
+            message: masked(error.message),
+            ..error
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_had_no_effect_is_tried_again() {
+        let failed = |is_repeatable| Failed {
+            service: "Slack",
+            is_repeatable,
+        };
+        for (error, code, retryable) in [
+            (
+                failed(false).by_status(500, "x", None),
+                CallErrorCode::Interrupted,
+                false,
+            ),
+            (
+                failed(true).by_status(502, "x", None),
+                CallErrorCode::Unavailable,
+                true,
+            ),
+            (
+                failed(false).by_status(503, "x", None),
+                CallErrorCode::Unavailable,
+                true,
+            ),
+            (
+                failed(false).by_status(429, "x", Some(7_000)),
+                CallErrorCode::RateLimited,
+                true,
+            ),
+            (
+                failed(true).by_status(401, "x", None),
+                CallErrorCode::Unauthorized,
+                false,
+            ),
+            (
+                failed(true).by_status(422, "x", None),
+                CallErrorCode::Invalid,
+                false,
+            ),
+        ] {
+            assert_eq!((error.code, error.retryable), (code, retryable), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_service_quotes_is_masked() {
+        let error = CallError::new(CallErrorCode::Invalid, "token hunter2 is bad");
+        let masked = outcome(Err(error), &["", "hunter2"]).unwrap_err();
+        assert_eq!(masked.message, "token … is bad");
+    }
+}

@@ -1,0 +1,50 @@
+//! The Bot API: its methods by name.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::answer::{Trouble, read};
+use crate::service::{Broken, exchange};
+
+/// The Bot API for one bot. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Api {
+    client: reqwest::Client,
+    /// The URL that methods are appended to. Holds the token, so it is never shown.
+    base: String,
+}
+
+impl Api {
+    /// The Bot API at `endpoint` for the bot with this token, which holds only what tokens hold.
+    pub(super) fn new(client: reqwest::Client, endpoint: &str, token: &str) -> Self {
+        Self {
+            client,
+            base: format!("{}/bot{token}", endpoint.trim_end_matches('/')),
+        }
+    }
+
+    /// Calls a method.
+    ///
+    /// # Errors
+    ///
+    /// [`Trouble`] if it does not succeed.
+    pub(super) async fn call(
+        &self,
+        method: &str,
+        params: &Value,
+        patience: Duration,
+    ) -> Result<Value, Trouble> {
+        let request = self
+            .client
+            .post(format!("{}/{method}", self.base))
+            .header("content-type", "application/json")
+            .body(params.to_string());
+        match exchange(request, patience).await {
+            Ok(answered) => read(answered.status, &answered.body),
+            Err(Broken::TooLong) => Err(Trouble::Strange(Broken::TooLong.to_string())),
+            Err(Broken::NotSent(reason)) => Err(Trouble::Unreachable(reason)),
+            Err(Broken::Lost(reason)) => Err(Trouble::Lost(reason)),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What agents have a bot do.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
+use goondan_protocol::service::Telegram as Errand;
+use serde_json::{Map, Value, json};
+
+use super::answer::Trouble;
+use super::api::Api;
+use crate::calls::{CallHandler, Outcome, Pieces};
+use crate::limits::SERVICE_TIMEOUT_MS;
+use crate::payload::is_allowed;
+use crate::service::{self, Failed};
+
+/// Does what agents ask for.
+#[derive(Clone)]
+pub(super) struct Errands {
+    pub(super) api: Api,
+    pub(super) token: String,
+    /// The only chats that may be written to; none: all.
+    pub(super) chats: Option<Vec<String>>,
+}
+
+impl CallHandler for Errands {
+    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
+        let errands = self.clone();
+        async move { service::outcome(errands.run(&call).await, &[&errands.token]) }.boxed()
+    }
+}
+
+impl Errands {
+    async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
+        let errand: Errand = service::errand("telegram", call)?;
+        let chat = chat_of(&errand);
+        if !is_allowed(self.chats.as_deref(), chat) {
+            let message =
+                format!("chat {chat} is not one of `chats` or `sendTo` of the Connection");
+            return Err(CallError::new(CallErrorCode::Refused, message));
+        }
+        let (method, params) = to_method(&errand);
+        let patience = Duration::from_millis(SERVICE_TIMEOUT_MS);
+        match self.api.call(method, &params, patience).await {
+            Ok(result) => Ok(to_result(&errand, &result)),
+            // What is so already need not be done.
+            Err(Trouble::Refused { description, .. })
+                if description.contains("message is not modified") =>
+            {
+                Ok(json!({}))
+            }
+            Err(trouble) => Err(to_error(&trouble, errand.is_repeatable())),
+        }
+    }
+}
+
+fn chat_of(errand: &Errand) -> &str {
+    match errand {
+        Errand::Send { chat, .. }
+        | Errand::Edit { chat, .. }
+        | Errand::Delete { chat, .. }
+        | Errand::React { chat, .. }
+        | Errand::Typing { chat, .. } => chat,
+    }
+}
+
+/// The method of the Bot API, and its parameters.
+fn to_method(errand: &Errand) -> (&'static str, Value) {
+    // Ids are numbers there, names of public chats are texts.
+    let chat = chat_of(errand);
+    let chat = chat
+        .parse::<i64>()
+        .map_or_else(|_name| json!(chat), |id| json!(id));
+    let mut params = Map::from_iter([("chat_id".to_owned(), chat)]);
+    let mut put = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            params.insert(name.to_owned(), value);
+        }
+    };
+    let method = match errand {
+        Errand::Send {
+            text,
+            parse_mode,
+            reply_to,
+            thread,
+            silent,
+            ..
+        } => {
+            put("text", Some(json!(text)));
+            put("parse_mode", parse_mode.as_ref().map(|mode| json!(mode)));
+            let answers = |id| json!({"message_id": id, "allow_sending_without_reply": true});
+            put("reply_parameters", reply_to.map(answers));
+            put("message_thread_id", thread.map(Value::from));
+            put("disable_notification", silent.then(|| json!(true)));
+            "sendMessage"
+        }
+        Errand::Edit {
+            message,
+            text,
+            parse_mode,
+            ..
+        } => {
+            put("message_id", Some(json!(message)));
+            put("text", Some(json!(text)));
+            put("parse_mode", parse_mode.as_ref().map(|mode| json!(mode)));
+            "editMessageText"
+        }
+        Errand::Delete { message, .. } => {
+            put("message_id", Some(json!(message)));
+            "deleteMessage"
+        }
+        Errand::React { message, emoji, .. } => {
+            let reaction = emoji
+                .iter()
+                .map(|emoji| json!({"type": "emoji", "emoji": emoji}));
+            put("message_id", Some(json!(message)));
+            put("reaction", Some(reaction.collect()));
+            "setMessageReaction"
+        }
+        Errand::Typing { thread, .. } => {
+            put("message_thread_id", thread.map(Value::from));
+            put("action", Some(json!("typing")));
+            "sendChatAction"
+        }
+    };
+    (method, Value::Object(params))
+}
+
+/// What the agent is told: of a message that was sent, its id.
+fn to_result(errand: &Errand, result: &Value) -> Value {
+    match errand {
+        Errand::Send { .. } => result.get("message_id").cloned().unwrap_or(Value::Null),
+        Errand::Edit { .. }
+        | Errand::Delete { .. }
+        | Errand::React { .. }
+        | Errand::Typing { .. } => {
+            json!({})
+        }
+    }
+}
+
+fn to_error(trouble: &Trouble, is_repeatable: bool) -> CallError {
+    let failed = Failed {
+        service: "Telegram",
+        is_repeatable,
+    };
+    let error = |code| CallError::new(code, trouble.to_string());
+    match trouble {
+        Trouble::BadToken { .. } => error(CallErrorCode::Unauthorized),
+        Trouble::TooMany { retry_after_s } => {
+            error(CallErrorCode::RateLimited).later(Some(retry_after_s.saturating_mul(1_000)))
+        }
+        Trouble::Unreachable(_) | Trouble::NotTaken(_) => {
+            error(CallErrorCode::Unavailable).later(None)
+        }
+        Trouble::Lost(_) => failed.unknown(trouble.to_string()),
+        Trouble::Strange(_) => error(CallErrorCode::Internal),
+        Trouble::Conflict(said) => failed.by_status(409, said, None),
+        Trouble::Refused { description, .. } if description.contains("not found") => error(
+            CallErrorCode::NotFound,
+        )
+        .suggest("a bot reaches only chats that it is in, or whose people wrote to it first"),
+        Trouble::Refused { description, .. } if description.contains("can't parse entities") => {
+            error(CallErrorCode::Invalid).suggest("mend the mark-up, or leave `parseMode` out")
+        }
+        Trouble::Refused { description, .. } if description.contains("too long") => {
+            error(CallErrorCode::TooLarge)
+        }
+        Trouble::Refused {
+            status,
+            description,
+        } => failed.by_status(*status, description, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send(chat: &str) -> Errand {
+        Errand::Send {
+            chat: chat.to_owned(),
+            text: "Hello.".to_owned(),
+            parse_mode: Some("HTML".to_owned()),
+            reply_to: Some(3),
+            thread: Some(4),
+            silent: true,
+        }
+    }
+
+    #[test]
+    fn an_errand_is_a_method_of_the_bot_api() {
+        let (method, params) = to_method(&send("-100"));
+        assert_eq!(method, "sendMessage");
+        let expected = json!({"chat_id": -100, "text": "Hello.", "parse_mode": "HTML",
+            "reply_parameters": {"message_id": 3, "allow_sending_without_reply": true},
+            "message_thread_id": 4, "disable_notification": true});
+        assert_eq!(params, expected);
+        assert_eq!(to_method(&send("@news")).1["chat_id"], "@news");
+        let chat = || "1".to_owned();
+        let react = |emoji: Option<&str>| Errand::React {
+            chat: chat(),
+            message: 2,
+            emoji: emoji.map(str::to_owned),
+        };
+        let put =
+            json!({"chat_id": 1, "message_id": 2, "reaction": [{"type": "emoji", "emoji": "👍"}]});
+        assert_eq!(to_method(&react(Some("👍"))), ("setMessageReaction", put));
+        assert_eq!(to_method(&react(None)).1["reaction"], json!([]));
+        let typing = Errand::Typing {
+            chat: chat(),
+            thread: None,
+        };
+        let shown = json!({"chat_id": 1, "action": "typing"});
+        assert_eq!(to_method(&typing), ("sendChatAction", shown));
+    }
+
+    #[test]
+    fn each_refusal_says_what_it_is() {
+        let refused = |status, description: &str| {
+            let description = description.to_owned();
+            to_error(
+                &Trouble::Refused {
+                    status,
+                    description,
+                },
+                false,
+            )
+        };
+        for (error, code) in [
+            (
+                refused(400, "Bad Request: chat not found"),
+                CallErrorCode::NotFound,
+            ),
+            (
+                refused(400, "Bad Request: can't parse entities: x"),
+                CallErrorCode::Invalid,
+            ),
+            (
+                refused(400, "Bad Request: message is too long"),
+                CallErrorCode::TooLarge,
+            ),
+            (
+                refused(403, "Forbidden: bot was blocked by the user"),
+                CallErrorCode::Refused,
+            ),
+            (
+                refused(500, "Internal Server Error"),
+                CallErrorCode::Interrupted,
+            ),
+            (
+                to_error(&Trouble::BadToken { status: 401 }, false),
+                CallErrorCode::Unauthorized,
+            ),
+        ] {
+            assert_eq!(error.code, code, "{error}");
+            assert!(!error.retryable);
+        }
+        let patience = to_error(&Trouble::TooMany { retry_after_s: 9 }, false);
+        assert_eq!(patience.retry_after_ms, Some(9_000));
+        let lost = Trouble::Lost("reset".to_owned());
+        assert_eq!(to_error(&lost, false).code, CallErrorCode::Interrupted);
+        assert!(to_error(&lost, true).retryable);
+    }
+}

@@ -1,0 +1,146 @@
+//! By which connections an agent's tools work that do their work by one.
+
+use goondan_protocol::base_package::{self, BASE_PACKAGE, OutgoingTool};
+use goondan_protocol::definition::{ToolDefinition, ToolSource};
+use goondan_protocol::ids::ConnectionName;
+
+use crate::codes;
+use crate::fields::one_of;
+use crate::kinds::connection::ConnectionSpec;
+use crate::kinds::connector::Program;
+use crate::load::Resources;
+use crate::reference::Reference;
+use crate::report::{Problem, Report};
+use crate::similar::nearest;
+
+/// The setting of such a tool that names its one connection.
+const CONNECTION: &str = "connection";
+
+/// Gives a tool that works by a connection those it may use: the one its setting `connection` names,
+/// else all of its connector. Reports a tool that could do nothing.
+pub(crate) fn connect(
+    tool: &mut ToolDefinition,
+    reference: &Reference,
+    resources: &Resources,
+    report: &mut Report,
+) {
+    let ToolSource::Builtin { package, name } = &tool.source else {
+        return;
+    };
+    let outgoing = base_package::outgoing(name.as_str()).filter(|_| package == BASE_PACKAGE);
+    let Some(outgoing) = outgoing else { return };
+    let all: Vec<&ConnectionSpec> = resources
+        .connections
+        .iter()
+        .map(|connection| &connection.value)
+        .filter(|connection| is_of(connection, outgoing.connector, resources))
+        .collect();
+    let chosen = match tool.config.remove(CONNECTION) {
+        None => all,
+        Some(setting) => match all.iter().find(|it| it.name.as_str() == named(&setting)) {
+            Some(connection) => vec![*connection],
+            None => {
+                if !report.is_partial() {
+                    report.add(not_there(tool, outgoing, &setting, &all, reference));
+                }
+                return;
+            }
+        },
+    };
+    // What could not be read may have been the connection.
+    if chosen.is_empty() && !report.is_partial() {
+        report.add(none_at_all(tool, outgoing, reference));
+    }
+    for connection in &chosen {
+        check_secret(tool, outgoing, connection, reference, report);
+    }
+    let names = chosen.iter().map(|connection| connection.name.clone());
+    tool.connections = names.collect::<Vec<ConnectionName>>();
+    tool.connections.sort();
+}
+
+fn is_of(connection: &ConnectionSpec, connector: &str, resources: &Resources) -> bool {
+    let Some(reference) = &connection.connector else {
+        return false;
+    };
+    if reference.builtin {
+        return reference.name == connector;
+    }
+    let own = resources.connectors.get(&reference.name);
+    own.is_some_and(
+        |own| matches!(&own.program, Program::Builtin(name) if name.as_str() == connector),
+    )
+}
+
+/// The connection that a setting names, as `name` or `Connection/name`.
+fn named(setting: &serde_json::Value) -> &str {
+    let name = setting.as_str().unwrap_or_default();
+    name.strip_prefix("Connection/").unwrap_or(name)
+}
+
+fn not_there(
+    tool: &ToolDefinition,
+    outgoing: &OutgoingTool,
+    setting: &serde_json::Value,
+    all: &[&ConnectionSpec],
+    reference: &Reference,
+) -> Problem {
+    let names: Vec<String> = all.iter().map(|it| format!("`{}`", it.name)).collect();
+    let there_is = if names.is_empty() {
+        "there is none".to_owned()
+    } else {
+        format!("there is {}", one_of(&names))
+    };
+    let message = format!(
+        "the tool `{}` works by Connection `{}`, which is none of the connector `{}`; {there_is}",
+        tool.name,
+        named(setting),
+        outgoing.connector
+    );
+    let meant = nearest(named(setting), all.iter().map(|it| it.name.as_str()));
+    Problem::new(codes::UNKNOWN_REFERENCE, reference.place, message).did_you_mean(meant)
+}
+
+fn none_at_all(tool: &ToolDefinition, outgoing: &OutgoingTool, reference: &Reference) -> Problem {
+    let OutgoingTool { connector, .. } = outgoing;
+    let message = format!(
+        "the tool `{}` works by a Connection of the connector `{connector}`, and the project has none",
+        tool.name
+    );
+    Problem::new(codes::UNKNOWN_REFERENCE, reference.place, message).help(format!(
+        "add a document of kind `Connection` with `connectorRef: {{kind: Connector, name: {connector}, \
+         package: \"{BASE_PACKAGE}\"}}`"
+    ))
+}
+
+fn check_secret(
+    tool: &ToolDefinition,
+    outgoing: &OutgoingTool,
+    connection: &ConnectionSpec,
+    reference: &Reference,
+    report: &mut Report,
+) {
+    let Some(secret) = outgoing.secret else {
+        return;
+    };
+    // One that the connector itself cannot do without is its own problem.
+    let described = goondan_connectors::find(outgoing.connector);
+    let is_required = described.is_some_and(|described| {
+        let secrets = described.secrets.iter();
+        secrets
+            .filter(|it| it.name == secret)
+            .any(|it| it.is_required)
+    });
+    let is_there = connection.secrets.contains_key(secret);
+    if is_there || is_required || !connection.written.is_whole {
+        return;
+    }
+    let message = format!(
+        "the tool `{}` cannot do anything without the secret `{secret}` of Connection `{}`",
+        tool.name, connection.name
+    );
+    report.add(
+        Problem::new(codes::MISSING_FIELD, reference.place, message)
+            .help(format!("add `{secret}` to the `secrets` of the Connection")),
+    );
+}

@@ -1,0 +1,87 @@
+//! Tools that work by a connection, and the connections they get.
+
+use goondan_protocol::ids::ConnectionName;
+
+use crate::support::Project;
+
+const MODEL: &str = "\
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec: {provider: scripted, options: {rules: [{say: Hello}]}}
+";
+
+fn agent(tool: &str) -> String {
+    format!(
+        "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: helper}}\n\
+         spec:\n  modelConfig: {{modelRef: Model/main}}\n  tools:\n    - {tool}\n"
+    )
+}
+
+fn connection(name: &str, connector: &str, secrets: &str) -> String {
+    format!(
+        "---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: {name}}}\n\
+         spec:\n  connectorRef: {connector}\n  secrets: {secrets}\n"
+    )
+}
+
+fn builtin(kind: &str, name: &str) -> String {
+    format!("{{kind: {kind}, name: {name}, package: \"@goondan/base\"}}")
+}
+
+const TOKEN: &str = "{botToken: {value: \"1:x\"}}";
+
+fn connections(project: &str) -> Vec<ConnectionName> {
+    let bundle = Project::new(project).load();
+    let agent = bundle.agents.values().next().unwrap();
+    agent.tools[0].connections.clone()
+}
+
+fn telegram(name: &str) -> String {
+    connection(name, &builtin("Connector", "telegram"), TOKEN)
+}
+
+#[test]
+fn a_tool_gets_every_connection_of_its_connector_or_the_one_it_names() {
+    let tool = agent(&builtin("Tool", "telegram"));
+    let one = format!("{MODEL}{tool}{}", telegram("bot"));
+    assert_eq!(connections(&one), ["bot".parse().unwrap()]);
+    let cron = "---\napiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {name: news}\n\
+                spec: {builtin: telegram}\n";
+    let renamed = connection("also", "Connector/news", TOKEN);
+    let several = format!("{one}{}{cron}{renamed}", telegram("another"));
+    let names = ["also", "another", "bot"].map(|name| name.parse().unwrap());
+    assert_eq!(connections(&several), names);
+    for setting in ["another", "Connection/another"] {
+        let tool = format!(
+            "{}---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: chat}}\n\
+             spec: {{builtin: telegram, config: {{connection: {setting}}}}}\n",
+            agent("Tool/chat")
+        );
+        let named = format!("{MODEL}{tool}{}{}", telegram("bot"), telegram("another"));
+        assert_eq!(connections(&named), ["another".parse().unwrap()]);
+        let missing = format!("{MODEL}{tool}{}", telegram("anothr"));
+        let problems = Project::new(&missing).refused();
+        let shown = problems.to_string();
+        assert!(shown.contains("E_CONFIG_UNKNOWN_REFERENCE"), "{shown}");
+        assert!(shown.contains("did you mean `anothr`?"), "{shown}");
+    }
+}
+
+#[test]
+fn a_tool_that_could_do_nothing_is_refused() {
+    let alone = format!("{MODEL}{}", agent(&builtin("Tool", "telegram")));
+    let problems = Project::new(&alone).problems();
+    assert_eq!(
+        problems,
+        [
+            "E_CONFIG_UNKNOWN_REFERENCE 12:26 the tool `telegram` works by a Connection of the connector \
+          `telegram`, and the project has none"
+        ]
+    );
+    // What is wrong with the connection itself is said once.
+    let connection = connection("bot", &builtin("Connector", "telegram"), "{}");
+    let problems = Project::new(&format!("{alone}{connection}")).problems();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains("needs `botToken`"), "{problems:?}");
+}

@@ -1,0 +1,198 @@
+//! Agents answer where they were spoken to, by the connection that holds the token.
+
+use goondan_tests::home::{AGENT, CONNECTOR};
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::telegram::{Mishap, TOKEN, Telegram};
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::{Value, json};
+
+use crate::conversation::{check, result_text, role, text};
+
+/// An agent that does what it is told, and says what came of it.
+///
+/// * `say TEXT` writes the text where the message came from.
+/// * `call EXPORT ARGS` calls an export of the tool with these arguments: `name=value …`, texts only.
+fn project(tool: &str, arguments: &[&str], connection: &str) -> String {
+    let pattern: String = arguments
+        .iter()
+        .map(|name| format!(" {name}=(?P<{name}>\\S+)"))
+        .collect();
+    let args: Vec<String> = arguments
+        .iter()
+        .map(|name| format!("{name}: \"${{{name}}}\""))
+        .collect();
+    format!(
+        r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: main}}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {{user: '(?s)^say (?P<text>.*)$', step: 1}}
+        call: [{{tool: {tool}__send, args: {{text: "${{text}}"}}}}]
+      - when: {{user: '^there{pattern} (?P<text>.*)$', step: 1}}
+        call: [{{tool: {tool}__send, args: {{text: "${{text}}", {}}}}}]
+      - when: {{tool: {tool}__send}}
+        say: "so: ${{result}}"
+      - say: "nothing to do"
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: clerk}}
+spec:
+  modelConfig: {{modelRef: Model/main}}
+  tools:
+    - {{kind: Tool, name: {tool}, package: "@goondan/base"}}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: {tool}}}
+spec:
+  connectorRef: {{kind: Connector, name: {tool}, package: "@goondan/base"}}
+{connection}
+"#,
+        args.join(", ")
+    )
+}
+
+fn telegram_home(telegram: &Telegram, token: &str) -> Home {
+    let connection = format!(
+        "  config: {{endpoint: \"{}\", pollSeconds: 1, chats: [1, 2, 3], sendTo: [403, 404]}}\n  \
+         secrets: {{botToken: {{value: \"{token}\"}}}}",
+        telegram.endpoint()
+    );
+    Home::new(&project("telegram", &["chat"], &connection))
+}
+
+/// Waits until a conversation has so many messages, and gives them.
+fn history(home: &Home, key: &str, count: usize) -> Vec<Value> {
+    wait_until("the turn is over", || {
+        home.ps_agent(key).is_some() && home.history(key).len() == count
+    });
+    let messages = home.history(key);
+    check(&messages);
+    messages
+}
+
+/// The last result of a tool.
+fn last_result(messages: &[Value]) -> &str {
+    let mut results = messages
+        .iter()
+        .rev()
+        .filter(|message| role(message) == "tool");
+    result_text(results.next().unwrap())
+}
+
+#[test]
+fn telegram_is_answered_in_its_chat_and_patience_is_kept() {
+    let telegram = Telegram::start();
+    telegram.have_deeds([Mishap::Answer(
+        429,
+        json!({"ok": false, "description": "Too Many Requests", "parameters": {"retry_after": 1}}),
+    )]);
+    let home = telegram_home(&telegram, TOKEN);
+    let daemon = Daemon::serving(&home);
+    telegram.write(2, "say Hello there.");
+    let messages = history(&home, "telegram:2", 4);
+    assert_eq!(telegram.written_to(2), ["Hello there."]);
+    assert_eq!(telegram.impatient(), 0);
+    assert!(
+        last_result(&messages).contains("\"messages\":[1001]"),
+        "{messages:?}"
+    );
+    // A text that no message holds becomes several, in order.
+    let long: String = (0..900).map(|n| format!("word{n} ")).collect();
+    telegram.write(3, &format!("say {long}"));
+    history(&home, "telegram:3", 4);
+    let parts = telegram.written_to(3);
+    assert!(parts.len() > 1, "{parts:?}");
+    assert_eq!(parts.join(" ").trim(), long.trim());
+    let log = daemon.stop();
+    assert!(!format!("{:?}", log.lines()).contains(TOKEN));
+}
+
+#[test]
+fn telegram_says_why_it_does_not_take_a_message() {
+    let telegram = Telegram::start();
+    let home = telegram_home(&telegram, TOKEN);
+    let daemon = Daemon::serving(&home);
+    for (chat, code, why) in [
+        ("404", "E_NOT_FOUND", "chat not found"),
+        ("403", "E_REFUSED", "bot was blocked"),
+        ("77", "E_REFUSED", "not one of `chats`"),
+    ] {
+        let said = home.ask("desk", &format!("there chat={chat} Hello."));
+        assert!(said.contains(code) && said.contains(why), "{said}");
+    }
+    let said = home.ask("desk", "say Hello.");
+    assert!(said.contains("say which `chat`"), "{said}");
+    assert!(telegram.deeds().is_empty());
+    // A server that fails may have done it all the same: nobody tries again.
+    telegram.have_deeds([Mishap::Answer(
+        500,
+        json!({"ok": false, "description": "Oh."}),
+    )]);
+    let said = home.ask("desk", "there chat=1 Hello.");
+    assert!(
+        said.contains("E_TOOL_INTERRUPTED") && said.contains("outcome unknown"),
+        "{said}"
+    );
+    assert!(telegram.deeds().is_empty());
+    drop(daemon.stop());
+}
+
+#[test]
+fn a_connection_that_does_not_work_says_so_to_who_would_use_it() {
+    let telegram = Telegram::start();
+    let home = telegram_home(&telegram, "1:wrong");
+    let daemon = Daemon::serving(&home);
+    wait_until("it is told", || {
+        home.ps()
+            .iter()
+            .any(|process| process["detail"].to_string().contains("(401)"))
+    });
+    let said = home.ask("desk", "there chat=1 Hello.");
+    assert!(
+        said.contains("does not take the bot's token (401)"),
+        "{said}"
+    );
+    assert_eq!(home.ask("desk", "and you?"), "nothing to do");
+    let log = daemon.stop();
+    assert!(!format!("{:?}", log.lines()).contains("1:wrong"));
+}
+
+/// Whoever is killed while a message is on its way, it is written once, and the agent hears that
+/// nobody knows.
+#[test]
+fn msg_13_no_message_is_written_twice_whoever_is_killed() {
+    for killed in [CONNECTOR, AGENT, "daemon"] {
+        let telegram = Telegram::start();
+        telegram.have_deeds([Mishap::Hang]);
+        let home = telegram_home(&telegram, TOKEN);
+        let mut daemon = Daemon::serving(&home);
+        telegram.write(1, "say Once.");
+        wait_until("it is written", || telegram.written_to(1).len() == 1);
+        if killed == "daemon" {
+            drop(daemon.kill());
+            daemon = Daemon::start(&home);
+        } else {
+            for process in home.running(killed) {
+                processes::signal(process.pid, Signal::SIGKILL);
+            }
+        }
+        let messages = history(&home, "telegram:1", 4);
+        let result = last_result(&messages);
+        assert!(result.contains("E_TOOL_INTERRUPTED"), "{killed}: {result}");
+        assert!(
+            text(&messages[3]).contains("E_TOOL_INTERRUPTED"),
+            "{killed}"
+        );
+        // Everything works again.
+        telegram.write(1, "say Twice.");
+        history(&home, "telegram:1", 8);
+        assert_eq!(telegram.written_to(1), ["Once.", "Twice."], "{killed}");
+        drop(daemon.stop());
+    }
+}
