@@ -437,10 +437,14 @@ fn exports_of(
     let (package, builtin) = match &definition.source {
         ToolSource::Builtin { package, name } => (package, name),
         ToolSource::Module {
-            entry, timeout_ms, ..
+            entry,
+            timeout_ms,
+            limits,
+            digest: _,
         } => {
             let module = project_root.join(entry);
-            return Ok(module::exports(definition, entry, &module, *timeout_ms));
+            let exports = module::exports(definition, entry, &module, *timeout_ms, *limits);
+            return Ok(exports);
         }
     };
     let exports = match (package.as_str(), builtin.as_str()) {

@@ -3,6 +3,7 @@
 mod child;
 mod control;
 mod daemon;
+mod limits;
 mod loading;
 mod logs;
 mod masking;

@@ -9,6 +9,7 @@ use crate::ids::{
     AgentName, ConnectionName, ExtensionName, InstanceKey, ResourceName, ToolName, WorkspaceId,
 };
 use crate::limits::{DEFAULT_NO_PROGRESS_STEPS_MAX, DEFAULT_SAME_CALLS_MAX};
+use crate::process_limits::ProcessLimits;
 use crate::script::Script;
 
 /// Everything an agent process works with. It reads no configuration of its own.
@@ -50,6 +51,9 @@ pub struct AgentDefinition {
     pub max_steps_per_turn: u32,
     /// When a turn goes in circles and fails.
     pub loop_breaker: LoopBreaker,
+    /// How much of the machine its process with its tools may take.
+    #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
+    pub limits: ProcessLimits,
 }
 
 /// When a turn is taken to go in circles.
@@ -168,6 +172,9 @@ pub enum ToolSource {
         digest: String,
         /// How long one call may take, in milliseconds.
         timeout_ms: u64,
+        /// How much each process of its host may take.
+        #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
+        limits: ProcessLimits,
     },
 }
 
@@ -269,6 +276,9 @@ pub struct HostedModel {
     /// What is put into each request as it is, whatever the provider makes of it.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub options: JsonObject,
+    /// How much of the machine its process may take.
+    #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
+    pub limits: ProcessLimits,
 }
 
 /// Parameters of a call to a model. What is not said is the provider's to choose.
@@ -373,6 +383,7 @@ impl std::fmt::Debug for HostedModel {
             .field("params", &self.params)
             .field("timeouts", &self.timeouts)
             .field("options", &self.options.keys().collect::<Vec<_>>())
+            .field("limits", &self.limits)
             .finish()
     }
 }

@@ -32,6 +32,7 @@ pub mod limits;
 pub mod message;
 pub mod module_file;
 pub mod observe;
+pub mod process_limits;
 pub mod records;
 pub mod script;
 pub mod service;

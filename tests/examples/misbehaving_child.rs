@@ -18,7 +18,7 @@ use std::process::{Command, ExitCode};
 
 use goondan_protocol::version::Version;
 use goondan_tests::misbehaviour::{
-    FLOOD_LINE_BYTES, FLOOD_LINES, FLOOD_MARK, HALF_LINE, Misbehaviour, orders,
+    FLOOD_LINE_BYTES, FLOOD_LINES, FLOOD_MARK, HALF_LINE, HOARD_BYTES, Misbehaviour, orders,
 };
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::{Value, json};
@@ -81,6 +81,11 @@ fn misbehave(misbehaviour: Misbehaviour, program: &Path) -> ExitCode {
         }
         Misbehaviour::Crash => return ExitCode::from(7),
         Misbehaviour::Silent => wait_forever(),
+        Misbehaviour::Hoard => {
+            let stream = greet(&hello(program));
+            let hoard = vec![1_u8; HOARD_BYTES];
+            drop((stream, std::hint::black_box(hoard)));
+        }
         Misbehaviour::IgnoreStop => {
             ignore_signals();
             let mut stream = greet(&hello(program));

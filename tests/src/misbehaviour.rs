@@ -18,6 +18,9 @@ pub const FLOOD_LINE_BYTES: usize = 1_000;
 /// How many lines there are: 100 MB.
 pub const FLOOD_LINES: usize = 100_000;
 
+/// What is asked for by [`Misbehaviour::Hoard`], in bytes.
+pub const HOARD_BYTES: usize = 1 << 30;
+
 /// What is written by [`Misbehaviour::HalfLine`], without a newline.
 pub const HALF_LINE: &str = r#"{"level":"info","message":"half a li"#;
 
@@ -65,6 +68,8 @@ misbehaviours! {
     Silent = "silent",
     /// Dies at once.
     Crash = "crash",
+    /// Greets, then asks for [`HOARD_BYTES`] of memory, and dies if it does not get them.
+    Hoard = "hoard",
 }
 
 /// The files that tell the children of this binary name how to misbehave.

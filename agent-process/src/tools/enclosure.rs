@@ -6,7 +6,7 @@
 //! | --- | --- | --- |
 //! | [`COMMAND`] | one command of bash | a pipe that says nothing |
 //! | [`SESSION`] | one shell that runs command after command (`session`) | a socket: commands in, exit codes out |
-//! | [`PROGRAM`] | a program (`program`) | a pipe that is the program's standard input |
+//! | [`PROGRAM`] | a program within limits (`program`) | a pipe that is the program's standard input |
 //!
 //! It adopts every orphan of the tree beneath it and ends the whole tree when
 //!
@@ -21,6 +21,7 @@
 //! at once could not tell their orphans apart. It leads a process group of its own, so that a signal
 //! to the agent's group, or a command that signals its own group, does not take it away first.
 
+mod limits;
 mod program;
 pub(super) mod session;
 
@@ -29,10 +30,13 @@ use std::os::fd::AsFd as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
 
+use goondan_protocol::process_limits::ProcessLimits;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
+
+pub(super) use limits::in_words;
 
 use super::descendants;
 
@@ -40,7 +44,7 @@ use super::descendants;
 pub const COMMAND: &str = "--enclose";
 /// The argument that makes the binary the enclosure of a shell.
 pub const SESSION: &str = "--enclose-session";
-/// The argument before a program and its arguments.
+/// The argument before limits ([`in_words`]), a program and its arguments.
 pub const PROGRAM: &str = "--enclose-program";
 
 /// Exit code of a command that could not be started, as in a shell.
@@ -57,8 +61,8 @@ pub enum Enclosed {
     Command(OsString),
     /// A shell for command after command.
     Session,
-    /// A program with its arguments.
-    Program(Vec<OsString>),
+    /// A program with its arguments, each of whose processes has these limits.
+    Program(ProcessLimits, Vec<OsString>),
 }
 
 impl Enclosed {
@@ -68,8 +72,9 @@ impl Enclosed {
         match arguments {
             [flag, command] if flag == COMMAND => Some(Self::Command(command.clone())),
             [flag] if flag == SESSION => Some(Self::Session),
-            [flag, program @ ..] if flag == PROGRAM && !program.is_empty() => {
-                Some(Self::Program(program.to_vec()))
+            [flag, words @ ..] if flag == PROGRAM => {
+                let (limits, program) = limits::out_of_words(words)?;
+                (!program.is_empty()).then(|| Self::Program(limits, program.to_vec()))
             }
             _ => None,
         }
@@ -91,14 +96,17 @@ pub fn run(enclosed: &Enclosed) -> std::io::Result<u8> {
         match enclosed {
             Enclosed::Command(command) => enclose(command).await,
             Enclosed::Session => session::enclose().await,
-            Enclosed::Program(program) => program::enclose(program).await,
+            Enclosed::Program(limits, program) => {
+                limits::apply(limits)?;
+                program::enclose(program).await
+            }
         }
     });
     descendants::end_all();
     Ok(code.unwrap_or_else(|error| {
         let what = match enclosed {
             Enclosed::Command(_) | Enclosed::Session => "bash".into(),
-            Enclosed::Program(program) => program.first().cloned().unwrap_or_default(),
+            Enclosed::Program(_, program) => program.first().cloned().unwrap_or_default(),
         };
         let what = what.display();
         tell(&format!("goondan: cannot run {what}: {error}\n"));

@@ -18,6 +18,7 @@ use std::time::Duration;
 use bytes::{Buf as _, BytesMut};
 use goondan_protocol::JsonObject;
 use goondan_protocol::limits::MAX_MESSAGE_BYTES;
+use goondan_protocol::process_limits::ProcessLimits;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
@@ -58,6 +59,8 @@ pub(super) struct HostProgram {
     pub(super) name: String,
     /// The program and its arguments.
     pub(super) command: Vec<OsString>,
+    /// What each of its processes may take.
+    pub(super) limits: ProcessLimits,
 }
 
 /// One call of a module.
@@ -256,6 +259,7 @@ impl Host {
         }
         let mut enclosure = enclosure_in(&self.surroundings)
             .arg(enclosure::PROGRAM)
+            .args(enclosure::in_words(&self.program.limits))
             .args(&self.program.command)
             .stdin(Stdio::piped())
             .spawn()

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use goondan_protocol::definition::ToolDefinition;
 use goondan_protocol::module_file::{ModuleKind, NodeVersion, Runtime};
+use goondan_protocol::process_limits::ProcessLimits;
 use nix::unistd::{AccessFlags, access};
 use serde_json::json;
 use tokio::process::Command;
@@ -29,6 +30,7 @@ pub(super) fn exports(
     entry: &Path,
     path: &Path,
     timeout_ms: u64,
+    limits: ProcessLimits,
 ) -> Vec<Export> {
     let tool: Arc<str> = definition.name.as_str().into();
     let config = Arc::new(definition.config.clone());
@@ -57,7 +59,7 @@ pub(super) fn exports(
                     };
                     let entry = Arc::clone(&entry);
                     Box::pin(async move {
-                        let ran = run(&places, &entry, call, invocation).await;
+                        let ran = run(&places, &entry, limits, call, invocation).await;
                         ran.unwrap_or_else(ToolOutcome::from)
                     })
                 }),
@@ -69,10 +71,12 @@ pub(super) fn exports(
 async fn run(
     places: &Places,
     entry: &Path,
+    limits: ProcessLimits,
     call: ModuleCall,
     invocation: Invocation,
 ) -> Result<ToolOutcome, ToolFault> {
-    let program = places.runtimes.host_of(entry, &call.module).await?;
+    let runtimes = &places.runtimes;
+    let program = runtimes.host_of(entry, &call.module, limits).await?;
     places.hosts.call(places, program, call, invocation).await
 }
 
@@ -88,7 +92,12 @@ impl Runtimes {
     /// # Errors
     ///
     /// `E_TOOL_NO_RUNTIME` if nothing here runs it; the text names what would.
-    async fn host_of(&self, entry: &Path, path: &Path) -> Result<HostProgram, ToolFault> {
+    async fn host_of(
+        &self,
+        entry: &Path,
+        path: &Path,
+        limits: ProcessLimits,
+    ) -> Result<HostProgram, ToolFault> {
         let kind = ModuleKind::of(path);
         let mut too_old = None;
         for runtime in kind.runtimes() {
@@ -116,15 +125,21 @@ impl Runtimes {
                     return Ok(HostProgram {
                         name: entry.display().to_string(),
                         command,
+                        limits,
                     });
                 }
             }
-            return Ok(HostProgram { name, command });
+            return Ok(HostProgram {
+                name,
+                command,
+                limits,
+            });
         }
         if kind == ModuleKind::Executable && access(path, AccessFlags::X_OK).is_ok() {
             return Ok(HostProgram {
                 name: entry.display().to_string(),
                 command: vec![path.into()],
+                limits,
             });
         }
         Err(no_runtime(entry, kind, too_old))

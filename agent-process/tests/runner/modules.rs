@@ -3,6 +3,7 @@
 use goondan_agent_process::tools::Toolbox;
 use goondan_agent_process::turn::{ToolOutcome, ToolRules as _};
 use goondan_protocol::definition::{ToolDefinition, ToolExport, ToolSource};
+use goondan_protocol::process_limits::ProcessLimits;
 use serde_json::{Value, json};
 
 use crate::bash::{call, toolbox_of};
@@ -73,6 +74,7 @@ fn module(name: &str, entry: &str, exports: &[&str], timeout_ms: u64) -> ToolDef
             entry: entry.into(),
             digest: String::new(),
             timeout_ms,
+            limits: ProcessLimits::default(),
         },
         exports: exports.collect(),
         config: json!({"shelf": 3}).as_object().unwrap().clone(),
@@ -259,6 +261,56 @@ async fn any_executable_may_speak_the_protocol() {
     );
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(text(run(&toolbox, "run").await), "from sh");
+}
+
+#[tokio::test]
+async fn a_host_has_the_limits_of_its_module_and_shares_none_with_other_limits() {
+    let site = Site::new();
+    put(
+        site.project.join("limits.mjs"),
+        r#"
+import { readFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+let count = 0;
+export const handlers = {
+  held: () => readFileSync("/proc/self/limits", "utf8"),
+  child: () => execFileSync("sh", ["-c", "ulimit -n"], { encoding: "utf8" }).trim(),
+  hoard: () => { const held = []; for (;;) held.push(Buffer.alloc(1 << 24, 1)); },
+  count: () => ++count,
+};
+"#,
+    );
+    let exports = ["held", "child", "hoard", "count"];
+    let tool = |name: &str, limits: ProcessLimits| {
+        let mut tool = module(name, "limits.mjs", &exports, 60_000);
+        if let ToolSource::Module { limits: held, .. } = &mut tool.source {
+            *held = limits;
+        }
+        tool
+    };
+    let limits = ProcessLimits {
+        memory_bytes: Some(512 << 20),
+        open_files: Some(100),
+        processes: None,
+    };
+    let none = ProcessLimits::default();
+    let toolbox = toolbox_of(&site, vec![tool("tight", limits), tool("wide", none)]);
+    let run = async |name: &str| toolbox.run(&call(name, json!({}))).await;
+    if cfg!(target_os = "linux") {
+        let held = text(run("tight__held").await);
+        let of = |name: &str| {
+            let line = held.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap().split_whitespace().nth(1).map(str::to_owned)
+        };
+        assert_eq!(of("Max data size").as_deref(), Some("536870912"));
+        assert_eq!(of("Max open files").as_deref(), Some("100"));
+        let hoard = error(run("tight__hoard").await);
+        assert!(hoard.contains("E_"), "{hoard}");
+    }
+    assert_eq!(text(run("tight__child").await), "100");
+    assert_ne!(text(run("wide__child").await), "100");
+    assert_eq!(text(run("wide__count").await), "1");
+    assert_eq!(text(run("tight__count").await), "1", "a host of its own");
 }
 
 /// The tools of `docs/examples/tools`, opposite their own files.

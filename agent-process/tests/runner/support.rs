@@ -24,6 +24,7 @@ use goondan_protocol::ipc::{
 };
 use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
+use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::script::Script;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
@@ -79,6 +80,7 @@ impl Site {
                 extensions: Vec::new(),
                 max_steps_per_turn: 16,
                 loop_breaker: LoopBreaker::default(),
+                limits: ProcessLimits::default(),
             },
             work_dir: self.work.clone(),
             project_root: self.project.clone(),

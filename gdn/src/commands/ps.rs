@@ -76,7 +76,7 @@ fn table(processes: &[ProcessInfo], all: bool, now: Timestamp) -> Table {
             Cell::styled(process.state.as_str(), look_of(process.state)),
             or_dash(process.pid.map(|pid| pid.to_string())),
             or_dash(process.started_at.map(|at| text::age(at, now))),
-            or_dash(process.memory_bytes.map(text::bytes)),
+            or_dash(memory(process)),
             process.pending_events.to_string().into(),
             process.consecutive_crashes.to_string().into(),
             detail(process, now).into(),
@@ -89,6 +89,17 @@ fn table(processes: &[ProcessInfo], all: bool, now: Timestamp) -> Table {
 
 fn or_dash(value: Option<impl AsRef<str>>) -> Cell {
     value.map_or_else(|| Cell::styled("-", style::FAINT), Cell::from)
+}
+
+/// How much memory the process takes, and may take.
+fn memory(process: &ProcessInfo) -> Option<String> {
+    let taken = process.memory_bytes.map(text::bytes);
+    let most = process.limits.memory_bytes.map(text::bytes);
+    match (taken, most) {
+        (taken, None) => taken,
+        (None, Some(most)) => Some(format!("of {most}")),
+        (Some(taken), Some(most)) => Some(format!("{taken} of {most}")),
+    }
 }
 
 /// How a state looks.
@@ -168,5 +179,14 @@ mod tests {
              DETAIL\n\
              w          agent  clerk  main          processing  12   1m 00s  3.1 MiB  1        0\n"
         );
+    }
+
+    #[test]
+    fn memory_is_shown_beside_its_limit() {
+        let told = |more| memory(&process("idle", &more)).unwrap_or_default();
+        let limited = json!({"memoryBytes": 3_250_586, "limits": {"memoryBytes": 67_108_864}});
+        assert_eq!(told(limited), "3.1 MiB of 64.0 MiB");
+        assert_eq!(told(json!({"memoryBytes": 3_250_586})), "3.1 MiB");
+        assert_eq!(told(json!({})), "");
     }
 }

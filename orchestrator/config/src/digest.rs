@@ -47,6 +47,7 @@ fn connection(connection: &ConnectionDefinition) -> Value {
         "config": connection.config,
         "secrets": connection.secrets,
         "rules": rules,
+        "limits": connection.limits,
     })
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod model;
 pub(crate) mod package;
 pub(crate) mod params;
 pub(crate) mod prices;
+pub(crate) mod process_limits;
 pub(crate) mod script;
 pub(crate) mod settings;
 pub(crate) mod swarm;

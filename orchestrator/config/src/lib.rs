@@ -54,6 +54,7 @@ use std::path::{Path, PathBuf};
 use goondan_protocol::JsonObject;
 use goondan_protocol::definition::{AgentDefinition, HostedModel};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
+use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::usage::PriceTable;
 use serde_json::Value;
 
@@ -216,6 +217,8 @@ pub struct ConnectionDefinition {
     pub secrets: BTreeMap<String, String>,
     /// Where its events go: tried in order, the first that matches wins (`IPC-3`). Never empty.
     pub rules: Vec<IngressRule>,
+    /// How much of the machine its process may take.
+    pub limits: ProcessLimits,
 }
 
 impl fmt::Debug for ConnectionDefinition {
@@ -228,6 +231,7 @@ impl fmt::Debug for ConnectionDefinition {
             .field("config", &self.config.keys().collect::<Vec<_>>())
             .field("secrets", &self.secrets.keys().collect::<Vec<_>>())
             .field("rules", &self.rules)
+            .field("limits", &self.limits)
             .finish()
     }
 }

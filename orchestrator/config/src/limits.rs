@@ -87,6 +87,24 @@ pub const MAX_GC_GRACE_SECONDS: u64 = 365 * 24 * 60 * 60;
 /// Largest `delayMs` of a script's rule, in milliseconds: ten minutes, what `agent-process` plays.
 pub const MAX_SCRIPT_DELAY_MS: u64 = 10 * 60 * 1_000;
 
+/// Least `memoryMiB` of a process: what any program needs to come up.
+pub const MIN_LIMIT_MEMORY_MIB: u64 = 16;
+
+/// Largest `memoryMiB` of a process: a tebibyte.
+pub const MAX_LIMIT_MEMORY_MIB: u64 = 1 << 20;
+
+/// Least `openFiles` of a process.
+pub const MIN_LIMIT_OPEN_FILES: u64 = 64;
+
+/// Largest `openFiles` of a process.
+pub const MAX_LIMIT_OPEN_FILES: u64 = 1 << 20;
+
+/// Least `processes`: an agent's own threads and a command of its tools.
+pub const MIN_LIMIT_PROCESSES: u64 = 16;
+
+/// Largest `processes`: the most a kernel counts.
+pub const MAX_LIMIT_PROCESSES: u64 = 1 << 22;
+
 /// Longest `instanceKeyPrefix`, in bytes. Leaves the key itself most of its own limit.
 pub const MAX_KEY_PREFIX_BYTES: usize = 256;
 

@@ -314,6 +314,7 @@ fn resolve_agent(
         extensions,
         max_steps_per_turn: policy.max_steps_per_turn,
         loop_breaker: policy.loop_breaker,
+        limits: agent.limits,
     })
 }
 
@@ -455,6 +456,7 @@ fn resolve_connection(
         config: connection.config.clone(),
         secrets: connection.secrets.clone(),
         rules,
+        limits: connection.limits,
     })
 }
 

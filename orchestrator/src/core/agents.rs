@@ -318,6 +318,7 @@ impl Core {
         let process = ProcessId(self.next_process);
         entry.slot.start(process, self.now);
         entry.progress = Progress::default();
+        let limits = running.definition.limits;
         entry.running = Some(running);
         self.owners.insert(process, Owner::Agent(at.clone()));
         let trace_id = TraceId::from_uuid(self.uuid());
@@ -327,6 +328,7 @@ impl Core {
             role,
             identity,
             trace_id,
+            limits,
         }));
         // What a process that crashed or a failed write left behind is read anew, not remembered.
         self.read_inbox(at);

@@ -85,6 +85,7 @@ impl Core {
             return;
         };
         connector.slot.start(process, now);
+        let limits = running.definition.limits;
         connector.running = Some(running);
         connector.is_ready = false;
         self.owners
@@ -99,6 +100,7 @@ impl Core {
             role,
             identity,
             trace_id,
+            limits,
         }));
     }
 

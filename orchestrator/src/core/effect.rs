@@ -11,6 +11,7 @@ use goondan_protocol::control::ControlError;
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Head, ToChild};
 use goondan_protocol::observe::RuntimeEvent;
+use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{TraceContext, TraceId};
 use goondan_store::workspace::WorkspaceRecord;
@@ -134,6 +135,8 @@ pub(crate) struct Spawn {
     pub(crate) identity: JsonObject,
     /// The trace of what it logs outside any turn.
     pub(crate) trace_id: TraceId,
+    /// How much of the machine it may take, with all it starts.
+    pub(crate) limits: ProcessLimits,
 }
 
 /// How serious a log line is.

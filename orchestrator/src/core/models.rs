@@ -81,6 +81,7 @@ impl Core {
             return;
         };
         model.slot.start(process, now);
+        let limits = definition.limits;
         model.running = Some(definition);
         model.is_ready = false;
         model.idle_since_ms = now.mono_ms;
@@ -96,6 +97,7 @@ impl Core {
             role,
             identity,
             trace_id,
+            limits,
         }));
     }
 

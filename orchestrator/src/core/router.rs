@@ -230,6 +230,7 @@ mod tests {
     };
     use goondan_protocol::ids::ConnectionName;
     use goondan_protocol::limits::MAX_INSTANCE_KEY_BYTES;
+    use goondan_protocol::process_limits::ProcessLimits;
     use goondan_protocol::script::Script;
     use serde_json::json;
 
@@ -253,6 +254,7 @@ mod tests {
                 extensions: Vec::new(),
                 max_steps_per_turn: 1,
                 loop_breaker: LoopBreaker::default(),
+                limits: ProcessLimits::default(),
             };
             (name, definition)
         };
@@ -294,6 +296,7 @@ mod tests {
             config: JsonObject::new(),
             secrets: BTreeMap::new(),
             rules,
+            limits: ProcessLimits::default(),
         }
     }
 

@@ -5,10 +5,12 @@ use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::{Connected, DaemonStatus, ProcessInfo, WorkspaceInfo};
 use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
+use goondan_protocol::process_limits::ProcessLimits;
 
 use super::agents::Instance;
 use super::connectors::Connector;
 use super::models::Model;
+use super::slot::Up;
 use super::{Core, Workspace};
 
 impl Core {
@@ -124,6 +126,7 @@ fn agent_info(id: &WorkspaceId, key: &InstanceKey, instance: &Instance) -> Proce
         },
         detail: instance.slot.detail.clone(),
         memory_bytes: None,
+        limits: limits_of(up, instance.running.as_ref().map(|r| r.definition.limits)),
     }
 }
 
@@ -145,6 +148,7 @@ fn model_info(id: &WorkspaceId, name: &str, model: &Model, is_called: bool) -> P
         waiting_for: Vec::new(),
         detail: model.slot.detail.clone(),
         memory_bytes: None,
+        limits: limits_of(up, model.running.as_ref().map(|model| model.limits)),
     }
 }
 
@@ -166,5 +170,11 @@ fn connector_info(id: &WorkspaceId, name: &str, connector: &Connector) -> Proces
         waiting_for: Vec::new(),
         detail: connector.slot.detail.clone(),
         memory_bytes: None,
+        limits: limits_of(up, connector.running.as_ref().map(|r| r.definition.limits)),
     }
+}
+
+/// The limits of a process, which it has only while it runs.
+fn limits_of(up: Option<&Up>, started_with: Option<ProcessLimits>) -> ProcessLimits {
+    up.and(started_with).unwrap_or_default()
 }

@@ -20,6 +20,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::envelope::Envelope;
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::ipc::{ChildRole, IPC_FD_VAR, ToOrchestrator};
+use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::trace::TraceContext;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
@@ -31,6 +32,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
+use super::limits;
 use super::logs::{Collector, LogHub, collect};
 use super::masking::Masks;
 use super::supervisor::Event;
@@ -183,6 +185,8 @@ pub(super) fn start(
     let pid = child
         .id()
         .ok_or_else(|| io::Error::other("the process ended at once"))?;
+    // It does nothing before it is told who it is, so nothing has been without limits.
+    limits::apply(pid, &spawn.limits)?;
 
     let (read, write) = ours.into_split();
     let (outgoing, frames) = mpsc::channel(CHILD_QUEUE_FRAMES);
@@ -206,7 +210,7 @@ pub(super) fn start(
         tasks.spawn(log_end(collect(stderr, collector("stderr"))));
     }
     tasks.spawn(write_frames(write, frames));
-    tasks.spawn(live(spawn.process, child, read, reports.clone()));
+    tasks.spawn(live(spawn.clone(), child, read, reports.clone()));
     Ok(RunningChild {
         pid,
         outgoing,
@@ -259,7 +263,8 @@ async fn write_frames(write: OwnedWriteHalf, mut frames: mpsc::Receiver<Bytes>) 
 }
 
 /// Reads what a child says until it is gone, and reports its end last.
-async fn live(process: ProcessId, mut child: Child, read: OwnedReadHalf, reports: Reports) {
+async fn live(spawn: Spawn, mut child: Child, read: OwnedReadHalf, reports: Reports) {
+    let process = spawn.process;
     let mut frames = FramedRead::new(read, FrameCodec::new());
     let said = read_frames(process, &mut frames, &reports);
     tokio::pin!(said);
@@ -272,7 +277,7 @@ async fn live(process: ProcessId, mut child: Child, read: OwnedReadHalf, reports
         () = &mut said => child.wait().await,
     };
     let how = match status {
-        Ok(status) => describe(status),
+        Ok(status) => describe(status, &spawn.limits),
         Err(error) => format!("its end could not be awaited: {error}"),
     };
     reports.input(Input::Exited { process, how }).await;
@@ -314,8 +319,15 @@ fn read_message(process: ProcessId, body: &[u8], masks: &Masks) -> Input {
     })
 }
 
-fn describe(status: ExitStatus) -> String {
+fn describe(status: ExitStatus, limits: &ProcessLimits) -> String {
     use std::os::unix::process::ExitStatusExt as _;
+    let is_abort = status.signal() == Some(Signal::SIGABRT as i32);
+    if let Some(bytes) = limits.memory_bytes.filter(|_| is_abort) {
+        let mib = bytes >> 20;
+        return format!(
+            "killed by SIGABRT, as it ends when it gets no memory; it may take {mib} MiB"
+        );
+    }
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => match Signal::try_from(signal) {

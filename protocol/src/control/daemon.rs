@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{InstanceKey, TurnId, WorkspaceId};
 use crate::ipc::ChildRole;
+use crate::process_limits::ProcessLimits;
 use crate::time::Timestamp;
 use crate::trace::TraceId;
 use crate::version::Version;
@@ -158,4 +159,7 @@ pub struct ProcessInfo {
     /// tells. What its tools take is not in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// How much of the machine it may take; none while it does not run.
+    #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
+    pub limits: ProcessLimits,
 }

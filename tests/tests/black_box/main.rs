@@ -25,6 +25,8 @@ mod last_good;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod looking_back;
 #[cfg(test)]
 mod models;

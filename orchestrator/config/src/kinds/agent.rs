@@ -2,8 +2,9 @@
 
 use goondan_protocol::definition::ModelParams;
 use goondan_protocol::ids::AgentName;
+use goondan_protocol::process_limits::ProcessLimits;
 
-use super::{Context, id, params, read_named_file};
+use super::{Context, id, params, process_limits, read_named_file};
 use crate::codes;
 use crate::document::{Document, Kind};
 use crate::fields::{Fields, Located};
@@ -118,7 +119,18 @@ const RUNTIME_KIND: Field = Field::optional(
 )
 .or(Default::Word(LLM));
 
-static TURN_LOOP: Shape = Shape::of("TurnLoop", "What runs the agent.", &[RUNTIME_KIND]);
+static TURN_LOOP: Shape = Shape::of(
+    "TurnLoop",
+    "What runs the agent.",
+    &[
+        RUNTIME_KIND,
+        Field::optional(
+            "limits",
+            Content::Mapping(&process_limits::LIMITS),
+            "What each process of the agent may take at most, with its tools.",
+        ),
+    ],
+);
 
 /// Its fields come with its support.
 static CLI: Shape = Shape::of("CliRuntime", "An external coding agent.", &[RUNTIME_KIND]).open();
@@ -138,6 +150,7 @@ pub(crate) struct AgentSpec {
     pub(crate) params: ModelParams,
     /// Where they are written, if they are.
     pub(crate) params_place: Option<Place>,
+    pub(crate) limits: ProcessLimits,
 }
 
 /// Reads an Agent document with its prompt.
@@ -160,7 +173,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Agen
         .and_then(|prompt| read_prompt(prompt, cx));
     let tools = spec.references("tools", &mut cx.report);
     let extensions = spec.references("extensions", &mut cx.report);
-    check_runtime(&mut spec, cx);
+    let limits = read_runtime(&mut spec, cx);
     let required_tools = spec.texts("requiredTools", &mut cx.report);
     let required_tools = required_tools.into_iter().map(|text| Located {
         value: text.value.to_owned(),
@@ -178,6 +191,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Agen
         required_tools,
         params,
         params_place,
+        limits,
     })
 }
 
@@ -192,12 +206,13 @@ fn read_prompt(mut prompt: Fields<'_>, cx: &mut Context<'_>) -> Option<String> {
     }
 }
 
-fn check_runtime(spec: &mut Fields<'_>, cx: &mut Context<'_>) {
+fn read_runtime(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> ProcessLimits {
     let Some(mut runtime) = spec.nested("runtime", &mut cx.report) else {
-        return;
+        return ProcessLimits::default();
     };
     let kind = runtime.word("kind", &mut cx.report);
-    if let Some(kind) = kind.filter(|kind| kind.value != LLM) {
+    let other = kind.filter(|kind| kind.value != LLM);
+    if let Some(kind) = other {
         cx.report.add(
             Problem::new(
                 codes::UNSUPPORTED,
@@ -209,6 +224,10 @@ fn check_runtime(spec: &mut Fields<'_>, cx: &mut Context<'_>) {
             )
             .help(format!("write `kind: {LLM}`")),
         );
+        runtime.close();
+        return ProcessLimits::default();
     }
+    let limits = process_limits::read(&mut runtime, cx);
     runtime.close();
+    limits
 }

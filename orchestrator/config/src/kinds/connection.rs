@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{ConnectionName, InstanceKey};
+use goondan_protocol::process_limits::ProcessLimits;
 use serde_json::Value as Json;
 
 use super::settings::Written;
-use super::{Context, id, value};
+use super::{Context, id, process_limits, value};
 use crate::KeyRule;
 use crate::codes;
 use crate::document::{Document, Kind};
@@ -44,6 +45,11 @@ pub(crate) static SPEC: Shape = Shape::of(
             "ingress",
             Content::Mapping(&INGRESS),
             "Where its events go.",
+        ),
+        Field::optional(
+            "limits",
+            Content::Mapping(&process_limits::LIMITS),
+            "What its process may take at most, with all it starts.",
         ),
     ],
 );
@@ -110,6 +116,7 @@ pub(crate) struct ConnectionSpec {
     pub(crate) config: JsonObject,
     pub(crate) secrets: BTreeMap<String, String>,
     pub(crate) rules: Vec<RuleSpec>,
+    pub(crate) limits: ProcessLimits,
     pub(crate) written: Written,
 }
 
@@ -149,6 +156,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
         .nested("ingress", &mut cx.report)
         .map(|ingress| read_ingress(ingress, &mut cx.report))
         .unwrap_or_default();
+    let limits = process_limits::read(&mut spec, cx);
     spec.close();
     Some(ConnectionSpec {
         name: name?,
@@ -157,6 +165,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
         config,
         secrets,
         rules,
+        limits,
         written,
     })
 }

@@ -7,7 +7,7 @@ use goondan_protocol::ids::ResourceName;
 use goondan_protocol::script::Script;
 use goondan_protocol::usage::PriceTable;
 
-use super::{Context, id, params, prices, read_named_file, script, value};
+use super::{Context, id, params, prices, process_limits, read_named_file, script, value};
 use crate::codes;
 use crate::document::Document;
 use crate::fields::{Fields, Label, Located};
@@ -131,6 +131,11 @@ static HOSTED_SPEC: Shape = Shape::of(
             "Fields that are put into each request as they are.",
         ),
         prices::PRICES,
+        Field::optional(
+            "limits",
+            Content::Mapping(&process_limits::LIMITS),
+            "What its connector process may take at most.",
+        ),
         CAPABILITIES,
     ],
 );
@@ -245,6 +250,7 @@ fn read_hosted(
         .map(|entry| (entry.key.clone(), entry.node.to_json()))
         .collect();
     let prices = prices::read(&mut spec, cx);
+    let limits = process_limits::read(&mut spec, cx);
     read_capabilities(&mut spec, cx);
     spec.close();
     let model = HostedModel {
@@ -256,6 +262,7 @@ fn read_hosted(
         params,
         timeouts,
         options,
+        limits,
     };
     Some(Hosted { model, prices })
 }

@@ -5,7 +5,7 @@ use goondan_protocol::definition::{ToolDefinition, ToolExport, ToolSource};
 use goondan_protocol::ids::{ResourceName, ToolName};
 use goondan_protocol::message::tool_full_name;
 
-use super::{Context, id, read_entry};
+use super::{Context, id, process_limits, read_entry};
 use crate::codes;
 use crate::document::{Document, Kind};
 use crate::fields::{Fields, Located, one_of};
@@ -100,6 +100,11 @@ static MODULE_SPEC: Shape = Shape::of(
             "How long a call may take.",
         )
         .or(Default::Number(DEFAULT_TOOL_TIMEOUT_SECONDS)),
+        Field::optional(
+            "limits",
+            Content::Mapping(&process_limits::HOST_LIMITS),
+            "What each process of its host may take at most.",
+        ),
         CONFIG,
         ERROR_MESSAGE_LIMIT,
     ],
@@ -168,11 +173,13 @@ fn read_module(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<ToolSource
     let timeout_seconds = spec
         .number("timeoutSeconds", &mut cx.report)
         .unwrap_or(DEFAULT_TOOL_TIMEOUT_SECONDS);
+    let limits = process_limits::read_of_host(spec, cx);
     let entry = entry?;
     Some(ToolSource::Module {
         digest: cx.files.digest(&entry),
         entry,
         timeout_ms: timeout_seconds * 1_000,
+        limits,
     })
 }
 

@@ -89,6 +89,7 @@ fn corpus() -> Vec<Value> {
                 "timeouts": {"connectMs": 1, "firstByteMs": 2, "stallMs": 3},
                 "prices": [{"since": "2026-01-31", "input": 3, "output": "15.5", "cacheRead": 0.3,
                             "cacheWrite": "3.75"}],
+                "limits": {"openFiles": 64},
             }),
         ),
         document(
@@ -100,7 +101,7 @@ fn corpus() -> Vec<Value> {
                 "tools": ["Tool/files", {"ref": "Tool/module"}, {"kind": "Tool", "name": "bash",
                           "package": "@goondan/base"}],
                 "extensions": ["Extension/log", {"ref": "Extension/window", "config": {"maxMessages": 9}}],
-                "runtime": {"kind": "llm"},
+                "runtime": {"kind": "llm", "limits": {"memoryMiB": 64, "openFiles": 128, "processes": 32}},
                 "requiredTools": ["bash__exec"],
             }),
         ),
@@ -139,6 +140,7 @@ fn corpus() -> Vec<Value> {
             "module",
             &json!({
                 "entry": "tools/x.ts", "config": {"a": [1]}, "errorMessageLimit": 5, "timeoutSeconds": 9,
+                "limits": {"memoryMiB": 64, "openFiles": 64},
                 "exports": [{"name": "a", "description": "d", "parameters": parameters,
                              "idempotent": false}],
             }),
@@ -176,6 +178,7 @@ fn corpus() -> Vec<Value> {
                                "instanceKeyPrefix": "x:"}},
                     {"route": {"instanceKey": "k"}},
                 ]},
+                "limits": {"processes": 16},
             }),
         ),
         document("Connection", "direct", &json!({"connectorRef": webhook})),

@@ -141,7 +141,7 @@ fn every_other_example_of_the_page_loads_too() {
             .variable("HOOK_SECRET", "s3cret")
             .load();
     }
-    assert_eq!(count, 3, "an example is not loaded");
+    assert_eq!(count, 4, "an example is not loaded");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use goondan_protocol::definition::{
 };
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::ipc::ChildRole;
+use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::script::Script;
 
 pub(super) const PROJECT: &str = "/projects/shop";
@@ -121,6 +122,7 @@ fn agent(name: AgentName, variant: u32) -> AgentDefinition {
         extensions: Vec::new(),
         max_steps_per_turn: 32,
         loop_breaker: LoopBreaker::default(),
+        limits: ProcessLimits::default(),
     }
 }
 
@@ -136,6 +138,7 @@ fn model(name: &str, variant: u32) -> (ResourceName, HostedModel) {
         params: ModelParams::default(),
         timeouts: ModelTimeouts::default(),
         options: JsonObject::new(),
+        limits: ProcessLimits::default(),
     };
     (name, model)
 }
@@ -154,6 +157,7 @@ fn connection(name: ConnectionName, variant: u32) -> ConnectionDefinition {
             agent: None,
             key: KeyRule::FromEvent { prefix: None },
         }],
+        limits: ProcessLimits::default(),
     }
 }
 

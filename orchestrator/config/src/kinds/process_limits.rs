@@ -1,0 +1,79 @@
+//! `limits`: how much of the machine a process may take, of an Agent, a Model, a Connection or a Tool.
+
+use goondan_protocol::process_limits::ProcessLimits;
+
+use super::Context;
+use crate::fields::Fields;
+use crate::limits::{
+    MAX_LIMIT_MEMORY_MIB, MAX_LIMIT_OPEN_FILES, MAX_LIMIT_PROCESSES, MIN_LIMIT_MEMORY_MIB,
+    MIN_LIMIT_OPEN_FILES, MIN_LIMIT_PROCESSES,
+};
+use crate::shape::{Content, Field, Shape};
+
+const BYTES_PER_MIB: u64 = 1 << 20;
+
+const MEMORY: Field = Field::optional(
+    "memoryMiB",
+    Content::Number(MIN_LIMIT_MEMORY_MIB, MAX_LIMIT_MEMORY_MIB),
+    "Memory, in units of 1048576 bytes.",
+);
+
+const OPEN_FILES: Field = Field::optional(
+    "openFiles",
+    Content::Number(MIN_LIMIT_OPEN_FILES, MAX_LIMIT_OPEN_FILES),
+    "Files, sockets and pipes that each process may have open.",
+);
+
+/// The limits of a process with all it starts.
+pub(crate) static LIMITS: Shape = Shape::of(
+    "ProcessLimits",
+    "What the process may take at most, with all it starts.",
+    &[
+        MEMORY,
+        OPEN_FILES,
+        Field::optional(
+            "processes",
+            Content::Number(MIN_LIMIT_PROCESSES, MAX_LIMIT_PROCESSES),
+            "Processes and threads, all together. Holds only where goondan has control groups.",
+        ),
+    ],
+);
+
+/// The limits of each process of a host of tool modules.
+pub(crate) static HOST_LIMITS: Shape = Shape::of(
+    "HostLimits",
+    "What each process of the module's host may take at most.",
+    &[MEMORY, OPEN_FILES],
+);
+
+/// Reads the field `limits`.
+pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> ProcessLimits {
+    let Some(mut limits) = fields.nested("limits", &mut cx.report) else {
+        return ProcessLimits::default();
+    };
+    let read = ProcessLimits {
+        processes: limits.number("processes", &mut cx.report),
+        ..read_of_each(&mut limits, cx)
+    };
+    limits.close();
+    read
+}
+
+/// Reads the field `limits` of a module.
+pub(crate) fn read_of_host(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> ProcessLimits {
+    let Some(mut limits) = fields.nested("limits", &mut cx.report) else {
+        return ProcessLimits::default();
+    };
+    let read = read_of_each(&mut limits, cx);
+    limits.close();
+    read
+}
+
+fn read_of_each(limits: &mut Fields<'_>, cx: &mut Context<'_>) -> ProcessLimits {
+    let memory = limits.number("memoryMiB", &mut cx.report);
+    ProcessLimits {
+        memory_bytes: memory.map(|mib| mib.saturating_mul(BYTES_PER_MIB)),
+        open_files: limits.number("openFiles", &mut cx.report),
+        processes: None,
+    }
+}
