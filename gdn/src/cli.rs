@@ -7,6 +7,10 @@ use clap_complete::Shell;
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
 use goondan_protocol::trace::TraceId;
 
+mod usage;
+
+pub(crate) use usage::UsageArgs;
+
 /// Conversation that is meant when none is named.
 pub(crate) const DEFAULT_INSTANCE: &str = "main";
 
@@ -202,6 +206,14 @@ Examples:
   gdn trace EVENT                        the id that `gdn send --no-wait` printed, or a turn's
   gdn trace last --json | jq '.spans[] | select(.standing == \"failed\")'")]
     Trace(TraceArgs),
+    /// Show what replies of models took: tokens and money
+    #[command(after_help = "\
+Examples:
+  gdn usage                              by agent
+  gdn usage --by day --since 7d          of each of the last seven days
+  gdn usage --by instance --since 2026-01-31
+  gdn usage --by model --all --json | jq '.total.costMicroUsd'")]
+    Usage(UsageArgs),
     /// Show who came and went: conversations made, restarted, deleted, and what people decided
     #[command(after_help = "\
 Examples:

@@ -28,6 +28,7 @@ mod status;
 mod trace;
 mod transcript;
 mod turns;
+mod usage;
 mod validate;
 mod verify;
 mod workspace;
@@ -47,6 +48,7 @@ pub(crate) async fn run(command: Command, context: &Context) -> Result<(), Failu
         Command::Workspace(args) => workspace::run(&args, context).await,
         Command::Logs(args) => logs::run(args, context).await,
         Command::Trace(args) => trace::run(args, context).await,
+        Command::Usage(args) => usage::run(&args, context).await,
         Command::Audit(args) => audit::run(&args, context).await,
         Command::Restart(args) => restart::run(args, context).await,
         Command::Reload => reload::run(context).await,

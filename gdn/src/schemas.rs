@@ -49,6 +49,8 @@ pub const WORKSPACE_LIST: &str = "gdn.workspace.list/v1";
 pub const WORKSPACE_CLOSE: &str = "gdn.workspace.close/v1";
 /// `gdn trace`.
 pub const TRACE: &str = "gdn.trace/v1";
+/// `gdn usage`.
+pub const USAGE: &str = "gdn.usage/v1";
 /// `gdn audit`.
 pub const AUDIT: &str = "gdn.audit/v1";
 /// `gdn restart`.
@@ -89,6 +91,7 @@ pub const ALL: &[&str] = &[
     WORKSPACE_LIST,
     WORKSPACE_CLOSE,
     TRACE,
+    USAGE,
     AUDIT,
     RESTART,
     RELOAD,

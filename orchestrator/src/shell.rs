@@ -11,6 +11,7 @@ mod memory;
 mod reading;
 mod strays;
 mod supervisor;
+mod usage;
 mod watching;
 
 pub use daemon::main;

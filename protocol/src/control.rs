@@ -11,6 +11,7 @@ mod event;
 mod instance;
 mod logs;
 mod trace;
+mod usage;
 mod verification;
 mod wire;
 mod workspace;
@@ -29,6 +30,7 @@ pub use instance::{
 };
 pub use logs::{FollowLogs, LogLine};
 pub use trace::{GetTrace, Trace};
+pub use usage::{ReadUsage, UsageBy, UsageReport, UsageRow};
 pub use verification::{Finding, FindingSeverity, Verification, VerifyInstances};
 pub use wire::{
     ControlError, ErrorCode, Incoming, JsonRpc, Notification, Request, Response, RpcError,
@@ -91,6 +93,8 @@ methods! {
     Reload = "workspace.reload" -> Reloaded;
     /// The end of the audit log.
     ReadAudit = "workspace.audit" -> AuditLog;
+    /// What replies of models took.
+    ReadUsage = "workspace.usage" -> UsageReport;
     /// Hands an event to an agent; with `wait`, returns when its turn is committed.
     SendEvent = "event.send" -> Sent;
     /// The events that wait, are worked on or are parked.

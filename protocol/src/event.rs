@@ -84,6 +84,27 @@ pub struct Chain {
     pub root_event: EventId,
     /// How many agents lie between: 1 for what the turn of that event sent.
     pub depth: u32,
+    /// The conversations between that one and the event's own, in the order in which they asked. What
+    /// is done for the event is done for them, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub through: Vec<InstanceKey>,
+}
+
+impl AgentEvent {
+    /// The other conversations that this event's turn works for: all that asked for it, the first one
+    /// first.
+    #[must_use]
+    pub fn asked_by(&self, own: &InstanceKey) -> Vec<InstanceKey> {
+        let mut all: Vec<InstanceKey> = Vec::new();
+        if let Some(chain) = &self.chain {
+            for key in std::iter::once(&chain.root_instance).chain(&chain.through) {
+                if key != own && !all.contains(key) {
+                    all.push(key.clone());
+                }
+            }
+        }
+        all
+    }
 }
 
 /// Who sent an event.

@@ -29,6 +29,43 @@ impl Timestamp {
     pub fn as_unix_millis(self) -> i64 {
         self.0.as_millisecond()
     }
+
+    /// The day it is in, in UTC.
+    #[must_use]
+    pub fn day(self) -> Day {
+        Day(self.0.to_zoned(jiff::tz::TimeZone::UTC).date())
+    }
+}
+
+/// A day in UTC, written as `2026-11-21`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Day(jiff::civil::Date);
+
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl FromStr for Day {
+    type Err = jiff::Error;
+
+    fn from_str(text: &str) -> Result<Self, jiff::Error> {
+        text.parse().map(Self)
+    }
+}
+
+impl Serialize for Day {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Day {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
 }
 
 impl fmt::Display for Timestamp {
@@ -78,6 +115,17 @@ mod tests {
             Timestamp::from_unix_millis(0).to_string(),
             "1970-01-01T00:00:00.000Z"
         );
+    }
+
+    #[test]
+    fn a_day_is_one_of_utc() {
+        let day = |text: &str| text.parse::<Timestamp>().unwrap().day().to_string();
+        assert_eq!(day("2026-01-31T23:59:59.999Z"), "2026-01-31");
+        assert_eq!(day("2026-02-01T01:00:00+02:00"), "2026-01-31");
+        let json = "\"2026-01-31\"";
+        let read: Day = serde_json::from_str(json).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), json);
+        assert!("2026-02-30".parse::<Day>().is_err());
     }
 
     #[test]

@@ -313,6 +313,7 @@ impl Core {
             root_instance: at.instance_key.clone(),
             root_event: cause.id.clone(),
             depth: 0,
+            through: Vec::new(),
         });
         if chain.depth >= MAX_CHAIN_DEPTH && !is_known {
             let message = format!(
@@ -322,6 +323,10 @@ impl Core {
             return Err(Refused::new("E_CHAIN_TOO_DEEP", message));
         }
         let is_request = !matches!(errand.wish, Wish::Nothing | Wish::NewInstance);
+        let mut through = chain.through.clone();
+        if chain.depth > 0 {
+            through.push(at.instance_key.clone());
+        }
         let source = EventSource::Agent {
             name: own.clone(),
             instance_key: at.instance_key.clone(),
@@ -342,6 +347,7 @@ impl Core {
             }),
             chain: Some(Chain {
                 depth: chain.depth + 1,
+                through,
                 ..chain
             }),
             source,
@@ -360,8 +366,13 @@ impl Core {
     ) -> Result<AgentEvent, Refused> {
         let id = reply_id(&question.id);
         let id = id.map_err(|error| Refused::new("E_INVALID_REQUEST", error.to_string()))?;
+        // The answer goes back to the one that asked last.
         let chain = question.chain.as_ref().map(|chain| Chain {
             depth: chain.depth.saturating_sub(1),
+            through: {
+                let asked = chain.through.split_last();
+                asked.map_or_else(Vec::new, |(_, before)| before.to_vec())
+            },
             ..chain.clone()
         });
         let mut metadata = JsonObject::new();

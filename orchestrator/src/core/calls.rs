@@ -9,6 +9,7 @@
 //! * A call that an agent waits for ends in exactly one `call.result`.
 //! * A model's reply is durable before the agent sees it, and the reply of one step is recorded once:
 //!   whoever asks for the step again gets the recorded one, or the one under way.
+//! * What a reply took is durable in the ledger before the reply is recorded, and is put down once.
 //! * A call that is not idempotent is handed to a connector at most once, unless the connector itself
 //!   says that it had no effect.
 
@@ -24,6 +25,7 @@ use goondan_protocol::ids::{
 };
 use goondan_protocol::ipc::{Head, ToChild};
 use goondan_protocol::trace::TraceContext;
+use goondan_store::ledger::Entry;
 use serde_json::value::{RawValue, to_raw_value};
 
 use self::lane::Lane;
@@ -83,6 +85,8 @@ struct OpenCall {
     attempts: u32,
     /// Whether anybody has heard a piece of the attempt at hand.
     has_streamed: bool,
+    /// What the model's reply took, until that is put down in the ledger.
+    bill: Option<Box<Entry>>,
     standing: Standing,
 }
 
@@ -230,6 +234,7 @@ impl Core {
             not_before_ms: 0,
             attempts: 0,
             has_streamed: false,
+            bill: None,
             standing: Standing::Waiting,
         };
         self.calls.open.insert(id, call);

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use goondan_config::Sources;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::CallPlace;
-use goondan_protocol::control::ControlError;
+use goondan_protocol::control::{ControlError, UsageBy};
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Head, ToChild};
 use goondan_protocol::observe::RuntimeEvent;
 use goondan_protocol::process_limits::ProcessLimits;
-use goondan_protocol::time::Timestamp;
+use goondan_protocol::time::{Day, Timestamp};
 use goondan_protocol::trace::{TraceContext, TraceId};
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::writer::Job;
@@ -111,6 +111,12 @@ pub(crate) enum Read {
     Audit {
         workspaces: Vec<WorkspaceId>,
         records: usize,
+    },
+    /// What replies of models took in workspaces.
+    Usage {
+        workspaces: Vec<WorkspaceId>,
+        by: UsageBy,
+        since: Option<Day>,
     },
     /// A page of what happened in an instance's turns.
     Turns {

@@ -59,6 +59,11 @@ pub(super) enum Purpose {
         instance: InstanceRef,
         process: ProcessId,
     },
+    CountReply {
+        instance: InstanceRef,
+        turn_id: TurnId,
+        call_id: CallId,
+    },
     RecordReply {
         instance: InstanceRef,
         turn_id: TurnId,
@@ -174,6 +179,7 @@ impl Purpose {
             | Self::Open { instance }
             | Self::Begin { instance, .. }
             | Self::Append { instance, .. }
+            | Self::CountReply { instance, .. }
             | Self::RecordReply { instance, .. }
             | Self::Complete { instance, .. }
             | Self::AwaitThenAsk { instance, .. }
@@ -255,6 +261,11 @@ impl Core {
                 self.on_began(&instance, process, context, result);
             }
             Purpose::Append { instance, process } => self.on_appended(&instance, process, result),
+            Purpose::CountReply {
+                instance,
+                turn_id,
+                call_id,
+            } => self.on_reply_counted(&instance, &turn_id, call_id, result),
             Purpose::RecordReply {
                 instance,
                 turn_id,

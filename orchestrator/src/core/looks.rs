@@ -1,6 +1,9 @@
-//! Looks back at what happened: the audit log (`INST-6`, `SEC-5`) and the turns (`MSG-12`).
+//! Looks back at what happened: the audit log (`INST-6`, `SEC-5`), the turns (`MSG-12`), and what replies
+//! of models took.
 
-use goondan_protocol::control::{ControlError, ErrorCode, GetTrace, InstanceTurns, ReadAudit};
+use goondan_protocol::control::{
+    ControlError, ErrorCode, GetTrace, InstanceTurns, ReadAudit, ReadUsage,
+};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::limits::MAX_AUDIT_RECORDS;
 
@@ -31,6 +34,25 @@ impl Core {
                 let read = Read::Audit {
                     workspaces,
                     records,
+                };
+                self.push(Effect::Read { token, read });
+            }
+            Err(error) => self.respond_error(token, error),
+        }
+    }
+
+    pub(super) fn read_usage(&mut self, token: RequestToken, request: ReadUsage) {
+        let ReadUsage {
+            workspace_id,
+            by,
+            since,
+        } = request;
+        match self.workspace_ids(workspace_id) {
+            Ok(workspaces) => {
+                let read = Read::Usage {
+                    workspaces,
+                    by,
+                    since,
                 };
                 self.push(Effect::Read { token, read });
             }

@@ -53,6 +53,7 @@ impl Core {
                 | Call::ListInstances(_)
                 | Call::ListEvents(_)
                 | Call::ReadAudit(_)
+                | Call::ReadUsage(_)
                 | Call::InstanceTurns(_)
                 | Call::GetTrace(_)
                 | Call::Stop(_)
@@ -117,6 +118,7 @@ impl Core {
                 );
             }
             Call::ReadAudit(read) => self.read_audit(token, read),
+            Call::ReadUsage(read) => self.read_usage(token, read),
             Call::InstanceTurns(turns) => self.read_turns(token, turns),
             Call::GetTrace(get) => self.read_trace(token, get),
             Call::ListEvents(list) => self.list_events(token, list),

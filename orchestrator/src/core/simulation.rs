@@ -297,6 +297,7 @@ fn live(world: &mut World) {
     assert_eq!(world.running(), 0);
     world.oracle.assert_all_answered();
     world.oracle.assert_kept(&world.conversations());
+    world.oracle.assert_counted(&world.ledger());
 }
 
 /// What became of some runs.

@@ -9,6 +9,7 @@ use goondan_store::{audit, instance};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::usage;
 use crate::core::{Read, control_error};
 
 /// Reads what the core asks for, as the answer of the request.
@@ -40,6 +41,11 @@ pub(super) fn read(
                 unreadable: tail.unreadable,
             })
         }
+        Read::Usage {
+            workspaces,
+            by,
+            since,
+        } => answer(&usage::report(disk, layout, &workspaces, by, since)?),
         Read::Trace { workspace_id, of } => {
             let mut known = index.list(&workspace_id).unwrap_or_default();
             known.sort_by_key(|metadata| std::cmp::Reverse(metadata.updated_at));

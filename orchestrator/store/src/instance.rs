@@ -59,7 +59,7 @@ mod traced;
 mod turn;
 
 pub use crate::finding::Finding;
-pub(crate) use check::{check, check_json, check_log, odd};
+pub(crate) use check::{check, check_json, check_ledger, check_log, odd};
 pub use folder::{delete, has_work, sweep, work_dir};
 pub use import::import;
 pub use inbox::{Awaited, EventState, ParkedEvent};

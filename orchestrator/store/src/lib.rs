@@ -28,6 +28,7 @@ mod finding;
 pub mod index;
 pub mod instance;
 mod jsonl;
+pub mod ledger;
 pub mod limits;
 pub mod naming;
 pub mod root;

@@ -17,6 +17,13 @@ pub const INBOX_COMPACT_BYTES: u64 = 1024 * 1024;
 /// and gets its stored answer.
 pub const INBOX_REMEMBERED_EVENTS: usize = 1_000;
 
+/// Size of `usage.jsonl` from which sums take the place of its lines, in bytes.
+pub const LEDGER_COMPACT_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Replies that keep a line of their own in `usage.jsonl` then, so that one that is handed in again is
+/// known.
+pub const LEDGER_REMEMBERED_REPLIES: usize = 1_000;
+
 /// Lines whose checksums share one record of `base.sums.jsonl`. A record stays far smaller than
 /// [`READ_CHUNK_BYTES`], so that the last one is found by reading the file's end.
 pub const SUMS_RECORD_LINES: usize = 512;

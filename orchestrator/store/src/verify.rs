@@ -13,6 +13,7 @@ use crate::disk::{Disk, EntryKind};
 use crate::error::{IoContext as _, StoreError};
 use crate::finding::{Finding, FindingKind, Severity};
 use crate::instance;
+use crate::ledger::LEDGER_FILE;
 use crate::root::Layout;
 use crate::workspace::{self, AUDIT_FILE, WORKSPACE_FILE};
 
@@ -139,6 +140,7 @@ fn check_workspace(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<()
         match (kind, name.as_str()) {
             (EntryKind::File, WORKSPACE_FILE) => {}
             (EntryKind::File, AUDIT_FILE) => instance::check_log(disk, &path, out)?,
+            (EntryKind::File, LEDGER_FILE) => instance::check_ledger(disk, &path, out)?,
             (EntryKind::Directory, "instances") => check_instances(disk, &path, out)?,
             (EntryKind::Directory, "tasks" | "sandboxes" | "backups") => {}
             _ => out.findings.push(instance::odd(&path, kind, &name)),

@@ -11,6 +11,7 @@ use crate::durable;
 use crate::error::{IoContext as _, StoreError};
 use crate::instance::{self, Metadata};
 use crate::jsonl::Journal;
+use crate::ledger::{LEDGER_FILE, Ledger};
 use crate::naming::{instance_dir_name, instance_key_of, workspace_id};
 use crate::root::Layout;
 
@@ -363,6 +364,11 @@ fn settle(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<(), Stor
     let path = dir.join(AUDIT_FILE);
     if disk.stat(&path).during("look at", &path)?.is_some() {
         open_audit(disk, &path)?.sync()?;
+        disk.sync_dir(&dir).during("sync", &dir)?;
+    }
+    let ledger = dir.join(LEDGER_FILE);
+    if disk.stat(&ledger).during("look at", &ledger)?.is_some() {
+        drop(Ledger::open(disk, layout, id)?);
         disk.sync_dir(&dir).during("sync", &dir)?;
     }
     Ok(())

@@ -38,9 +38,11 @@ use crate::root::Layout;
 use crate::workspace;
 
 mod check;
+mod ledgers;
 mod op;
 mod outcome;
 
+use ledgers::Ledgers;
 use outcome::{again, report_findings};
 
 pub use op::{Completion, Inspection, Job, Op, Report};
@@ -90,7 +92,9 @@ impl Writers {
     fn queue_of(&self, op: &Op) -> Option<&mpsc::Sender<Job>> {
         let mut hasher = DefaultHasher::new();
         match op {
-            Op::Audit { workspace_id, .. } => workspace_id.hash(&mut hasher),
+            Op::Audit { workspace_id, .. } | Op::RecordUsage { workspace_id, .. } => {
+                workspace_id.hash(&mut hasher);
+            }
             other => other.instance().hash(&mut hasher),
         }
         let count = u64::try_from(self.queues.len()).unwrap_or(1);
@@ -134,6 +138,7 @@ pub struct Worker {
     layout: Layout,
     index: InstanceIndex,
     open: HashMap<InstanceRef, Held>,
+    ledgers: Ledgers,
     /// Whose last batch is reported and not settled yet.
     unsettled: Vec<InstanceRef>,
 }
@@ -149,6 +154,7 @@ impl Worker {
             layout,
             index,
             open,
+            ledgers: Ledgers::default(),
             unsettled: Vec::new(),
         }
     }
@@ -196,6 +202,17 @@ impl Worker {
         let mut touched: Vec<(InstanceRef, bool)> = Vec::new();
         let mut failed: HashMap<InstanceRef, StoreError> = HashMap::new();
         for job in batch.drain(..) {
+            if let Op::RecordUsage {
+                workspace_id,
+                entry,
+            } = &job.op
+            {
+                let (disk, place) = (self.disk.as_ref(), staged.len());
+                let ledgers = &mut self.ledgers;
+                let result = ledgers.append(disk, &self.layout, workspace_id, entry, place);
+                staged.push((job.token, None, result));
+                continue;
+            }
             let instance = job.op.instance().cloned();
             let must_be_durable = job.op.is_promise();
             let result = match instance.as_ref().and_then(|instance| failed.get(instance)) {
@@ -216,6 +233,7 @@ impl Worker {
             }
             staged.push((job.token, instance, result));
         }
+        self.ledgers.sync(self.disk.as_ref(), &mut staged);
         for (instance, must_be_durable) in touched {
             let Some(held) = self.open.get_mut(&instance) else {
                 continue;
@@ -438,6 +456,8 @@ impl Worker {
                 workspace::append_audit(self.disk.as_ref(), &self.layout, &workspace_id, &record)?;
                 Ok(Report::Audited)
             }
+            // The batch takes these aside, to sync them together.
+            Op::RecordUsage { .. } => Ok(Report::UsageRecorded),
         }
     }
 

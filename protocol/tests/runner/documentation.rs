@@ -274,6 +274,7 @@ fn check_result(method: &str, result: &str) {
         control::Restart::NAME => result_round_trip::<control::Restart>(result),
         control::Reload::NAME => result_round_trip::<control::Reload>(result),
         control::ReadAudit::NAME => result_round_trip::<control::ReadAudit>(result),
+        control::ReadUsage::NAME => result_round_trip::<control::ReadUsage>(result),
         control::InstanceTurns::NAME => result_round_trip::<control::InstanceTurns>(result),
         control::GetTrace::NAME => result_round_trip::<control::GetTrace>(result),
         control::ExportInstance::NAME => result_round_trip::<control::ExportInstance>(result),

@@ -2,8 +2,13 @@
 //!
 //! Method: the real binaries, and a provider on the loopback whose replies take known numbers of tokens.
 
+use goondan_tests::home::AGENT;
+use goondan_tests::log::message;
+use goondan_tests::processes::{self, Signal};
 use goondan_tests::provider::{Answer, Provider, openai, openai_delta, openai_saying};
-use goondan_tests::{Daemon, Home};
+use goondan_tests::{Daemon, Home, wait_until};
+use std::sync::mpsc::channel;
+
 use serde_json::{Value, json};
 
 /// Dollars for a million tokens; a reply of [`openai_saying`] has 6 in, 3 of the cache and 4 out.
@@ -98,5 +103,73 @@ fn without_a_price_the_cost_is_unknown_and_not_nothing() {
     assert_eq!(message["metadata"].get("costMicroUsd"), None);
     let shown = home.gdn(&["trace"]).exits(0).stdout;
     assert!(shown.contains(", 13 tokens, cost unknown"), "{shown}");
+    daemon.stop().check(false);
+}
+
+fn total(home: &Home) -> Value {
+    home.gdn_json(&["usage"])["total"].clone()
+}
+
+#[test]
+fn every_reply_is_counted_once_whoever_is_killed_and_what_was_deleted_still_counts() {
+    let (go, wait) = channel::<()>();
+    let provider = Provider::start(move |received| {
+        if received.number == 1 {
+            wait.recv().unwrap();
+        }
+        Answer::stream(&openai_saying(&["Done."]))
+    });
+    let home = Home::new(&project(&provider, PRICES));
+    let daemon = Daemon::serving(&home);
+    home.ask("one", "Hi.");
+    // The agent is killed while its reply is under way: its successor gets that very reply.
+    let asking = home.start_gdn(&["send", "--instance", "two", "Hi."]);
+    wait_until("the provider is asked", || provider.received().len() == 2);
+    let agents = home.running(AGENT);
+    for agent in agents {
+        processes::signal(agent.pid, Signal::SIGKILL);
+    }
+    daemon
+        .log()
+        .wait_for("the turn is handed over again", |line| {
+            message(line) == "turn handed over again"
+        });
+    go.send(()).unwrap();
+    asking.wait().exits(0);
+    assert_eq!(total(&home)["replies"], 2);
+    // And the daemon, whose successor reads what was put down.
+    daemon.kill();
+    let daemon = Daemon::serving(&home);
+    home.ask("one", "Again.");
+    home.gdn(&["instance", "delete", "two", "--yes"]).exits(0);
+    let total = total(&home);
+    assert_eq!(total["replies"], 3, "{total}");
+    assert_eq!(total["costMicroUsd"], 3 * COST);
+    assert_eq!(provider.received().len(), 3);
+    let shown = home.gdn(&["usage", "--by", "instance"]).exits(0).stdout;
+    let rows: Vec<Vec<&str>> = shown
+        .lines()
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        rows[0],
+        [
+            "CONVERSATION",
+            "AGENT",
+            "REPLIES",
+            "IN",
+            "CACHED",
+            "OUT",
+            "COST"
+        ]
+    );
+    assert_eq!(rows[1], ["one", "worker", "2", "18", "6", "8", "$0.000526"]);
+    assert_eq!(rows[2], ["two", "worker", "1", "9", "3", "4", "$0.000263"]);
+    assert_eq!(rows[3][..2], ["total", "3"]);
+    let since = home.gdn_json(&["usage", "--by", "day", "--since", "2d"]);
+    assert_eq!(since["total"]["replies"], 3);
+    let later = home.gdn_json(&["usage", "--since", "2999-01-01"]);
+    assert_eq!(later["rows"], json!([]));
+    home.gdn(&["verify"]).exits(0);
     daemon.stop().check(false);
 }

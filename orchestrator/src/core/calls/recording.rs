@@ -1,4 +1,5 @@
-//! A model's reply is recorded in the turn's journal before the agent sees it, once for each step.
+//! A model's reply is recorded in the turn's journal before the agent sees it, once for each step; and
+//! before that, what it took is put down in the ledger of the workspace.
 
 use goondan_protocol::call::{
     CallError, CallErrorCode, CallId, CallOutcome, CallTarget, ModelAnswer, OutgoingCall, Recorded,
@@ -6,9 +7,10 @@ use goondan_protocol::call::{
 use goondan_protocol::ids::{InstanceRef, MessageId, StepId, TurnId};
 use goondan_protocol::limits::MAX_MESSAGE_BYTES;
 use goondan_protocol::message::Role;
-use goondan_protocol::usage::{COST, MicroUsd, Spent, Usage};
+use goondan_protocol::usage::{COST, Charge, MicroUsd, Spent, Usage};
 use goondan_protocol::{JsonObject, time::Timestamp};
 use goondan_store::StoreError;
+use goondan_store::ledger::Entry;
 use goondan_store::writer::{Op, Report};
 use serde::Serialize;
 use serde_json::json;
@@ -130,11 +132,13 @@ impl Core {
     /// A model has replied: makes the reply durable.
     pub(super) fn record_reply(&mut self, id: CallId, answer: &RawValue) {
         match self.message_of(id, answer) {
-            Ok(message) => {
-                if let Some(call) = self.calls.open.get(&id)
-                    && let Some(lane) = self.calls.lanes.get_mut(&call.lane)
-                {
-                    lane.ended();
+            Ok((message, spent)) => {
+                let bill = self.bill_of(id, spent).map(Box::new);
+                if let Some(call) = self.calls.open.get_mut(&id) {
+                    call.bill = bill;
+                    if let Some(lane) = self.calls.lanes.get_mut(&call.lane) {
+                        lane.ended();
+                    }
                 }
                 self.write_reply(id, message);
             }
@@ -142,7 +146,44 @@ impl Core {
         }
     }
 
-    fn message_of(&self, id: CallId, answer: &RawValue) -> Result<Box<RawValue>, CallError> {
+    /// What is put down of a reply.
+    fn bill_of(&mut self, id: CallId, spent: Spent) -> Option<Entry> {
+        let entry_id = self.uuid();
+        let call = self.calls.open.get(&id)?;
+        let CallTarget::Model { name: model } = call.target.clone() else {
+            return None;
+        };
+        let (at, turn_id) = (call.at.clone(), call.place.as_ref()?.turn_id.clone());
+        let (step_id, _) = call.record.clone()?;
+        let received_at = self.now.wall;
+        let entry = self.instance_mut(&at)?;
+        let turn = entry.turn.as_ref();
+        let event_id = turn.map(|turn| &turn.context.event_id);
+        let event = entry
+            .waiting
+            .iter()
+            .find(|event| Some(&event.id) == event_id);
+        Some(Entry {
+            id: entry_id,
+            at: received_at,
+            agent_name: entry.agent.clone(),
+            asked_by: event.map_or_else(Vec::new, |event| event.asked_by(&at.instance_key)),
+            instance_key: at.instance_key,
+            turn_id,
+            step_id,
+            model,
+            usage: spent.usage,
+            cost_micro_usd: spent.cost,
+            assumed: Charge::default(),
+        })
+    }
+
+    /// The reply as it is recorded, and what it took.
+    fn message_of(
+        &self,
+        id: CallId,
+        answer: &RawValue,
+    ) -> Result<(Box<RawValue>, Spent), CallError> {
         let internal = |message: String| CallError::new(CallErrorCode::Internal, message);
         let call = self.calls.open.get(&id);
         let Some((call, (step_id, record))) = call.and_then(|c| Some((c, c.record.as_ref()?)))
@@ -157,6 +198,7 @@ impl Core {
         if let Some(cost) = usage.and_then(|usage| self.cost_of(call, &usage)) {
             answer.metadata.insert(COST.to_owned(), json!(cost));
         }
+        let spent = Spent::of_metadata(&answer.metadata);
         let message = AssistantMessage {
             id: &record.message_id,
             data: AssistantData {
@@ -173,7 +215,7 @@ impl Core {
             let problem = format!("the model's reply has {bytes} bytes, more than a message holds");
             return Err(CallError::new(CallErrorCode::TooLarge, problem));
         }
-        Ok(message)
+        Ok((message, spent))
     }
 
     /// What tokens of a call cost now; none if its model has no price.
@@ -190,7 +232,7 @@ impl Core {
         Some(price.of(usage))
     }
 
-    /// Hands the reply to the store.
+    /// Hands the reply to the store; before that, what it took.
     fn write_reply(&mut self, id: CallId, message: Box<RawValue>) {
         let Some(call) = self.calls.open.get_mut(&id) else {
             return;
@@ -200,6 +242,20 @@ impl Core {
             return;
         };
         let (instance, seq) = (call.at.clone(), record.seq);
+        if let Some(entry) = call.bill.clone() {
+            call.standing = Standing::Recording { message };
+            let workspace_id = instance.workspace_id.clone();
+            let op = Op::RecordUsage {
+                workspace_id,
+                entry,
+            };
+            let purpose = Purpose::CountReply {
+                instance,
+                turn_id,
+                call_id: id,
+            };
+            return self.store(op, purpose);
+        }
         let event = match to_raw_value(&Append { message: &message }) {
             Ok(event) => event,
             Err(error) => {
@@ -223,6 +279,34 @@ impl Core {
         self.store(op, purpose);
     }
 
+    /// What a model's reply took is durable, or could not be made so.
+    pub(in crate::core) fn on_reply_counted(
+        &mut self,
+        at: &InstanceRef,
+        turn_id: &TurnId,
+        id: CallId,
+        result: Result<Report, StoreError>,
+    ) {
+        let Some(call) = self.calls.open.get_mut(&id) else {
+            return;
+        };
+        let Standing::Recording { message } = &call.standing else {
+            return;
+        };
+        let message = message.clone();
+        match result {
+            Ok(Report::UsageRecorded) => {
+                call.bill = None;
+                self.write_reply(id, message);
+            }
+            Ok(other) => {
+                self.log_confusion(at, &other);
+                self.calls.remove(id);
+            }
+            Err(error) => self.on_reply_unwritten(at, turn_id, id, message, &error),
+        }
+    }
+
     /// A model's reply is durable, or could not be made so.
     pub(in crate::core) fn on_reply_recorded(
         &mut self,
@@ -237,7 +321,7 @@ impl Core {
         let Standing::Recording { message } = &call.standing else {
             return;
         };
-        let (message, waiter) = (message.clone(), call.waiter);
+        let message = message.clone();
         match result {
             Ok(Report::Appended { .. }) => {
                 let step_id = call.record.as_ref().map(|(step_id, _)| step_id.clone());
@@ -253,24 +337,34 @@ impl Core {
                 self.log_confusion(at, &other);
                 self.calls.remove(id);
             }
-            Err(error) => {
-                let Some((process, _)) = waiter else {
-                    // The turn is over, or nobody has asked again yet.
-                    let event = LogEvent::warn("a model's reply could not be recorded").of(at);
-                    let event = event.with("turnId", turn_id.as_str());
-                    self.log(event.with("error", goondan_log::error_chain(&error)));
-                    if matches!(error, StoreError::WrongTurn { .. }) {
-                        self.calls.remove(id);
-                    } else if let Some(call) = self.calls.open.get_mut(&id) {
-                        call.standing = Standing::Unrecorded { message };
-                    }
-                    return;
-                };
-                // Its successor asks again, and finds the reply that is kept here.
-                call.waiter = None;
-                call.standing = Standing::Unrecorded { message };
-                self.on_store_failure(at, Some(process), &error);
-            }
+            Err(error) => self.on_reply_unwritten(at, turn_id, id, message, &error),
         }
+    }
+
+    /// A reply that could not be recorded is kept here until it is asked for again.
+    fn on_reply_unwritten(
+        &mut self,
+        at: &InstanceRef,
+        turn_id: &TurnId,
+        id: CallId,
+        message: Box<RawValue>,
+        error: &StoreError,
+    ) {
+        let Some(call) = self.calls.open.get_mut(&id) else {
+            return;
+        };
+        let Some((process, _)) = call.waiter.take() else {
+            // The turn is over, or nobody has asked again yet.
+            call.standing = Standing::Unrecorded { message };
+            if matches!(error, StoreError::WrongTurn { .. }) {
+                self.calls.remove(id);
+            }
+            let event = LogEvent::warn("a model's reply could not be recorded").of(at);
+            let event = event.with("turnId", turn_id.as_str());
+            return self.log(event.with("error", goondan_log::error_chain(error)));
+        };
+        // Its successor asks again, and finds the reply that is kept here.
+        call.standing = Standing::Unrecorded { message };
+        self.on_store_failure(at, Some(process), error);
     }
 }

@@ -10,6 +10,8 @@ use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{EventId, InstanceKey, StepId};
 use goondan_protocol::ipc::ToChild;
 use goondan_protocol::message::{Message, MessageEvent};
+use goondan_protocol::usage::Spent;
+use goondan_store::ledger::Ledgered;
 use serde_json::Value;
 
 use super::agent::{messages_of, reply_to};
@@ -71,6 +73,8 @@ pub(super) struct Oracle {
     crashes: HashMap<String, Crashes>,
     /// The replies of models that any agent has seen, by their step.
     replies: HashMap<StepId, Value>,
+    /// The tokens of each of them, which no other reply has.
+    seen_tokens: BTreeSet<u64>,
     /// The calls that any connector was given and that must not be made twice.
     pokes: HashSet<CallId>,
     pub(super) answers: u64,
@@ -247,7 +251,10 @@ impl Oracle {
 
     /// An agent hears something: a reply that was seen once is never another.
     pub(super) fn hear(&mut self, message: &ToChild) {
-        let see = |replies: &mut HashMap<StepId, Value>, message: &Message| {
+        let seen_tokens = &mut self.seen_tokens;
+        let mut see = |replies: &mut HashMap<StepId, Value>, message: &Message| {
+            let usage = Spent::of_metadata(&message.metadata).usage;
+            seen_tokens.extend(usage.map(|usage| usage.output_tokens));
             if let Some(step_id) = message.step_id() {
                 let said = message.data.content.as_json().clone();
                 let before = replies.insert(step_id.clone(), said.clone());
@@ -385,6 +392,27 @@ impl Oracle {
 
     pub(super) fn running(&self) -> usize {
         self.processes.len()
+    }
+
+    /// Compares what agents have seen with the ledger: each reply is in it, and none is in it twice.
+    pub(super) fn assert_counted(&self, ledger: &Ledgered) {
+        assert_eq!(ledger.unreadable, 0);
+        let lines = ledger.lines.iter().map(|line| line.spending);
+        let mut counted = BTreeSet::new();
+        for spending in lines {
+            assert_eq!(
+                spending.replies, 1,
+                "the ledger of one run is not summed up"
+            );
+            let is_new = counted.insert(spending.usage.output_tokens);
+            assert!(is_new, "a reply was counted twice");
+        }
+        let mut missing = self.seen_tokens.difference(&counted);
+        assert_eq!(
+            missing.next(),
+            None,
+            "a reply that was seen was not counted"
+        );
     }
 
     /// Compares what was promised with what the store holds at the end: each acknowledged event

@@ -10,6 +10,7 @@ use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, ToChild, ToOrchestrator};
 use goondan_protocol::time::Timestamp;
 use goondan_store::disk::{Crash, Disk, Fault, SimulatedDisk};
+use goondan_store::ledger::{self, Ledgered};
 use goondan_store::root::Layout;
 use goondan_store::workspace::{self, WorkspaceRecord};
 use goondan_store::writer::{Job, Op, Report, Worker};
@@ -590,6 +591,13 @@ impl World {
             grace_period_ms: None,
         };
         self.ask(Asked::Other, Call::Stop(stop));
+    }
+
+    /// What the store holds of what replies took.
+    pub(super) fn ledger(&self) -> Ledgered {
+        let disk = self.disk.after_crash(Crash::ProcessOnly);
+        let record = workspace::list(&disk, &self.layout).unwrap().0.remove(0);
+        ledger::read(&disk, &self.layout, &record.workspace_id).unwrap()
     }
 
     /// What the store holds of each conversation, read by a worker of its own.

@@ -166,6 +166,23 @@ pub(crate) fn check_log(
     Ok(())
 }
 
+/// The ledger of a workspace.
+pub(crate) fn check_ledger(
+    disk: &dyn Disk,
+    path: &Path,
+    out: &mut Verified,
+) -> Result<(), StoreError> {
+    let Some(mut journal) = open(disk, path, out)? else {
+        return Ok(());
+    };
+    let reading = sealed::read(&mut journal)?;
+    if let Some(cut) = reading.cut {
+        note_torn(&journal, reading.records.len() as u64 + 1, cut, out);
+    }
+    out.findings.extend(reading.findings.iter().cloned());
+    crate::ledger::check(&mut journal, &reading, &mut out.findings)
+}
+
 /// Opens a file for reading; none, with its finding, if that cannot be.
 fn open(disk: &dyn Disk, path: &Path, out: &mut Verified) -> Result<Option<Journal>, StoreError> {
     let Some(stat) = disk.stat(path).during("look at", path)? else {

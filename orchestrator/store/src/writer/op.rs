@@ -16,6 +16,7 @@ use crate::error::StoreError;
 use crate::instance::{
     Awaited, EventState, InstanceState, LlmMessage, Metadata, OpenTurn, Page, ParkedEvent,
 };
+use crate::ledger::Entry;
 use crate::verify::Verified;
 
 /// Something to be done, and the mark it is reported under.
@@ -220,6 +221,13 @@ pub enum Op {
         /// The record.
         record: JsonObject,
     },
+    /// Put down what a reply of a model took; again without effect. Reports [`Report::UsageRecorded`].
+    RecordUsage {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+        /// What it took.
+        entry: Box<Entry>,
+    },
 }
 
 impl Op {
@@ -255,7 +263,7 @@ impl Op {
             | Self::Inspect(instance)
             | Self::Close(instance)
             | Self::Delete(instance) => Some(instance),
-            Self::Audit { .. } => None,
+            Self::Audit { .. } | Self::RecordUsage { .. } => None,
         }
     }
 }
@@ -342,6 +350,8 @@ pub enum Report {
     },
     /// The record is in the audit log.
     Audited,
+    /// What the reply took is put down.
+    UsageRecorded,
 }
 
 /// Everything about an instance.

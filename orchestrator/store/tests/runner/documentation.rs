@@ -9,9 +9,11 @@ use goondan_protocol::ids::{ExtensionName, InstanceKey};
 use goondan_store::configuration::{self, KeptConfiguration};
 use goondan_store::disk::{Disk, RealDisk, append_all, read_all};
 use goondan_store::instance::{EventState, InstanceStore, LlmMessage, Metadata};
+use goondan_store::ledger::{self, Entry};
 use goondan_store::root::{Layout, LogConfig, SystemConfig};
 use goondan_store::workspace::WorkspaceRecord;
-use goondan_store::{FindingKind, limits, naming, workspace};
+use goondan_store::writer::{Job, Op, Report, Worker};
+use goondan_store::{FindingKind, limits, naming, verify, workspace};
 use serde_json::Value;
 
 const PAGE: &str = include_str!("../../../../docs/storage.md");
@@ -156,6 +158,42 @@ fn the_files_of_the_system_are_what_the_page_shows() {
     let record = serde_json::from_str(example("audit.jsonl")).unwrap();
     workspace::append_audit(&RealDisk, &layout, &shown.workspace_id, &record).unwrap();
     assert_eq!(read(&dir.join("audit.jsonl")), example("audit.jsonl"));
+}
+
+#[test]
+fn the_ledger_is_what_the_page_shows() {
+    let temp = tempfile::tempdir().unwrap();
+    let layout = Layout::new(temp.path());
+    RealDisk.create_dir(&layout.workspaces()).unwrap();
+    let record = workspace::open(&RealDisk, &layout, Path::new("/srv/bot"), None).unwrap();
+    let id = record.workspace_id;
+    let entry: Entry = serde_json::from_str(example("usage.jsonl")).unwrap();
+    let mut worker = Worker::new(disk(), layout.clone());
+    let op = || Op::RecordUsage {
+        workspace_id: id.clone(),
+        entry: Box::new(entry.clone()),
+    };
+    for _ in 0..2 {
+        let mut batch = vec![Job { token: 0, op: op() }, Job { token: 1, op: op() }];
+        for done in worker.work(&mut batch) {
+            assert!(matches!(done.result, Ok(Report::UsageRecorded)), "{done:?}");
+        }
+    }
+    let path = layout.workspace(&id).join(ledger::LEDGER_FILE);
+    assert_eq!(read(&path), example("usage.jsonl"));
+    write(&path, example("sum (of usage.jsonl)"));
+    let found = ledger::read(&RealDisk, &layout, &id).unwrap();
+    assert_eq!((found.lines.len(), found.unreadable), (1, 0));
+    assert_eq!(found.lines[0].spending.cost_micro_usd.0, 1155);
+    let verified = verify::workspace(&RealDisk, &layout, &id).unwrap();
+    assert_eq!(verified.findings, []);
+    let page: String = PAGE.split_whitespace().collect::<Vec<_>>().join(" ");
+    for number in [
+        limits::LEDGER_COMPACT_BYTES.to_string(),
+        limits::LEDGER_REMEMBERED_REPLIES.to_string(),
+    ] {
+        assert!(page.contains(&number), "{number} is not on the page");
+    }
 }
 
 /// Does with the store what the examples say happened, and compares what it wrote.

@@ -7,6 +7,7 @@ use goondan_protocol::call::{
 };
 use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::ipc::{ChildRole, Hello, Pong, Status, ToChild, ToOrchestrator};
+use goondan_protocol::usage::{USAGE, Usage};
 use goondan_protocol::version::Version;
 use serde_json::value::to_raw_value;
 
@@ -210,7 +211,13 @@ fn made(rng: &mut fastrand::Rng, is_healing: bool, call: &CallOrder) -> Vec<Act>
         3 => return Vec::new(),
         _ if is_model => {
             let content = to_raw_value(&format!("reply {}", rng.u64(..))).unwrap();
-            let metadata = goondan_protocol::JsonObject::new();
+            // By this number it is told from every other reply.
+            let usage = Usage {
+                output_tokens: rng.u64(..1 << 40),
+                ..Usage::default()
+            };
+            let mut metadata = goondan_protocol::JsonObject::new();
+            metadata.insert(USAGE.to_owned(), serde_json::json!(usage));
             CallOutcome::Ok(to_raw_value(&ModelAnswer { content, metadata }).unwrap())
         }
         _ => CallOutcome::Ok(to_raw_value("poked").unwrap()),

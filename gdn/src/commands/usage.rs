@@ -1,0 +1,165 @@
+//! `gdn usage`: what replies of models took, tokens and money.
+
+use goondan_protocol::control::{ReadUsage, UsageBy, UsageReport};
+use goondan_protocol::usage::Spending;
+use serde_json::json;
+
+use crate::cli::UsageArgs;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::{Cell, Table};
+use crate::output::text;
+use crate::schemas;
+
+pub(super) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    let by = UsageBy::from(args.by);
+    let since = args.since;
+    let report = client
+        .query(ReadUsage {
+            workspace_id,
+            by,
+            since,
+        })
+        .await?;
+    let output = context.output;
+    output.object(
+        schemas::USAGE,
+        &json!({
+            "by": by,
+            "since": since,
+            "rows": report.rows,
+            "leftOut": report.left_out,
+            "total": report.total,
+            "unreadable": report.unreadable,
+        }),
+    )?;
+    if report.rows.is_empty() {
+        output.data("No replies of models. The scripted model takes no tokens.")?;
+    } else {
+        output.data(table(&report, by, args.all).render(output.out))?;
+    }
+    if report.left_out > 0 {
+        let more = text::count(report.left_out, "more sum");
+        output.note(format!("{more} left out; the total holds all of them."));
+    }
+    if report.total.unpriced > 0 {
+        let replies = match report.total.unpriced {
+            1 => "1 reply is".to_owned(),
+            many => format!("{many} replies are"),
+        };
+        output.note(format!(
+            "The cost of {replies} not known and not in the sums: give their Models `prices`."
+        ));
+    }
+    if report.unreadable > 0 {
+        output.note(format!(
+            "{} {} cannot be read and {} not counted; see which: {}",
+            output.err.paint(style::WARN, "warning:"),
+            text::count(report.unreadable, "record"),
+            if report.unreadable == 1 { "is" } else { "are" },
+            context.command("verify")
+        ));
+    }
+    Ok(())
+}
+
+fn table(report: &UsageReport, by: UsageBy, all: bool) -> Table {
+    let workspace = all.then_some("WORKSPACE");
+    let agent = (by == UsageBy::Instance).then_some("AGENT");
+    let what = match by {
+        UsageBy::Agent => "AGENT",
+        UsageBy::Instance => "CONVERSATION",
+        UsageBy::Day => "DAY",
+        UsageBy::Model => "MODEL",
+    };
+    let titles = workspace.into_iter().chain([what]).chain(agent);
+    let mut table = Table::new(titles.chain(["REPLIES", "IN", "CACHED", "OUT", "COST"]));
+    for row in &report.rows {
+        let workspace = all.then(|| Cell::from(row.workspace_id.as_str()));
+        let name = row.agent_name.as_ref().map_or("", |name| name.as_str());
+        let agent = agent.map(|_| Cell::from(name));
+        let begin = workspace.into_iter().chain([Cell::from(&row.key)]);
+        table.row(begin.chain(agent).chain(numbers(&row.spending)));
+    }
+    if report.rows.len() > 1 {
+        let blank = |_: &str| Cell::from("");
+        let workspace = workspace.map(blank).into_iter();
+        let begin = workspace.chain([Cell::styled("total", style::TITLE)]);
+        table.row(begin.chain(agent.map(blank)).chain(numbers(&report.total)));
+    }
+    table
+}
+
+fn numbers(spending: &Spending) -> [Cell; 5] {
+    let usage = &spending.usage;
+    let cost = text::cost(spending);
+    let look = if spending.unpriced > 0 {
+        style::FAINT
+    } else {
+        style::PLAIN
+    };
+    [
+        Cell::from(spending.replies.to_string()),
+        Cell::from(usage.read().to_string()),
+        Cell::from(usage.cache_read_tokens.to_string()),
+        Cell::from(usage.output_tokens.to_string()),
+        Cell::styled(cost, look),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::control::UsageRow;
+    use goondan_protocol::usage::{MicroUsd, Usage};
+
+    use super::*;
+    use crate::output::style::Palette;
+
+    fn spending(replies: u64, cost: u64, unpriced: u64) -> Spending {
+        Spending {
+            replies,
+            usage: Usage {
+                input_tokens: 100 * replies,
+                output_tokens: 7,
+                cache_read_tokens: 20,
+                ..Usage::default()
+            },
+            cost_micro_usd: MicroUsd(cost),
+            unmetered: 0,
+            unpriced,
+        }
+    }
+
+    #[test]
+    fn sums_are_a_table_with_their_total_and_what_is_unknown_is_said() {
+        let row = |key: &str, spending| UsageRow {
+            workspace_id: "w".parse().unwrap(),
+            key: key.to_owned(),
+            agent_name: Some("clerk".parse().unwrap()),
+            spending,
+        };
+        let mut report = UsageReport {
+            rows: vec![
+                row("main", spending(2, 1_500_000, 0)),
+                row("a\nb", spending(1, 0, 1)),
+            ],
+            left_out: 0,
+            total: spending(3, 1_500_000, 1),
+            unreadable: 0,
+        };
+        let shown = table(&report, UsageBy::Instance, false).render(Palette::new(false));
+        assert_eq!(
+            shown,
+            "CONVERSATION  AGENT  REPLIES  IN   CACHED  OUT  COST\n\
+             main          clerk  2        220  20      7    $1.50\n\
+             a\\nb          clerk  1        120  20      7    unknown\n\
+             total                3        320  20      7    $1.50 and more\n"
+        );
+        report.rows.truncate(1);
+        let shown = table(&report, UsageBy::Day, true).render(Palette::new(false));
+        assert!(shown.starts_with("WORKSPACE  DAY   REPLIES"), "{shown}");
+        assert_eq!(shown.lines().count(), 2);
+    }
+}

@@ -1,0 +1,153 @@
+//! What replies of models took, summed up for people.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use goondan_protocol::control::{ControlError, UsageBy, UsageReport, UsageRow};
+use goondan_protocol::ids::{AgentName, WorkspaceId};
+use goondan_protocol::limits::MAX_USAGE_ROWS;
+use goondan_protocol::time::Day;
+use goondan_protocol::usage::Spending;
+use goondan_store::disk::Disk;
+use goondan_store::ledger::{self, Ledgered, Line};
+use goondan_store::root::Layout;
+
+use crate::core::control_error;
+
+/// Reads the ledgers of workspaces and sums them up. Blocks.
+pub(super) fn report(
+    disk: &dyn Disk,
+    layout: &Layout,
+    workspaces: &[WorkspaceId],
+    by: UsageBy,
+    since: Option<Day>,
+) -> Result<UsageReport, ControlError> {
+    let mut ledgers = Vec::new();
+    for id in workspaces {
+        let ledger = ledger::read(disk, layout, id).map_err(|error| control_error(&error))?;
+        ledgers.push((id, ledger));
+    }
+    Ok(summed(&ledgers, by, since))
+}
+
+fn key_of(line: &Line, by: UsageBy) -> (String, Option<AgentName>) {
+    match by {
+        UsageBy::Agent => (line.agent_name.to_string(), None),
+        UsageBy::Instance => (line.instance_key.to_string(), Some(line.agent_name.clone())),
+        UsageBy::Day => (line.day.to_string(), None),
+        UsageBy::Model => (line.model.to_string(), None),
+    }
+}
+
+fn summed(ledgers: &[(&WorkspaceId, Ledgered)], by: UsageBy, since: Option<Day>) -> UsageReport {
+    let mut sums: BTreeMap<(&WorkspaceId, String, Option<AgentName>), Spending> = BTreeMap::new();
+    let mut total = Spending::default();
+    let mut unreadable = 0;
+    for (id, ledger) in ledgers {
+        unreadable += ledger.unreadable;
+        let lines = ledger.lines.iter();
+        for line in lines.filter(|line| since.is_none_or(|since| line.day >= since)) {
+            let (key, agent_name) = key_of(line, by);
+            let sum = sums.entry((id, key, agent_name)).or_default();
+            sum.add(&line.spending);
+            total.add(&line.spending);
+        }
+    }
+    let mut rows: Vec<UsageRow> = sums
+        .into_iter()
+        .map(|((id, key, agent_name), spending)| UsageRow {
+            workspace_id: id.clone(),
+            key,
+            agent_name,
+            spending,
+        })
+        .collect();
+    if by == UsageBy::Day {
+        rows.sort_by(|a, b| a.key.cmp(&b.key));
+    } else {
+        rows.sort_by_key(|row| {
+            let spending = &row.spending;
+            Reverse((spending.cost_micro_usd, spending.usage.total()))
+        });
+    }
+    let left_out = rows.len().saturating_sub(MAX_USAGE_ROWS);
+    // Of days the latest are wanted, of everything else what took most.
+    if by == UsageBy::Day {
+        rows.drain(..left_out);
+    } else {
+        rows.truncate(MAX_USAGE_ROWS);
+    }
+    UsageReport {
+        rows,
+        left_out: left_out as u64,
+        total,
+        unreadable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::usage::{Charge, MicroUsd, Spent, Usage};
+
+    use super::*;
+
+    fn line(day: &str, agent: &str, key: &str, tokens: u64) -> Line {
+        let mut spending = Spending::default();
+        spending.add_reply(&Spent {
+            usage: Some(Usage {
+                input_tokens: tokens,
+                ..Usage::default()
+            }),
+            cost: Some(MicroUsd(tokens)),
+        });
+        Line {
+            day: day.parse().unwrap(),
+            agent_name: agent.parse().unwrap(),
+            instance_key: key.parse().unwrap(),
+            asked_by: Vec::new(),
+            model: "m".parse().unwrap(),
+            spending,
+            assumed: Charge::default(),
+        }
+    }
+
+    fn rows(by: UsageBy, since: Option<&str>) -> (Vec<(String, u64)>, u64) {
+        let id: WorkspaceId = "w".parse().unwrap();
+        let ledger = Ledgered {
+            lines: vec![
+                line("2026-01-01", "a", "k1", 1),
+                line("2026-01-02", "a", "k2", 2),
+                line("2026-01-02", "b", "k3", 7),
+                line("2026-01-03", "a", "k1", 3),
+            ],
+            unreadable: 0,
+        };
+        let since = since.map(|day| day.parse().unwrap());
+        let report = summed(&[(&id, ledger)], by, since);
+        let rows = report.rows.into_iter();
+        let rows = rows.map(|row| (row.key, row.spending.usage.input_tokens));
+        (rows.collect(), report.total.cost_micro_usd.0)
+    }
+
+    fn expected(rows: &[(&str, u64)]) -> Vec<(String, u64)> {
+        let rows = rows.iter();
+        rows.map(|(key, tokens)| ((*key).to_owned(), *tokens))
+            .collect()
+    }
+
+    #[test]
+    fn sums_come_by_what_is_asked_for_and_the_most_first() {
+        assert_eq!(
+            rows(UsageBy::Agent, None),
+            (expected(&[("b", 7), ("a", 6)]), 13)
+        );
+        let keys = expected(&[("k3", 7), ("k1", 4), ("k2", 2)]);
+        assert_eq!(rows(UsageBy::Instance, None), (keys, 13));
+        let days = expected(&[("2026-01-01", 1), ("2026-01-02", 9), ("2026-01-03", 3)]);
+        assert_eq!(rows(UsageBy::Day, None), (days, 13));
+        assert_eq!(
+            rows(UsageBy::Model, Some("2026-01-02")),
+            (expected(&[("m", 12)]), 12)
+        );
+    }
+}
