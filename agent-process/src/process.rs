@@ -219,8 +219,8 @@ async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
                 let taken = loaded.history.take(&page.messages, is_all);
                 taken.map_err(ProcessError::Memory)?;
                 loaded.states.append(&mut page.states);
+                take_events(&page, &mut loaded.open)?;
                 if is_last {
-                    take_events(&page, &mut loaded.open)?;
                     loaded.next_request = request_id + 1;
                     return Ok(Loading::Loaded(loaded));
                 }

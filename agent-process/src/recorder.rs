@@ -145,13 +145,13 @@ fn log(event: &RuntimeEvent) {
         Kind::TurnFailed | Kind::StepFailed | Kind::ToolFailed | Kind::MessageWarning
     );
     let reason = event.detail.as_deref().filter(|_| failed);
-    span.in_scope(|| {
-        tracing::info!(
-            duration_ms = event.duration_ms,
-            reason,
-            "{}",
-            event.kind.as_str()
-        );
+    let (duration_ms, kind) = (event.duration_ms, event.kind.as_str());
+    span.in_scope(|| match event.kind {
+        Kind::TurnFailed | Kind::MessageWarning => {
+            tracing::warn!(duration_ms, reason, "{kind}");
+        }
+        // A step that failed is tried again or fails its turn, and a tool's failure is for the model.
+        _ => tracing::info!(duration_ms, reason, "{kind}"),
     });
 }
 

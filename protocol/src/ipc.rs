@@ -428,7 +428,8 @@ pub struct ConversationPage {
     /// Confirmed messages ([`crate::message::Message`]), raw. Here stand their lengths in bytes.
     #[serde(rename = "messageBytes")]
     pub messages: Records,
-    /// Events of the open turn ([`crate::message::MessageEvent`]), raw; on the last page only.
+    /// Events of the open turn ([`crate::message::MessageEvent`]), raw; behind the last message only,
+    /// on further pages if they are many.
     pub events: Vec<Box<RawValue>>,
     /// What the agent's extensions remember, on the first page only (`EXT-2`).
     #[serde(default, skip_serializing_if = "ExtensionStates::is_empty")]

@@ -5,6 +5,8 @@ use std::process::Command;
 use goondan_protocol::definition::ToolExport;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ipc::{Pong, ToOrchestrator};
+use goondan_protocol::message::MessageEvent;
+use goondan_protocol::observe::RuntimeEventKind;
 use goondan_protocol::version::Version;
 
 use crate::support::{
@@ -78,6 +80,39 @@ fn a_process_that_is_killed_leaves_no_tool_behind_and_its_turn_is_resumed() {
     };
     assert!(reply.contains("E_TOOL_INTERRUPTED"), "{reply}");
     assert_eq!(next.stored.base.len(), 4);
+}
+
+#[test]
+fn msg_4_a_missing_target_does_not_fail_the_turn_and_is_said() {
+    let site = Site::new();
+    let (mut agent, _) = busy(&site);
+    agent.child.kill().unwrap();
+    agent.child.wait().unwrap();
+    let mut stored = agent.stored.clone();
+    for target in ["ghost", "t1:u"] {
+        let target_id = target.parse().unwrap();
+        stored.events.push(MessageEvent::Remove { target_id });
+    }
+
+    let mut next = Orchestrator::start(&site.assignment(script(ENDLESS)), stored);
+    next.give("t1", 2, "endless");
+    let outcome = next.finish_turn();
+    assert!(
+        matches!(outcome, TurnOutcome::Completed { .. }),
+        "{outcome:?}"
+    );
+    assert_eq!(
+        next.stored.base.len(),
+        3,
+        "the input was there and is removed"
+    );
+    let warnings = next.observed.iter();
+    let warnings = warnings.filter(|event| event.kind == RuntimeEventKind::MessageWarning);
+    assert_eq!(warnings.count(), 1);
+    let log = next.log();
+    let warned =
+        |line: &&serde_json::Value| line["level"] == "warn" && line.to_string().contains("ghost");
+    assert_eq!(log.iter().filter(warned).count(), 1, "{log:#?}");
 }
 
 #[test]

@@ -324,17 +324,27 @@ impl Orchestrator {
         match message {
             ToOrchestrator::ConversationLoad(load) => {
                 let from = usize::try_from(load.offset).unwrap();
-                let to = (from + self.messages_per_page).min(self.stored.base.len());
-                let is_last = to == self.stored.base.len();
-                let events: &[MessageEvent] = if is_last { &self.stored.events } else { &[] };
+                let (base, all) = (self.stored.base.len(), self.stored.events.len());
+                let to = base.min(from + self.messages_per_page);
+                // Offsets behind the last message stand for events.
+                let from_event = from.saturating_sub(base);
+                let to_event = match to {
+                    to if to < base => 0,
+                    _ => all.min(from_event + self.messages_per_page),
+                };
+                let next = match to {
+                    to if to < base => Some(to),
+                    _ => Some(base + to_event).filter(|_| to_event < all),
+                };
+                let from = from.min(base);
                 let page = ConversationPage {
                     messages: raw(&self.stored.base[from..to])
                         .iter()
                         .map(|raw| raw.get())
                         .collect(),
-                    events: raw(events),
+                    events: raw(&self.stored.events[from_event..to_event]),
                     states: Default::default(),
-                    next: (!is_last).then(|| u64::try_from(to).unwrap()),
+                    next: next.map(|next| u64::try_from(next).unwrap()),
                 };
                 self.send(&ToChild::ConversationPage(page));
             }
@@ -364,6 +374,9 @@ impl Orchestrator {
         for event in self.stored.events.drain(..) {
             match event {
                 MessageEvent::Append { message } => self.stored.base.push(message),
+                MessageEvent::Remove { target_id } => {
+                    self.stored.base.retain(|message| message.id != target_id);
+                }
                 other => panic!("unexpected: {other:?}"),
             }
         }

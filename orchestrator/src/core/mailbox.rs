@@ -94,7 +94,10 @@ impl Core {
                     RefusalCode::Invalid => (ErrorCode::InvalidRequest, None),
                     RefusalCode::Unroutable => (ErrorCode::AgentNotFound, None),
                     RefusalCode::Overloaded => (ErrorCode::Overloaded, Some("try again later")),
-                    RefusalCode::Unavailable => (ErrorCode::Storage, Some("try again later")),
+                    RefusalCode::Unavailable => (
+                        ErrorCode::Storage,
+                        Some("it was not accepted; mend the cause, then send it again"),
+                    ),
                 };
                 let error = ControlError::new(code, message);
                 let error = match suggestion {

@@ -10,6 +10,13 @@ pub const WRITER_BATCH_OPS: usize = 512;
 /// people and scripts what the daemon knows; recovery does not depend on it.
 pub const METADATA_INTERVAL_MS: u64 = 1_000;
 
+/// Wait before a fold that failed is tried again, in milliseconds; it doubles with each failure up to
+/// [`FOLD_RETRY_MAX_MS`] (`MSG-10`).
+pub const FOLD_RETRY_MIN_MS: u64 = 1_000;
+
+/// Longest wait before a fold that failed is tried again, in milliseconds.
+pub const FOLD_RETRY_MAX_MS: u64 = 60_000;
+
 /// Size of `inbox.jsonl` from which finished events are dropped from it, in bytes.
 pub const INBOX_COMPACT_BYTES: u64 = 1024 * 1024;
 

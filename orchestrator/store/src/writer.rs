@@ -32,7 +32,9 @@ use crate::disk::Disk;
 use crate::error::{IoContext as _, StoreError};
 use crate::index::InstanceIndex;
 use crate::instance::{self, Brought, InstanceStore};
-use crate::limits::{METADATA_INTERVAL_MS, WRITER_BATCH_OPS, WRITER_QUEUE_OPS};
+use crate::limits::{
+    FOLD_RETRY_MAX_MS, FOLD_RETRY_MIN_MS, METADATA_INTERVAL_MS, WRITER_BATCH_OPS, WRITER_QUEUE_OPS,
+};
 use crate::naming::instance_dir_name;
 use crate::root::Layout;
 use crate::workspace;
@@ -141,6 +143,35 @@ pub struct Worker {
     ledgers: Ledgers,
     /// Whose last batch is reported and not settled yet.
     unsettled: Vec<InstanceRef>,
+    /// Whose last turn is committed and could not be folded.
+    unfolded: HashMap<InstanceRef, Unfolded>,
+}
+
+/// A fold that is tried again.
+#[derive(Clone, Copy)]
+struct Unfolded {
+    due: Instant,
+    delay: Duration,
+    /// Whether the instance stays open once it is folded.
+    is_kept: bool,
+}
+
+impl Unfolded {
+    /// To be tried after `delay`.
+    fn after(delay: Duration, is_kept: bool) -> Self {
+        let due = Instant::now() + delay;
+        Self {
+            due,
+            delay,
+            is_kept,
+        }
+    }
+
+    /// To be tried after twice the delay it had.
+    fn later(self) -> Self {
+        let longest = Duration::from_millis(FOLD_RETRY_MAX_MS);
+        Self::after(longest.min(self.delay * 2), self.is_kept)
+    }
 }
 
 impl Worker {
@@ -156,6 +187,7 @@ impl Worker {
             open,
             ledgers: Ledgers::default(),
             unsettled: Vec::new(),
+            unfolded: HashMap::new(),
         }
     }
 
@@ -166,12 +198,10 @@ impl Worker {
     ) {
         let mut batch = Vec::with_capacity(WRITER_BATCH_OPS);
         loop {
-            let due = self
-                .open
-                .values()
-                .filter_map(|held| held.metadata_due)
-                .min();
-            let flush = async {
+            let metadata = self.open.values().filter_map(|held| held.metadata_due);
+            let folds = self.unfolded.values().map(|unfolded| unfolded.due);
+            let due = metadata.chain(folds).min();
+            let later = async {
                 match due {
                     Some(at) => tokio::time::sleep_until(at).await,
                     None => std::future::pending().await,
@@ -188,7 +218,10 @@ impl Worker {
                     }
                     self.settle();
                 }
-                () = flush => self.flush_metadata(false),
+                () = later => {
+                    self.retry_folds(false);
+                    self.flush_metadata(false);
+                }
             }
         }
         self.flush_metadata(true);
@@ -258,15 +291,18 @@ impl Worker {
     }
 
     /// Folds the turns that the last batch committed. One that cannot be folded stays committed, with
-    /// its events, and is folded when its instance is opened anew (`MSG-10`).
+    /// its events; it is folded by [`Self::retry_folds`], or before that when its instance is needed
+    /// (`MSG-10`).
     pub fn settle(&mut self) {
         for instance in std::mem::take(&mut self.unsettled) {
             let Some(held) = self.open.get_mut(&instance) else {
                 continue;
             };
             if let Err(error) = held.store.finish_turn() {
-                report_unwritable(&instance, &error);
+                let first = Duration::from_millis(FOLD_RETRY_MIN_MS);
+                let unfolded = Unfolded::after(first, held.is_kept);
                 self.open.remove(&instance);
+                self.postpone(instance, unfolded, &error);
                 continue;
             }
             if !held.is_kept {
@@ -276,6 +312,36 @@ impl Worker {
                 held.metadata_due = Some(Instant::now() + interval);
             }
         }
+    }
+
+    /// Tries the folds again that are due; `all` tries those too that are not due yet (`MSG-10`).
+    pub fn retry_folds(&mut self, all: bool) {
+        let now = Instant::now();
+        let waiting = self.unfolded.iter();
+        let due: Vec<(InstanceRef, Unfolded)> = waiting
+            .filter(|(_, unfolded)| all || unfolded.due <= now)
+            .map(|(instance, unfolded)| (instance.clone(), *unfolded))
+            .collect();
+        for (instance, unfolded) in due {
+            // Opening an instance folds what is committed.
+            match self.held(&instance) {
+                Ok(_) if unfolded.is_kept => {}
+                Ok(_) => drop(self.open.remove(&instance)),
+                Err(StoreError::NoInstance { .. }) => drop(self.unfolded.remove(&instance)),
+                Err(error) => self.postpone(instance, unfolded.later(), &error),
+            }
+        }
+    }
+
+    fn postpone(&mut self, instance: InstanceRef, unfolded: Unfolded, error: &StoreError) {
+        tracing::error!(
+            workspace_id = %instance.workspace_id,
+            instance_key = %instance.instance_key,
+            error = error as &dyn std::error::Error,
+            retry_in_ms = u64::try_from(unfolded.delay.as_millis()).unwrap_or(u64::MAX),
+            "a committed turn could not become part of its conversation's base; its events are kept, and it is tried again"
+        );
+        self.unfolded.insert(instance, unfolded);
     }
 
     fn stage(&mut self, op: Op) -> Result<Report, StoreError> {
@@ -435,6 +501,9 @@ impl Worker {
                     .map(Report::Imported)
             }
             Op::Close(instance) => {
+                if let Some(unfolded) = self.unfolded.get_mut(&instance) {
+                    unfolded.is_kept = false;
+                }
                 if let Some(mut held) = self.open.remove(&instance) {
                     held.store.sync()?;
                     held.store.flush_metadata()?;
@@ -443,6 +512,7 @@ impl Worker {
             }
             Op::Delete(instance) => {
                 self.open.remove(&instance);
+                self.unfolded.remove(&instance);
                 let dir = self.dir_of(&instance);
                 let trash = format!(".removed-{}", uuid::Uuid::now_v7());
                 let existed = instance::delete(self.disk.as_ref(), &dir, &trash)?;
@@ -477,7 +547,19 @@ impl Worker {
             }
             let store = InstanceStore::open(self.disk.clone(), &dir)?;
             report_findings(instance, &store);
-            self.hold(instance, store, false);
+            let unfolded = self.unfolded.remove(instance);
+            if unfolded.is_some() {
+                tracing::info!(
+                    workspace_id = %instance.workspace_id,
+                    instance_key = %instance.instance_key,
+                    "the turn that could not become part of the base is part of it now"
+                );
+            }
+            self.hold(
+                instance,
+                store,
+                unfolded.is_some_and(|unfolded| unfolded.is_kept),
+            );
         }
         self.open
             .get_mut(instance)

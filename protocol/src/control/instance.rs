@@ -92,7 +92,8 @@ pub struct InstanceHistory {
 pub struct History {
     /// Confirmed messages.
     pub messages: Vec<Message>,
-    /// Messages of the open turn, not confirmed yet; on the last page only.
+    /// Messages of the open turn, not confirmed yet; behind the last confirmed message only,
+    /// on further pages if they are many.
     pub pending: Vec<Message>,
     /// Where the next page begins; none on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]

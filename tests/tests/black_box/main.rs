@@ -19,6 +19,8 @@ mod damage;
 #[cfg(test)]
 mod extensions;
 #[cfg(test)]
+mod full_disk;
+#[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod last_good;

@@ -402,6 +402,7 @@ impl World {
         let completions = self.worker.work(&mut self.batch);
         if self.rng.u64(..20) == 0 {
             self.worker.flush_metadata(true);
+            self.worker.retry_folds(true);
         }
         for completion in completions {
             let due_ms = self.last_stored_ms.max(self.mono_ms + self.rng.u64(0..3));

@@ -10,11 +10,11 @@ use crate::error::StoreError;
 use crate::finding::{Finding, FindingKind};
 
 /// A page of a conversation.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Page {
     /// Confirmed messages, raw.
     pub messages: Records,
-    /// Events of the open turn, raw; on the last page only.
+    /// Events of the open turn, raw; behind the last message only.
     pub events: Vec<Box<RawValue>>,
     /// What the extensions that were asked for remember.
     pub states: ExtensionStates,
@@ -25,14 +25,23 @@ pub struct Page {
 }
 
 impl InstanceStore {
-    /// Reads the page of the conversation that begins at byte `offset` of the base: whole records, at
-    /// least one, and not much more than [`HISTORY_PAGE_BYTES`].
+    /// Reads the page of the conversation that begins at `offset`: whole records, at least one, and not
+    /// much more than [`HISTORY_PAGE_BYTES`] each of messages and of events.
+    ///
+    /// Offsets are bytes of the base; from its end on each stands for one event of the open turn, since
+    /// the base does not change while a turn is open.
     ///
     /// # Errors
     ///
     /// [`StoreError::HistoryChanged`] if no record begins at `offset`; [`StoreError::Io`];
     /// [`StoreError::Damaged`] if the open turn's journal cannot be read.
     pub fn page(&mut self, offset: u64) -> Result<Page, StoreError> {
+        if let Some(first) = offset
+            .checked_sub(self.base.len())
+            .filter(|first| *first > 0)
+        {
+            return self.page_of_events(first);
+        }
         let is_line_start =
             offset <= self.base.len() && (offset == 0 || self.base.read(offset - 1, 1)? == b"\n");
         if !is_line_start {
@@ -61,17 +70,24 @@ impl InstanceStore {
             rest = behind;
         }
         damage.extend(self.base.end_page(offset, end));
-        let next = Some(end).filter(|end| *end < self.base.len());
-        let events = match next {
-            Some(_) => Vec::new(),
-            None => fold::raw_events(&self.turn.events()?)?,
+        let mut page = match Some(end).filter(|end| *end < self.base.len()) {
+            Some(next) => Page {
+                next: Some(next),
+                ..Page::default()
+            },
+            None => self.page_of_events(0)?,
         };
+        (page.messages, page.damage) = (messages.finish(), damage);
+        Ok(page)
+    }
+
+    /// The events of the open turn from the one with this index on.
+    fn page_of_events(&mut self, first: u64) -> Result<Page, StoreError> {
+        let (events, next) = self.turn.events_from(first, HISTORY_PAGE_BYTES as u64)?;
         Ok(Page {
-            messages: messages.finish(),
-            events,
-            states: ExtensionStates::new(),
-            next,
-            damage,
+            events: fold::raw_events(&events)?,
+            next: next.map(|next| self.base.len() + next),
+            ..Page::default()
         })
     }
 

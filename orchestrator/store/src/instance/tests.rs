@@ -415,6 +415,35 @@ fn a_long_history_comes_in_pages_that_fit() {
     assert_eq!(got, lines);
     assert_eq!(pages, 4);
     assert!(matches!(store.page(5), Err(StoreError::HistoryChanged)));
+
+    // So do the events of a turn that is open.
+    store.accept(event("e1")).unwrap();
+    let first = "e1".parse().unwrap();
+    store.begin_turn(turn("t1"), &first, at(2)).unwrap();
+    for (seq, line) in (1..).zip(&lines) {
+        let raw = serde_json::value::RawValue::from_string(format!(
+            r#"{{"type":"append","message":{line}}}"#
+        ));
+        store.append_event(&turn("t1"), seq, &raw.unwrap()).unwrap();
+    }
+    let (mut offset, mut events, mut pages) = (Some(0), Vec::new(), 0);
+    while let Some(from) = offset {
+        let page = store.page(from).unwrap();
+        pages += 1;
+        events.extend(page.events.iter().map(|raw| raw.get().to_owned()));
+        assert!(events.is_empty() || page.events.len() <= 3, "{pages}");
+        offset = page.next;
+    }
+    assert_eq!(events.len(), lines.len());
+    let are_in_order = events
+        .iter()
+        .zip(&lines)
+        .all(|(event, line)| event.contains(line));
+    assert!(are_in_order, "the events are others");
+    assert_eq!(
+        pages, 7,
+        "the first three events are on the last page of messages"
+    );
 }
 
 #[test]

@@ -243,8 +243,25 @@ impl TurnLog {
 
     /// The message events of the file, in order.
     pub(super) fn events(&mut self) -> Result<Vec<RawEvent>, StoreError> {
-        let mut events = Vec::with_capacity(self.events.len());
-        for span in &self.events {
+        self.events_from(0, u64::MAX).map(|(events, _)| events)
+    }
+
+    /// The message events from the one with index `first` on, at least one if there is one, and not
+    /// much more than `bytes_max` of them; and the index of the next, if there is one.
+    pub(super) fn events_from(
+        &mut self,
+        first: u64,
+        bytes_max: u64,
+    ) -> Result<(Vec<RawEvent>, Option<u64>), StoreError> {
+        let (mut events, mut bytes_read) = (Vec::new(), 0);
+        for (index, span) in (0..)
+            .zip(&self.events)
+            .skip_while(|(index, _)| *index < first)
+        {
+            if bytes_read > 0 && span.len.saturating_add(bytes_read) > bytes_max {
+                return Ok((events, Some(index)));
+            }
+            bytes_read += span.len;
             let bytes = self.log.record(*span)?;
             let event = serde_json::from_slice::<Line<'_>>(&bytes)
                 .map_err(|error| error.to_string())
@@ -255,7 +272,7 @@ impl TurnLog {
                 problem,
             })?);
         }
-        Ok(events)
+        Ok((events, None))
     }
 
     /// Clears the file. What it held must be durable elsewhere.

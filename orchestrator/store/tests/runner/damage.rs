@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use goondan_protocol::ids::WorkspaceId;
-use goondan_store::disk::{Disk, SimulatedDisk, read_all};
+use goondan_store::disk::{Crash, Disk, SimulatedDisk, read_all};
 use goondan_store::instance::{self, InstanceStore};
 use goondan_store::{Finding, FindingKind, Severity, verify};
 
@@ -67,9 +67,7 @@ impl Rig {
 
     /// The same disk with another content of one file.
     fn with(&self, name: &str, content: &[u8]) -> SimulatedDisk {
-        let disk = self
-            .disk
-            .after_crash(goondan_store::disk::Crash::KeepUnsynced);
+        let disk = self.disk.after_crash(Crash::KeepUnsynced);
         disk.plant(&self.messages.join(name), content).unwrap();
         disk
     }
@@ -386,4 +384,50 @@ fn repair_makes_lost_metadata_again_and_sets_states_aside() {
         (rig.whole.messages.clone(), None)
     );
     assert!(verify::instance(&rig.disk, rig.dir()).unwrap().worst() <= Some(Severity::Info));
+}
+
+/// A repair that is cut short at any call is finished by the next one, to the same end, and every line
+/// that was there is still there.
+#[test]
+fn a_crash_at_every_call_of_a_repair_loses_nothing() {
+    let rig = rig();
+    for name in [INBOX, EVENTS, BASE, SUMS] {
+        let mut flipped = rig.read(&rig.disk, name);
+        let middle = flipped.len() / 2;
+        flipped[middle] ^= 4;
+        let damaged = rig.with(name, &flipped);
+        let repair = |disk: &SimulatedDisk| {
+            let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+            instance::repair(&shared, rig.dir(), at())
+        };
+        let whole = damaged.after_crash(Crash::KeepUnsynced);
+        assert!(!repair(&whole).unwrap().is_empty(), "{name} is not damaged");
+        let (expected, _) = rig.open(&whole);
+        let mut calls = 0;
+        for call in 1.. {
+            let run = damaged.after_crash(Crash::KeepUnsynced);
+            run.crash_at(call);
+            let result = repair(&run);
+            if !run.is_down() {
+                result.unwrap();
+                break;
+            }
+            calls += 1;
+            for crash in [
+                Crash::LoseUnsynced,
+                Crash::KeepUnsynced,
+                Crash::ProcessOnly,
+                Crash::Subset(call),
+            ] {
+                let case = format!("{name}, call {call}, {crash:?}");
+                let after = run.after_crash(crash);
+                repair(&after).unwrap_or_else(|error| panic!("{case}: {error}"));
+                rig.assert_kept(&after, name, &flipped, &case);
+                let (found, findings) = rig.open(&after);
+                assert_eq!(found, expected, "{case}");
+                assert!(findings.is_empty(), "{case}: {findings:?}");
+            }
+        }
+        assert!(calls > 10, "{name}: only {calls} calls were tried");
+    }
 }

@@ -1,12 +1,15 @@
 //! A call fails, once or for ever (`MSG-10`): the error is said, nothing that failed is acknowledged, no
 //! handle is used again after a failure, and all is well when the cause is gone.
 
+use std::sync::Arc;
+
 use goondan_store::StoreError;
-use goondan_store::disk::{Crash, Fault};
+use goondan_store::disk::{Crash, Disk, Fault, read_all};
+use goondan_store::writer::Worker;
 
 use crate::mixes;
-use crate::model::{Batch, World, allowed_after};
-use crate::world::{events_of, fresh, look, perform, perform_again};
+use crate::model::{Batch, Step, World, allowed_after};
+use crate::world::{events_of, fresh, layout, look, perform, perform_again, perform_with};
 
 const EIO: i32 = 5;
 const EINTR: i32 = 4;
@@ -116,5 +119,45 @@ fn msg_10_the_same_writer_recovers() {
         if disk.calls() < failing {
             return;
         }
+    }
+}
+
+/// A turn that was committed when the disk was full becomes part of the base once it is not, without
+/// anybody asking for its instance.
+#[test]
+fn msg_10_a_fold_that_failed_is_tried_again_by_itself() {
+    for (name, mut batches) in mixes::small() {
+        if !name.starts_with("fold by") {
+            continue;
+        }
+        while !matches!(batches.last().unwrap()[..], [Step::Complete(..)]) {
+            batches.pop();
+        }
+        let mut failed = 0;
+        for call in 1.. {
+            let (disk, workspace_id) = fresh();
+            let mut worker = Worker::new(Arc::new(disk.clone()), layout());
+            let (_, error) = perform_with(&mut worker, &workspace_id, &batches);
+            assert!(error.is_none(), "{name}: {error:?}");
+            let settling = disk.calls() + call;
+            disk.fail_at(settling, Fault::Errno(ENOSPC), true);
+            worker.settle();
+            if disk.calls() < settling {
+                break;
+            }
+            worker.retry_folds(true);
+            disk.fail_at(u64::MAX, Fault::Errno(ENOSPC), false);
+            worker.retry_folds(true);
+            let messages = layout().instances(&workspace_id).join("a/messages");
+            let mut journal = disk.open_read(&messages.join("events.jsonl")).unwrap();
+            let left = read_all(journal.as_mut(), 1 << 20).unwrap();
+            assert!(left.is_empty(), "{name}, call {call}: it is not folded");
+            let mut world = World::default();
+            batches.iter().flatten().for_each(|step| world.apply(step));
+            let (found, _) = look(&disk, &workspace_id, &events_of(&batches)).unwrap();
+            assert_eq!(found, world, "{name}, call {call}");
+            failed += 1;
+        }
+        assert!(failed > 5, "{name}: only {failed} calls failed");
     }
 }

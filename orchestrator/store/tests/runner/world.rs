@@ -167,6 +167,15 @@ pub(crate) fn perform(
     batches: &[Batch],
 ) -> (usize, Option<StoreError>) {
     let mut worker = Worker::new(Arc::new(disk.clone()), layout());
+    perform_with(&mut worker, workspace_id, batches)
+}
+
+/// [`perform`] with a writer that goes on afterwards.
+pub(crate) fn perform_with(
+    worker: &mut Worker,
+    workspace_id: &WorkspaceId,
+    batches: &[Batch],
+) -> (usize, Option<StoreError>) {
     for (done, batch) in batches.iter().enumerate() {
         let mut jobs: Vec<Job> = (0..)
             .zip(batch)

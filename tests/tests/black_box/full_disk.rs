@@ -1,0 +1,104 @@
+//! A disk that is really full (`MSG-10`, `MSG-13`): a small one, in a mount namespace of the test's own.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home, wait_until};
+
+/// Set for the process that runs on the small disk.
+const ON_SMALL_DISK: &str = "GOONDAN_TEST_ON_SMALL_DISK";
+
+const SMALL_DISK_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Larger than what the last block of any file has left.
+const LARGE_INPUT_BYTES: usize = 64 * 1024;
+
+/// Runs the test `name` again, with its temporary directory on a disk of its own. Returns false where
+/// the system lets nobody mount one.
+fn on_small_disk(name: &str) -> bool {
+    let mut unshare = Command::new("unshare");
+    let may = unshare.args(["--user", "--map-root-user", "--mount"]);
+    if !may
+        .arg("true")
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        eprintln!("not tried: this system does not let its users mount a disk of their own");
+        return false;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size={SMALL_DISK_BYTES} small \"$0\" && cd / && TMPDIR=\"$0\" exec \"$@\""
+    );
+    let status = Command::new("unshare")
+        .args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-euc",
+            &script,
+        ])
+        .arg(place.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(ON_SMALL_DISK, "1")
+        .status();
+    assert!(status.unwrap().success(), "it failed on the small disk");
+    true
+}
+
+/// Fills the disk that holds `dir` to the last byte.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file of a test is no state of goondan"
+)]
+fn fill(dir: &Path) -> std::path::PathBuf {
+    let path = dir.join("filler");
+    let mut file = File::create(&path).unwrap();
+    for size in [64 * 1024, 4096, 1] {
+        while file.write_all(&vec![b'x'; size]).is_ok() {}
+    }
+    path
+}
+
+#[test]
+fn msg_10_on_a_full_disk_nothing_is_acknowledged_and_all_goes_on_when_there_is_room() {
+    if std::env::var_os(ON_SMALL_DISK).is_none() {
+        on_small_disk(
+            "full_disk::msg_10_on_a_full_disk_nothing_is_acknowledged_and_all_goes_on_when_there_is_room",
+        );
+        return;
+    }
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    assert_eq!(home.ask("main", "echo one"), "one");
+    let filler = fill(home.path());
+
+    let large = format!("echo {}", "y".repeat(LARGE_INPUT_BYTES));
+    let refused = home.gdn(&["send", "--event-id", "two", &large]);
+    let told = ["No space left on device", "it was not accepted"];
+    refused.exits(8).tells(&told);
+    daemon.log().wait_for("the failure is told", |line| {
+        line["level"] == "error" && line.to_string().contains("No space left on device")
+    });
+    // It can still be looked at.
+    assert_eq!(home.gdn_json(&["status"])["pid"], daemon.pid());
+
+    std::fs::remove_file(filler).unwrap();
+    let sent = || home.gdn(&["send", "--event-id", "two", &large]);
+    wait_until("there is room", || sent().code == 0);
+    sent().exits(0);
+    assert_eq!(home.ask("main", "echo three"), "three");
+    assert_eq!(
+        home.history("main").len(),
+        6,
+        "nothing is lost, nothing is there twice"
+    );
+    let starts = daemon.log().saying("orchestrator started");
+    assert_eq!(starts.len(), 1, "{starts:#?}");
+    home.gdn(&["verify"]).exits(0);
+}
