@@ -140,6 +140,8 @@ pub(crate) struct Facts {
     pub(crate) pid: u32,
     pub(crate) started_at: Timestamp,
     pub(crate) log_dir: Option<std::path::PathBuf>,
+    /// The control group in which each child has one of its own.
+    pub(crate) cgroup: Option<std::path::PathBuf>,
 }
 
 /// How the daemon is ending.

@@ -51,6 +51,9 @@ fn fields(status: &DaemonStatus) -> Table {
         Some(dir) => table.field("Log", dir.to_string_lossy()),
         None => table.field("Log", "stdout of the daemon"),
     }
+    if let Some(dir) = &status.cgroup {
+        table.field("Control group", dir.to_string_lossy());
+    }
     if status.dropped_log_lines > 0 {
         let dropped = format!("{} lines dropped: slow reader", status.dropped_log_lines);
         table.field("", Cell::styled(dropped, style::WARN));

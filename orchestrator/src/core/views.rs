@@ -29,6 +29,7 @@ impl Core {
             started_at: self.facts.started_at,
             state_root: self.facts.layout.root().to_owned(),
             log_dir: self.facts.log_dir.clone(),
+            cgroup: self.facts.cgroup.clone(),
             // The shell knows, and fills it in.
             dropped_log_lines: 0,
             stopping: self.is_stopping(),

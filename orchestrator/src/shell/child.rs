@@ -32,6 +32,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
+use super::cgroups::{Cgroup, Cgroups};
 use super::limits;
 use super::logs::{Collector, LogHub, collect};
 use super::masking::Masks;
@@ -106,6 +107,8 @@ fn find_program(name: &'static str) -> Result<PathBuf, ProgramMissing> {
 #[derive(Debug)]
 pub(super) struct RunningChild {
     pub(super) pid: u32,
+    /// Its control group, where there are any.
+    pub(super) cgroup: Option<Cgroup>,
     outgoing: mpsc::Sender<Bytes>,
     trace: watch::Sender<Option<TraceContext>>,
 }
@@ -126,8 +129,11 @@ impl RunningChild {
         self.trace.send_replace(trace);
     }
 
-    /// Kills it and its process group.
+    /// Kills it, its process group, and whatever else is in its control group.
     pub(super) fn kill(&self) {
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
+        }
         self.kill_group();
         if let Ok(pid) = i32::try_from(self.pid) {
             // It fails only when there is nothing left to kill.
@@ -162,10 +168,26 @@ impl Reports {
 ///
 /// # Errors
 ///
-/// As the operating system says when it cannot start the process.
+/// As the operating system says when it cannot start the process, or not limit it.
 pub(super) fn start(
     spawn: &Spawn,
     programs: &Programs,
+    cgroups: &mut Cgroups,
+    reports: &Reports,
+    tasks: &mut JoinSet<()>,
+) -> io::Result<RunningChild> {
+    let cgroup = cgroups.make(spawn.process, &spawn.limits)?;
+    let started = start_in(spawn, programs, cgroup.clone(), reports, tasks);
+    if let (Err(_), Some(cgroup)) = (&started, cgroup) {
+        cgroups.bury(cgroup);
+    }
+    started
+}
+
+fn start_in(
+    spawn: &Spawn,
+    programs: &Programs,
+    cgroup: Option<Cgroup>,
     reports: &Reports,
     tasks: &mut JoinSet<()>,
 ) -> io::Result<RunningChild> {
@@ -186,7 +208,10 @@ pub(super) fn start(
         .id()
         .ok_or_else(|| io::Error::other("the process ended at once"))?;
     // It does nothing before it is told who it is, so nothing has been without limits.
-    limits::apply(pid, &spawn.limits)?;
+    if let Some(cgroup) = &cgroup {
+        cgroup.admit(pid)?;
+    }
+    limits::apply(pid, &cgroup.as_ref().map_or(spawn.limits, Cgroup::rest))?;
 
     let (read, write) = ours.into_split();
     let (outgoing, frames) = mpsc::channel(CHILD_QUEUE_FRAMES);
@@ -210,9 +235,14 @@ pub(super) fn start(
         tasks.spawn(log_end(collect(stderr, collector("stderr"))));
     }
     tasks.spawn(write_frames(write, frames));
-    tasks.spawn(live(spawn.clone(), child, read, reports.clone()));
+    let limited = Limited {
+        by_system: cgroup.as_ref().map_or(spawn.limits, Cgroup::rest),
+        cgroup: cgroup.clone(),
+    };
+    tasks.spawn(live(spawn.process, child, read, limited, reports.clone()));
     Ok(RunningChild {
         pid,
+        cgroup,
         outgoing,
         trace,
     })
@@ -263,8 +293,13 @@ async fn write_frames(write: OwnedWriteHalf, mut frames: mpsc::Receiver<Bytes>) 
 }
 
 /// Reads what a child says until it is gone, and reports its end last.
-async fn live(spawn: Spawn, mut child: Child, read: OwnedReadHalf, reports: Reports) {
-    let process = spawn.process;
+async fn live(
+    process: ProcessId,
+    mut child: Child,
+    read: OwnedReadHalf,
+    limited: Limited,
+    reports: Reports,
+) {
     let mut frames = FramedRead::new(read, FrameCodec::new());
     let said = read_frames(process, &mut frames, &reports);
     tokio::pin!(said);
@@ -277,7 +312,7 @@ async fn live(spawn: Spawn, mut child: Child, read: OwnedReadHalf, reports: Repo
         () = &mut said => child.wait().await,
     };
     let how = match status {
-        Ok(status) => describe(status, &spawn.limits),
+        Ok(status) => describe(status, &limited),
         Err(error) => format!("its end could not be awaited: {error}"),
     };
     reports.input(Input::Exited { process, how }).await;
@@ -319,10 +354,22 @@ fn read_message(process: ProcessId, body: &[u8], masks: &Masks) -> Input {
     })
 }
 
-fn describe(status: ExitStatus, limits: &ProcessLimits) -> String {
+/// What a process was held to.
+struct Limited {
+    /// By the limits that each process has by itself.
+    by_system: ProcessLimits,
+    cgroup: Option<Cgroup>,
+}
+
+fn describe(status: ExitStatus, limited: &Limited) -> String {
     use std::os::unix::process::ExitStatusExt as _;
+    if status.signal() == Some(Signal::SIGKILL as i32)
+        && let Some(why) = limited.cgroup.as_ref().and_then(Cgroup::out_of_memory)
+    {
+        return why;
+    }
     let is_abort = status.signal() == Some(Signal::SIGABRT as i32);
-    if let Some(bytes) = limits.memory_bytes.filter(|_| is_abort) {
+    if let Some(bytes) = limited.by_system.memory_bytes.filter(|_| is_abort) {
         let mib = bytes >> 20;
         return format!(
             "killed by SIGABRT, as it ends when it gets no memory; it may take {mib} MiB"

@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::cgroups::Cgroups;
 use super::child::{Programs, Reports};
 use super::control::{self, Server};
 use super::loading::{Known, Projects, Read, Wanted};
@@ -202,6 +203,14 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         );
     }
 
+    let cgroups = Cgroups::take().unwrap_or_else(|error| {
+        let why = error.to_string();
+        tracing::info!(
+            why,
+            "no control groups for processes: limits hold for each process by itself"
+        );
+        Cgroups::default()
+    });
     let (writers, stored) =
         Writers::start(&disk, &layout, &known.index, WRITER_THREADS).map_err(io)?;
     let (events, incoming) = mpsc::channel(CORE_QUEUE_INPUTS);
@@ -210,6 +219,7 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         pid: std::process::id(),
         started_at: Timestamp::from_unix_millis(unix_millis_now()),
         log_dir: args.log_dir.clone(),
+        cgroup: cgroups.dir().map(Path::to_owned),
     };
     tracing::info!(
         version = %Version::current(),
@@ -221,7 +231,7 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         events: events.clone(),
         hub: hub.clone(),
     };
-    let supervisor = Supervisor::new(core, programs, reports, writers, projects.clone());
+    let supervisor = Supervisor::new(core, programs, reports, writers, projects.clone(), cgroups);
 
     let ending = CancellationToken::new();
     let server = Server {

@@ -25,6 +25,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::cgroups::Cgroups;
 use super::child::{self, Programs, Reports, RunningChild};
 use super::control::Client;
 use super::loading::{self, Projects, Wanted};
@@ -87,6 +88,7 @@ pub(super) struct Supervisor {
     /// How many configurations were handed over to be kept.
     kept: u64,
     children: HashMap<ProcessId, RunningChild>,
+    cgroups: Cgroups,
     requests: HashMap<RequestToken, OpenRequest>,
     tasks: JoinSet<()>,
     started: Instant,
@@ -101,6 +103,7 @@ impl Supervisor {
         reports: Reports,
         writers: Writers,
         projects: Projects,
+        cgroups: Cgroups,
     ) -> Self {
         Self {
             core,
@@ -113,6 +116,7 @@ impl Supervisor {
             watches: Watches::default(),
             kept: 0,
             children: HashMap::new(),
+            cgroups,
             requests: HashMap::new(),
             tasks: JoinSet::new(),
             started: Instant::now(),
@@ -136,6 +140,7 @@ impl Supervisor {
                 _ = tick.tick() => {
                     while self.tasks.try_join_next().is_some() {}
                     self.announce_drops();
+                    self.cgroups.sweep();
                     drop(sd_notify::notify(&[NotifyState::Watchdog]));
                     self.step(Input::Tick).await;
                 }
@@ -208,7 +213,14 @@ impl Supervisor {
         match effect {
             Effect::Spawn(spawn) => {
                 let process = spawn.process;
-                match child::start(&spawn, &self.programs, &self.reports, &mut self.tasks) {
+                let (programs, reports) = (&self.programs, &self.reports);
+                match child::start(
+                    &spawn,
+                    programs,
+                    &mut self.cgroups,
+                    reports,
+                    &mut self.tasks,
+                ) {
                     Ok(child) => {
                         let pid = child.pid;
                         self.children.insert(process, child);
@@ -468,8 +480,12 @@ impl Supervisor {
             }
             // Of many processes it takes a while to look at each.
             (Ok(mut processes), Some(Addition::Memory)) => {
+                let children = self.children.values();
+                let groups = children
+                    .filter_map(|child| Some((child.pid.into(), child.cgroup.clone()?)))
+                    .collect();
                 self.tasks.spawn_blocking(move || {
-                    memory::add_to(&mut processes);
+                    memory::add_to(&mut processes, &groups);
                     request.client.respond(request.id, Ok(processes));
                 });
             }
@@ -481,6 +497,9 @@ impl Supervisor {
     fn bury(&mut self, process: ProcessId) {
         if let Some(child) = self.children.remove(&process) {
             child.kill_group();
+            if let Some(cgroup) = child.cgroup {
+                self.cgroups.bury(cgroup);
+            }
         }
         let known = self.children.values().map(|child| child.pid).collect();
         let ended = strays::end_all(&known);

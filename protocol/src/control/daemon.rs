@@ -53,6 +53,9 @@ pub struct DaemonStatus {
     /// Where it writes its log: a directory, or none when it writes to stdout only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_dir: Option<PathBuf>,
+    /// The control group in which each of its children has one of its own; none where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<PathBuf>,
     /// Log lines dropped because stdout was read too slowly.
     pub dropped_log_lines: u64,
     /// Whether it is stopping.
@@ -156,7 +159,7 @@ pub struct ProcessInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// Memory it takes now, in bytes, the parts it shares with others included; only where the system
-    /// tells. What its tools take is not in it.
+    /// tells. What its tools take is in it where it has a control group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// How much of the machine it may take; none while it does not run.

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod ask;
 #[cfg(test)]
+mod cgroups;
+#[cfg(test)]
 mod children;
 #[cfg(test)]
 mod connectors;

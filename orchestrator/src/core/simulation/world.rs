@@ -151,6 +151,7 @@ fn new_core(layout: &Layout, seed: u64) -> Core {
         pid: 1,
         started_at: Timestamp::from_unix_millis(0),
         log_dir: None,
+        cgroup: None,
     };
     let mut rng = fastrand::Rng::with_seed(seed);
     Core::new(facts, move || uuid::Uuid::from_u128(rng.u128(..)))

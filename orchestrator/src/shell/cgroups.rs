@@ -1,0 +1,484 @@
+//! Control groups: a group of the kernel (cgroup v2) around each child and everything it starts.
+//!
+//! Where the daemon is alone in a group of its own that it may divide (a service with `Delegate=`, or a
+//! container), it moves into the group `orchestrator` within, and makes a group for each child beside it.
+//! So a limit holds for a child with all its tools together, the kernel tells when it killed for want of
+//! memory, and a kill reaches what left the process group. Elsewhere there are none, and that is said.
+//!
+//! The control files are small and answer at once, so they are read and written in place.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use goondan_protocol::process_limits::ProcessLimits;
+
+use crate::core::ProcessId;
+
+/// The group of the daemon itself: a group with children may hold no process of its own.
+const OWN_GROUP: &str = "orchestrator";
+
+/// How the name of a child's group begins.
+const CHILD_PREFIX: &str = "child-";
+
+/// The controllers that are of use here.
+const CONTROLLERS: [&str; 2] = ["memory", "pids"];
+
+/// Why there are no control groups.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoGroups {
+    /// The system has no second version of them.
+    #[error("this process is in no control group of version 2")]
+    NotThere,
+    /// Somebody else's processes are in the daemon's group.
+    #[error("`{}` is not the daemon's alone", dir.display())]
+    Shared { dir: PathBuf },
+    /// The daemon may not divide its group.
+    #[error("`{}` is not delegated to the daemon", dir.display())]
+    NotDelegated { dir: PathBuf },
+    /// A control file could not be read or written.
+    #[error("`{}`: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+}
+
+/// The groups of a daemon, or none.
+#[derive(Debug, Default)]
+pub(super) struct Cgroups {
+    root: Option<Root>,
+    /// Groups of processes that have ended, which could not be removed yet.
+    leftovers: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone)]
+struct Root {
+    dir: PathBuf,
+    has_memory: bool,
+    has_pids: bool,
+}
+
+/// The group of one child.
+#[derive(Debug, Clone)]
+pub(super) struct Cgroup {
+    dir: PathBuf,
+    /// What of the child's limits is left to others.
+    rest: ProcessLimits,
+    memory_bytes: Option<u64>,
+}
+
+impl Cgroups {
+    /// Takes over the group this process is in.
+    ///
+    /// # Errors
+    ///
+    /// Why there are to be none.
+    pub(super) fn take() -> Result<Self, NoGroups> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|_| NoGroups::NotThere)?;
+        let own = fs::read_to_string("/proc/self/cgroup").map_err(|_| NoGroups::NotThere)?;
+        let dir = own_group(&mounts, &own).ok_or(NoGroups::NotThere)?;
+        let user = nix::unistd::geteuid().as_raw();
+        Self::take_dir(&dir, std::process::id(), user)
+    }
+
+    fn take_dir(dir: &Path, pid: u32, user: u32) -> Result<Self, NoGroups> {
+        let dir = dir.to_owned();
+        // The topmost group of a machine has no such file, and is nobody's to divide.
+        let is_owned = fs::metadata(dir.join("cgroup.events")).is_ok()
+            && fs::metadata(dir.join("cgroup.procs")).is_ok_and(|file| file.uid() == user);
+        if !is_owned {
+            return Err(NoGroups::NotDelegated { dir });
+        }
+        let processes = read(&dir, "cgroup.procs")?;
+        if processes.split_whitespace().ne([pid.to_string().as_str()]) {
+            return Err(NoGroups::Shared { dir });
+        }
+        let offered = read(&dir, "cgroup.controllers")?;
+        let has = |name: &str| offered.split_whitespace().any(|offered| offered == name);
+        let root = Root {
+            has_memory: has("memory"),
+            has_pids: has("pids"),
+            dir,
+        };
+        let own = root.dir.join(OWN_GROUP);
+        make_group(&own)?;
+        write(&own, "cgroup.procs", &pid.to_string())?;
+        let wanted: Vec<String> = CONTROLLERS
+            .into_iter()
+            .filter(|name| has(name))
+            .map(|name| format!("+{name}"))
+            .collect();
+        let divided = match wanted.as_slice() {
+            [] => Ok(()),
+            wanted => write(&root.dir, "cgroup.subtree_control", &wanted.join(" ")),
+        };
+        if let Err(error) = divided {
+            // Back to how it was found.
+            write(&root.dir, "cgroup.procs", &pid.to_string())?;
+            fs::remove_dir(&own).ok();
+            return Err(error);
+        }
+        let mut groups = Self {
+            leftovers: child_groups(&root.dir),
+            root: Some(root),
+        };
+        groups.sweep();
+        Ok(groups)
+    }
+
+    /// The group that is divided.
+    pub(super) fn dir(&self) -> Option<&Path> {
+        self.root.as_ref().map(|root| root.dir.as_path())
+    }
+
+    /// Makes the group of a process that is about to be started; none where there are none.
+    ///
+    /// # Errors
+    ///
+    /// A process with limits is not to start without its group.
+    pub(super) fn make(
+        &self,
+        process: ProcessId,
+        limits: &ProcessLimits,
+    ) -> io::Result<Option<Cgroup>> {
+        let Some(root) = &self.root else {
+            return Ok(None);
+        };
+        match root.make(process, limits) {
+            Ok(group) => Ok(Some(group)),
+            Err(error) if limits.is_none() => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a process gets no control group of its own"
+                );
+                Ok(None)
+            }
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    /// Ends whatever is left in the group of a process that has ended, and removes it.
+    pub(super) fn bury(&mut self, group: Cgroup) {
+        self.leftovers.push(group.dir);
+        self.sweep();
+    }
+
+    /// Removes the groups of processes that have ended. What was killed a moment ago may still be in one;
+    /// it is tried again the next time.
+    pub(super) fn sweep(&mut self) {
+        self.leftovers.retain(|dir| {
+            let removed = fs::remove_dir(dir).or_else(|_| {
+                kill(dir);
+                fs::remove_dir(dir)
+            });
+            !matches!(removed, Ok(()))
+                && !removed.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        });
+    }
+}
+
+impl Root {
+    fn make(&self, process: ProcessId, limits: &ProcessLimits) -> Result<Cgroup, NoGroups> {
+        let dir = self.dir.join(format!("{CHILD_PREFIX}{}", process.0));
+        make_group(&dir)?;
+        let mut rest = *limits;
+        let limited = || -> Result<(), NoGroups> {
+            if let Some(bytes) = limits.memory_bytes.filter(|_| self.has_memory) {
+                write(&dir, "memory.max", &bytes.to_string())?;
+                // Half an agent is of no use: whatever is too much ends the whole of it.
+                write(&dir, "memory.oom.group", "1")?;
+                // What is swapped out would not count. There is no such file where nothing is swapped.
+                write(&dir, "memory.swap.max", "0").ok();
+                rest.memory_bytes = None;
+            }
+            if let Some(processes) = limits.processes.filter(|_| self.has_pids) {
+                write(&dir, "pids.max", &processes.to_string())?;
+                rest.processes = None;
+            }
+            Ok(())
+        }();
+        if let Err(error) = limited {
+            fs::remove_dir(&dir).ok();
+            return Err(error);
+        }
+        let memory_bytes = limits.memory_bytes;
+        Ok(Cgroup {
+            dir,
+            rest,
+            memory_bytes,
+        })
+    }
+}
+
+impl Cgroup {
+    /// Puts a process into it that was just started; what that starts later is in it too.
+    pub(super) fn admit(&self, pid: u32) -> io::Result<()> {
+        write(&self.dir, "cgroup.procs", &pid.to_string()).map_err(io::Error::other)
+    }
+
+    /// The limits that it does not hold the process to.
+    pub(super) fn rest(&self) -> ProcessLimits {
+        self.rest
+    }
+
+    /// Kills everything in it.
+    pub(super) fn kill(&self) {
+        kill(&self.dir);
+    }
+
+    /// What is in memory for all of it, in bytes; none if the kernel does not count it.
+    pub(super) fn memory_bytes(&self) -> Option<u64> {
+        let current = read(&self.dir, "memory.current").ok()?;
+        current.trim().parse().ok()
+    }
+
+    /// Whether the kernel killed in it for want of memory, in words.
+    pub(super) fn out_of_memory(&self) -> Option<String> {
+        let events = read(&self.dir, "memory.events").ok()?;
+        let kills = events
+            .lines()
+            .find_map(|line| line.strip_prefix("oom_kill "));
+        if kills?.trim() == "0" {
+            return None;
+        }
+        Some(match self.memory_bytes {
+            Some(bytes) => format!(
+                "out of memory: it and its tools may take {} MiB together",
+                bytes >> 20
+            ),
+            None => "out of memory: the machine has none left".to_owned(),
+        })
+    }
+}
+
+/// Kills everything in a group. Older kernels cannot; then the process group has to do.
+fn kill(dir: &Path) {
+    write(dir, "cgroup.kill", "1").ok();
+}
+
+/// The groups of children of an earlier daemon.
+fn child_groups(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let names = entries.filter(|entry| {
+        let name = entry.file_name();
+        name.to_str()
+            .is_some_and(|name| name.starts_with(CHILD_PREFIX))
+    });
+    names.map(|entry| entry.path()).collect()
+}
+
+fn make_group(dir: &Path) -> Result<(), NoGroups> {
+    match fs::create_dir(dir) {
+        Err(source) if source.kind() != io::ErrorKind::AlreadyExists => Err(NoGroups::File {
+            path: dir.to_owned(),
+            source,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn read(dir: &Path, name: &str) -> Result<String, NoGroups> {
+    let path = dir.join(name);
+    fs::read_to_string(&path).map_err(|source| NoGroups::File { path, source })
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a control file of the kernel is no state of goondan"
+)]
+fn write(dir: &Path, name: &str, text: &str) -> Result<(), NoGroups> {
+    let path = dir.join(name);
+    fs::write(&path, text).map_err(|source| NoGroups::File { path, source })
+}
+
+/// The directory of the group a process is in, by its `mountinfo` and its `cgroup`.
+fn own_group(mounts: &str, own: &str) -> Option<PathBuf> {
+    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    mounts.lines().find_map(|line| {
+        // `36 35 98:0 /root /mount options - type source options`, with any number of options.
+        let (mount, file_system) = line.split_once(" - ")?;
+        let mut words = mount.split(' ').skip(3);
+        let (top, at) = (words.next()?, words.next()?);
+        let is_it = file_system.starts_with("cgroup2 ") && !at.contains('\\');
+        let within = Path::new(path).strip_prefix(top).ok()?;
+        is_it.then(|| Path::new(at).join(within))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const PID: u32 = 4_242;
+    const LIMITS: ProcessLimits = ProcessLimits {
+        memory_bytes: Some(64 << 20),
+        open_files: Some(128),
+        processes: Some(32),
+    };
+
+    /// A directory with the files that the kernel would have put there. It does not make those of groups
+    /// within, and removes no group with files in it.
+    fn tree(controllers: &str, processes: &str) -> TempDir {
+        let tree = tempfile::tempdir().unwrap();
+        write(tree.path(), "cgroup.events", "populated 1\n").unwrap();
+        write(tree.path(), "cgroup.controllers", controllers).unwrap();
+        write(tree.path(), "cgroup.procs", processes).unwrap();
+        tree
+    }
+
+    fn take(tree: &TempDir) -> Result<Cgroups, NoGroups> {
+        let user = nix::unistd::geteuid().as_raw();
+        Cgroups::take_dir(tree.path(), PID, user)
+    }
+
+    fn text(tree: &TempDir, path: &str) -> String {
+        read(tree.path(), path).unwrap()
+    }
+
+    #[test]
+    fn a_group_of_its_own_is_divided_and_each_limit_is_written_where_it_holds() {
+        let tree = tree("cpuset cpu io memory pids\n", "4242\n");
+        let groups = take(&tree).unwrap();
+        assert_eq!(groups.dir(), Some(tree.path()));
+        assert_eq!(text(&tree, "orchestrator/cgroup.procs"), "4242");
+        assert_eq!(text(&tree, "cgroup.subtree_control"), "+memory +pids");
+
+        let group = groups.make(ProcessId(7), &LIMITS).unwrap().unwrap();
+        group.admit(99).unwrap();
+        assert_eq!(text(&tree, "child-7/cgroup.procs"), "99");
+        assert_eq!(text(&tree, "child-7/memory.max"), "67108864");
+        assert_eq!(text(&tree, "child-7/memory.oom.group"), "1");
+        assert_eq!(text(&tree, "child-7/memory.swap.max"), "0");
+        assert_eq!(text(&tree, "child-7/pids.max"), "32");
+        let open_files = ProcessLimits {
+            open_files: Some(128),
+            ..ProcessLimits::default()
+        };
+        assert_eq!(group.rest(), open_files);
+
+        let free = groups.make(ProcessId(8), &ProcessLimits::default());
+        assert!(free.unwrap().unwrap().rest().is_none());
+        assert!(!tree.path().join("child-8/memory.max").exists());
+    }
+
+    #[test]
+    fn what_no_controller_holds_is_left_to_others() {
+        let tree = tree("hugetlb\n", "4242\n");
+        let groups = take(&tree).unwrap();
+        assert!(!tree.path().join("cgroup.subtree_control").exists());
+        let group = groups.make(ProcessId(7), &LIMITS).unwrap().unwrap();
+        assert_eq!(group.rest(), LIMITS);
+    }
+
+    #[test]
+    fn a_group_that_is_shared_or_not_owned_is_left_alone() {
+        let shared = tree("memory pids\n", "1\n4242\n");
+        assert!(matches!(take(&shared), Err(NoGroups::Shared { .. })));
+        let other = Cgroups::take_dir(shared.path(), PID, u32::MAX);
+        assert!(matches!(other, Err(NoGroups::NotDelegated { .. })));
+        let topmost = tree("memory pids\n", "4242\n");
+        fs::remove_file(topmost.path().join("cgroup.events")).unwrap();
+        assert!(matches!(take(&topmost), Err(NoGroups::NotDelegated { .. })));
+        for tree in [shared, topmost] {
+            assert!(!tree.path().join(OWN_GROUP).exists());
+        }
+        let groups = Cgroups::default();
+        assert!(groups.make(ProcessId(1), &LIMITS).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_divided_is_left_as_it_was() {
+        let tree = tree("memory pids\n", "4242\n");
+        fs::create_dir(tree.path().join("cgroup.subtree_control")).unwrap();
+        let error = take(&tree).unwrap_err().to_string();
+        assert!(error.contains("cgroup.subtree_control`: "), "{error}");
+        assert_eq!(text(&tree, "cgroup.procs"), "4242");
+    }
+
+    #[test]
+    fn limits_that_cannot_be_set_keep_a_process_from_starting() {
+        let tree = tree("memory pids\n", "4242\n");
+        let groups = take(&tree).unwrap();
+        fs::create_dir_all(tree.path().join("child-7/pids.max")).unwrap();
+        let error = groups.make(ProcessId(7), &LIMITS).unwrap_err().to_string();
+        assert!(error.contains("pids.max`: "), "{error}");
+        write(tree.path(), "child-9", "in the way").unwrap();
+        assert!(groups.make(ProcessId(9), &LIMITS).is_err());
+    }
+
+    #[test]
+    fn want_of_memory_is_told_from_any_other_end() {
+        let tree = tree("memory\n", "4242\n");
+        let groups = take(&tree).unwrap();
+        let group = groups.make(ProcessId(7), &LIMITS).unwrap().unwrap();
+        assert_eq!(group.out_of_memory(), None);
+        write(
+            &group.dir,
+            "memory.events",
+            "low 0\nmax 7\noom 0\noom_kill 0\n",
+        )
+        .unwrap();
+        assert_eq!(group.out_of_memory(), None);
+        write(
+            &group.dir,
+            "memory.events",
+            "low 0\noom 1\noom_kill 3\noom_group_kill 1\n",
+        )
+        .unwrap();
+        assert_eq!(
+            group.out_of_memory().unwrap(),
+            "out of memory: it and its tools may take 64 MiB together"
+        );
+        write(&group.dir, "memory.current", "1234\n").unwrap();
+        assert_eq!(group.memory_bytes(), Some(1_234));
+    }
+
+    #[test]
+    fn groups_are_emptied_and_removed_also_those_of_an_earlier_daemon() {
+        let tree = tree("memory pids\n", "4242\n");
+        fs::create_dir(tree.path().join("child-3")).unwrap();
+        let mut groups = take(&tree).unwrap();
+        assert!(!tree.path().join("child-3").exists());
+        let group = groups
+            .make(ProcessId(7), &ProcessLimits::default())
+            .unwrap()
+            .unwrap();
+        group.admit(99).unwrap();
+        groups.bury(group);
+        assert_eq!(text(&tree, "child-7/cgroup.kill"), "1");
+        assert_eq!(groups.leftovers, [tree.path().join("child-7")]);
+        for file in ["cgroup.procs", "cgroup.kill"] {
+            fs::remove_file(tree.path().join("child-7").join(file)).unwrap();
+        }
+        groups.sweep();
+        assert_eq!(groups.leftovers, Vec::<PathBuf>::new());
+        assert!(!tree.path().join("child-7").exists());
+    }
+
+    #[test]
+    fn the_group_of_a_process_is_found_on_both_kinds_of_systems() {
+        let unified = "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+        let of = |mounts: &str, own: &str| own_group(mounts, own);
+        assert_eq!(
+            of(unified, "0::/user.slice/goondan.service\n").unwrap(),
+            Path::new("/sys/fs/cgroup/user.slice/goondan.service")
+        );
+        let both = "31 24 0:27 / /sys/fs/cgroup/memory rw shared:9 - cgroup cgroup rw,memory\n\
+                    32 24 0:28 / /sys/fs/cgroup/unified rw shared:10 master:1 - cgroup2 cgroup rw\n";
+        assert_eq!(
+            of(both, "4:memory:/a\n0::/b\n").unwrap(),
+            Path::new("/sys/fs/cgroup/unified/b")
+        );
+        let bound = "40 24 0:26 /lxc/a /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
+        assert_eq!(
+            of(bound, "0::/lxc/a/b\n").unwrap(),
+            Path::new("/sys/fs/cgroup/b")
+        );
+        assert_eq!(of(bound, "0::/elsewhere\n"), None);
+        assert_eq!(
+            of("31 24 0:27 / /x rw - cgroup cgroup rw\n", "4:memory:/a\n"),
+            None
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! Control groups around children, where the machine lets the tests make some (`SUP-7`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{AGENT, ORCHESTRATOR};
+use goondan_tests::log::message;
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home, wait_until};
+
+/// [`LAB`] with limits that only control groups hold its worker to.
+fn lab() -> String {
+    let limits = "  runtime:\n    limits: {memoryMiB: 256, processes: 64}\n  tools:";
+    LAB.replacen("  tools:", limits, 1)
+}
+
+/// A control group of a test's own, gone with it.
+struct Group(PathBuf);
+
+impl Group {
+    /// None where this process may make none.
+    fn new() -> Option<Self> {
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
+        let at = Path::new(mount.split(' ').nth(4)?);
+        let dir = at
+            .join(own)
+            .join(format!("goondan-test-{}", std::process::id()));
+        fs::create_dir(&dir).ok()?;
+        let group = Self(dir);
+        let is_one = group.0.join("cgroup.procs").is_file();
+        is_one.then_some(group)
+    }
+
+    /// A command that puts itself into the group and becomes the daemon.
+    fn daemon(&self, home: &Home) -> Command {
+        let script = r#"echo $$ > "$1/cgroup.procs" && exec "$2""#;
+        let mut command = home.command(Path::new("sh"), &["-c", script, "sh"]);
+        command.arg(&self.0).arg(bin(ORCHESTRATOR));
+        command
+    }
+
+    /// The groups of children that there are.
+    fn children(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.0)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let mut dirs: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
+        dirs.retain(|dir| !dir.ends_with("orchestrator"));
+        dirs
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Nothing more can be done about a group that cannot be removed.
+        drop(fs::remove_dir(self.0.join("orchestrator")));
+        drop(fs::remove_dir(&self.0));
+    }
+}
+
+/// The path of the group of version 2 that a process is in.
+fn group_of(pid: u32) -> String {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::"));
+    path.unwrap().to_owned()
+}
+
+#[test]
+fn sup_7_a_child_has_a_control_group_with_all_it_starts_which_goes_with_it() {
+    let home = Home::new(&lab());
+    let Some(group) = Group::new() else {
+        println!("no control group can be made here: only what happens without is checked");
+        return without_groups(&home);
+    };
+    let daemon = Daemon::start_command(&home, group.daemon(&home));
+    home.gdn(&["run"]).exits(0);
+    let status = home.gdn_json(&["status"]);
+    assert_eq!(status["cgroup"], group.0.to_str().unwrap());
+    home.gdn(&["status"]).exits(0).prints(&["Control group"]);
+    assert!(group_of(daemon.pid()).ends_with("/orchestrator"));
+
+    home.gdn(&["send", "--no-wait", "--instance", "k", "escape"])
+        .exits(0);
+    wait_until("the tool has escaped", || home.running("sleep").len() == 1);
+    let agent = u32::try_from(home.ps_agent("k").unwrap()["pid"].as_u64().unwrap()).unwrap();
+    assert!(
+        home.running(AGENT)
+            .iter()
+            .any(|process| process.pid == agent)
+    );
+    let sleeper = home.running("sleep")[0].pid;
+    assert!(group_of(agent).contains("/child-"), "{}", group_of(agent));
+    assert_eq!(group_of(sleeper), group_of(agent));
+    let name = group_of(agent).rsplit('/').next().unwrap().to_owned();
+    let dir = group.0.join(name);
+    check_controllers(&group, &dir);
+
+    processes::signal(agent, Signal::SIGKILL);
+    wait_until("the group is gone with all that was in it", || {
+        !dir.exists()
+    });
+    assert!(!processes::is_alive(sleeper));
+    home.gdn(&["instance", "delete", "--yes", "k"]).exits(0);
+    drop(daemon.stop());
+    assert_eq!(group.children(), Vec::<PathBuf>::new());
+}
+
+/// What the kernel holds a child to depends on the controllers it offers.
+fn check_controllers(group: &Group, dir: &Path) {
+    let offered = fs::read_to_string(group.0.join("cgroup.controllers")).unwrap();
+    for (controller, file, limit) in [
+        ("memory", "memory.max", 256 << 20),
+        ("pids", "pids.max", 64),
+    ] {
+        if offered
+            .split_whitespace()
+            .any(|offered| offered == controller)
+        {
+            let held = fs::read_to_string(dir.join(file)).unwrap();
+            assert_eq!(held.trim(), limit.to_string(), "{file}");
+        } else {
+            println!("no controller `{controller}` here: its limit is not checked");
+            assert!(!dir.join(file).exists());
+        }
+    }
+}
+
+fn without_groups(home: &Home) {
+    let daemon = Daemon::serving(home);
+    assert!(home.gdn_json(&["status"])["cgroup"].is_null());
+    assert_eq!(home.ask("k", "echo one"), "one");
+    for told in [
+        "no control groups for processes",
+        "`limits.processes` does not hold here",
+    ] {
+        daemon
+            .log()
+            .wait_for(told, |line| message(line).starts_with(told));
+    }
+}
