@@ -36,6 +36,7 @@ use goondan_protocol::definition::{
 use goondan_protocol::ids::{ResourceName, TurnId};
 use goondan_protocol::message::{ToolCall, tool_full_name};
 use goondan_protocol::trace::TraceContext;
+use goondan_protocol::working_directory::{Purpose, working_directory};
 use serde_json::Value;
 
 use crate::colleagues::Colleagues;
@@ -280,6 +281,12 @@ impl Toolbox {
             project: open("project root", &assignment.project_root)?,
             surroundings: Arc::new(Surroundings {
                 enclosure,
+                cwd: working_directory(Purpose::Agent {
+                    mode: assignment.agent.cwd_mode,
+                    work_dir: &assignment.work_dir,
+                    project_root: &assignment.project_root,
+                })
+                .to_owned(),
                 work_dir: assignment.work_dir.clone(),
                 project_root: assignment.project_root.clone(),
                 instance_key: assignment.instance_key.clone(),

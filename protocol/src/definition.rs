@@ -11,6 +11,7 @@ use crate::ids::{
 use crate::limits::{DEFAULT_NO_PROGRESS_STEPS_MAX, DEFAULT_SAME_CALLS_MAX};
 use crate::process_limits::ProcessLimits;
 use crate::script::Script;
+use crate::working_directory::CwdMode;
 
 /// Everything an agent process works with. It reads no configuration of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,7 +23,7 @@ pub struct AgentAssignment {
     pub instance_key: InstanceKey,
     /// What the agent is.
     pub agent: AgentDefinition,
-    /// The directory its tools run in and may write to.
+    /// The directory its tools may write to, and run in unless the agent works elsewhere.
     pub work_dir: PathBuf,
     /// The project it belongs to; its tools may read it.
     pub project_root: PathBuf,
@@ -51,6 +52,9 @@ pub struct AgentDefinition {
     pub max_steps_per_turn: u32,
     /// When a turn goes in circles and fails.
     pub loop_breaker: LoopBreaker,
+    /// Where what its tools start works.
+    #[serde(default, skip_serializing_if = "CwdMode::is_usual")]
+    pub cwd_mode: CwdMode,
     /// How much of the machine its process with its tools may take.
     #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
     pub limits: ProcessLimits,

@@ -40,6 +40,7 @@ pub mod time;
 pub mod trace;
 pub mod usage;
 pub mod version;
+pub mod working_directory;
 
 /// A JSON object, as `serde_json` keeps it.
 pub type JsonObject = serde_json::Map<String, serde_json::Value>;

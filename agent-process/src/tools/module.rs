@@ -10,6 +10,7 @@ use std::time::Duration;
 use goondan_protocol::definition::ToolDefinition;
 use goondan_protocol::module_file::{ModuleKind, NodeVersion, Runtime};
 use goondan_protocol::process_limits::ProcessLimits;
+use goondan_protocol::working_directory::{Purpose, working_directory};
 use nix::unistd::{AccessFlags, access};
 use serde_json::json;
 use tokio::process::Command;
@@ -180,6 +181,7 @@ fn in_path(program: &str) -> Option<PathBuf> {
 async fn node_version(program: &Path) -> Option<NodeVersion> {
     let asked = Command::new(program)
         .arg("--version")
+        .current_dir(working_directory(Purpose::Own))
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();

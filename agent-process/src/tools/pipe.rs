@@ -21,7 +21,9 @@ const READ_BYTES: usize = 16 * 1024;
 pub(crate) struct Surroundings {
     /// The program that stands around each command ([`super::enclosure`]).
     pub(crate) enclosure: PathBuf,
-    /// The directory tools run in.
+    /// The directory that everything starts in.
+    pub(crate) cwd: PathBuf,
+    /// The directory tools may write to.
     pub(crate) work_dir: PathBuf,
     /// The project.
     pub(crate) project_root: PathBuf,
@@ -33,12 +35,12 @@ pub(crate) struct Surroundings {
     pub(crate) residents: Residents,
 }
 
-/// An enclosure in the work directory with the environment of tools. What it encloses and where its
+/// An enclosure where the agent works, with the environment of tools. What it encloses and where its
 /// standard input comes from is the caller's.
 pub(super) fn enclosure_in(surroundings: &Surroundings) -> Command {
     let mut enclosure = Command::new(&surroundings.enclosure);
     enclosure
-        .current_dir(&surroundings.work_dir)
+        .current_dir(&surroundings.cwd)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);

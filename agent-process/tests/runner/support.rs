@@ -29,6 +29,7 @@ use goondan_protocol::script::Script;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_protocol::version::Version;
+use goondan_protocol::working_directory::CwdMode;
 use serde_json::Value;
 use tokio_util::codec::{Decoder as _, Encoder as _};
 
@@ -80,6 +81,7 @@ impl Site {
                 extensions: Vec::new(),
                 max_steps_per_turn: 16,
                 loop_breaker: LoopBreaker::default(),
+                cwd_mode: CwdMode::default(),
                 limits: ProcessLimits::default(),
             },
             work_dir: self.work.clone(),

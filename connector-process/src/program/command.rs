@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use goondan_protocol::module_file::{ModuleKind, NodeVersion, Runtime};
+use goondan_protocol::working_directory::{Purpose, working_directory};
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -75,6 +76,7 @@ fn is_executable(file: &Path) -> bool {
 async fn node_version(node: &Path) -> Option<NodeVersion> {
     let asking = Command::new(node)
         .arg("--version")
+        .current_dir(working_directory(Purpose::Own))
         .env_clear()
         .stdin(Stdio::null())
         .stderr(Stdio::null())

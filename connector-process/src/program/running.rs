@@ -11,6 +11,7 @@ use futures_util::stream::FuturesUnordered;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use goondan_protocol::working_directory::{Purpose, working_directory};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::sleep;
@@ -74,7 +75,9 @@ impl Running {
         let mut child = Command::new(own)
             .arg(BECOME)
             .args(command)
-            .current_dir(&program.project_root)
+            .current_dir(working_directory(Purpose::Connection {
+                project_root: &program.project_root,
+            }))
             .env_clear()
             .envs(passed_on)
             // Nothing at run time writes into the project (`ROOT-2`).

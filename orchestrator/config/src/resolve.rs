@@ -314,7 +314,8 @@ fn resolve_agent(
         extensions,
         max_steps_per_turn: policy.max_steps_per_turn,
         loop_breaker: policy.loop_breaker,
-        limits: agent.limits,
+        cwd_mode: agent.runtime.cwd_mode,
+        limits: agent.runtime.limits,
     })
 }
 

@@ -232,6 +232,7 @@ mod tests {
     use goondan_protocol::limits::MAX_INSTANCE_KEY_BYTES;
     use goondan_protocol::process_limits::ProcessLimits;
     use goondan_protocol::script::Script;
+    use goondan_protocol::working_directory::CwdMode;
     use serde_json::json;
 
     use super::*;
@@ -254,6 +255,7 @@ mod tests {
                 extensions: Vec::new(),
                 max_steps_per_turn: 1,
                 loop_breaker: LoopBreaker::default(),
+                cwd_mode: CwdMode::default(),
                 limits: ProcessLimits::default(),
             };
             (name, definition)

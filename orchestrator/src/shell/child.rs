@@ -22,6 +22,7 @@ use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::ipc::{ChildRole, IPC_FD_VAR, ToOrchestrator};
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::trace::TraceContext;
+use goondan_protocol::working_directory::{Purpose, working_directory};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -201,7 +202,7 @@ fn start_in(
         .process_group(0)
         .env_clear()
         .envs(environment())
-        .current_dir("/")
+        .current_dir(working_directory(Purpose::Own))
         .kill_on_drop(true)
         .spawn()?;
     let pid = child

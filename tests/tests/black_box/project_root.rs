@@ -93,3 +93,44 @@ fn root_1_a_daemon_makes_no_state_root_in_the_project_it_is_to_serve() {
         .tells(&["must not contain one another", "--state-root"]);
     assert_eq!(tree::snapshot(&project, |_| true), before);
 }
+
+#[test]
+fn box_3_tools_start_in_the_conversations_directory_unless_the_agent_works_in_the_project() {
+    let with = |runtime: &str| {
+        let where_am_i = "      - when: {user: '^where$', step: 1}
+        call:
+          - tool: bash__exec
+            args: {command: 'echo \"[$PWD] [$GOONDAN_WORK_DIR]\"'}
+      - when: {user: '^where$'}
+        say: \"${result}\"
+";
+        let lab = LAB.replacen("    rules:\n", &format!("    rules:\n{where_am_i}"), 1);
+        lab.replacen("  tools:", &format!("{runtime}  tools:"), 1)
+    };
+    let home = Home::new(&with(""));
+    let _daemon = Daemon::serving(&home);
+    let told = home.ask("main", "where");
+    let work_dir = home.workspace_dir().join("instances/main/work");
+    let work_dir = work_dir.to_str().unwrap();
+    assert!(
+        told.contains(&format!("[{work_dir}] [{work_dir}]")),
+        "{told}"
+    );
+
+    let others = || tree::snapshot(&home.project(), |path| !path.ends_with("goondan.yaml"));
+    let before = others();
+    for (mode, directory) in [
+        ("workspace", home.project().to_str().unwrap()),
+        ("agentHome", work_dir),
+    ] {
+        let runtime = format!("  runtime: {{cwdMode: {mode}}}\n");
+        home.write("project/goondan.yaml", &home.filled_in(&with(&runtime)));
+        home.gdn(&["reload"]).exits(0);
+        let told = home.ask("main", "where");
+        assert!(
+            told.contains(&format!("[{directory}] [{work_dir}]")),
+            "{told}"
+        );
+    }
+    assert_eq!(others(), before);
+}

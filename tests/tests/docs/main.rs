@@ -16,6 +16,8 @@ mod operations;
 #[cfg(test)]
 mod pages;
 #[cfg(test)]
+mod processes;
+#[cfg(test)]
 mod readme;
 #[cfg(test)]
 mod sources;

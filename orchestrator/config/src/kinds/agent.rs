@@ -3,6 +3,7 @@
 use goondan_protocol::definition::ModelParams;
 use goondan_protocol::ids::AgentName;
 use goondan_protocol::process_limits::ProcessLimits;
+use goondan_protocol::working_directory::CwdMode;
 
 use super::{Context, id, params, process_limits, read_named_file};
 use crate::codes;
@@ -15,6 +16,11 @@ use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
 
 /// The kind of runtime there is: the turn loop with a model and tools.
 const LLM: &str = "llm";
+
+/// An agent's tools start in the Project Root.
+const WORKSPACE: &str = "workspace";
+/// An agent's tools start in the work directory of the conversation.
+const AGENT_HOME: &str = "agentHome";
 
 /// What an Agent's `spec` holds.
 pub(crate) static SPEC: Shape = Shape::of(
@@ -125,6 +131,13 @@ static TURN_LOOP: Shape = Shape::of(
     &[
         RUNTIME_KIND,
         Field::optional(
+            "cwdMode",
+            Content::Word(&[WORKSPACE, AGENT_HOME]),
+            "Where its tools start processes: `agentHome`, the work directory of the conversation, or \
+             `workspace`, the Project Root.",
+        )
+        .or(Default::Word(AGENT_HOME)),
+        Field::optional(
             "limits",
             Content::Mapping(&process_limits::LIMITS),
             "What each process of the agent may take at most, with its tools.",
@@ -150,6 +163,13 @@ pub(crate) struct AgentSpec {
     pub(crate) params: ModelParams,
     /// Where they are written, if they are.
     pub(crate) params_place: Option<Place>,
+    pub(crate) runtime: Runtime,
+}
+
+/// What runs an agent.
+#[derive(Debug, Clone, Copy, std::default::Default)]
+pub(crate) struct Runtime {
+    pub(crate) cwd_mode: CwdMode,
     pub(crate) limits: ProcessLimits,
 }
 
@@ -173,7 +193,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Agen
         .and_then(|prompt| read_prompt(prompt, cx));
     let tools = spec.references("tools", &mut cx.report);
     let extensions = spec.references("extensions", &mut cx.report);
-    let limits = read_runtime(&mut spec, cx);
+    let runtime = read_runtime(&mut spec, cx);
     let required_tools = spec.texts("requiredTools", &mut cx.report);
     let required_tools = required_tools.into_iter().map(|text| Located {
         value: text.value.to_owned(),
@@ -191,7 +211,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Agen
         required_tools,
         params,
         params_place,
-        limits,
+        runtime,
     })
 }
 
@@ -206,9 +226,9 @@ fn read_prompt(mut prompt: Fields<'_>, cx: &mut Context<'_>) -> Option<String> {
     }
 }
 
-fn read_runtime(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> ProcessLimits {
+fn read_runtime(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> Runtime {
     let Some(mut runtime) = spec.nested("runtime", &mut cx.report) else {
-        return ProcessLimits::default();
+        return Runtime::default();
     };
     let kind = runtime.word("kind", &mut cx.report);
     let other = kind.filter(|kind| kind.value != LLM);
@@ -225,9 +245,16 @@ fn read_runtime(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> ProcessLimits {
             .help(format!("write `kind: {LLM}`")),
         );
         runtime.close();
-        return ProcessLimits::default();
+        return Runtime::default();
     }
-    let limits = process_limits::read(&mut runtime, cx);
+    let cwd_mode = runtime.word("cwdMode", &mut cx.report);
+    let read = Runtime {
+        cwd_mode: match cwd_mode.map(|mode| mode.value) {
+            Some(WORKSPACE) => CwdMode::Workspace,
+            _ => CwdMode::AgentHome,
+        },
+        limits: process_limits::read(&mut runtime, cx),
+    };
     runtime.close();
-    limits
+    read
 }

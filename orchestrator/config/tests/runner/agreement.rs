@@ -101,7 +101,7 @@ fn corpus() -> Vec<Value> {
                 "tools": ["Tool/files", {"ref": "Tool/module"}, {"kind": "Tool", "name": "bash",
                           "package": "@goondan/base"}],
                 "extensions": ["Extension/log", {"ref": "Extension/window", "config": {"maxMessages": 9}}],
-                "runtime": {"kind": "llm", "limits": {"memoryMiB": 64, "openFiles": 128, "processes": 32}},
+                "runtime": {"kind": "llm", "cwdMode": "workspace", "limits": {"memoryMiB": 64, "openFiles": 128, "processes": 32}},
                 "requiredTools": ["bash__exec"],
             }),
         ),

@@ -13,6 +13,7 @@ use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName
 use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::script::Script;
+use goondan_protocol::working_directory::CwdMode;
 
 pub(super) const PROJECT: &str = "/projects/shop";
 pub(super) const ENTRY_AGENT: &str = "clerk";
@@ -122,6 +123,7 @@ fn agent(name: AgentName, variant: u32) -> AgentDefinition {
         extensions: Vec::new(),
         max_steps_per_turn: 32,
         loop_breaker: LoopBreaker::default(),
+        cwd_mode: CwdMode::default(),
         limits: ProcessLimits::default(),
     }
 }

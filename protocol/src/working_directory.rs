@@ -1,0 +1,90 @@
+//! Where processes start (`BOX-3`).
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// Where what an agent starts works: `Agent.spec.runtime.cwdMode`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CwdMode {
+    /// In the Project Root: for an agent that looks after the project.
+    Workspace,
+    /// In the work directory of its conversation.
+    #[default]
+    AgentHome,
+}
+
+impl CwdMode {
+    /// Whether it is the default.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// For whom a process is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose<'a> {
+    /// For goondan itself: its own processes, and what it asks about the machine.
+    Own,
+    /// For an agent: what its tools start.
+    Agent {
+        /// Where it is to work.
+        mode: CwdMode,
+        /// The work directory of the conversation.
+        work_dir: &'a Path,
+        /// The Project Root.
+        project_root: &'a Path,
+    },
+    /// For a connection: the program that is its connector.
+    Connection {
+        /// The Project Root.
+        project_root: &'a Path,
+    },
+}
+
+/// The directory that a process starts in. Every start of a process asks here.
+#[must_use]
+pub fn working_directory(purpose: Purpose<'_>) -> &Path {
+    match purpose {
+        // It holds no directory that somebody may want to unmount or remove.
+        Purpose::Own => Path::new("/"),
+        Purpose::Agent {
+            mode: CwdMode::AgentHome,
+            work_dir,
+            ..
+        } => work_dir,
+        Purpose::Agent {
+            mode: CwdMode::Workspace,
+            project_root,
+            ..
+        }
+        | Purpose::Connection { project_root } => project_root,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn box_3_an_agent_works_in_its_own_directory_unless_it_is_to_work_in_the_project() {
+        let (work_dir, project_root) = (Path::new("/state/work"), Path::new("/project"));
+        let of = |mode| {
+            working_directory(Purpose::Agent {
+                mode,
+                work_dir,
+                project_root,
+            })
+        };
+        assert_eq!(of(CwdMode::default()), work_dir);
+        assert_eq!(of(CwdMode::AgentHome), work_dir);
+        assert_eq!(of(CwdMode::Workspace), project_root);
+        assert_eq!(
+            working_directory(Purpose::Connection { project_root }),
+            project_root
+        );
+        assert_eq!(working_directory(Purpose::Own), Path::new("/"));
+    }
+}

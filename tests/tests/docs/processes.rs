@@ -1,0 +1,46 @@
+//! Every start of a process asks one function for its directory (`BOX-3`).
+
+use std::fs;
+
+use crate::pages::repository;
+use crate::sources::rust_files;
+
+/// Where processes are started at run time.
+const CRATES: [&str; 3] = ["orchestrator", "agent-process", "connector-process"];
+
+/// Files whose processes start where they are themselves, having asked before.
+const INHERITING: [&str; 4] = [
+    "agent-process/src/tools/enclosure.rs",
+    "agent-process/src/tools/enclosure/program.rs",
+    "agent-process/src/tools/enclosure/session.rs",
+    "connector-process/src/process.rs",
+];
+
+/// What may stand in `current_dir(…)`: the function, or the field that holds what it said.
+const ASKS: [&str; 2] = ["working_directory(Purpose::", "&surroundings.cwd"];
+
+#[test]
+fn box_3_every_start_of_a_process_asks_one_function_for_its_directory() {
+    let mut starts = 0;
+    for krate in CRATES {
+        for file in rust_files(&repository().join(krate).join("src")) {
+            let text = fs::read_to_string(&file).unwrap();
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            let code = code.split("#[cfg(all(test").next().unwrap();
+            let name = file.strip_prefix(repository()).unwrap().to_str().unwrap();
+            let started = code.matches("Command::new(").count();
+            let asked = code.matches(".current_dir(").count();
+            for directory in code.split(".current_dir(").skip(1) {
+                let asks = ASKS.iter().any(|ask| directory.starts_with(ask));
+                assert!(asks, "{name}: a directory that nobody was asked for");
+            }
+            if INHERITING.contains(&name) {
+                assert_eq!(asked, 0, "{name}");
+            } else {
+                assert_eq!(asked, started, "{name}: a process starts anywhere");
+            }
+            starts += started;
+        }
+    }
+    assert!(starts > 8, "only {starts} starts were found");
+}
