@@ -83,7 +83,7 @@ impl Recorder {
                 self.begun.insert(place.span_id, now);
                 None
             }
-            Kind::TurnParked | Kind::MessageWarning => None,
+            Kind::TurnParked | Kind::BudgetWarning | Kind::MessageWarning => None,
             Kind::TurnCompleted
             | Kind::TurnFailed
             | Kind::StepCompleted

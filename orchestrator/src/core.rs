@@ -13,7 +13,7 @@
 //! * [`asking`]: what agents ask of each other. [`answers`]: how they hear of what came of it.
 //! * [`agents`]: agent instances and their processes. [`connectors`]: connector processes of
 //!   connections. [`models`]: those of models.
-//! * [`calls`]: what agents want done outside, and who does it.
+//! * [`calls`]: what agents want done outside, and who does it. [`accounts`]: what that took.
 //! * [`processes`]: what all children have in common.
 //! * [`changes`]: what an edit changes. [`reloading`]: reading configurations again.
 //! * [`requests`]: what clients ask for. [`deletion`]: what becomes of that request.
@@ -40,6 +40,7 @@ use goondan_store::root::Layout;
 use goondan_store::workspace::WorkspaceRecord;
 use uuid::Uuid;
 
+mod accounts;
 mod agents;
 mod answers;
 mod archives;
@@ -70,6 +71,7 @@ mod verification;
 mod views;
 mod workspaces;
 
+pub(crate) use accounts::Accounts;
 pub(crate) use connection_state::{StateDone, StateWork};
 pub(crate) use effect::{Effect, LogEvent, Read, Severity, Spawn};
 pub(crate) use input::{
@@ -121,6 +123,8 @@ struct Workspace {
     connectors: BTreeMap<ConnectionName, Connector>,
     models: BTreeMap<ResourceName, Model>,
     retention: Retention,
+    /// What replies of models took so far.
+    accounts: Accounts,
     /// How its closing stands; none while it is open.
     closing: Option<Closing>,
 }

@@ -84,6 +84,15 @@ pub(crate) const CALL_RETRY_MAX_MS: u64 = 30_000;
 /// The longest a call may take, whatever its agent asks for, in milliseconds.
 pub(crate) const CALL_DEADLINE_MAX_MS: u64 = 3_600_000;
 
+/// Bytes of a question that are taken for one token when it is reserved what a call may take.
+pub(crate) const ESTIMATE_BYTES_PER_TOKEN: u64 = 2;
+/// Tokens that are reserved for a reply whose length nobody limits with `maxTokens`.
+pub(crate) const ESTIMATE_REPLY_TOKENS: u64 = 8_192;
+/// Share of a budget, in percent, at which whoever spends it is warned.
+pub(crate) const BUDGET_WARNING_PERCENT: u128 = 90;
+/// Budgets of one workspace that are shown, those nearest to their limits first.
+pub(crate) const BUDGET_STATES_SHOWN: usize = 50;
+
 /// Shortest value of a configuration that is masked where it turns up, in bytes (`SEC-2`). A shorter
 /// one is found in too much that has nothing to do with it.
 pub(crate) const MASKED_VALUE_BYTES_MIN: usize = 6;

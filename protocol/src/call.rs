@@ -184,8 +184,10 @@ pub enum CallErrorCode {
     NotFound,
     /// The key is missing, wrong or may not do this.
     Unauthorized,
-    /// The other side declines: by its policy, or by a budget.
+    /// The other side declines.
     Refused,
+    /// A budget does not allow it.
+    OverBudget,
     /// The input is more than the other side takes.
     TooLarge,
     /// Too many calls with this credential.
@@ -213,6 +215,7 @@ impl CallErrorCode {
             Self::NotFound => "notFound",
             Self::Unauthorized => "unauthorized",
             Self::Refused => "refused",
+            Self::OverBudget => "overBudget",
             Self::TooLarge => "tooLarge",
             Self::RateLimited => "rateLimited",
             Self::Overloaded => "overloaded",

@@ -18,6 +18,7 @@
 
 pub mod agents;
 pub mod base_package;
+pub mod budget;
 pub mod call;
 pub mod control;
 pub mod conversation;

@@ -46,6 +46,9 @@ pub enum RuntimeEventKind {
     /// A tool ended in an error, which the model was told.
     #[serde(rename = "tool.failed")]
     ToolFailed,
+    /// A budget is nearly spent.
+    #[serde(rename = "budget.warning")]
+    BudgetWarning,
     /// A message event named a message that is not there (`MSG-4`).
     #[serde(rename = "message.warning")]
     MessageWarning,
@@ -67,6 +70,7 @@ impl RuntimeEventKind {
             Self::ToolCalled => "tool.called",
             Self::ToolCompleted => "tool.completed",
             Self::ToolFailed => "tool.failed",
+            Self::BudgetWarning => "budget.warning",
             Self::MessageWarning => "message.warning",
         }
     }
@@ -159,6 +163,7 @@ mod tests {
             K::ToolCalled,
             K::ToolCompleted,
             K::ToolFailed,
+            K::BudgetWarning,
             K::MessageWarning,
         ] {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());

@@ -148,6 +148,7 @@ fn failure_of(error: CallError) -> ModelError {
     let code = match error.code {
         CallErrorCode::Unauthorized => "E_MODEL_UNAUTHORIZED",
         CallErrorCode::NotFound => "E_MODEL_NOT_FOUND",
+        CallErrorCode::OverBudget => "E_BUDGET",
         CallErrorCode::TooLarge => "E_CONTEXT_OVERFLOW",
         CallErrorCode::RateLimited => "E_MODEL_RATE_LIMITED",
         CallErrorCode::Overloaded => "E_MODEL_OVERLOADED",

@@ -238,7 +238,7 @@ fn fault_of(error: CallError) -> ToolFault {
         CallErrorCode::Invalid => "E_INVALID_REQUEST",
         CallErrorCode::NotFound => "E_NOT_FOUND",
         CallErrorCode::Unauthorized => "E_UNAUTHORIZED",
-        CallErrorCode::Refused => "E_REFUSED",
+        CallErrorCode::Refused | CallErrorCode::OverBudget => "E_REFUSED",
         CallErrorCode::TooLarge => "E_TOO_LARGE",
         CallErrorCode::RateLimited => "E_RATE_LIMITED",
         CallErrorCode::Overloaded => "E_OVERLOADED",

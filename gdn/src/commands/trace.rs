@@ -222,7 +222,7 @@ fn spans_of(events: &[RuntimeEvent]) -> Vec<Span> {
     let last = events.last().map(|event| event.timestamp);
     for event in events
         .iter()
-        .filter(|event| event.kind != Kind::MessageWarning)
+        .filter(|event| !matches!(event.kind, Kind::MessageWarning | Kind::BudgetWarning))
     {
         let id = event.span_id;
         let span = spans.entry(id).or_insert_with(|| {

@@ -215,8 +215,11 @@ impl Story {
                 }
             }
             Kind::ToolFailed => begun.tool(event.tool_name).failed += 1,
-            Kind::StepCompleted | Kind::StepFailed | Kind::ToolCompleted | Kind::MessageWarning => {
-            }
+            Kind::StepCompleted
+            | Kind::StepFailed
+            | Kind::ToolCompleted
+            | Kind::BudgetWarning
+            | Kind::MessageWarning => {}
         }
     }
 

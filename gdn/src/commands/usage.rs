@@ -1,7 +1,8 @@
 //! `gdn usage`: what replies of models took, tokens and money.
 
+use goondan_protocol::budget::{Amount, BudgetPeriod, BudgetState};
 use goondan_protocol::control::{ReadUsage, UsageBy, UsageReport};
-use goondan_protocol::usage::Spending;
+use goondan_protocol::usage::{MicroUsd, Spending};
 use serde_json::json;
 
 use crate::cli::UsageArgs;
@@ -11,6 +12,9 @@ use crate::output::style;
 use crate::output::table::{Cell, Table};
 use crate::output::text;
 use crate::schemas;
+
+/// From this share of a budget on it is shown as nearly spent.
+const WARNING_PERCENT: u64 = 90;
 
 pub(super) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
@@ -33,12 +37,17 @@ pub(super) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
             "leftOut": report.left_out,
             "total": report.total,
             "unreadable": report.unreadable,
+            "budgets": report.budgets,
         }),
     )?;
     if report.rows.is_empty() {
         output.data("No replies of models. The scripted model takes no tokens.")?;
     } else {
         output.data(table(&report, by, args.all).render(output.out))?;
+    }
+    if !report.budgets.is_empty() {
+        output.data("")?;
+        output.data(budgets(&report.budgets, args.all).render(output.out))?;
     }
     if report.left_out > 0 {
         let more = text::count(report.left_out, "more sum");
@@ -92,6 +101,47 @@ fn table(report: &UsageReport, by: UsageBy, all: bool) -> Table {
     table
 }
 
+fn budgets(states: &[BudgetState], all: bool) -> Table {
+    let workspace = all.then_some("WORKSPACE");
+    let titles = ["BUDGET", "PER", "LIMIT", "SPENT", "", "RESERVED", "LEFT"];
+    let mut table = Table::new(workspace.into_iter().chain(titles));
+    for state in states {
+        let workspace = all.then(|| Cell::from(state.workspace_id.as_str()));
+        let whose = match (&state.instance_key, &state.agent_name) {
+            (Some(key), _) => format!("conversation {key}"),
+            (None, Some(agent)) => format!("agent {agent}"),
+            (None, None) => "workspace".to_owned(),
+        };
+        let per = match state.period {
+            BudgetPeriod::Ever => "",
+            BudgetPeriod::Day => "day",
+        };
+        let percent = state.spent.percent_of(state.limit);
+        let look = match percent {
+            0..WARNING_PERCENT => style::PLAIN,
+            WARNING_PERCENT..100 => style::WARN,
+            _ => style::BAD,
+        };
+        let taken = state.spent.number().saturating_add(state.reserved.number());
+        let left = state.limit.number().saturating_sub(taken);
+        let left = match state.limit {
+            Amount::Tokens(_) => Amount::Tokens(left),
+            Amount::MicroUsd(_) => Amount::MicroUsd(MicroUsd(left)),
+        };
+        let cells = [
+            Cell::from(whose),
+            Cell::from(per),
+            Cell::from(state.limit.to_string()),
+            Cell::from(state.spent.to_string()),
+            Cell::styled(format!("{percent} %"), look),
+            Cell::from(state.reserved.to_string()),
+            Cell::styled(left.to_string(), look),
+        ];
+        table.row(workspace.into_iter().chain(cells));
+    }
+    table
+}
+
 fn numbers(spending: &Spending) -> [Cell; 5] {
     let usage = &spending.usage;
     let cost = text::cost(spending);
@@ -111,8 +161,9 @@ fn numbers(spending: &Spending) -> [Cell; 5] {
 
 #[cfg(test)]
 mod tests {
+    use goondan_protocol::budget::BudgetScope;
     use goondan_protocol::control::UsageRow;
-    use goondan_protocol::usage::{MicroUsd, Usage};
+    use goondan_protocol::usage::Usage;
 
     use super::*;
     use crate::output::style::Palette;
@@ -148,6 +199,7 @@ mod tests {
             left_out: 0,
             total: spending(3, 1_500_000, 1),
             unreadable: 0,
+            budgets: Vec::new(),
         };
         let shown = table(&report, UsageBy::Instance, false).render(Palette::new(false));
         assert_eq!(
@@ -161,5 +213,35 @@ mod tests {
         let shown = table(&report, UsageBy::Day, true).render(Palette::new(false));
         assert!(shown.starts_with("WORKSPACE  DAY   REPLIES"), "{shown}");
         assert_eq!(shown.lines().count(), 2);
+    }
+
+    #[test]
+    fn budgets_are_shown_with_what_is_left() {
+        let state = |limit, spent, reserved, key: Option<&str>| BudgetState {
+            workspace_id: "w".parse().unwrap(),
+            scope: BudgetScope::Workspace,
+            agent_name: None,
+            instance_key: key.map(|key| key.parse().unwrap()),
+            period: BudgetPeriod::Day,
+            limit,
+            spent,
+            reserved,
+        };
+        let usd = |micro_usd| Amount::MicroUsd(MicroUsd(micro_usd));
+        let states = [
+            state(usd(5_000_000), usd(4_600_000), usd(300_000), None),
+            state(
+                Amount::Tokens(100),
+                Amount::Tokens(120),
+                Amount::Tokens(0),
+                Some("main"),
+            ),
+        ];
+        assert_eq!(
+            budgets(&states, false).render(Palette::new(false)),
+            "BUDGET             PER  LIMIT       SPENT              RESERVED  LEFT\n\
+             workspace          day  $5.00       $4.60       92 %   $0.30     $0.10\n\
+             conversation main  day  100 tokens  120 tokens  120 %  0 tokens  0 tokens\n"
+        );
     }
 }

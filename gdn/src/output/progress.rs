@@ -218,6 +218,7 @@ fn status_of(event: &RuntimeEvent) -> Option<String> {
         | Kind::TurnParked
         | Kind::StepCompleted
         | Kind::StepFailed
+        | Kind::BudgetWarning
         | Kind::MessageWarning => None,
     }
 }
@@ -247,6 +248,7 @@ fn line_of(event: &RuntimeEvent, columns: usize, palette: Palette) -> Option<Str
             style::BAD,
             Some("the model could not answer".to_owned()),
         ),
+        Kind::BudgetWarning => ("!", style::WARN, Some("budget".to_owned())),
         Kind::MessageWarning => ("!", style::WARN, Some("warning".to_owned())),
         Kind::TurnStarted | Kind::TurnCompleted | Kind::TurnFailed | Kind::StepCompleted => {
             return None;

@@ -27,6 +27,7 @@ pub(crate) fn digest(bundle: &Bundle) -> String {
         "local": bundle.local.as_ref().map(connection),
         "models": models,
         "prices": bundle.prices,
+        "budgets": bundle.budgets,
         "gracePeriodMs": bundle.grace_period_ms,
         "lifecycle": {
             "ttlMs": bundle.lifecycle.ttl_ms,

@@ -4,6 +4,7 @@
 //! needs other resources is left as a [`crate::reference::Reference`] for [`crate::resolve`].
 
 pub(crate) mod agent;
+pub(crate) mod budgets;
 mod captures;
 pub(crate) mod connection;
 pub(crate) mod connector;

@@ -52,6 +52,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::JsonObject;
+use goondan_protocol::budget::Budget;
 use goondan_protocol::definition::{AgentDefinition, HostedModel};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::process_limits::ProcessLimits;
@@ -160,6 +161,8 @@ pub struct Bundle {
     pub models: BTreeMap<ResourceName, HostedModel>,
     /// What those models cost, as far as the project says.
     pub prices: BTreeMap<ResourceName, PriceTable>,
+    /// What replies of models may take.
+    pub budgets: Vec<Budget>,
     /// How long a stop waits for the turn in progress, in milliseconds (`SUP-6`).
     pub grace_period_ms: u64,
     /// How long processes and conversations that nobody uses are kept (`INST-7`).

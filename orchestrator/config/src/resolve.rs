@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use goondan_protocol::budget::{Budget, BudgetScope};
 use goondan_protocol::definition::{
     AgentDefinition, ExtensionDefinition, ModelProvider, ToolDefinition,
 };
@@ -89,6 +90,16 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
     let models = models
         .map(|(name, hosted)| (name, hosted.model.clone()))
         .collect();
+    let of_swarm = swarm.into_iter().flat_map(|swarm| &swarm.value.budgets);
+    let members = resources.agents.iter().map(|agent| &agent.value);
+    let members = members.filter(|agent| membership.members.contains(agent.name.as_str()));
+    let all: Vec<&Located<Budget>> = of_swarm
+        .chain(members.flat_map(|agent| &agent.budgets))
+        .collect();
+    for budget in &all {
+        check_prices(budget, &agents, &resources, report);
+    }
+    let budgets = all.into_iter().map(|budget| budget.value.clone()).collect();
     let mut bundle = Bundle {
         package: resources.package,
         entry_agent: entry_agent?,
@@ -99,10 +110,44 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
         lifecycle: membership.policy.lifecycle,
         models,
         prices,
+        budgets,
         digest: String::new(),
     };
     bundle.digest = digest(&bundle);
     Some(bundle)
+}
+
+/// A budget in money is kept only if it is known what the models cost it is about.
+fn check_prices(
+    budget: &Located<Budget>,
+    agents: &BTreeMap<AgentName, AgentDefinition>,
+    resources: &Resources,
+    report: &mut Report,
+) {
+    if budget.value.micro_usd.is_none() {
+        return;
+    }
+    let named = budget.value.agent.as_ref();
+    let bound = agents.values().filter(|agent| {
+        let only = named.filter(|_| budget.value.scope == BudgetScope::Agent);
+        only.is_none_or(|only| agent.name == *only)
+    });
+    let without = bound.filter(|agent| {
+        let hosted = resources.hosted.get(&agent.model.name);
+        hosted.is_some_and(|hosted| hosted.prices.is_empty())
+    });
+    let without: BTreeSet<&str> = without.map(|agent| agent.model.name.as_str()).collect();
+    for model in without {
+        let message = format!(
+            "this budget is in money, but nobody says what Model `{model}` costs, so it could not be \
+             kept"
+        );
+        report.add(
+            Problem::new(codes::INVALID_VALUE, budget.place, message).help(format!(
+                "add `prices` to Model `{model}`, or set the budget in `tokens`"
+            )),
+        );
+    }
 }
 
 /// The project's Swarm; reports every further one.

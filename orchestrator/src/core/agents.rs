@@ -146,6 +146,15 @@ impl Instance {
         }
     }
 
+    /// The other conversations that its turn in progress works for.
+    pub(super) fn asked_by(&self, own: &InstanceKey) -> Vec<InstanceKey> {
+        let turn = self.turn.as_ref();
+        let event_id = turn.map(|turn| &turn.context.event_id);
+        let mut waiting = self.waiting.iter();
+        let event = waiting.find(|event| Some(&event.id) == event_id);
+        event.map_or_else(Vec::new, |event| event.asked_by(own))
+    }
+
     pub(super) fn pending(&self) -> usize {
         self.waiting.len() + self.accepting
     }

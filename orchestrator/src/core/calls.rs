@@ -9,6 +9,7 @@
 //! * A call that an agent waits for ends in exactly one `call.result`.
 //! * A model's reply is durable before the agent sees it, and the reply of one step is recorded once:
 //!   whoever asks for the step again gets the recorded one, or the one under way.
+//! * No call to a model begins that may lead past a [budget](budgets).
 //! * What a reply took is durable in the ledger before the reply is recorded, and is put down once.
 //! * A call that is not idempotent is handed to a connector at most once, unless the connector itself
 //!   says that it had no effect.
@@ -25,17 +26,21 @@ use goondan_protocol::ids::{
 };
 use goondan_protocol::ipc::{Head, ToChild};
 use goondan_protocol::trace::TraceContext;
+use goondan_protocol::usage::Charge;
 use goondan_store::ledger::Entry;
 use serde_json::value::{RawValue, to_raw_value};
 
+use self::budgets::Verdict;
 use self::lane::Lane;
+use super::accounts::Payer;
 use super::agents::Waiter;
 use super::{Core, Effect, LogEvent, ProcessId, RequestToken};
 use crate::limits::{
     CALL_ATTEMPTS_MAX, CALL_DEADLINE_MAX_MS, CALL_RETRY_FIRST_MS, CALL_RETRY_MAX_MS,
-    CALLS_OPEN_PER_AGENT,
+    CALLS_OPEN_PER_AGENT, TICK_MS,
 };
 
+mod budgets;
 mod lane;
 mod recording;
 
@@ -85,6 +90,10 @@ struct OpenCall {
     attempts: u32,
     /// Whether anybody has heard a piece of the attempt at hand.
     has_streamed: bool,
+    /// Whom the reply counts against.
+    payers: Vec<Payer>,
+    /// What is reserved for it, while it is made and until its reply is counted.
+    reserved: Option<Charge>,
     /// What the model's reply took, until that is put down in the ledger.
     bill: Option<Box<Entry>>,
     standing: Standing,
@@ -113,6 +122,12 @@ pub(super) struct Calls {
 }
 
 impl Calls {
+    /// Whether there are none.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// Whether a model or connection has any call to make, or makes one.
     pub(super) fn any_for(&self, workspace_id: &WorkspaceId, target: &CallTarget) -> bool {
         self.open
@@ -146,6 +161,7 @@ impl Calls {
             lane.ended();
             lane.push_back_in(&call.at.instance_key, id);
             call.not_before_ms = not_before_ms;
+            call.reserved = None;
             call.standing = Standing::Waiting;
         }
     }
@@ -234,6 +250,8 @@ impl Core {
             not_before_ms: 0,
             attempts: 0,
             has_streamed: false,
+            payers: self.payers_of(at, &asked.target),
+            reserved: None,
             bill: None,
             standing: Standing::Waiting,
         };
@@ -315,8 +333,17 @@ impl Core {
             let Some(id) = lane.next(now_ms, |id| process_for(id).is_some()) else {
                 break;
             };
-            if let Some(process) = process_for(id) {
-                self.begin_call(id, process);
+            let Some(process) = process_for(id) else {
+                continue;
+            };
+            match self.budget_verdict(id) {
+                Verdict::Fits(reserved) => self.begin_call(id, process, reserved),
+                // Whoever it waits for comes to an end.
+                Verdict::Wait => self.calls.put_back(id, now_ms.saturating_add(TICK_MS)),
+                Verdict::Refused(error) => {
+                    self.calls.put_back(id, now_ms);
+                    self.end_call(id, CallOutcome::Error(error));
+                }
             }
         }
         if let Some(lane) = self.calls.lanes.get(lane_key)
@@ -326,13 +353,14 @@ impl Core {
         }
     }
 
-    fn begin_call(&mut self, id: CallId, process: ProcessId) {
+    fn begin_call(&mut self, id: CallId, process: ProcessId, reserved: Option<Charge>) {
         let now_ms = self.now.mono_ms;
         let Some(call) = self.calls.open.get_mut(&id) else {
             return;
         };
         call.attempts = call.attempts.saturating_add(1);
         call.standing = Standing::Running { process };
+        call.reserved = reserved;
         let (at, target, trace) = (call.at.clone(), call.target.clone(), call.trace);
         let (method, params) = (call.method.clone(), call.params.clone());
         let deadline_ms = call.deadline_ms.saturating_sub(now_ms);

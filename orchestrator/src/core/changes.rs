@@ -100,7 +100,10 @@ impl RunningConnector {
 /// first, then agents, models with a process of their own, and connections, by name.
 pub(super) fn changes(before: Option<&Bundle>, after: &Bundle) -> Vec<ConfigurationChange> {
     let mut changes = Vec::new();
-    if before.is_some_and(|before| Policy::of(before) != Policy::of(after)) {
+    let is_other = |before: &Bundle| {
+        Policy::of(before) != Policy::of(after) || before.budgets != after.budgets
+    };
+    if before.is_some_and(is_other) {
         changes.push(ConfigurationChange {
             resource: "Swarm".to_owned(),
             change: ChangeKind::Changed,

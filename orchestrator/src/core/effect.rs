@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use goondan_config::Sources;
 use goondan_protocol::JsonObject;
+use goondan_protocol::budget::BudgetState;
 use goondan_protocol::call::CallPlace;
 use goondan_protocol::control::{ControlError, UsageBy};
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
@@ -117,6 +118,8 @@ pub(crate) enum Read {
         workspaces: Vec<WorkspaceId>,
         by: UsageBy,
         since: Option<Day>,
+        /// How budgets stand, for the answer.
+        budgets: Vec<BudgetState>,
     },
     /// A page of what happened in an instance's turns.
     Turns {

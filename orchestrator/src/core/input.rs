@@ -14,7 +14,7 @@ use goondan_store::workspace::{WithWork, WorkspaceRecord};
 use goondan_store::writer::Completion;
 
 use super::connection_state::StateDone;
-use super::{ListPurpose, ListedInstances};
+use super::{Accounts, ListPurpose, ListedInstances};
 
 /// The time at which something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +154,8 @@ pub(crate) struct LoadedWorkspace {
     pub(crate) fallback: Option<ControlError>,
     /// Whether the files it was read from may be kept: no secret is written out in them.
     pub(crate) may_be_kept: bool,
+    /// What replies of models took so far, by its ledger.
+    pub(crate) accounts: Accounts,
     /// Instances with something to do.
     pub(crate) with_work: Vec<WithWork>,
     /// Every instance, if it is read to begin conversations anew; otherwise none.

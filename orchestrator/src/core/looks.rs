@@ -49,7 +49,9 @@ impl Core {
         } = request;
         match self.workspace_ids(workspace_id) {
             Ok(workspaces) => {
+                let budgets = workspaces.iter().flat_map(|id| self.budget_states(id));
                 let read = Read::Usage {
+                    budgets: budgets.collect(),
                     workspaces,
                     by,
                     since,

@@ -268,6 +268,7 @@ mod tests {
             local: None,
             models: BTreeMap::new(),
             prices: BTreeMap::new(),
+            budgets: Vec::new(),
             grace_period_ms: 0,
             lifecycle: goondan_config::Lifecycle::default(),
             digest: String::new(),

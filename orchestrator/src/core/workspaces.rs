@@ -126,6 +126,7 @@ impl Core {
                 connectors: BTreeMap::new(),
                 models: BTreeMap::new(),
                 retention: Retention::default(),
+                accounts: found.accounts,
                 closing: None,
             });
         workspace.record = found.record;

@@ -14,10 +14,10 @@ use goondan_store::index::InstanceIndex;
 use goondan_store::instance::Metadata;
 use goondan_store::root::Layout;
 use goondan_store::workspace::WorkspaceRecord;
-use goondan_store::{StoreError, workspace};
+use goondan_store::{StoreError, ledger, workspace};
 
 use super::masking::Masks;
-use crate::core::{LoadedWorkspace, Settings};
+use crate::core::{Accounts, LoadedWorkspace, Settings};
 
 /// What projects are read with.
 #[derive(Clone)]
@@ -253,6 +253,8 @@ impl Projects {
         let listed = workspace::list_instances(disk, &instances);
         let (found, mut unusable) = listed.map_err(|error| storage(&error))?;
         known.index.take_up(&record.workspace_id, &found);
+        let ledger = ledger::read(disk, &self.layout, &record.workspace_id);
+        let ledger = ledger.map_err(|error| storage(&error))?;
         let with_work = workspace::with_work_among(disk, &instances, &found, &mut unusable);
         known.warned.report(&unusable);
         let to_begin_anew = if wanted.all_instances {
@@ -265,6 +267,7 @@ impl Projects {
             bundle,
             fallback: None,
             may_be_kept: false,
+            accounts: Accounts::of(&ledger.lines),
             with_work,
             to_begin_anew,
         })

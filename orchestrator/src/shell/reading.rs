@@ -1,6 +1,8 @@
 //! Reading for clients what the writer threads do not own. Everything here blocks.
 
-use goondan_protocol::control::{AuditLog, AuditRecord, ControlError, ErrorCode, Trace, TurnsPage};
+use goondan_protocol::control::{
+    AuditLog, AuditRecord, ControlError, ErrorCode, Trace, TurnsPage, UsageReport,
+};
 use goondan_protocol::limits::AUDIT_ANSWER_BYTES;
 use goondan_store::disk::Disk;
 use goondan_store::index::InstanceIndex;
@@ -45,7 +47,11 @@ pub(super) fn read(
             workspaces,
             by,
             since,
-        } => answer(&usage::report(disk, layout, &workspaces, by, since)?),
+            budgets,
+        } => {
+            let report = usage::report(disk, layout, &workspaces, by, since)?;
+            answer(&UsageReport { budgets, ..report })
+        }
         Read::Trace { workspace_id, of } => {
             let mut known = index.list(&workspace_id).unwrap_or_default();
             known.sort_by_key(|metadata| std::cmp::Reverse(metadata.updated_at));

@@ -82,6 +82,7 @@ fn summed(ledgers: &[(&WorkspaceId, Ledgered)], by: UsageBy, since: Option<Day>)
         left_out: left_out as u64,
         total,
         unreadable,
+        budgets: Vec::new(),
     }
 }
 

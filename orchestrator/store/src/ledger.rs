@@ -71,7 +71,9 @@ impl Entry {
         }
     }
 
-    fn into_line(self) -> Line {
+    /// The sum of it alone.
+    #[must_use]
+    pub fn into_line(self) -> Line {
         let mut spending = Spending::default();
         spending.add_reply(&self.spent());
         Line {

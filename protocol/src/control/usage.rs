@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::budget::BudgetState;
 use crate::ids::{AgentName, WorkspaceId};
 use crate::time::Day;
 use crate::usage::Spending;
@@ -60,6 +61,8 @@ pub struct UsageReport {
     pub total: Spending,
     /// Records that cannot be read and are not counted.
     pub unreadable: u64,
+    /// How budgets stand now: those of whole workspaces, then those nearest to their limits.
+    pub budgets: Vec<BudgetState>,
 }
 
 /// One sum.

@@ -164,6 +164,7 @@ fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
         Code::NotFound,
         Code::Unauthorized,
         Code::Refused,
+        Code::OverBudget,
         Code::TooLarge,
         Code::RateLimited,
         Code::Overloaded,
@@ -179,6 +180,7 @@ fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
             | Code::NotFound
             | Code::Unauthorized
             | Code::Refused
+            | Code::OverBudget
             | Code::TooLarge
             | Code::RateLimited
             | Code::Overloaded
@@ -202,6 +204,7 @@ fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
         Kind::ToolCalled,
         Kind::ToolCompleted,
         Kind::ToolFailed,
+        Kind::BudgetWarning,
         Kind::MessageWarning,
     ] {
         match kind {
@@ -216,6 +219,7 @@ fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
             | Kind::ToolCalled
             | Kind::ToolCompleted
             | Kind::ToolFailed
+            | Kind::BudgetWarning
             | Kind::MessageWarning => assert_row(PROTOCOL, &kind),
         }
     }

@@ -173,3 +173,130 @@ fn every_reply_is_counted_once_whoever_is_killed_and_what_was_deleted_still_coun
     home.gdn(&["verify"]).exits(0);
     daemon.stop().check(false);
 }
+
+/// A reply that takes so many tokens.
+fn taking(tokens: u64) -> String {
+    openai(&[
+        openai_delta(&json!({"role": "assistant", "content": "Done."})),
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+        json!({"choices": [], "usage": {"prompt_tokens": tokens - 1, "completion_tokens": 1}}),
+    ]) + "data: [DONE]\n\n"
+}
+
+#[test]
+fn a_budget_warns_once_refuses_before_it_is_passed_and_is_remembered() {
+    let provider = Provider::start(|_| Answer::stream(&taking(4_300)));
+    let bounded = format!("params: {{maxTokens: 500}}\n  {PRICES}");
+    let budgets = "  budgets: [{for: instance, tokens: 9000}, {for: agent, per: day, cost: 5}]\n";
+    let home = Home::new(&(project(&provider, &bounded) + budgets));
+    let daemon = Daemon::serving(&home);
+    for _ in 0..2 {
+        assert_eq!(home.ask("main", "Hi."), "Done.");
+    }
+    let refused = home.gdn(&["send", "--instance", "main", "Hi."]);
+    let refused = refused.tells(&[
+        "E_BUDGET",
+        "the budget of 9000 tokens for conversation `main` does not allow this call: 8600 tokens spent",
+        "begin a new conversation",
+    ]);
+    assert_ne!(refused.code, 0);
+    let warned = daemon.log().saying("a budget is nearly spent");
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    let budget = warned[0]["budget"].as_str().unwrap();
+    assert!(
+        budget.ends_with("conversation `main` is spent to 95 %: 8600 tokens"),
+        "{budget}"
+    );
+    // What is spent is remembered; another conversation has a budget of its own.
+    daemon.kill();
+    let daemon = Daemon::serving(&home);
+    home.gdn(&["send", "--instance", "main", "Hi."])
+        .tells(&["E_BUDGET"]);
+    assert_eq!(home.ask("other", "Hi."), "Done.");
+    assert_eq!(provider.received().len(), 3);
+    assert_eq!(daemon.log().saying("a budget is nearly spent").len(), 0);
+    let usage = home.gdn_json(&["usage"]);
+    let states = usage["budgets"].as_array().unwrap().iter();
+    let states: Vec<_> = states
+        .map(|state| {
+            (
+                &state["scope"],
+                &state["instanceKey"],
+                &state["limit"],
+                &state["spent"],
+            )
+        })
+        .collect();
+    let tokens = |tokens: u64| json!({ "tokens": tokens });
+    assert_eq!(
+        states,
+        [
+            (
+                &json!("instance"),
+                &json!("main"),
+                &tokens(9_000),
+                &tokens(8_600)
+            ),
+            (
+                &json!("instance"),
+                &json!("other"),
+                &tokens(9_000),
+                &tokens(4_300)
+            ),
+            (
+                &json!("agent"),
+                &Value::Null,
+                &json!({"microUsd": 5_000_000}),
+                &json!({"microUsd": 3 * (4_299 * 10 + 50)})
+            ),
+        ]
+    );
+    let shown = home.gdn(&["usage"]).exits(0).stdout;
+    assert!(shown.contains("conversation main"), "{shown}");
+    daemon.stop().check(false);
+}
+
+#[test]
+fn what_an_agent_does_for_another_counts_against_the_budget_of_the_one_that_asked() {
+    let provider = Provider::start(|_| Answer::stream(&taking(900)));
+    let boss = r#"---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: boss}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {step: 1}
+        call: [{tool: agents__request, args: {agent: worker, input: "Do it."}}]
+      - say: "${result}"
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: boss}
+spec:
+  modelConfig: {modelRef: Model/boss}
+  tools: [{kind: Tool, name: agents, package: "@goondan/base"}]
+  budgets: [{for: instance, tokens: 2000}]
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: team}
+spec: {entryAgent: Agent/boss}
+"#;
+    let home = Home::new(&(project(&provider, "params: {maxTokens: 100}") + boss));
+    let daemon = Daemon::serving(&home);
+    assert_eq!(home.ask("main", "Go."), "Done.");
+    assert_eq!(home.ask("main", "Go."), "Done.");
+    let refused = home.ask("main", "Go.");
+    assert!(
+        refused.contains("2000 tokens for conversation `main`"),
+        "{refused}"
+    );
+    // The worker itself has no budget, and neither has anybody else used it up.
+    assert_eq!(home.ask("another", "Go."), "Done.");
+    let asked = ["send", "--agent", "worker", "--instance", "main", "Hi."];
+    assert_eq!(home.gdn(&asked).exits(0).stdout, "Done.\n");
+    assert_eq!(provider.received().len(), 4);
+    daemon.stop().check(false);
+}

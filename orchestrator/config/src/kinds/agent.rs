@@ -1,11 +1,12 @@
 //! `kind: Agent`: a model, a prompt and tools.
 
+use goondan_protocol::budget::Budget;
 use goondan_protocol::definition::ModelParams;
 use goondan_protocol::ids::AgentName;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::working_directory::CwdMode;
 
-use super::{Context, id, params, process_limits, read_named_file};
+use super::{Context, budgets, id, params, process_limits, read_named_file};
 use crate::codes;
 use crate::document::{Document, Kind};
 use crate::fields::{Fields, Located};
@@ -58,6 +59,7 @@ pub(crate) static SPEC: Shape = Shape::of(
             Content::List(&Content::Text),
             "Tools, by their full names, without a call of which no turn ends.",
         ),
+        budgets::OF_AGENT,
     ],
 );
 
@@ -159,6 +161,8 @@ pub(crate) struct AgentSpec {
     pub(crate) extensions: Vec<Reference>,
     /// Full names of tools without a call of which no turn ends, and where they are written.
     pub(crate) required_tools: Vec<Located<String>>,
+    /// What replies of models may take.
+    pub(crate) budgets: Vec<Located<Budget>>,
     /// Parameters of each call.
     pub(crate) params: ModelParams,
     /// Where they are written, if they are.
@@ -200,6 +204,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Agen
         place: text.place,
     });
     let required_tools = required_tools.collect();
+    let budgets = budgets::read(&mut spec, name.as_ref(), &mut cx.report);
     spec.close();
     Some(AgentSpec {
         name: name?,
@@ -209,6 +214,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Agen
         tools,
         extensions,
         required_tools,
+        budgets,
         params,
         params_place,
         runtime,

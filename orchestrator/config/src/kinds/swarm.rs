@@ -1,5 +1,6 @@
 //! `kind: Swarm`: which agents work together, who answers first, and the policy for all of them.
 
+use goondan_protocol::budget::Budget;
 use goondan_protocol::definition::LoopBreaker;
 use goondan_protocol::ids::{InstanceKey, ResourceName};
 use goondan_protocol::limits::{
@@ -7,11 +8,11 @@ use goondan_protocol::limits::{
     DEFAULT_SAME_CALLS_MAX,
 };
 
-use super::id;
+use super::{budgets, id};
 use crate::Lifecycle;
 use crate::codes;
 use crate::document::{Document, Kind};
-use crate::fields::Fields;
+use crate::fields::{Fields, Located};
 use crate::limits::{
     DEFAULT_GC_GRACE_SECONDS, DEFAULT_IDLE_SECONDS, MAX_GC_GRACE_SECONDS, MAX_GRACE_PERIOD_SECONDS,
     MAX_IDLE_SECONDS, MAX_STEPS_PER_TURN, MAX_TTL_SECONDS,
@@ -87,6 +88,7 @@ static POLICY_SHAPE: Shape = Shape::of(
             Content::Mapping(&SHUTDOWN),
             "How processes are stopped.",
         ),
+        budgets::OF_SWARM,
     ],
 );
 
@@ -153,6 +155,7 @@ pub(crate) struct SwarmSpec {
     /// Its members; `None` means every Agent of the project.
     pub(crate) agents: Option<Vec<Reference>>,
     pub(crate) policy: Policy,
+    pub(crate) budgets: Vec<Located<Budget>>,
 }
 
 /// What holds for every agent of a swarm.
@@ -194,7 +197,7 @@ pub(crate) fn read(document: &Document<'_>, report: &mut Report) -> Option<Swarm
             .help("name the conversation with `--instance` or in an ingress rule"),
         );
     }
-    let policy = spec
+    let (policy, budgets) = spec
         .nested("policy", report)
         .map(|policy| read_policy(policy, report))
         .unwrap_or_default();
@@ -204,10 +207,11 @@ pub(crate) fn read(document: &Document<'_>, report: &mut Report) -> Option<Swarm
         entry_agent,
         agents: names_agents.then_some(agents),
         policy,
+        budgets,
     })
 }
 
-fn read_policy(mut fields: Fields<'_>, report: &mut Report) -> Policy {
+fn read_policy(mut fields: Fields<'_>, report: &mut Report) -> (Policy, Vec<Located<Budget>>) {
     let mut policy = Policy::default();
     let steps = fields.number("maxStepsPerTurn", report);
     if let Some(steps) = steps.and_then(|steps| u32::try_from(steps).ok()) {
@@ -235,8 +239,9 @@ fn read_policy(mut fields: Fields<'_>, report: &mut Report) -> Policy {
     if let Some(lifecycle) = fields.nested("lifecycle", report) {
         policy.lifecycle = read_lifecycle(lifecycle, report);
     }
+    let budgets = budgets::read(&mut fields, None, report);
     fields.close();
-    policy
+    (policy, budgets)
 }
 
 fn read_lifecycle(mut fields: Fields<'_>, report: &mut Report) -> Lifecycle {

@@ -103,6 +103,7 @@ fn corpus() -> Vec<Value> {
                 "extensions": ["Extension/log", {"ref": "Extension/window", "config": {"maxMessages": 9}}],
                 "runtime": {"kind": "llm", "cwdMode": "workspace", "limits": {"memoryMiB": 64, "openFiles": 128, "processes": 32}},
                 "requiredTools": ["bash__exec"],
+                "budgets": [{"for": "agent", "per": "day", "tokens": 5, "cost": 1}],
             }),
         ),
         document(

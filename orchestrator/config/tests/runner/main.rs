@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod agreement;
 #[cfg(test)]
+mod budgets;
+#[cfg(test)]
 mod bundles;
 #[cfg(test)]
 mod connectors;

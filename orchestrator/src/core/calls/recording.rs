@@ -7,6 +7,7 @@ use goondan_protocol::call::{
 use goondan_protocol::ids::{InstanceRef, MessageId, StepId, TurnId};
 use goondan_protocol::limits::MAX_MESSAGE_BYTES;
 use goondan_protocol::message::Role;
+use goondan_protocol::trace::SpanId;
 use goondan_protocol::usage::{COST, Charge, MicroUsd, Spent, Usage};
 use goondan_protocol::{JsonObject, time::Timestamp};
 use goondan_store::StoreError;
@@ -156,25 +157,25 @@ impl Core {
         let (at, turn_id) = (call.at.clone(), call.place.as_ref()?.turn_id.clone());
         let (step_id, _) = call.record.clone()?;
         let received_at = self.now.wall;
+        // What is not told counts as what was reserved for it.
+        let reserved = call.reserved.unwrap_or_default();
+        let assumed = Charge {
+            tokens: spent.usage.map_or(reserved.tokens, |_| 0),
+            micro_usd: spent.cost.map_or(reserved.micro_usd, |_| MicroUsd(0)),
+        };
         let entry = self.instance_mut(&at)?;
-        let turn = entry.turn.as_ref();
-        let event_id = turn.map(|turn| &turn.context.event_id);
-        let event = entry
-            .waiting
-            .iter()
-            .find(|event| Some(&event.id) == event_id);
         Some(Entry {
             id: entry_id,
             at: received_at,
             agent_name: entry.agent.clone(),
-            asked_by: event.map_or_else(Vec::new, |event| event.asked_by(&at.instance_key)),
+            asked_by: entry.asked_by(&at.instance_key),
             instance_key: at.instance_key,
             turn_id,
             step_id,
             model,
             usage: spent.usage,
             cost_micro_usd: spent.cost,
-            assumed: Charge::default(),
+            assumed,
         })
     }
 
@@ -296,7 +297,11 @@ impl Core {
         let message = message.clone();
         match result {
             Ok(Report::UsageRecorded) => {
-                call.bill = None;
+                call.reserved = None;
+                let step = call.record.as_ref().map(|(id, _)| SpanId::of_step(id));
+                if let Some(entry) = call.bill.take() {
+                    self.charge(at, &entry.into_line(), step);
+                }
                 self.write_reply(id, message);
             }
             Ok(other) => {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use goondan_config::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
 use goondan_protocol::JsonObject;
+use goondan_protocol::budget::{Budget, BudgetPeriod, BudgetScope};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::definition::{
     AgentDefinition, HostedModel, HostedProvider, LoopBreaker, ModelDefinition, ModelParams,
@@ -34,9 +35,15 @@ pub(super) enum Edit {
     Smaller,
     /// As valid, and conversations expire.
     Expiring,
+    /// As valid; all replies of models may take so many tokens together, those of each agent and each
+    /// conversation half as many.
+    Budgeted(u64),
     /// Not valid.
     Broken,
 }
+
+/// The longest reply of a model, in tokens.
+pub(super) const REPLY_TOKENS_MAX: u32 = u32::MAX;
 
 /// How long a conversation is kept by [`Edit::Expiring`], grace included, in milliseconds.
 pub(super) const KEEP_MS: u64 = 3_600_000;
@@ -73,6 +80,23 @@ impl Edit {
                 bundle.lifecycle.gc_grace_ms = KEEP_MS / 2;
                 Ok(bundle)
             }
+            Self::Budgeted(tokens) => {
+                let mut bundle = bundle(0, &[ENTRY_AGENT, HELPER_AGENT], &["a", "b"]);
+                bundle.digest = format!("budgeted {tokens}");
+                let budget = |scope, tokens| Budget {
+                    scope,
+                    agent: None,
+                    period: BudgetPeriod::Ever,
+                    tokens: Some(tokens),
+                    micro_usd: None,
+                };
+                bundle.budgets = vec![
+                    budget(BudgetScope::Workspace, tokens),
+                    budget(BudgetScope::Agent, tokens / 2),
+                    budget(BudgetScope::Instance, tokens / 2),
+                ];
+                Ok(bundle)
+            }
             Self::Broken => {
                 let message = "line 3: unknown field `agnet`";
                 Err(ControlError::new(ErrorCode::InvalidConfiguration, message))
@@ -101,6 +125,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
         local: None,
         models: [MODEL, OTHER_MODEL].map(|name| model(name, variant)).into(),
         prices: BTreeMap::new(),
+        budgets: Vec::new(),
         grace_period_ms: 20_000,
         lifecycle: goondan_config::Lifecycle::default(),
         digest: variant.to_string(),
@@ -137,7 +162,10 @@ fn model(name: &str, variant: u32) -> (ResourceName, HostedModel) {
         model: "m".to_owned(),
         endpoint: None,
         api_key: Some(format!("key {variant}")),
-        params: ModelParams::default(),
+        params: ModelParams {
+            max_tokens: Some(REPLY_TOKENS_MAX),
+            ..ModelParams::default()
+        },
         timeouts: ModelTimeouts::default(),
         options: JsonObject::new(),
         limits: ProcessLimits::default(),

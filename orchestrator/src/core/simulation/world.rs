@@ -24,8 +24,8 @@ use super::invariants::Places;
 use super::oracle::{Answered, Asked, Oracle};
 use crate::core::agents::CONFIGURATION_CHANGED;
 use crate::core::{
-    Core, Effect, Facts, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, LoadedWorkspace,
-    Now, ProcessId, RequestToken, control_error,
+    Accounts, Core, Effect, Facts, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded,
+    LoadedWorkspace, Now, ProcessId, RequestToken, control_error,
 };
 use crate::limits::TICK_MS;
 
@@ -444,11 +444,14 @@ impl World {
         let (to_begin_anew, _) =
             workspace::list_instances(&self.disk, &instances).map_err(failed)?;
         let bundle: Result<Bundle, _> = self.edit.bundle();
+        let ledger = ledger::read(&self.disk, &self.layout, &record.workspace_id);
+        let accounts = Accounts::of(&ledger.map_err(failed)?.lines);
         Ok(LoadedWorkspace {
             record,
             bundle,
             fallback: None,
             may_be_kept: true,
+            accounts,
             with_work,
             to_begin_anew,
         })

@@ -13,6 +13,7 @@ use serde_json::value::to_raw_value;
 
 use super::{Child, Happening, Role, World};
 use crate::core::simulation::agent::Act;
+use crate::core::simulation::config::REPLY_TOKENS_MAX;
 use crate::core::{Input, ProcessId, Spawn};
 
 impl World {
@@ -213,7 +214,7 @@ fn made(rng: &mut fastrand::Rng, is_healing: bool, call: &CallOrder) -> Vec<Act>
             let content = to_raw_value(&format!("reply {}", rng.u64(..))).unwrap();
             // By this number it is told from every other reply.
             let usage = Usage {
-                output_tokens: rng.u64(..1 << 40),
+                output_tokens: rng.u64(..u64::from(REPLY_TOKENS_MAX)),
                 ..Usage::default()
             };
             let mut metadata = goondan_protocol::JsonObject::new();

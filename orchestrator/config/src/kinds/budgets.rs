@@ -1,0 +1,128 @@
+//! Budgets: what replies of models may take, in a Swarm's policy and in an Agent.
+
+use goondan_protocol::budget::{Budget, BudgetPeriod, BudgetScope};
+use goondan_protocol::ids::AgentName;
+use goondan_protocol::usage::MicroUsd;
+
+use crate::codes;
+use crate::fields::{Fields, Located};
+use crate::report::{Problem, Report};
+use crate::shape::{Content, Default, Field, Rule, Shape};
+
+/// The most tokens a budget can name.
+const TOKENS_MAX: u64 = 1_000_000_000_000_000;
+
+/// The field `budgets` of a Swarm's policy.
+pub(crate) const OF_SWARM: Field = Field::optional(
+    "budgets",
+    Content::List(&EACH_OF_SWARM),
+    "What replies of models may take. Every budget that applies holds.",
+);
+
+/// The field `budgets` of an Agent.
+pub(crate) const OF_AGENT: Field = Field::optional(
+    "budgets",
+    Content::List(&EACH_OF_AGENT),
+    "What replies of models may take for this agent, beside the budgets of the swarm.",
+);
+
+static EACH_OF_SWARM: Content = Content::Mapping(&SWARM_BUDGET);
+static EACH_OF_AGENT: Content = Content::Mapping(&AGENT_BUDGET);
+
+const PER: Field = Field::optional(
+    "per",
+    Content::Word(&["day"]),
+    "Within what time. `day`: a day of UTC.",
+)
+.or(Default::Meaning("from the beginning on"));
+const TOKENS: Field = Field::optional(
+    "tokens",
+    Content::Number(1, TOKENS_MAX),
+    "Most tokens, in and out.",
+);
+const COST: Field = Field::optional("cost", Content::Amount, "Most money, in US dollars.");
+const RULES: &[Rule] = &[Rule::AnyOf(
+    &["tokens", "cost"],
+    "say how much: `cost: 5` for five US dollars, or `tokens: 200000`",
+)];
+
+static SWARM_BUDGET: Shape = Shape::of(
+    "Budget",
+    "A bound on what replies of models may take.",
+    &[
+        Field::required(
+            "for",
+            Content::Word(&["workspace", "agent", "instance"]),
+            "Whose replies count together: all, those of each agent, or those of each conversation \
+             and of whomever it asked.",
+        ),
+        PER,
+        TOKENS,
+        COST,
+    ],
+)
+.with(RULES);
+
+static AGENT_BUDGET: Shape = Shape::of(
+    "AgentBudget",
+    "A bound on what replies of models may take for one agent.",
+    &[
+        Field::required(
+            "for",
+            Content::Word(&["agent", "instance"]),
+            "Whose replies count together: all of the agent's, or those of each of its conversations \
+             and of whomever it asked.",
+        ),
+        PER,
+        TOKENS,
+        COST,
+    ],
+)
+.with(RULES);
+
+/// Reads the field `budgets`; of an Agent, those of `agent`.
+pub(crate) fn read(
+    fields: &mut Fields<'_>,
+    agent: Option<&AgentName>,
+    report: &mut Report,
+) -> Vec<Located<Budget>> {
+    let written = fields.mappings("budgets", report);
+    let read = written.into_iter().flatten();
+    read.filter_map(|budget| read_budget(budget, agent, report))
+        .collect()
+}
+
+fn read_budget(
+    mut fields: Fields<'_>,
+    agent: Option<&AgentName>,
+    report: &mut Report,
+) -> Option<Located<Budget>> {
+    let place = fields.place;
+    let scope = fields
+        .word("for", report)
+        .and_then(|word| match word.value {
+            "workspace" => Some(BudgetScope::Workspace),
+            "agent" => Some(BudgetScope::Agent),
+            "instance" => Some(BudgetScope::Instance),
+            _ => None,
+        });
+    let period = match fields.word("per", report) {
+        Some(_) => BudgetPeriod::Day,
+        None => BudgetPeriod::Ever,
+    };
+    let tokens = fields.number("tokens", report);
+    let micro_usd = fields.amount("cost", report);
+    fields.close();
+    if micro_usd == Some(MicroUsd(0)) {
+        let message = "a budget of nothing lets no agent say anything";
+        report.add(Problem::new(codes::INVALID_VALUE, place, message).help("allow some cost"));
+    }
+    let value = Budget {
+        scope: scope?,
+        agent: agent.cloned(),
+        period,
+        tokens,
+        micro_usd,
+    };
+    Some(Located { value, place })
+}

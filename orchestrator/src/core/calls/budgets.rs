@@ -1,0 +1,374 @@
+//! Budgets: which calls to models may be made.
+//!
+//! Before a call begins, what it may take at most is reserved; when its reply is put down in the ledger,
+//! what it took counts instead. A call that would lead past a limit even if all others took nothing is
+//! refused; one for which there is room only if others take less than is reserved for them waits for
+//! them.
+//!
+//! # Invariants
+//!
+//! * When a call begins, what is spent, what is reserved and what the call may take at most do not pass
+//!   any limit together.
+//! * A reservation is a field of its call: it ends with the call, however that ends.
+//!
+//! What a call takes is not known before it is over. The question is taken to have a token for each
+//! [`ESTIMATE_BYTES_PER_TOKEN`] bytes, the reply as many as `maxTokens` allows, or
+//! [`ESTIMATE_REPLY_TOKENS`] where nobody limits it. By as much as a call takes more than that, a limit
+//! may be passed.
+
+use goondan_protocol::budget::{Amount, Budget, BudgetPeriod, BudgetScope, BudgetState};
+use goondan_protocol::call::{CallError, CallErrorCode, CallId, CallTarget};
+use goondan_protocol::definition::{HostedModel, ModelParams};
+use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::trace::SpanId;
+use goondan_protocol::usage::{Charge, MicroUsd, Price, Usage};
+use goondan_store::ledger::Line;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::OpenCall;
+use crate::core::accounts::{Payer, payers};
+use crate::core::{Core, LogEvent, Workspace};
+use crate::limits::{
+    BUDGET_STATES_SHOWN, BUDGET_WARNING_PERCENT, ESTIMATE_BYTES_PER_TOKEN, ESTIMATE_REPLY_TOKENS,
+};
+
+/// Whether a call may begin.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// It may, and this is reserved for it.
+    Fits(Option<Charge>),
+    /// Others may take what it needs; it waits for them.
+    Wait,
+    /// It may not.
+    Refused(CallError),
+}
+
+/// What a call may take at most.
+#[derive(Debug, Clone, Copy)]
+struct Estimate {
+    tokens: u64,
+    /// None if its model has no price.
+    micro_usd: Option<MicroUsd>,
+}
+
+impl Estimate {
+    fn of(self, limit: Amount) -> Option<u64> {
+        match limit {
+            Amount::Tokens(_) => Some(self.tokens),
+            Amount::MicroUsd(_) => self.micro_usd.map(|amount| amount.0),
+        }
+    }
+}
+
+/// What of a question says how long its reply may be.
+#[derive(Deserialize)]
+struct Asked {
+    #[serde(default)]
+    params: ModelParams,
+}
+
+fn estimate(question: &RawValue, model: Option<&HostedModel>, price: Option<&Price>) -> Estimate {
+    let input_tokens = (question.get().len() as u64).div_ceil(ESTIMATE_BYTES_PER_TOKEN);
+    // A question that is none is refused by whoever is asked.
+    let asked = serde_json::from_str::<Asked>(question.get());
+    let wanted = asked.ok().and_then(|asked| asked.params.max_tokens);
+    let wanted = wanted.or_else(|| model.and_then(|model| model.params.max_tokens));
+    let output_tokens = wanted.map_or(ESTIMATE_REPLY_TOKENS, u64::from);
+    let dearest = |price: &Price| Price {
+        input: price.input.max(price.cache_read).max(price.cache_write),
+        ..*price
+    };
+    let usage = Usage {
+        input_tokens,
+        output_tokens,
+        ..Usage::default()
+    };
+    Estimate {
+        tokens: usage.total(),
+        micro_usd: price.map(|price| dearest(price).of(&usage)),
+    }
+}
+
+/// The one whose account a budget is about, if a budget concerns it.
+fn is_about(
+    budget: &Budget,
+    payer: &Payer,
+    agent_of: impl Fn(&InstanceKey) -> Option<AgentName>,
+) -> bool {
+    match (budget.scope, payer) {
+        (BudgetScope::Workspace, Payer::Workspace) => true,
+        (BudgetScope::Agent, Payer::Agent(name)) => {
+            budget.agent.as_ref().is_none_or(|only| only == name)
+        }
+        (BudgetScope::Instance, Payer::Instance(key)) => match &budget.agent {
+            None => true,
+            Some(only) => agent_of(key).as_ref() == Some(only),
+        },
+        _ => false,
+    }
+}
+
+fn agent_of(workspace: &Workspace, key: &InstanceKey) -> Option<AgentName> {
+    let spender = workspace.accounts.agent_of(key).cloned();
+    spender.or_else(|| Some(workspace.instances.get(key)?.agent.clone()))
+}
+
+/// What a budget is, in words.
+fn name_of(limit: Amount, period: BudgetPeriod, payer: &Payer) -> String {
+    let per = match period {
+        BudgetPeriod::Ever => "",
+        BudgetPeriod::Day => " a day",
+    };
+    let whose = match payer {
+        Payer::Workspace => "the workspace".to_owned(),
+        Payer::Agent(name) => format!("agent `{name}`"),
+        Payer::Instance(key) => format!("conversation `{key}`"),
+    };
+    format!("the budget of {limit}{per} for {whose}")
+}
+
+impl Workspace {
+    /// Calls `each` with every limit that concerns one of these payers, and what is spent of it.
+    fn each_limit(
+        &self,
+        payers: &[Payer],
+        at: Timestamp,
+        mut each: impl FnMut(Amount, BudgetPeriod, &Payer, Charge),
+    ) {
+        let budgets = self
+            .bundle
+            .as_ref()
+            .map_or(&[][..], |bundle| &bundle.budgets);
+        for budget in budgets {
+            for payer in payers {
+                if is_about(budget, payer, |key| agent_of(self, key)) {
+                    let spent = self.accounts.spent(payer, budget.period, at.day());
+                    for limit in budget.limits() {
+                        each(limit, budget.period, payer, spent);
+                    }
+                }
+            }
+        }
+    }
+
+    fn has_budgets(&self) -> bool {
+        let bundle = self.bundle.as_ref();
+        bundle.is_some_and(|bundle| !bundle.budgets.is_empty())
+    }
+}
+
+impl Core {
+    /// What is reserved in an account for calls that are being made.
+    fn reserved(&self, id: &WorkspaceId, payer: &Payer) -> Charge {
+        let calls = self.calls.open.values();
+        calls
+            .filter(|call| call.at.workspace_id == *id && call.payers.contains(payer))
+            .filter_map(|call| call.reserved)
+            .fold(Charge::default(), Charge::plus)
+    }
+
+    /// Everybody whom the reply to a call counts against; nobody, if it is no model's.
+    pub(super) fn payers_of(&self, at: &InstanceRef, target: &CallTarget) -> Vec<Payer> {
+        let workspace = self.workspaces.get(&at.workspace_id);
+        let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
+        match (target, entry) {
+            (CallTarget::Model { .. }, Some(entry)) => {
+                let asked_by = entry.asked_by(&at.instance_key);
+                payers(&entry.agent, &at.instance_key, &asked_by).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a call may begin now.
+    pub(super) fn budget_verdict(&self, id: CallId) -> Verdict {
+        let Some(call) = self.calls.open.get(&id) else {
+            return Verdict::Fits(None);
+        };
+        let workspace = self.workspaces.get(&call.at.workspace_id);
+        match workspace.filter(|workspace| workspace.has_budgets() && !call.payers.is_empty()) {
+            Some(workspace) => self.verdict_in(workspace, call),
+            None => Verdict::Fits(None),
+        }
+    }
+
+    fn verdict_in(&self, workspace: &Workspace, call: &OpenCall) -> Verdict {
+        let CallTarget::Model { name } = &call.target else {
+            return Verdict::Fits(None);
+        };
+        let wall = self.now.wall;
+        let bundle = workspace.bundle.as_ref();
+        let model = bundle.and_then(|bundle| bundle.models.get(name));
+        let prices = bundle.and_then(|bundle| bundle.prices.get(name));
+        let price = prices.and_then(|prices| prices.at(wall));
+        let estimate = estimate(&call.params, model, price);
+        let (mut refused, mut waits) = (None, false);
+        workspace.each_limit(&call.payers, wall, |limit, period, payer, spent| {
+            let named = || name_of(limit, period, payer);
+            let Some(wanted) = estimate.of(limit) else {
+                let why = format!(
+                    "{} cannot be kept: model `{name}` has no price now",
+                    named()
+                );
+                refused.get_or_insert((why, NO_PRICE));
+                return;
+            };
+            let of = |charge: &Charge| limit.of(charge).number();
+            let needed = of(&spent).saturating_add(wanted);
+            let reserved = of(&self.reserved(&call.at.workspace_id, payer));
+            if needed > limit.number() {
+                let wanted = match limit {
+                    Amount::Tokens(_) => Amount::Tokens(wanted),
+                    Amount::MicroUsd(_) => Amount::MicroUsd(MicroUsd(wanted)),
+                };
+                let why = format!(
+                    "{} does not allow this call: {} spent, and it may take up to {wanted}",
+                    named(),
+                    limit.of(&spent),
+                );
+                refused.get_or_insert((why, hint_of(period, payer)));
+            } else if needed.saturating_add(reserved) > limit.number() {
+                waits = true;
+            }
+        });
+        match refused {
+            Some((why, hint)) => {
+                let error = CallError::new(CallErrorCode::OverBudget, why);
+                Verdict::Refused(error.suggest(hint))
+            }
+            None if waits => Verdict::Wait,
+            None => Verdict::Fits(Some(Charge {
+                tokens: estimate.tokens,
+                micro_usd: estimate.micro_usd.unwrap_or_default(),
+            })),
+        }
+    }
+
+    /// A reply's line is durable in the ledger: it counts, and who comes near a limit is warned.
+    pub(super) fn charge(&mut self, at: &InstanceRef, line: &Line, step: Option<SpanId>) {
+        let wall = self.now.wall;
+        let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
+            return;
+        };
+        workspace.accounts.take(line);
+        let own: Vec<Payer> =
+            payers(&line.agent_name, &line.instance_key, &line.asked_by).collect();
+        let charge = line.charge();
+        let mut warnings: Vec<String> = Vec::new();
+        let workspace = &*workspace;
+        workspace.each_limit(&own, wall, |limit, period, payer, spent| {
+            if period == BudgetPeriod::Day && line.day != wall.day() {
+                return;
+            }
+            let is_near = |number: u64| {
+                u128::from(number) * 100 >= u128::from(limit.number()) * BUDGET_WARNING_PERCENT
+            };
+            let now = limit.of(&spent);
+            let before = now.number().saturating_sub(limit.of(&charge).number());
+            // Said by the reply that leads past the mark, and so once.
+            if is_near(now.number()) && !is_near(before) {
+                let named = name_of(limit, period, payer);
+                let percent = now.percent_of(limit);
+                warnings.push(format!("{named} is spent to {percent} %: {now}"));
+            }
+        });
+        for warning in warnings {
+            self.warn_of_budget(at, step, &warning);
+        }
+    }
+
+    fn warn_of_budget(&mut self, at: &InstanceRef, step: Option<SpanId>, warning: &str) {
+        let timestamp = self.now.wall;
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let agent_name = entry.agent.clone();
+        let turn = entry.turn.clone();
+        let trace = turn.as_ref().map(|turn| turn.context.trace);
+        let event = LogEvent::warn("a budget is nearly spent").of(at);
+        self.log(event.with("budget", warning).in_trace(trace));
+        let Some(turn) = turn else { return };
+        let trace = turn.context.trace;
+        let event = RuntimeEvent {
+            kind: RuntimeEventKind::BudgetWarning,
+            timestamp,
+            trace_id: trace.trace_id,
+            span_id: step.unwrap_or(trace.span_id),
+            parent_span_id: Some(trace.span_id),
+            agent_name,
+            instance_key: at.instance_key.clone(),
+            turn_id: turn.turn_id,
+            event_id: None,
+            step_id: None,
+            tool_call_id: None,
+            tool_name: None,
+            config_digest: None,
+            duration_ms: None,
+            usage: None,
+            cost_micro_usd: None,
+            detail: Some(detail_of(warning)),
+        };
+        self.on_observe(at, event);
+    }
+
+    /// How the budgets of a workspace stand: of agents and conversations those nearest to their limits.
+    pub(in crate::core) fn budget_states(&self, id: &WorkspaceId) -> Vec<BudgetState> {
+        let Some(workspace) = self.workspaces.get(id).filter(|w| w.has_budgets()) else {
+            return Vec::new();
+        };
+        let mut everybody: Vec<Payer> = workspace.accounts.payers().cloned().collect();
+        if !everybody.contains(&Payer::Workspace) {
+            everybody.push(Payer::Workspace);
+        }
+        let mut states: Vec<BudgetState> = Vec::new();
+        workspace.each_limit(&everybody, self.now.wall, |limit, period, payer, spent| {
+            let (scope, agent_name, instance_key) = match payer {
+                Payer::Workspace => (BudgetScope::Workspace, None, None),
+                Payer::Agent(name) => (BudgetScope::Agent, Some(name.clone()), None),
+                Payer::Instance(key) => {
+                    let agent = agent_of(workspace, key);
+                    (BudgetScope::Instance, agent, Some(key.clone()))
+                }
+            };
+            states.push(BudgetState {
+                workspace_id: id.clone(),
+                scope,
+                agent_name,
+                instance_key,
+                period,
+                limit,
+                spent: limit.of(&spent),
+                reserved: limit.of(&Charge::default()),
+            });
+        });
+        states.sort_by_key(|state| {
+            let is_whole = state.scope == BudgetScope::Workspace;
+            std::cmp::Reverse((is_whole, state.spent.percent_of(state.limit)))
+        });
+        states.truncate(BUDGET_STATES_SHOWN);
+        for state in &mut states {
+            let payer = match (&state.scope, &state.agent_name, &state.instance_key) {
+                (BudgetScope::Instance, _, Some(key)) => Payer::Instance(key.clone()),
+                (BudgetScope::Agent, Some(name), _) => Payer::Agent(name.clone()),
+                _ => Payer::Workspace,
+            };
+            state.reserved = state.limit.of(&self.reserved(id, &payer));
+        }
+        states
+    }
+}
+
+const NO_PRICE: &str = "give the Model `prices` that hold today, or set the budget in `tokens`";
+
+fn hint_of(period: BudgetPeriod, payer: &Payer) -> &'static str {
+    match (period, payer) {
+        (BudgetPeriod::Day, _) => "raise it under `budgets`, or wait for the next day (UTC)",
+        (BudgetPeriod::Ever, Payer::Instance(_)) => {
+            "raise it under `budgets`, or begin a new conversation"
+        }
+        (BudgetPeriod::Ever, _) => "raise it under `budgets`; `gdn usage` shows what was spent",
+    }
+}

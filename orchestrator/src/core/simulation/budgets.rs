@@ -1,0 +1,68 @@
+//! Budgets in the simulated world, in which no call takes more than what is reserved for it: no limit is
+//! ever passed, nearly all of it can be used, and what was reserved is free again, whoever is killed.
+
+use super::config::{Edit, REPLY_TOKENS_MAX};
+use super::world::{Plan, World};
+use super::{heal, run_for, work};
+use crate::core::Accounts;
+use crate::core::accounts::Payer;
+use goondan_protocol::budget::BudgetPeriod;
+use goondan_protocol::time::Timestamp;
+
+/// Tokens that all replies of the world may take together.
+const LIMIT: u64 = 12 * REPLY_TOKENS_MAX as u64;
+
+fn live_within(world: &mut World, limit: u64) {
+    world.edit = Edit::Budgeted(limit);
+    for _ in 0..world.plan.work {
+        work(world);
+        let pause_ms = world.rng.u64(0..400);
+        run_for(world, pause_ms);
+        let accounts = Accounts::of(&world.ledger().lines);
+        let day = Timestamp::from_unix_millis(0).day();
+        for payer in accounts.payers() {
+            let spent = accounts.spent(payer, BudgetPeriod::Ever, day).tokens;
+            let most = if *payer == Payer::Workspace {
+                limit
+            } else {
+                limit / 2
+            };
+            assert!(spent <= most, "{payer:?} spent {spent} of {most}");
+        }
+    }
+}
+
+fn spent_by_all(world: &World) -> u64 {
+    let lines = world.ledger().lines;
+    lines.iter().map(|line| line.charge().tokens).sum()
+}
+
+#[test]
+fn no_budget_is_passed_and_what_was_reserved_is_free_again_whoever_is_killed() {
+    let mut used_up = 0;
+    for seed in 0..24 {
+        let plan = Plan {
+            crash: 20,
+            hang: 2,
+            garbage: 2,
+            disk: 20,
+            kill: 20,
+            person: 0,
+            work: 120,
+        };
+        let mut world = World::new(seed, plan, false);
+        live_within(&mut world, LIMIT);
+        used_up += u64::from(spent_by_all(&world) + u64::from(REPLY_TOKENS_MAX) > LIMIT / 2);
+        // With a larger budget everything goes on: nothing stays reserved for what is over.
+        heal(&mut world, Edit::Budgeted(LIMIT * 1_000));
+        run_for(&mut world, 60_000);
+        assert!(world.core.calls.is_empty(), "seed {seed}: a call is left");
+        let known = world.core.workspaces.values().next().unwrap();
+        let ledger = Accounts::of(&world.ledger().lines);
+        assert!(
+            known.accounts == ledger,
+            "seed {seed}: the sums are not those of the ledger"
+        );
+    }
+    assert!(used_up > 12, "the budgets were hardly used: {used_up}");
+}
