@@ -37,12 +37,12 @@ fn start(dir: &tempfile::TempDir) -> Orchestrator {
 }
 
 /// Follows a file with an example, over a refusal and a restart of nothing but the line.
-fn follows_a_file(example: &str) {
+fn follows_a_file(project: &Path, example: &str) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("orders.log");
     write(&file, "first\n\nhalf");
     let config = json!({"file": file});
-    let mut orchestrator = Orchestrator::start_program(&examples(), example, &config);
+    let mut orchestrator = Orchestrator::start_program(project, example, &config);
     orchestrator.status_saying("following");
     let first = orchestrator.next_event();
     assert_eq!(first.event.input, "first");
@@ -65,26 +65,71 @@ fn follows_a_file(example: &str) {
 
 #[test]
 fn the_python_example_hands_in_each_line() {
-    follows_a_file("tail.py");
+    follows_a_file(&examples(), "tail.py");
+}
+
+/// Whether a program is there and does this.
+fn is_there(program: &str, arguments: &[&str]) -> bool {
+    let ran = Command::new(program).args(arguments).output();
+    ran.is_ok_and(|output| output.status.success())
+}
+
+/// Whether a file of TypeScript can be run here.
+fn is_typescript_there() -> bool {
+    let strips_types = ["--experimental-strip-types", "--eval", "0"];
+    is_there("bun", &["--version"])
+        || is_there("deno", &["--version"])
+        || is_there("node", &strips_types)
 }
 
 #[test]
 fn the_typescript_example_hands_in_each_line() {
-    let there = |program: &str, arguments: &[&str]| {
-        let ran = Command::new(program).args(arguments).output();
-        ran.is_ok_and(|output| output.status.success())
-    };
-    let typescript = ["--experimental-strip-types", "--eval", "0"];
-    if there("bun", &["--version"]) || there("deno", &["--version"]) || there("node", &typescript) {
-        follows_a_file("tail.ts");
-    } else {
-        // What must then be said is checked instead.
-        eprintln!("NOT RUN: nothing here runs TypeScript (bun, deno, or node 22.6 or newer)");
-        let config = json!({"file": "/nonexistent"});
-        let mut orchestrator = Orchestrator::start_program(&examples(), "tail.ts", &config);
-        let status = orchestrator.status_saying("install bun, deno or node 22.6 or newer");
-        assert!(!status.ready, "{}", status.detail);
+    if is_typescript_there() {
+        return follows_a_file(&examples(), "tail.ts");
     }
+    // What must then be said is checked instead, and the example without its types below.
+    eprintln!("NOT RUN: nothing here runs TypeScript (bun, deno, or node 22.6 or newer)");
+    let config = json!({"file": "/nonexistent"});
+    let mut orchestrator = Orchestrator::start_program(&examples(), "tail.ts", &config);
+    let status = orchestrator.status_saying("install bun, deno or node 22.6 or newer");
+    assert!(!status.ready, "{}", status.detail);
+}
+
+/// What of the TypeScript example is types, and what is left when they are taken out, as every runtime
+/// does before it runs the file.
+const TYPES: [(&str, &str); 8] = [
+    ("<string, (answer: Answer) => void>", ""),
+    ("(message: object): void", "(message)"),
+    ("(heard: Heard): void", "(heard)"),
+    (
+        "(event: { type: \"event\"; id: string; input: string }): Promise<void>",
+        "(event)",
+    ),
+    ("<Answer>", ""),
+    ("(path: string): Promise<void>", "(path)"),
+    (" as const", ""),
+    ("(line: string)", "(line)"),
+];
+
+#[test]
+fn the_typescript_example_without_its_types_hands_in_each_line() {
+    if !is_there("node", &["--version"]) {
+        assert!(
+            is_typescript_there(),
+            "install bun, deno or node to test the examples"
+        );
+        return;
+    }
+    let mut text = std::fs::read_to_string(examples().join("tail.ts")).unwrap();
+    let types = text.find("type Answer =").unwrap()..text.find("const waiting").unwrap();
+    text.replace_range(types, "");
+    for (with, without) in TYPES {
+        assert_eq!(text.matches(with).count(), 1, "{with}");
+        text = text.replace(with, without);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    write(&dir.path().join("tail.mjs"), &text);
+    follows_a_file(dir.path(), "tail.mjs");
 }
 
 #[test]
