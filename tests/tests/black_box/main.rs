@@ -57,4 +57,6 @@ mod usage;
 #[cfg(test)]
 mod watch;
 #[cfg(test)]
+mod watched_files;
+#[cfg(test)]
 mod webhook;
