@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cron::Cron;
 use crate::discord::Discord;
+use crate::fetch::Fetcher;
 use crate::gateway::Gateway;
 use crate::github::GitHub;
 use crate::link::Role;
@@ -24,6 +25,8 @@ enum Connector {
     Listener(Arc<dyn Service>),
     /// It asks Telegram for news.
     Telegram(Telegram),
+    /// It makes requests for agents.
+    Fetcher(Fetcher),
     /// It looks at the clock.
     Cron(Cron),
     /// It is a program of the project.
@@ -40,6 +43,7 @@ pub(crate) async fn run(role: Role, gateway: Gateway, stop: CancellationToken) {
                 return match connector {
                     Connector::Listener(service) => listener::run(service, gateway, stop).await,
                     Connector::Telegram(telegram) => telegram.run(gateway, stop).await,
+                    Connector::Fetcher(fetcher) => fetcher.run(gateway, stop).await,
                     Connector::Cron(cron) => cron.run(gateway, stop).await,
                     Connector::Program(program) => program.run(gateway, stop).await,
                 };
@@ -87,15 +91,10 @@ fn open(assignment: &ConnectorAssignment) -> Result<Connector, String> {
         "webhook" => Connector::Listener(Arc::new(Webhook::new(config, secrets))),
         "cron" => Connector::Cron(Cron::new(&assignment.connection, config)?),
         "telegram" => Connector::Telegram(Telegram::new(config, secrets)?),
-        "slack" => match Slack::new(config, secrets) {
-            Some(slack) => Connector::Listener(Arc::new(slack)),
-            None => return Err("the secret `signingSecret` cannot be used".to_owned()),
-        },
-        "github" => match GitHub::new(config, secrets) {
-            Some(github) => Connector::Listener(Arc::new(github)),
-            None => return Err("the secret `webhookSecret` cannot be used".to_owned()),
-        },
-        "discord" => Connector::Listener(Arc::new(Discord::new(config)?)),
+        "slack" => Connector::Listener(Arc::new(Slack::new(config, secrets)?)),
+        "github" => Connector::Listener(Arc::new(GitHub::new(config, secrets)?)),
+        "discord" => Connector::Listener(Arc::new(Discord::new(config, secrets)?)),
+        "http" => Connector::Fetcher(Fetcher::new(config)?),
         other => {
             return Err(format!(
                 "the connector `{other}` is not in goondan {GOONDAN_VERSION} yet"

@@ -4,6 +4,12 @@
 //! an answer within three seconds. The answer to an event that is durable is "deferred": Discord shows
 //! that the application thinks, until a reply comes.
 
+mod errands;
+mod interactions;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderName;
@@ -15,11 +21,16 @@ use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
 
+use self::errands::Errands;
+use self::interactions::Interactions;
+use crate::http;
 use crate::limits::SWIFT_REPLY_TIMEOUT_MS;
 use crate::listener::{
-    Answer, Door, Malformed, Meaning, NotSigned, Received, Refusal, Service, only_value,
+    Answer, Door, Malformed, Meaning, NotSigned, Outbox, Received, Refusal, Service, only_value,
 };
-use crate::payload::{event_id, instance_key, is_allowed, json, properties, required, text};
+use crate::payload::{
+    event_id, instance_key, is_allowed, json, properties, required, text, written_to,
+};
 
 const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-signature-ed25519");
 const TIME_HEADER: HeaderName = HeaderName::from_static("x-signature-timestamp");
@@ -44,11 +55,20 @@ const EPHEMERAL: u64 = 1 << 6;
 pub(crate) const INPUT_OPTIONS: [&str; 4] = ["input", "text", "message", "prompt"];
 
 /// One Discord application.
-#[derive(Debug)]
 pub(crate) struct Discord {
     door: Door,
     key: VerifyingKey,
     channels: Option<Vec<String>>,
+    interactions: Arc<Interactions>,
+    errands: Errands,
+}
+
+impl fmt::Debug for Discord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Discord")
+            .field("door", &self.door)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Discord {
@@ -56,16 +76,29 @@ impl Discord {
     ///
     /// # Errors
     ///
-    /// Why `publicKey` is none, in words.
-    pub(crate) fn new(config: &JsonObject) -> Result<Self, String> {
+    /// Why they cannot be used all the same, in words.
+    pub(crate) fn new(
+        config: &JsonObject,
+        secrets: &BTreeMap<String, String>,
+    ) -> Result<Self, String> {
         let values = Values::of("discord", config);
         let digits = values.text("publicKey").unwrap_or_default();
         let bytes: Option<[u8; 32]> = hex::decode(digits).ok().and_then(|b| b.try_into().ok());
         let key = bytes.and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok());
+        let interactions = Arc::<Interactions>::default();
+        let errands = Errands::new(
+            http::service_client()?,
+            values.text("endpoint").unwrap_or_default(),
+            secrets.get("botToken").cloned(),
+            written_to(&values, "channels"),
+            Arc::clone(&interactions),
+        );
         Ok(Self {
             door: Door::new(&values),
             key: key.ok_or("`publicKey` is no public key; copy it from the application's page")?,
             channels: values.names("channels"),
+            interactions,
+            errands,
         })
     }
 
@@ -107,6 +140,11 @@ impl Discord {
                 "Nobody listens in this channel.",
             )));
         }
+        if let (Some(application), Some(token)) =
+            (text(body, "/application_id"), text(body, "/token"))
+        {
+            self.interactions.begin(id, application, token);
+        }
         let user = ["/member/user", "/user"]
             .into_iter()
             .find_map(|pointer| body.pointer(pointer));
@@ -133,7 +171,10 @@ impl Discord {
                     ("user".to_owned(), id.clone()),
                 ])
             }),
-            metadata: JsonObject::from_iter([("channel".to_owned(), json!(channel))]),
+            metadata: JsonObject::from_iter([
+                ("channel".to_owned(), json!(channel)),
+                ("interactionId".to_owned(), json!(id)),
+            ]),
         })))
     }
 }
@@ -141,6 +182,10 @@ impl Discord {
 impl Service for Discord {
     fn door(&self) -> &Door {
         &self.door
+    }
+
+    fn outbox(&self) -> Option<Arc<dyn Outbox>> {
+        Some(Arc::new(self.errands.clone()))
     }
 
     fn patience(&self) -> Duration {
@@ -251,7 +296,7 @@ mod tests {
     fn discord(channels: &Value) -> Discord {
         let key = hex::encode(signing_key().verifying_key().to_bytes());
         let config = json!({"publicKey": key, "channels": channels});
-        Discord::new(config.as_object().unwrap()).unwrap()
+        Discord::new(config.as_object().unwrap(), &BTreeMap::new()).unwrap()
     }
 
     fn read(channels: &Value, body: &Value, spoil: bool) -> Result<Meaning, Refusal> {
@@ -361,6 +406,6 @@ mod tests {
         let mut bytes = [0; 32];
         bytes[0] = 2;
         let config = json!({"publicKey": hex::encode(bytes)});
-        assert!(Discord::new(config.as_object().unwrap()).is_err());
+        assert!(Discord::new(config.as_object().unwrap(), &BTreeMap::new()).is_err());
     }
 }

@@ -3,7 +3,7 @@
 use goondan_connectors::{Connector, Content, Default, Setting};
 
 /// Every built-in connector that a process runs for, with its page.
-const PAGES: [(&str, &str); 6] = [
+const PAGES: [(&str, &str); 7] = [
     ("webhook", include_str!("../../docs/connectors.md")),
     ("cron", include_str!("../../docs/connectors/cron.md")),
     (
@@ -13,6 +13,7 @@ const PAGES: [(&str, &str); 6] = [
     ("slack", include_str!("../../docs/connectors/slack.md")),
     ("github", include_str!("../../docs/connectors/github.md")),
     ("discord", include_str!("../../docs/connectors/discord.md")),
+    ("http", include_str!("../../docs/connectors/http.md")),
 ];
 
 #[test]
@@ -50,6 +51,7 @@ fn check(page: &'static str, parent: &str, settings: &[Setting]) {
             _ if setting.is_required => "required".to_owned(),
             Some(Default::Text(text)) => format!("`{text}`"),
             Some(Default::Number(number)) => format!("`{number}`"),
+            Some(Default::Truth(truth)) => format!("`{truth}`"),
             None => {
                 assert!(!default.starts_with('`'), "{name} has no default");
                 continue;

@@ -1,8 +1,11 @@
 //! GitHub's webhooks: what happens in a repository becomes an event.
 
+mod errands;
 mod wording;
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 use axum::http::HeaderName;
 use goondan_connectors::Values;
@@ -10,11 +13,15 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
 
+use self::errands::Errands;
+use crate::http;
 use crate::limits::GITHUB_PAYLOAD_BYTES_MAX;
 use crate::listener::{
-    Answer, Door, Malformed, Meaning, Received, Refusal, Service, SignatureCheck,
+    Answer, Door, Malformed, Meaning, Outbox, Received, Refusal, Service, SignatureCheck,
 };
-use crate::payload::{event_id, header, instance_key, is_allowed, json, properties, text};
+use crate::payload::{
+    event_id, header, instance_key, is_allowed, json, properties, text, written_to,
+};
 
 const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-hub-signature-256");
 const EVENT_HEADER: HeaderName = HeaderName::from_static("x-github-event");
@@ -24,22 +31,48 @@ const DELIVERY_HEADER: HeaderName = HeaderName::from_static("x-github-delivery")
 pub(crate) const OWN_MARK: &str = "<!-- goondan -->";
 
 /// One webhook of GitHub.
-#[derive(Debug)]
 pub(crate) struct GitHub {
     door: Door,
     check: SignatureCheck,
     repositories: Option<Vec<String>>,
+    errands: Option<Errands>,
+}
+
+impl fmt::Debug for GitHub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GitHub")
+            .field("door", &self.door)
+            .finish_non_exhaustive()
+    }
 }
 
 impl GitHub {
-    /// By settings in which nothing is wrong; nothing if there is no secret.
-    pub(crate) fn new(config: &JsonObject, secrets: &BTreeMap<String, String>) -> Option<Self> {
+    /// By settings in which nothing is wrong.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot be used all the same, in words.
+    pub(crate) fn new(
+        config: &JsonObject,
+        secrets: &BTreeMap<String, String>,
+    ) -> Result<Self, String> {
         let values = Values::of("github", config);
-        let secret = secrets.get("webhookSecret")?;
-        Some(Self {
+        let secret = secrets.get("webhookSecret").map_or("", String::as_str);
+        let check = SignatureCheck::new(SIGNATURE_HEADER, "sha256=".to_owned(), secret);
+        let errands = match secrets.get("token") {
+            None => None,
+            Some(token) => Some(Errands::new(
+                http::service_client()?,
+                values.text("endpoint").unwrap_or_default(),
+                token.clone(),
+                written_to(&values, "repositories"),
+            )),
+        };
+        Ok(Self {
             door: Door::new(&values),
-            check: SignatureCheck::new(SIGNATURE_HEADER, "sha256=".to_owned(), secret)?,
+            check: check.ok_or("the secret `webhookSecret` cannot be used")?,
             repositories: values.names("repositories"),
+            errands,
         })
     }
 
@@ -73,6 +106,18 @@ impl GitHub {
             metadata.insert("payloadBytes".to_owned(), json!(received.body.len()));
         }
         let fact = |pointer: &str| body.pointer(pointer);
+        for (name, value) in [
+            ("repository", fact("/repository/full_name")),
+            // Those of a review are comments of another kind.
+            (
+                "commentId",
+                fact("/comment/id").filter(|_| name == "issue_comment"),
+            ),
+        ] {
+            if let Some(value) = value {
+                metadata.insert(name.to_owned(), value.clone());
+            }
+        }
         let mut properties = properties([
             ("action", fact("/action")),
             ("repository", fact("/repository/full_name")),
@@ -83,6 +128,7 @@ impl GitHub {
         properties.insert("event".to_owned(), json!(name));
         if let Some(number) = number {
             properties.insert("number".to_owned(), json!(number));
+            metadata.insert("number".to_owned(), json!(number));
         }
         Ok(Meaning::Event(Box::new(ConnectorEvent {
             id: Some(event_id(delivery)?),
@@ -115,6 +161,11 @@ fn number_of(body: &Value) -> Option<u64> {
 impl Service for GitHub {
     fn door(&self) -> &Door {
         &self.door
+    }
+
+    fn outbox(&self) -> Option<Arc<dyn Outbox>> {
+        let errands = self.errands.clone()?;
+        Some(Arc::new(errands))
     }
 
     fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
@@ -173,6 +224,8 @@ mod tests {
         assert_eq!(found.properties["action"], "opened");
         assert_eq!(found.properties["number"], 7);
         assert_eq!(found.metadata["payload"], body);
+        assert_eq!(found.metadata["repository"], "a/b");
+        assert_eq!(found.metadata["number"], 7);
         assert_eq!(
             found.input,
             "ann opened issue a/b#7: It breaks\nhttps://github.com/a/b/issues/7\n\nBadly."

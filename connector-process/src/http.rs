@@ -3,9 +3,14 @@
 //! TLS is rustls with ring. The provider is installed once, first thing in the process: without it
 //! building a client would panic.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use goondan_log::error_chain;
+use reqwest::dns::Resolve;
 use reqwest::redirect::Policy;
+
+use crate::limits::SERVICE_CONNECT_TIMEOUT_MS;
 
 /// Connections to one host that are kept open for the next request.
 const IDLE_CONNECTIONS_MAX: usize = 16;
@@ -23,6 +28,10 @@ pub(crate) fn install_cryptography() {
 ///
 /// If the system's certificates cannot be read.
 pub(crate) fn client(connect_timeout: Duration) -> reqwest::Result<reqwest::Client> {
+    builder(connect_timeout).build()
+}
+
+fn builder(connect_timeout: Duration) -> reqwest::ClientBuilder {
     install_cryptography();
     reqwest::Client::builder()
         .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
@@ -30,5 +39,24 @@ pub(crate) fn client(connect_timeout: Duration) -> reqwest::Result<reqwest::Clie
         .redirect(Policy::none())
         .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
         .no_proxy()
-        .build()
+}
+
+/// The client for the API of a service.
+///
+/// # Errors
+///
+/// Why there can be none, in words.
+pub(crate) fn service_client() -> Result<reqwest::Client, String> {
+    client(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS)).map_err(|error| error_chain(&error))
+}
+
+/// A client that connects only to addresses that `resolver` gives, or that a URL names itself.
+///
+/// # Errors
+///
+/// Why there can be none, in words.
+pub(crate) fn client_by<R: Resolve + 'static>(resolver: Arc<R>) -> Result<reqwest::Client, String> {
+    let builder = builder(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS));
+    let client = builder.dns_resolver(resolver).build();
+    client.map_err(|error| error_chain(&error))
 }

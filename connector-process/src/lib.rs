@@ -30,6 +30,7 @@ mod command_line;
 mod connector;
 mod cron;
 mod discord;
+mod fetch;
 mod gateway;
 mod github;
 mod http;

@@ -38,6 +38,13 @@ pub const SWIFT_REPLY_TIMEOUT_MS: u64 = 2_500;
 /// How far the time of a signed request of Slack may be from this machine's clock, in seconds.
 pub const SLACK_WINDOW_S: u64 = 300;
 
+/// How long a command of Discord may be answered, in milliseconds. Discord says so.
+pub const DISCORD_ANSWER_WINDOW_MS: u64 = 15 * 60 * 1_000;
+
+/// Commands of Discord that may be answered at one time. With one more, the oldest is answered by a
+/// message of the bot.
+pub const DISCORD_INTERACTIONS_MAX: usize = 4_096;
+
 /// Largest payload of GitHub that is put into an event's metadata, in bytes.
 pub const GITHUB_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 
@@ -94,6 +101,12 @@ pub const SERVICE_TIMEOUT_MS: u64 = 20_000;
 
 /// Largest answer of a service, in bytes.
 pub const SERVICE_ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Redirects that one request of an agent follows.
+pub const REDIRECTS_MAX: usize = 5;
+
+/// Longest header that a model is told, in bytes; the rest is cut off.
+pub const SHOWN_HEADER_BYTES_MAX: usize = 1_024;
 
 /// First pause before a service that failed is asked again, in milliseconds. Each further pause is
 /// twice as long.

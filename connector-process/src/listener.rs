@@ -5,6 +5,7 @@
 //! * `signature`: whether a request comes from who knows the secret. Pure.
 //! * `malformed`, `answer`: from an outcome to a status code and a body. Pure.
 //! * `request`: one request from its head to its log line.
+//! * `outbox`: what a service does for agents.
 //! * `server`: sockets, time-outs and bounds.
 //!
 //! # Invariant
@@ -14,12 +15,14 @@
 
 mod answer;
 mod malformed;
+mod outbox;
 mod request;
 mod server;
 mod signature;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
@@ -30,6 +33,7 @@ use goondan_protocol::trace::TraceContext;
 
 pub(crate) use answer::{Answer, Refusal, refused};
 pub(crate) use malformed::Malformed;
+pub(crate) use outbox::Outbox;
 pub(crate) use server::run;
 pub(crate) use signature::{NotSigned, SignatureCheck, only_value};
 
@@ -62,6 +66,11 @@ pub(crate) trait Service: fmt::Debug + Send + Sync {
     /// How it wants to hear that its event is durable.
     fn on_accepted(&self, accepted: &EventAccepted, trace: TraceContext) -> Answer {
         answer::accepted(accepted, trace)
+    }
+
+    /// What it does for agents, if it does anything.
+    fn outbox(&self) -> Option<Arc<dyn Outbox>> {
+        None
     }
 
     /// How it wants to hear that a request brought no event.

@@ -1,6 +1,7 @@
 //! Reading what services send: JSON of which only a few fields matter.
 
 use axum::http::{HeaderMap, HeaderName};
+use goondan_connectors::Values;
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{EventId, InstanceKey};
 use serde_json::Value;
@@ -82,4 +83,12 @@ pub(crate) fn properties<const N: usize>(facts: [(&str, Option<&Value>); N]) -> 
 /// Whether a place is one of those that are listened to.
 pub(crate) fn is_allowed(allowed: Option<&[String]>, place: &str) -> bool {
     allowed.is_none_or(|allowed| allowed.iter().any(|name| name == place))
+}
+
+/// The only places that agents may write to: those that are listened to, and further ones. None if all
+/// are listened to.
+pub(crate) fn written_to(values: &Values<'_>, listened_to: &str) -> Option<Vec<String>> {
+    let mut places = values.names(listened_to)?;
+    places.extend(values.names("sendTo").unwrap_or_default());
+    Some(places)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use goondan_log::error_chain;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use goondan_protocol::service::of_call;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
@@ -20,7 +21,23 @@ const DESCRIPTION_CHARS_MAX: usize = 300;
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
+}
+
+impl Answered {
+    /// The body as JSON; `null` if it is none.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// How long the service asks to be left alone, in milliseconds.
+    pub(crate) fn retry_after_ms(&self) -> Option<u64> {
+        let seconds = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+        let seconds: f64 = seconds.parse().ok()?;
+        let after = Duration::try_from_secs_f64(seconds).ok()?;
+        u64::try_from(after.as_millis()).ok()
+    }
 }
 
 /// Why there is no answer.
@@ -65,6 +82,7 @@ pub(crate) async fn exchange(
     }
     Ok(Answered {
         status: response.status().as_u16(),
+        headers: response.headers().clone(),
         body,
     })
 }
@@ -94,6 +112,16 @@ pub(crate) struct Failed<'a> {
 }
 
 impl Failed<'_> {
+    /// There is no answer.
+    pub(crate) fn without_answer(self, broken: &Broken) -> CallError {
+        let message = format!("{}: {broken}", self.service);
+        match broken {
+            Broken::NotSent(_) => CallError::new(CallErrorCode::Unavailable, message).later(None),
+            Broken::Lost(_) => self.unknown(message),
+            Broken::TooLong => CallError::new(CallErrorCode::Internal, message),
+        }
+    }
+
     /// The service says no, by its status and its words.
     pub(crate) fn by_status(
         self,
@@ -148,6 +176,8 @@ pub(crate) fn outcome(result: Result<Value, CallError>, secrets: &[&str]) -> Out
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -156,7 +186,23 @@ mod tests {
             service: "Slack",
             is_repeatable,
         };
+        let lost = Broken::Lost("reset".into());
         for (error, code, retryable) in [
+            (
+                failed(false).without_answer(&Broken::NotSent("x".into())),
+                CallErrorCode::Unavailable,
+                true,
+            ),
+            (
+                failed(false).without_answer(&lost),
+                CallErrorCode::Interrupted,
+                false,
+            ),
+            (
+                failed(true).without_answer(&lost),
+                CallErrorCode::Unavailable,
+                true,
+            ),
             (
                 failed(false).by_status(500, "x", None),
                 CallErrorCode::Interrupted,
@@ -193,7 +239,16 @@ mod tests {
     }
 
     #[test]
-    fn what_a_service_quotes_is_masked() {
+    fn what_a_service_asks_for_is_read_and_what_it_quotes_is_masked() {
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, "1.5".parse().unwrap());
+        let answered = Answered {
+            status: 429,
+            headers,
+            body: b"[1]".to_vec(),
+        };
+        assert_eq!(answered.retry_after_ms(), Some(1_500));
+        assert_eq!(answered.json(), json!([1]));
         let error = CallError::new(CallErrorCode::Invalid, "token hunter2 is bad");
         let masked = outcome(Err(error), &["", "hunter2"]).unwrap_err();
         assert_eq!(masked.message, "token … is bad");

@@ -4,7 +4,11 @@
 //! One message can come as `message` and as `app_mention`; both have the id of the message, so that one
 //! conversation gets it once, and once only however often Slack repeats it.
 
+mod errands;
+
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderName;
@@ -13,12 +17,16 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
 
+use self::errands::Errands;
+use crate::http;
 use crate::limits::{SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS};
 use crate::listener::{
-    Answer, Door, Malformed, Meaning, NotSigned, Received, Refusal, Service, SignatureCheck,
-    only_value,
+    Answer, Door, Malformed, Meaning, NotSigned, Outbox, Received, Refusal, Service,
+    SignatureCheck, only_value,
 };
-use crate::payload::{event_id, instance_key, is_allowed, json, properties, required, text};
+use crate::payload::{
+    event_id, instance_key, is_allowed, json, properties, required, text, written_to,
+};
 
 const TIME_HEADER: HeaderName = HeaderName::from_static("x-slack-request-timestamp");
 const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-slack-signature");
@@ -28,22 +36,40 @@ const RETRY_HEADER: HeaderName = HeaderName::from_static("x-slack-retry-num");
 const WRITTEN: [&str; 3] = ["file_share", "me_message", "thread_broadcast"];
 
 /// One Slack app.
-#[derive(Debug)]
 pub(crate) struct Slack {
     door: Door,
     check: SignatureCheck,
     channels: Option<Vec<String>>,
+    errands: Option<Errands>,
 }
 
 impl Slack {
-    /// By settings in which nothing is wrong; nothing if there is no signing secret.
-    pub(crate) fn new(config: &JsonObject, secrets: &BTreeMap<String, String>) -> Option<Self> {
+    /// By settings in which nothing is wrong.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot be used all the same, in words.
+    pub(crate) fn new(
+        config: &JsonObject,
+        secrets: &BTreeMap<String, String>,
+    ) -> Result<Self, String> {
         let values = Values::of("slack", config);
-        let secret = secrets.get("signingSecret")?;
-        Some(Self {
+        let secret = secrets.get("signingSecret").map_or("", String::as_str);
+        let check = SignatureCheck::new(SIGNATURE_HEADER, "v0=".to_owned(), secret);
+        let errands = match secrets.get("botToken") {
+            None => None,
+            Some(token) => Some(Errands::new(
+                http::service_client()?,
+                values.text("endpoint").unwrap_or_default(),
+                token.clone(),
+                written_to(&values, "channels"),
+            )),
+        };
+        Ok(Self {
             door: Door::new(&values),
-            check: SignatureCheck::new(SIGNATURE_HEADER, "v0=".to_owned(), secret)?,
+            check: check.ok_or("the secret `signingSecret` cannot be used")?,
             channels: values.names("channels"),
+            errands,
         })
     }
 
@@ -102,6 +128,19 @@ impl Slack {
             None => format!("slack:{team}:{channel}"),
         };
         let event = |pointer: &str| body.pointer(pointer);
+        let mut metadata = JsonObject::from_iter([
+            ("channel".to_owned(), json!(channel)),
+            ("ts".to_owned(), json!(ts)),
+        ]);
+        // In a channel an answer belongs into a thread; between two people it does not.
+        let is_direct = text(body, "/event/channel_type") == Some("im");
+        if let Some(thread) = thread.or((!is_direct).then_some(ts)) {
+            metadata.insert("threadTs".to_owned(), json!(thread));
+        }
+        let event_id_of_slack = text(body, "/event_id").unwrap_or_default();
+        metadata.insert("slackEventId".to_owned(), json!(event_id_of_slack));
+        let is_retry = received.headers.contains_key(RETRY_HEADER);
+        metadata.insert("retry".to_owned(), json!(is_retry));
         Ok(Meaning::Event(Box::new(ConnectorEvent {
             id: Some(event_id(&format!("slack:{team}:{channel}:{ts}"))?),
             name: kind.to_owned(),
@@ -122,25 +161,27 @@ impl Slack {
                     ("user".to_owned(), json!(user)),
                 ])
             }),
-            metadata: JsonObject::from_iter([
-                ("channel".to_owned(), json!(channel)),
-                ("threadTs".to_owned(), json!(thread.unwrap_or(ts))),
-                (
-                    "slackEventId".to_owned(),
-                    json!(text(body, "/event_id").unwrap_or_default()),
-                ),
-                (
-                    "retry".to_owned(),
-                    json!(received.headers.contains_key(RETRY_HEADER)),
-                ),
-            ]),
+            metadata,
         })))
+    }
+}
+
+impl fmt::Debug for Slack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slack")
+            .field("door", &self.door)
+            .finish_non_exhaustive()
     }
 }
 
 impl Service for Slack {
     fn door(&self) -> &Door {
         &self.door
+    }
+
+    fn outbox(&self) -> Option<Arc<dyn Outbox>> {
+        let errands = self.errands.clone()?;
+        Some(Arc::new(errands))
     }
 
     fn patience(&self) -> Duration {
@@ -282,6 +323,12 @@ mod tests {
         assert_eq!(mention.name, "app_mention");
         assert_eq!(mention.properties["channelType"], "channel");
         assert_eq!(mention.metadata["threadTs"], "1.5");
+        assert_eq!(mention.metadata["ts"], "1.5");
+        let mut direct = json!({"type": "message", "channel": "D1", "user": "U1", "ts": "1.5",
+            "channel_type": "im", "text": "x"});
+        assert!(event(&direct).metadata.get("threadTs").is_none());
+        direct["thread_ts"] = json!("1.0");
+        assert_eq!(event(&direct).metadata["threadTs"], "1.0");
     }
 
     #[test]

@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_connectors::Values;
-use goondan_log::error_chain;
 use goondan_protocol::JsonObject;
 use goondan_protocol::ipc::RefusalCode;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
@@ -34,9 +33,9 @@ use self::mapping::{Update, to_update};
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::{
-    REPLY_TIMEOUT_MS, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS,
-    SERVICE_CONNECT_TIMEOUT_MS, SERVICE_TIMEOUT_MS,
+    REPLY_TIMEOUT_MS, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS, SERVICE_TIMEOUT_MS,
 };
+use crate::payload::written_to;
 
 /// The kinds of updates that are asked for.
 const UPDATES: [&str; 4] = [
@@ -73,15 +72,11 @@ impl Telegram {
         if !token.bytes().all(is_token) {
             return Err("the secret `botToken` is no token of a bot".to_owned());
         }
-        let client = http::client(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS))
-            .map_err(|error| error_chain(&error))?;
+        let client = http::service_client()?;
         Ok(Self {
             api: Api::new(client, endpoint, token),
             token: token.to_owned(),
-            written_to: values.names("chats").map(|mut chats| {
-                chats.extend(values.names("sendTo").unwrap_or_default());
-                chats
-            }),
+            written_to: written_to(&values, "chats"),
             chats: values.names("chats"),
             poll_s: values.number("pollSeconds").unwrap_or_default(),
         })

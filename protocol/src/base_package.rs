@@ -8,11 +8,15 @@ pub const BASE_PACKAGE: &str = "@goondan/base";
 pub const TOOLS: &[(&str, &[&str])] = &[
     ("agents", &["request", "send", "spawn", "list", "catalog"]),
     ("bash", &["exec"]),
+    ("discord", &["send", "edit", "delete", "react"]),
     (
         "file-system",
         &["read", "write", "edit", "list", "glob", "grep"],
     ),
+    ("github", &["comment", "edit", "react"]),
+    ("http-fetch", &["get", "request"]),
     ("json-query", &["query", "pointer"]),
+    ("slack", &["send", "edit", "delete", "react"]),
     ("telegram", &["send", "edit", "delete", "react", "typing"]),
     (
         "text-transform",
@@ -23,11 +27,33 @@ pub const TOOLS: &[(&str, &[&str])] = &[
 
 /// The built-in tools that work by a connection, each with the connector of it and the secret without
 /// which it can do nothing. Those without one need none, or not always.
-pub const OUTGOING: &[OutgoingTool] = &[OutgoingTool {
-    tool: "telegram",
-    connector: "telegram",
-    secret: Some("botToken"),
-}];
+pub const OUTGOING: &[OutgoingTool] = &[
+    OutgoingTool {
+        tool: "discord",
+        connector: "discord",
+        secret: None,
+    },
+    OutgoingTool {
+        tool: "github",
+        connector: "github",
+        secret: Some("token"),
+    },
+    OutgoingTool {
+        tool: "http-fetch",
+        connector: "http",
+        secret: None,
+    },
+    OutgoingTool {
+        tool: "slack",
+        connector: "slack",
+        secret: Some("botToken"),
+    },
+    OutgoingTool {
+        tool: "telegram",
+        connector: "telegram",
+        secret: Some("botToken"),
+    },
+];
 
 /// A built-in tool that works by a connection: the connector process does what the tool is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 /// A request, as it came in.
 #[derive(Debug, Clone)]
 pub struct Received {
+    /// The method.
+    pub method: String,
     /// The path and what is behind it.
     pub path: String,
     /// Header lines, names in lower case.
@@ -67,6 +69,12 @@ impl Answer {
             chunks: vec![events.as_bytes().to_vec()],
             ending: Ending::Whole,
         }
+    }
+
+    /// This, as JSON.
+    #[must_use]
+    pub fn json(body: &Value) -> Self {
+        Self::error(200, body)
     }
 
     /// An error with a JSON body.
@@ -217,7 +225,11 @@ fn read(reader: &mut impl std::io::BufRead) -> std::io::Result<Option<Received>>
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);
     }
-    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, path) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
     let mut headers = Vec::new();
     loop {
         let mut line = String::new();
@@ -232,6 +244,7 @@ fn read(reader: &mut impl std::io::BufRead) -> std::io::Result<Option<Received>>
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body)?;
     Ok(Some(Received {
+        method,
         path,
         headers,
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),

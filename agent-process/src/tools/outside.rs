@@ -20,6 +20,10 @@ use super::{CallSite, Export, Invocation, Output, ToolFault};
 use crate::outgoing::Ask;
 use crate::turn::ToolOutcome;
 
+pub(crate) mod discord;
+pub(crate) mod github;
+pub(crate) mod http_fetch;
+pub(crate) mod slack;
 pub(crate) mod split;
 pub(crate) mod telegram;
 
@@ -130,6 +134,11 @@ impl Way {
                 )),
             },
         }
+    }
+
+    /// The call's own id.
+    pub(crate) fn call_id(&self) -> &str {
+        &self.call_id
     }
 
     /// Has the connection do something. If it may be done again, it is, when nobody knows whether it

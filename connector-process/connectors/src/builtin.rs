@@ -5,7 +5,8 @@ use goondan_protocol::limits::MAX_INPUT_BYTES;
 use crate::description::{Connector, Content, Default, DescribedEvent, Secret, Setting};
 
 /// Every built-in connector that a process runs for, in the order of `docs/connectors.md`.
-pub static BUILTINS: [&Connector; 6] = [&WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD];
+pub static BUILTINS: [&Connector; 7] =
+    [&WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD, &HTTP];
 
 /// The built-in connector of that name.
 #[must_use]
@@ -219,6 +220,11 @@ static SLACK: Connector = Connector {
             Content::Names,
             "The only channels that are listened to, by id.",
         ),
+        Setting::optional(
+            "sendTo",
+            Content::Names,
+            "Further channels that may be written to, if `channels` is set.",
+        ),
         Setting::optional("endpoint", Content::Url, "Slack's Web API.")
             .or(Default::Text("https://slack.com/api")),
     ],
@@ -246,6 +252,11 @@ static GITHUB: Connector = Connector {
             "repositories",
             Content::Names,
             "The only repositories that are listened to, as `owner/name`.",
+        ),
+        Setting::optional(
+            "sendTo",
+            Content::Names,
+            "Further repositories that may be written to, if `repositories` is set.",
         ),
         Setting::optional("endpoint", Content::Url, "GitHub's REST API.")
             .or(Default::Text("https://api.github.com")),
@@ -275,6 +286,11 @@ static DISCORD: Connector = Connector {
             Content::Names,
             "The only channels that are listened to, by id.",
         ),
+        Setting::optional(
+            "sendTo",
+            Content::Names,
+            "Further channels that may be written to, if `channels` is set.",
+        ),
         Setting::optional("endpoint", Content::Url, "Discord's API.")
             .or(Default::Text("https://discord.com/api/v10")),
     ],
@@ -290,6 +306,35 @@ static DISCORD: Connector = Connector {
 };
 
 const DISCORD_PROPERTIES: &[&str] = &["name", "guildId", "channelId", "userId", "username"];
+
+static HTTP: Connector = Connector {
+    name: "http",
+    about: "Requests of agents to hosts that you allow.",
+    settings: &[
+        Setting::required(
+            "allow",
+            Content::Hosts,
+            "The hosts that requests may go to.",
+        ),
+        Setting::optional(
+            "allowPrivate",
+            Content::Truth,
+            "Whether they may have addresses of this machine or of private networks.",
+        )
+        .or(Default::Truth(false)),
+        Setting::optional(
+            "maxBytes",
+            Content::Number(1, HTTP_BYTES_CEILING),
+            "Largest answer, in bytes; the rest is cut off.",
+        )
+        .or(Default::Number(1024 * 1024)),
+    ],
+    secrets: &[],
+    events: &[],
+};
+
+/// The most that `maxBytes` may be set to: what a result carries, whatever must be escaped in it.
+const HTTP_BYTES_CEILING: u64 = 2 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -312,6 +357,7 @@ mod tests {
                         assert!(words.contains(&word), "{}", setting.name);
                     }
                     (Content::Map(inner) | Content::Named(inner), None) => sound(inner),
+                    (Content::Truth, Some(Default::Truth(_))) => {}
                     (_, Some(Default::Text(_)) | None) => {}
                     other => panic!("{}: {other:?}", setting.name),
                 }

@@ -8,6 +8,7 @@ use goondan_protocol::ids::{InstanceKey, ResourceName};
 use serde_json::Value;
 
 use crate::description::{Connector, Content, Setting};
+use crate::hosts::AllowedHost;
 use crate::schedule;
 
 /// One step of the way to a setting.
@@ -305,6 +306,8 @@ fn scalar(content: Content, value: &Value) -> Result<(), (String, String)> {
             &format!("a whole number from {least} to {most}"),
             shown(value),
         ),
+        Content::Truth => is(truth(value).is_some(), "`true` or `false`", shown(value)),
+        Content::Hosts => hosts(value),
         Content::HeaderName => is(
             text.is_some_and(is_header_name),
             "the name of an HTTP header",
@@ -435,3 +438,33 @@ fn kind_of(value: &Value) -> &'static str {
 #[cfg(test)]
 #[path = "check_tests.rs"]
 mod tests;
+
+/// Whether every item is a host that requests may go to.
+fn hosts(value: &Value) -> Result<(), (String, String)> {
+    let expected =
+        "a list of hosts such as `example.com`, `*.example.com` or `http://10.0.0.7:8080`";
+    let wrong = |found: String| Err((expected.to_owned(), found));
+    let Some(items) = value.as_array().filter(|items| !items.is_empty()) else {
+        return wrong(kind_of(value).to_owned());
+    };
+    for item in items {
+        match item.as_str() {
+            None => return wrong(format!("a list with {}", kind_of(item))),
+            Some(entry) => {
+                if let Err(reason) = AllowedHost::parse(entry) {
+                    return wrong(format!("a list with {reason}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `true`, `false`, or their words.
+pub(crate) fn truth(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(truth) => Some(*truth),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    }
+}

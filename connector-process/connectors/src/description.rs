@@ -85,6 +85,8 @@ pub enum Default {
     Text(&'static str),
     /// This number.
     Number(u64),
+    /// Whether it is so.
+    Truth(bool),
 }
 
 /// What a setting's value may be.
@@ -115,6 +117,10 @@ pub enum Content {
     Cron,
     /// The IANA name of a time zone.
     TimeZone,
+    /// `true` or `false`, or a text that says so: a value from the environment is always a text.
+    Truth,
+    /// Hosts that requests may go to ([`crate::AllowedHost`]); at least one.
+    Hosts,
     /// Texts or whole numbers, as the outside numbers its chats.
     Names,
     /// Further settings.

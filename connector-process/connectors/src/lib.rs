@@ -6,6 +6,7 @@
 //! * `description`: how a connector is described.
 //! * `builtin`: the connectors there are.
 //! * `check`: everything that is wrong with a Connection's settings and secrets.
+//! * `hosts`: where requests may go.
 //! * `values`: settings that were checked, read one by one.
 //! * [`schedule`]: when the occurrences of a schedule are, and which of them are due.
 //!
@@ -18,10 +19,12 @@
 mod builtin;
 mod check;
 mod description;
+mod hosts;
 pub mod schedule;
 mod values;
 
 pub use builtin::{BUILTINS, find};
 pub use check::{Problem, ProblemKind, ProblemPlace, Step, check};
 pub use description::{Connector, Content, Default, DescribedEvent, Secret, Setting};
+pub use hosts::AllowedHost;
 pub use values::Values;

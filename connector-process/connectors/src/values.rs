@@ -3,7 +3,7 @@
 use goondan_protocol::JsonObject;
 use serde_json::Value;
 
-use crate::check::{name, number};
+use crate::check::{name, number, truth};
 use crate::description::{Default, Setting};
 
 /// Settings by their description. Only for what [`crate::check()`] found nothing wrong with: what has
@@ -36,7 +36,7 @@ impl<'v> Values<'v> {
         let (setting, value) = self.find(name);
         let default = || match setting?.default? {
             Default::Text(text) => Some(text),
-            Default::Number(_) => None,
+            Default::Number(_) | Default::Truth(_) => None,
         };
         value.and_then(Value::as_str).or_else(default)
     }
@@ -47,9 +47,20 @@ impl<'v> Values<'v> {
         let (setting, value) = self.find(name);
         let default = || match setting?.default? {
             Default::Number(number) => Some(number),
-            Default::Text(_) => None,
+            Default::Text(_) | Default::Truth(_) => None,
         };
         value.and_then(number).or_else(default)
+    }
+
+    /// Whether it is so; `false` if nothing is said.
+    #[must_use]
+    pub fn truth(&self, name: &str) -> bool {
+        let (setting, value) = self.find(name);
+        let default = || match setting?.default? {
+            Default::Truth(truth) => Some(truth),
+            Default::Text(_) | Default::Number(_) => None,
+        };
+        value.and_then(truth).or_else(default).unwrap_or(false)
     }
 
     /// Names; none if it is not set.

@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::outbox::Watched;
 use super::request::{Listener, Remote, receive};
 use super::{Door, Service};
 use crate::gateway::Gateway;
@@ -62,8 +63,23 @@ pub(crate) async fn run(service: Arc<dyn Service>, gateway: Gateway, stop: Cance
     let path = &service.door().path;
     let detail = format!("listening on http://{address}{path}");
     tracing::info!(%address, path, "listening");
-    gateway.report(true, detail).await;
-    serve(listener, service, gateway, Patience::NORMAL, stop).await;
+    let outbox = service
+        .outbox()
+        .map(|outbox| Arc::new(Watched::new(outbox)));
+    if let Some(outbox) = &outbox {
+        gateway.serve(outbox.clone()).await;
+    }
+    gateway.report(true, detail.clone()).await;
+    let watching = outbox.map(|outbox| outbox.watch(gateway.clone(), detail));
+    let serving = serve(listener, service, gateway, Patience::NORMAL, stop);
+    match watching {
+        None => serving.await,
+        Some(watching) => tokio::select! {
+            () = serving => {}
+            // It never ends.
+            () = watching => {}
+        },
+    }
 }
 
 /// A listening socket and where it is.

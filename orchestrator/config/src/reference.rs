@@ -22,6 +22,7 @@ pub(crate) const BUILTIN_CONNECTORS: &[&str] = &[
     "slack",
     "github",
     "discord",
+    "http",
     LOCAL_CLIENT,
 ];
 

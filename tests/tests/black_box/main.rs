@@ -43,6 +43,8 @@ mod records;
 #[cfg(test)]
 mod replies;
 #[cfg(test)]
+mod services;
+#[cfg(test)]
 mod supervision;
 #[cfg(test)]
 mod taken_elsewhere;

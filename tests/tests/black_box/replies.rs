@@ -8,19 +8,14 @@ use serde_json::{Value, json};
 
 use crate::conversation::{check, result_text, role, text};
 
-/// An agent that does what it is told, and says what came of it.
-///
-/// * `say TEXT` writes the text where the message came from.
-/// * `call EXPORT ARGS` calls an export of the tool with these arguments: `name=value …`, texts only.
-fn project(tool: &str, arguments: &[&str], connection: &str) -> String {
-    let pattern: String = arguments
-        .iter()
-        .map(|name| format!(" {name}=(?P<{name}>\\S+)"))
-        .collect();
-    let args: Vec<String> = arguments
-        .iter()
-        .map(|name| format!("{name}: \"${{{name}}}\""))
-        .collect();
+/// An agent that calls `export` of `tool` with the text behind `say` as its `argument`, and says what
+/// came of it. `rules` are further rules, `connection` is the rest of the Connection.
+pub(crate) fn project(
+    (tool, export, argument): (&str, &str, &str),
+    connector: &str,
+    rules: &str,
+    connection: &str,
+) -> String {
     format!(
         r#"
 apiVersion: goondan.ai/v1
@@ -30,11 +25,10 @@ spec:
   provider: scripted
   options:
     rules:
-      - when: {{user: '(?s)^say (?P<text>.*)$', step: 1}}
-        call: [{{tool: {tool}__send, args: {{text: "${{text}}"}}}}]
-      - when: {{user: '^there{pattern} (?P<text>.*)$', step: 1}}
-        call: [{{tool: {tool}__send, args: {{text: "${{text}}", {}}}}}]
-      - when: {{tool: {tool}__send}}
+      - when: {{user: '(?s)say (?P<text>.*)$', step: 1}}
+        call: [{{tool: {tool}__{export}, args: {{{argument}: "${{text}}"}}}}]
+{rules}
+      - when: {{tool: {tool}__{export}}}
         say: "so: ${{result}}"
       - say: "nothing to do"
 ---
@@ -48,12 +42,11 @@ spec:
 ---
 apiVersion: goondan.ai/v1
 kind: Connection
-metadata: {{name: {tool}}}
+metadata: {{name: {connector}}}
 spec:
-  connectorRef: {{kind: Connector, name: {tool}, package: "@goondan/base"}}
+  connectorRef: {{kind: Connector, name: {connector}, package: "@goondan/base"}}
 {connection}
-"#,
-        args.join(", ")
+"#
     )
 }
 
@@ -63,11 +56,18 @@ fn telegram_home(telegram: &Telegram, token: &str) -> Home {
          secrets: {{botToken: {{value: \"{token}\"}}}}",
         telegram.endpoint()
     );
-    Home::new(&project("telegram", &["chat"], &connection))
+    let there = "      - when: {user: '^there (?P<chat>\\S+) (?P<text>.*)$', step: 1}
+        call: [{tool: telegram__send, args: {text: \"${text}\", chat: \"${chat}\"}}]";
+    Home::new(&project(
+        ("telegram", "send", "text"),
+        "telegram",
+        there,
+        &connection,
+    ))
 }
 
 /// Waits until a conversation has so many messages, and gives them.
-fn history(home: &Home, key: &str, count: usize) -> Vec<Value> {
+pub(crate) fn history(home: &Home, key: &str, count: usize) -> Vec<Value> {
     wait_until("the turn is over", || {
         home.ps_agent(key).is_some() && home.history(key).len() == count
     });
@@ -77,7 +77,7 @@ fn history(home: &Home, key: &str, count: usize) -> Vec<Value> {
 }
 
 /// The last result of a tool.
-fn last_result(messages: &[Value]) -> &str {
+pub(crate) fn last_result(messages: &[Value]) -> &str {
     let mut results = messages
         .iter()
         .rev()
@@ -123,7 +123,7 @@ fn telegram_says_why_it_does_not_take_a_message() {
         ("403", "E_REFUSED", "bot was blocked"),
         ("77", "E_REFUSED", "not one of `chats`"),
     ] {
-        let said = home.ask("desk", &format!("there chat={chat} Hello."));
+        let said = home.ask("desk", &format!("there {chat} Hello."));
         assert!(said.contains(code) && said.contains(why), "{said}");
     }
     let said = home.ask("desk", "say Hello.");
@@ -134,7 +134,7 @@ fn telegram_says_why_it_does_not_take_a_message() {
         500,
         json!({"ok": false, "description": "Oh."}),
     )]);
-    let said = home.ask("desk", "there chat=1 Hello.");
+    let said = home.ask("desk", "there 1 Hello.");
     assert!(
         said.contains("E_TOOL_INTERRUPTED") && said.contains("outcome unknown"),
         "{said}"
@@ -153,7 +153,7 @@ fn a_connection_that_does_not_work_says_so_to_who_would_use_it() {
             .iter()
             .any(|process| process["detail"].to_string().contains("(401)"))
     });
-    let said = home.ask("desk", "there chat=1 Hello.");
+    let said = home.ask("desk", "there 1 Hello.");
     assert!(
         said.contains("does not take the bot's token (401)"),
         "{said}"

@@ -6,7 +6,6 @@ pub(crate) enum Measure {
     /// UTF-16 units, as Telegram does.
     Utf16,
     /// Characters.
-    #[cfg(test)]
     Chars,
 }
 
@@ -19,7 +18,6 @@ impl Measure {
     fn of_char(self, c: char) -> usize {
         match self {
             Self::Utf16 => c.len_utf16(),
-            #[cfg(test)]
             Self::Chars => 1,
         }
     }

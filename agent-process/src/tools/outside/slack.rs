@@ -1,0 +1,169 @@
+//! The tool `slack`: messages of an app.
+
+use std::sync::Arc;
+
+use goondan_protocol::ids::ConnectionName;
+use goondan_protocol::limits::MAX_INPUT_BYTES;
+use goondan_protocol::service::{Slack, SlackFormat};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::split::{Measure, split};
+use super::{Connections, Offer, Way, export, name_of, not_too_many};
+use crate::tools::{Export, ToolFault};
+
+/// The exports of the tool.
+pub(crate) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
+    let connections: Connections = Arc::from(connections);
+    let channel = json!({
+        "type": "string", "minLength": 1,
+        "description": "The channel's id, such as C0123. If not given, the one this turn's message came from",
+    });
+    let text = json!({
+        "type": "string", "minLength": 1, "maxLength": MAX_INPUT_BYTES,
+        "description": "What is written. `<@U0123>` mentions somebody",
+    });
+    let format = json!({
+        "enum": ["mrkdwn", "markdown", "plain"],
+        "description": "How the text is marked up: in Slack's way (the default), as Markdown, or not",
+    });
+    let own = json!({"type": "string", "minLength": 1, "description": "The message's ts, as `send` returned it"});
+    let any = json!({
+        "type": "string", "minLength": 1,
+        "description": "The message's ts. If not given, the message this turn answers",
+    });
+    vec![
+        export(
+            Offer {
+                name: "send",
+                description: "Writes a message in Slack and returns its ts. A text that is too long for one message becomes several.",
+                properties: json!({
+                    "text": text, "channel": channel, "format": format,
+                    "thread": {"type": "string", "description": "The ts of the thread's first message; empty: in no thread. If not given, the thread this turn's message belongs to"},
+                }),
+                required: &["text"],
+                is_idempotent: false,
+            },
+            &connections,
+            send,
+        ),
+        export(
+            Offer {
+                name: "edit",
+                description: "Gives a message that `send` wrote another text.",
+                properties: json!({"message": own, "text": text, "channel": channel, "format": format}),
+                required: &["message", "text"],
+                is_idempotent: true,
+            },
+            &connections,
+            edit,
+        ),
+        export(
+            Offer {
+                name: "delete",
+                description: "Takes a message back that `send` wrote.",
+                properties: json!({"message": own, "channel": channel}),
+                required: &["message"],
+                is_idempotent: false,
+            },
+            &connections,
+            delete,
+        ),
+        export(
+            Offer {
+                name: "react",
+                description: "Puts an emoji under a message.",
+                properties: json!({
+                    "emoji": {"type": "string", "minLength": 1, "description": "Its name, such as thumbsup"},
+                    "message": any, "channel": channel,
+                    "remove": {"type": "boolean", "description": "Whether it is taken away; false if not given"},
+                }),
+                required: &["emoji"],
+                is_idempotent: true,
+            },
+            &connections,
+            react,
+        ),
+    ]
+}
+
+#[derive(Deserialize)]
+struct Args {
+    #[serde(default)]
+    channel: Option<Value>,
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    format: SlackFormat,
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    thread: Option<String>,
+    #[serde(default)]
+    emoji: String,
+    #[serde(default)]
+    remove: bool,
+}
+
+async fn send(way: Way, args: Args) -> Result<String, ToolFault> {
+    let (channel, is_home) = way.place("channel", args.channel.as_ref(), "channel")?;
+    let home_thread = || way.fact("threadTs").filter(|_| is_home).and_then(name_of);
+    let thread = args.thread.clone().or_else(home_thread);
+    let thread = thread.filter(|thread| !thread.is_empty());
+    let limit = args.format.chars_max();
+    let keeps_fences = args.format != SlackFormat::Plain;
+    let parts = not_too_many(split(&args.text, limit, Measure::Chars, keeps_fences))?;
+    let sent = way
+        .run_parts(&parts, false, |_, part| Slack::Send {
+            channel: channel.clone(),
+            text: part.to_owned(),
+            format: args.format,
+            thread: thread.clone(),
+        })
+        .await?;
+    Ok(json!({"channel": channel, "thread": thread, "messages": sent}).to_string())
+}
+
+async fn edit(way: Way, args: Args) -> Result<String, ToolFault> {
+    let (channel, _) = way.place("channel", args.channel.as_ref(), "channel")?;
+    let (chars, limit) = (Measure::Chars.of(&args.text), args.format.chars_max());
+    if chars > limit {
+        let message = format!("the text has {chars} characters, a message at most {limit}");
+        return Err(ToolFault::new("E_TOO_LARGE", message));
+    }
+    let errand = Slack::Edit {
+        channel,
+        message: args.message.unwrap_or_default(),
+        text: args.text,
+        format: args.format,
+    };
+    run(&way, errand, "edited").await
+}
+
+async fn delete(way: Way, args: Args) -> Result<String, ToolFault> {
+    let (channel, _) = way.place("channel", args.channel.as_ref(), "channel")?;
+    let errand = Slack::Delete {
+        channel,
+        message: args.message.unwrap_or_default(),
+    };
+    run(&way, errand, "deleted").await
+}
+
+async fn react(way: Way, args: Args) -> Result<String, ToolFault> {
+    let (channel, is_home) = way.place("channel", args.channel.as_ref(), "channel")?;
+    let answered = || way.fact("ts").filter(|_| is_home).and_then(name_of);
+    let none = || ToolFault::new("E_INVALID_REQUEST", "say which `message`");
+    let errand = Slack::React {
+        channel,
+        message: args.message.or_else(answered).ok_or_else(none)?,
+        emoji: args.emoji.trim_matches(':').to_owned(),
+        remove: args.remove,
+    };
+    run(&way, errand, "done").await
+}
+
+async fn run(way: &Way, errand: Slack, done: &str) -> Result<String, ToolFault> {
+    let is_repeatable = errand.is_repeatable();
+    way.run(&errand, is_repeatable).await?;
+    Ok(done.to_owned())
+}

@@ -1,0 +1,182 @@
+//! Hosts that requests may go to, as they are written in `goondan.yaml`.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// One place that requests may go to: `[scheme://]host[:port]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowedHost {
+    is_tls: bool,
+    host: Pattern,
+    port: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Pattern {
+    /// `*`: every name, but no address.
+    Every,
+    /// `*.example.com`: every name below this one.
+    Below(String),
+    /// This name or address, as URLs write it.
+    Only(String),
+}
+
+impl AllowedHost {
+    /// Reads an entry: `example.com`, `*.example.com`, `example.com:8443`, `http://10.0.0.7:8080`, `*`.
+    /// Without a scheme, `https` is meant; without a port, the scheme's own.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, in words.
+    pub fn parse(entry: &str) -> Result<Self, &'static str> {
+        let entry = entry.to_ascii_lowercase();
+        let (is_tls, rest) = match entry.split_once("://") {
+            None => (true, entry.as_str()),
+            Some(("https", rest)) => (true, rest),
+            Some(("http", rest)) => (false, rest),
+            Some(_) => return Err("a scheme other than `https` and `http`"),
+        };
+        if rest.contains(['/', '?', '#', '@']) {
+            return Err("more than a host and a port");
+        }
+        let (host, port) = match rest.rsplit_once(':') {
+            // The colons of an address without a port.
+            Some((_, port)) if port.ends_with(']') => (rest, None),
+            Some((host, port)) => {
+                let number: u16 = port.parse().map_err(|_not_a_port| "a port that is none")?;
+                (host, Some(number))
+            }
+            None => (rest, None),
+        };
+        let host = match host.strip_prefix("*.") {
+            _ if host == "*" => Pattern::Every,
+            Some(name) if is_name(name) && !is_address(name) => Pattern::Below(format!(".{name}")),
+            None if is_name(host) || is_address(host) => Pattern::Only(host.to_owned()),
+            Some(_) | None => return Err("no name of a host"),
+        };
+        let usual = if is_tls { 443 } else { 80 };
+        let port = port.unwrap_or(usual);
+        Ok(Self { is_tls, host, port })
+    }
+
+    /// Whether a request may go there: `host` as the URL has it, an IPv6 address in brackets.
+    #[must_use]
+    pub fn allows(&self, scheme: &str, host: &str, port: u16) -> bool {
+        let is_scheme = scheme == if self.is_tls { "https" } else { "http" };
+        is_scheme
+            && port == self.port
+            && match &self.host {
+                Pattern::Every => !is_address(host),
+                Pattern::Below(end) => {
+                    !is_address(host) && host.len() > end.len() && host.ends_with(end.as_str())
+                }
+                Pattern::Only(only) => only == host,
+            }
+    }
+}
+
+impl fmt::Display for AllowedHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.is_tls {
+            f.write_str("http://")?;
+        }
+        match &self.host {
+            Pattern::Every => f.write_str("*")?,
+            Pattern::Below(end) => write!(f, "*{end}")?,
+            Pattern::Only(only) => f.write_str(only)?,
+        }
+        let usual = if self.is_tls { 443 } else { 80 };
+        if self.port == usual {
+            return Ok(());
+        }
+        write!(f, ":{}", self.port)
+    }
+}
+
+fn is_address(host: &str) -> bool {
+    let inner = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    match inner {
+        // Only the form that URLs write is ever the same.
+        Some(inner) => inner
+            .parse()
+            .is_ok_and(|address: Ipv6Addr| address.to_string() == inner),
+        None => host.parse::<Ipv4Addr>().is_ok(),
+    }
+}
+
+fn is_name(host: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        !label.is_empty() && label.len() <= 63 && label.bytes().all(is_part)
+    };
+    host.len() <= 253 && host.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allows(entry: &str, url: (&str, &str, u16)) -> bool {
+        let (scheme, host, port) = url;
+        AllowedHost::parse(entry)
+            .unwrap()
+            .allows(scheme, host, port)
+    }
+
+    #[test]
+    fn an_entry_allows_what_it_says_and_nothing_else() {
+        let site = ("https", "example.com", 443);
+        assert!(allows("example.com", site));
+        assert!(allows("https://EXAMPLE.com", site));
+        for other in [
+            ("http", "example.com", 80),
+            ("http", "example.com", 443),
+            ("https", "example.com", 8443),
+            ("https", "a.example.com", 443),
+            ("https", "example.com.evil.org", 443),
+        ] {
+            assert!(!allows("example.com", other), "{other:?}");
+        }
+        assert!(allows("*.example.com", ("https", "a.b.example.com", 443)));
+        for other in ["example.com", "badexample.com", ".example.com"] {
+            assert!(!allows("*.example.com", ("https", other, 443)), "{other}");
+        }
+        assert!(allows("http://10.0.0.7:8080", ("http", "10.0.0.7", 8080)));
+        assert!(allows("[::1]:8443", ("https", "[::1]", 8443)));
+        assert!(allows("[::1]", ("https", "[::1]", 443)));
+        assert!(allows("*", site));
+        assert!(!allows("*", ("https", "1.1.1.1", 443)));
+        assert!(!allows("*", ("https", "[2606::1]", 443)));
+        assert!(!allows("*", ("http", "example.com", 80)));
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused() {
+        for entry in [
+            "",
+            "*.",
+            "*.*",
+            "a.*",
+            "ftp://a",
+            "a/b",
+            "a:99999",
+            "u@a",
+            "*.1.2.3.4",
+            "[::1",
+            "a..b",
+            "[0:0::1]",
+            "a b",
+        ] {
+            assert!(AllowedHost::parse(entry).is_err(), "{entry}");
+        }
+    }
+
+    #[test]
+    fn an_entry_is_shown_as_it_may_be_written() {
+        for entry in ["a.org", "*.a.org", "http://a.org:8080", "*", "[::1]:8443"] {
+            assert_eq!(AllowedHost::parse(entry).unwrap().to_string(), entry);
+        }
+    }
+}

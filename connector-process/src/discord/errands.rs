@@ -1,0 +1,340 @@
+//! What agents have a Discord application do, by Discord's HTTP API.
+//!
+//! The first answer to a command replaces "thinks …"; further ones follow it. Both need no bot. Where
+//! there is no command to answer, or no right any more, the bot writes a message.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use goondan_protocol::JsonObject;
+use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
+use goondan_protocol::service::Discord as Errand;
+use reqwest::{Method, Url};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::interactions::{Interactions, Right};
+use crate::calls::{CallHandler, Outcome, Pieces};
+use crate::limits::SERVICE_TIMEOUT_MS;
+use crate::listener::Outbox;
+use crate::payload::{is_allowed, text};
+use crate::service::{self, Answered, Failed, exchange};
+
+/// Longest mark that Discord takes, in bytes.
+const NONCE_BYTES_MAX: usize = 24;
+
+/// Does what agents ask for.
+#[derive(Clone)]
+pub(super) struct Errands {
+    api: Arc<Api>,
+}
+
+struct Api {
+    client: reqwest::Client,
+    endpoint: String,
+    token: Option<String>,
+    /// The only channels that may be written to; none: all.
+    channels: Option<Vec<String>>,
+    interactions: Arc<Interactions>,
+}
+
+impl Errands {
+    /// With the bot's token, if there is a bot.
+    pub(super) fn new(
+        client: reqwest::Client,
+        endpoint: &str,
+        token: Option<String>,
+        channels: Option<Vec<String>>,
+        interactions: Arc<Interactions>,
+    ) -> Self {
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        let api = Api {
+            client,
+            endpoint,
+            token,
+            channels,
+            interactions,
+        };
+        Self { api: Arc::new(api) }
+    }
+}
+
+impl CallHandler for Errands {
+    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
+        let api = Arc::clone(&self.api);
+        async move {
+            let token = api.token.as_deref().unwrap_or_default();
+            service::outcome(api.run(&call).await, &[token])
+        }
+        .boxed()
+    }
+}
+
+impl Outbox for Errands {
+    fn check(&self) -> BoxFuture<'static, Result<Option<String>, CallError>> {
+        let api = Arc::clone(&self.api);
+        async move {
+            if api.token.is_none() {
+                return Ok(None);
+            }
+            let request = Request::new(Method::GET, &["users", "@me"]);
+            let me = api.ask(request, true).await?;
+            Ok(Some(text(&me, "/username").unwrap_or("a bot").to_owned()))
+        }
+        .boxed()
+    }
+}
+
+/// A request to the API.
+#[derive(Debug, PartialEq)]
+struct Request {
+    method: Method,
+    path: Vec<String>,
+    body: Option<Value>,
+    /// Whether the bot makes it, with its token.
+    is_bots: bool,
+}
+
+impl Request {
+    fn new(method: Method, path: &[&str]) -> Self {
+        Self {
+            method,
+            path: path.iter().map(|&part| part.to_owned()).collect(),
+            body: None,
+            is_bots: true,
+        }
+    }
+
+    fn with(self, body: JsonObject) -> Self {
+        Self {
+            body: Some(Value::Object(body)),
+            ..self
+        }
+    }
+}
+
+impl Api {
+    async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
+        let errand: Errand = service::errand("discord", call)?;
+        let channel = channel_of(&errand);
+        if !is_allowed(self.channels.as_deref(), channel) {
+            let message =
+                format!("channel {channel} is not one of `channels` or `sendTo` of the Connection");
+            return Err(CallError::new(CallErrorCode::Refused, message));
+        }
+        if let Errand::Send {
+            text,
+            interaction: Some(id),
+            ..
+        } = &errand
+            && let Some(right) = self.interactions.right(id)
+        {
+            match self.answer(id, &right, text).await {
+                // The quarter of an hour was over sooner than we thought.
+                Err(error) if error.code == CallErrorCode::NotFound => self.interactions.forget(id),
+                answered => return answered,
+            }
+        }
+        let is_repeatable = errand.is_repeatable();
+        let result = self.ask(to_request(&errand)?, is_repeatable).await?;
+        Ok(match errand {
+            Errand::Send { .. } => result.get("id").cloned().unwrap_or(Value::Null),
+            Errand::Edit { .. } | Errand::Delete { .. } | Errand::React { .. } => json!({}),
+        })
+    }
+
+    /// Answers a command.
+    async fn answer(&self, id: &str, right: &Right, text: &str) -> Result<Value, CallError> {
+        let Right {
+            application, token, ..
+        } = right;
+        let (request, is_repeatable) = if right.is_answered {
+            let path = ["webhooks", application, token];
+            (Request::new(Method::POST, &path), false)
+        } else {
+            let path = ["webhooks", application, token, "messages", "@original"];
+            (Request::new(Method::PATCH, &path), true)
+        };
+        let request = Request {
+            is_bots: false,
+            ..request.with(message(text))
+        };
+        let answered = self.ask(request, is_repeatable).await;
+        // An error of the service may quote the path.
+        let answered = answered.map_err(|error| CallError {
+            message: error.message.replace(token.as_str(), "…"),
+            ..error
+        })?;
+        self.interactions.answered(id);
+        Ok(answered.get("id").cloned().unwrap_or(Value::Null))
+    }
+
+    async fn ask(&self, request: Request, is_repeatable: bool) -> Result<Value, CallError> {
+        let failed = Failed {
+            service: "Discord",
+            is_repeatable,
+        };
+        let no_url = || CallError::new(CallErrorCode::Internal, "`endpoint` leads nowhere");
+        let mut url = Url::parse(&self.endpoint).map_err(|_no_url| no_url())?;
+        url.path_segments_mut()
+            .map_err(|()| no_url())?
+            .pop_if_empty()
+            .extend(&request.path);
+        let mut builder = self.client.request(request.method, url);
+        if request.is_bots {
+            let Some(token) = &self.token else {
+                let message = "there is no command to answer, and without the secret `botToken` of the \
+                               Connection there is no bot that could write";
+                return Err(CallError::new(CallErrorCode::Refused, message));
+            };
+            builder = builder.header("authorization", format!("Bot {token}"));
+        }
+        builder = match request.body {
+            Some(body) => builder
+                .header("content-type", "application/json")
+                .body(body.to_string()),
+            None => builder.header("content-length", "0"),
+        };
+        match exchange(builder, Duration::from_millis(SERVICE_TIMEOUT_MS)).await {
+            Ok(answered) => read(&answered, failed),
+            Err(broken) => Err(failed.without_answer(&broken)),
+        }
+    }
+}
+
+fn channel_of(errand: &Errand) -> &str {
+    match errand {
+        Errand::Send { channel, .. }
+        | Errand::Edit { channel, .. }
+        | Errand::Delete { channel, .. }
+        | Errand::React { channel, .. } => channel,
+    }
+}
+
+/// A text that mentions the people it names, and never everybody.
+fn message(text: &str) -> JsonObject {
+    JsonObject::from_iter([
+        ("content".to_owned(), json!(text)),
+        ("allowed_mentions".to_owned(), json!({"parse": ["users"]})),
+    ])
+}
+
+fn to_request(errand: &Errand) -> Result<Request, CallError> {
+    let channel = id(channel_of(errand))?;
+    let messages = ["channels", channel, "messages"];
+    Ok(match errand {
+        Errand::Send {
+            text,
+            reply_to,
+            mark,
+            ..
+        } => {
+            let mut body = message(text);
+            body.insert("nonce".to_owned(), json!(nonce_of(mark)));
+            body.insert("enforce_nonce".to_owned(), json!(true));
+            if let Some(reply_to) = reply_to {
+                let answered = json!({"message_id": id(reply_to)?, "fail_if_not_exists": false});
+                body.insert("message_reference".to_owned(), answered);
+            }
+            Request::new(Method::POST, &messages).with(body)
+        }
+        Errand::Edit {
+            message: edited,
+            text,
+            ..
+        } => {
+            let path = [&messages[..], &[id(edited)?]].concat();
+            Request::new(Method::PATCH, &path).with(message(text))
+        }
+        Errand::Delete { message, .. } => {
+            let path = [&messages[..], &[id(message)?]].concat();
+            Request::new(Method::DELETE, &path)
+        }
+        Errand::React { message, emoji, .. } => {
+            let path = [&messages[..], &[id(message)?, "reactions", emoji, "@me"]].concat();
+            Request::new(Method::PUT, &path)
+        }
+    })
+}
+
+/// An id is digits: nothing that leads elsewhere in a URL.
+fn id(text: &str) -> Result<&str, CallError> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(text);
+    }
+    let message = format!("`{text}` is no id of Discord: those are digits");
+    Err(CallError::new(CallErrorCode::Invalid, message))
+}
+
+/// A text that Discord knows a message by.
+fn nonce_of(mark: &str) -> String {
+    let mut digits = hex::encode(Sha256::digest(mark));
+    digits.truncate(NONCE_BYTES_MAX);
+    digits
+}
+
+fn read(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallError> {
+    let body = answered.json();
+    if (200..300).contains(&answered.status) {
+        return Ok(body);
+    }
+    let said = text(&body, "/message").unwrap_or("nothing further");
+    let said = match body.get("code").and_then(Value::as_u64) {
+        Some(code) if code > 0 => format!("{said} ({code})"),
+        _ => said.to_owned(),
+    };
+    let error = failed.by_status(answered.status, &said, answered.retry_after_ms());
+    Err(match error.code {
+        CallErrorCode::Unauthorized => {
+            error.suggest("put the bot's token into the secret `botToken` of the Connection")
+        }
+        CallErrorCode::Refused => {
+            error.suggest("the bot must be in the server and may write in this channel")
+        }
+        _ => error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send(reply_to: Option<&str>) -> Errand {
+        Errand::Send {
+            channel: "12".to_owned(),
+            text: "Hi @everyone.".to_owned(),
+            reply_to: reply_to.map(str::to_owned),
+            interaction: None,
+            mark: "t.1:c0/0".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_message_calls_nobody_but_who_is_named_and_is_known_again() {
+        let request = to_request(&send(Some("9"))).unwrap();
+        assert_eq!(request.path, ["channels", "12", "messages"]);
+        let body = request.body.unwrap();
+        assert_eq!(body["allowed_mentions"], json!({"parse": ["users"]}));
+        assert_eq!(body["message_reference"]["message_id"], "9");
+        assert_eq!(body["nonce"].as_str().unwrap().len(), NONCE_BYTES_MAX);
+        assert_ne!(nonce_of("a"), nonce_of("b"));
+        assert!(to_request(&send(Some("../9"))).is_err());
+    }
+
+    #[test]
+    fn an_errand_is_a_request() {
+        let (channel, message) = ("1".to_owned(), "2".to_owned());
+        let emoji = "👍".to_owned();
+        let react = Errand::React {
+            channel,
+            message,
+            emoji,
+        };
+        let request = to_request(&react).unwrap();
+        assert_eq!(request.method, Method::PUT);
+        let path = ["channels", "1", "messages", "2", "reactions", "👍", "@me"];
+        assert_eq!(request.path, path);
+    }
+}

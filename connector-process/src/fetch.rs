@@ -1,0 +1,507 @@
+//! Requests of agents to hosts that the project allows.
+//!
+//! * `address`: which addresses may be reached. Pure.
+//! * `page`: from HTML to text. Pure.
+//!
+//! # Invariants
+//!
+//! * No request goes to a host that `allow` does not name, by a redirect neither.
+//! * A connection is made to an address that was checked, and to no other: names are resolved here,
+//!   and what is checked is what is connected to.
+
+mod address;
+mod page;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use goondan_connectors::{AllowedHost, Values};
+use goondan_log::error_chain;
+use goondan_protocol::JsonObject;
+use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
+use goondan_protocol::service::{Fetched, Http as Errand};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION,
+};
+use reqwest::{Method, Response, Url};
+use tokio_util::sync::CancellationToken;
+
+use self::address::{Reach, reach_of};
+use crate::calls::{CallHandler, Outcome, Pieces};
+use crate::gateway::Gateway;
+use crate::http;
+use crate::limits::{REDIRECTS_MAX, SHOWN_HEADER_BYTES_MAX};
+use crate::service::{self, Failed};
+
+/// Headers of an answer that a model is told.
+const SHOWN_HEADERS: [&str; 7] = [
+    "content-type",
+    "last-modified",
+    "etag",
+    "location",
+    "link",
+    "retry-after",
+    "allow",
+];
+
+/// Headers that belong to the connection and not to the request.
+const OWN_HEADERS: [&str; 9] = [
+    "host",
+    "connection",
+    "content-length",
+    "transfer-encoding",
+    "te",
+    "trailer",
+    "upgrade",
+    "proxy-authorization",
+    "expect",
+];
+
+/// Makes requests for agents.
+#[derive(Clone)]
+pub(crate) struct Fetcher {
+    client: reqwest::Client,
+    allow: Arc<[AllowedHost]>,
+    allows_private: bool,
+    bytes_max: usize,
+}
+
+impl Fetcher {
+    /// By settings in which nothing is wrong.
+    ///
+    /// # Errors
+    ///
+    /// Why there can be no client, in words.
+    pub(crate) fn new(config: &JsonObject) -> Result<Self, String> {
+        let values = Values::of("http", config);
+        let allow = values.names("allow").unwrap_or_default();
+        let allow = allow
+            .iter()
+            .filter_map(|entry| AllowedHost::parse(entry).ok());
+        let allows_private = values.truth("allowPrivate");
+        let resolver = Arc::new(Resolver { allows_private });
+        Ok(Self {
+            client: http::client_by(resolver)?,
+            allow: allow.collect(),
+            allows_private,
+            bytes_max: usize::try_from(values.number("maxBytes").unwrap_or_default())
+                .unwrap_or_default(),
+        })
+    }
+
+    /// Makes requests until `stop`.
+    pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
+        let hosts: Vec<String> = self.allow.iter().map(ToString::to_string).collect();
+        let detail = format!("requests may go to {}", hosts.join(", "));
+        gateway.serve(Arc::new(self)).await;
+        gateway.report(true, detail).await;
+        stop.cancelled().await;
+    }
+
+    /// Whether a request may go there.
+    fn check(&self, url: &Url) -> Result<(), CallError> {
+        let refused = |message: String| Err(CallError::new(CallErrorCode::Refused, message));
+        let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+            return refused("a request goes to a host".to_owned());
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            return refused("a URL that holds a password is not taken".to_owned());
+        }
+        let scheme = url.scheme();
+        let is_allowed = |allowed: &AllowedHost| allowed.allows(scheme, host, port);
+        if !self.allow.iter().any(is_allowed) {
+            let message = format!("requests may not go to `{scheme}://{host}:{port}`");
+            let hosts: Vec<String> = self.allow.iter().map(ToString::to_string).collect();
+            let error = CallError::new(CallErrorCode::Refused, message);
+            return Err(error.suggest(format!("they may go to {}", hosts.join(", "))));
+        }
+        // A name is checked when it is resolved.
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        match address.parse::<IpAddr>() {
+            Ok(address) if !may_reach(address, self.allows_private) => {
+                refused(Forbidden::at(host, address).to_string())
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    async fn run_call(&self, call: &CallOrder) -> Result<Fetched, CallError> {
+        let Errand::Fetch {
+            method,
+            url,
+            headers,
+            body,
+            raw,
+            timeout_ms,
+        } = service::errand("http", call)?;
+        let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
+        let url = Url::parse(&url).map_err(|error| invalid(format!("`{url}`: {error}")))?;
+        let mut method = Method::from_bytes(method.as_bytes())
+            .map_err(|_none| invalid(format!("`{method}` is no method")))?;
+        let is_repeatable = matches!(method, Method::GET | Method::HEAD);
+        let mut request = Request {
+            url,
+            headers: to_headers(&headers, body.is_some())?,
+            body,
+        };
+        let failed = Failed {
+            service: "the request",
+            is_repeatable: false,
+        };
+        let patience = Duration::from_millis(timeout_ms);
+        let fetching = async {
+            let mut hops = 0;
+            loop {
+                self.check(&request.url)?;
+                let response = self.send(&method, &request).await;
+                let response = response.map_err(|error| to_error(error, failed, is_repeatable))?;
+                let Some(next) = redirect_of(&response) else {
+                    let read = self.read(response, &request.url, raw).await;
+                    return read.map_err(|error| to_error(error, failed, is_repeatable));
+                };
+                hops += 1;
+                if hops > REDIRECTS_MAX {
+                    let message = format!("more than {REDIRECTS_MAX} redirects");
+                    return Err(CallError::new(CallErrorCode::Refused, message));
+                }
+                request.follow(&mut method, response.status().as_u16(), next);
+            }
+        };
+        match tokio::time::timeout(patience, fetching).await {
+            Ok(fetched) => fetched,
+            Err(_elapsed) => {
+                let message = format!("no answer within {timeout_ms} ms");
+                if is_repeatable {
+                    return Err(CallError::new(CallErrorCode::TimedOut, message));
+                }
+                Err(failed.unknown(message))
+            }
+        }
+    }
+
+    async fn send(&self, method: &Method, request: &Request) -> reqwest::Result<Response> {
+        let mut builder = self
+            .client
+            .request(method.clone(), request.url.clone())
+            .headers(request.headers.clone());
+        if let Some(body) = &request.body {
+            builder = builder.body(body.clone());
+        }
+        builder.send().await
+    }
+
+    async fn read(&self, mut response: Response, url: &Url, raw: bool) -> reqwest::Result<Fetched> {
+        let mut body = Vec::new();
+        let mut is_cut = false;
+        while let Some(chunk) = response.chunk().await? {
+            let room = self.bytes_max.saturating_sub(body.len());
+            body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
+            if chunk.len() > room {
+                is_cut = true;
+                break;
+            }
+        }
+        let mut shown = BTreeMap::new();
+        for name in SHOWN_HEADERS {
+            if let Some(value) = response.headers().get(name) {
+                let value = String::from_utf8_lossy(value.as_bytes());
+                let end = value.floor_char_boundary(SHOWN_HEADER_BYTES_MAX);
+                shown.insert(
+                    name.to_owned(),
+                    value.get(..end).unwrap_or_default().to_owned(),
+                );
+            }
+        }
+        let content_type = shown.get("content-type").map(String::as_str);
+        let (text, mut note) = to_text(&body, content_type.unwrap_or_default(), url, raw);
+        if is_cut {
+            let cut = format!("only the first {} bytes are shown", self.bytes_max);
+            note = Some(note.map_or(cut.clone(), |note| format!("{note}; {cut}")));
+        }
+        Ok(Fetched {
+            status: response.status().as_u16(),
+            url: url.to_string(),
+            headers: shown,
+            bytes: u64::try_from(body.len()).unwrap_or(u64::MAX),
+            text,
+            note,
+        })
+    }
+}
+
+impl CallHandler for Fetcher {
+    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
+        let fetcher = self.clone();
+        async move {
+            let fetched = fetcher.run_call(&call).await;
+            let value = fetched.and_then(|fetched| {
+                serde_json::to_value(fetched)
+                    .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()))
+            });
+            service::outcome(value, &[])
+        }
+        .boxed()
+    }
+}
+
+/// A request on its way.
+struct Request {
+    url: Url,
+    headers: HeaderMap,
+    body: Option<String>,
+}
+
+impl Request {
+    /// Goes on where a redirect leads.
+    fn follow(&mut self, method: &mut Method, status: u16, next: Url) {
+        let becomes_get = match status {
+            303 => *method != Method::HEAD,
+            301 | 302 => *method == Method::POST,
+            _ => false,
+        };
+        if becomes_get {
+            *method = Method::GET;
+            self.body = None;
+            self.headers.remove(CONTENT_TYPE);
+        }
+        // What was meant for one host is not another's.
+        if self.url.origin() != next.origin() {
+            self.headers.remove(AUTHORIZATION);
+            self.headers.remove(COOKIE);
+        }
+        self.url = next;
+    }
+}
+
+/// Where an answer leads, if it is a redirect.
+fn redirect_of(response: &Response) -> Option<Url> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    response.url().join(location).ok()
+}
+
+fn to_headers(given: &BTreeMap<String, String>, has_body: bool) -> Result<HeaderMap, CallError> {
+    let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
+    let mut headers = HeaderMap::new();
+    for (name, value) in given {
+        if OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+            return Err(invalid(format!("the header `{name}` is not yours to set")));
+        }
+        let header = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_none| invalid(format!("`{name}` is no name of a header")))?;
+        let value = HeaderValue::from_str(value)
+            .map_err(|_none| invalid(format!("the header `{name}` cannot have this value")))?;
+        headers.insert(header, value);
+    }
+    if has_body && !headers.contains_key(CONTENT_TYPE) {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    Ok(headers)
+}
+
+/// Why there is no answer. Nobody tries again but the model.
+fn to_error(error: reqwest::Error, failed: Failed<'_>, is_repeatable: bool) -> CallError {
+    let mut cause: Option<&dyn std::error::Error> = Some(&error);
+    while let Some(it) = cause {
+        if let Some(forbidden) = it.downcast_ref::<Forbidden>() {
+            return CallError::new(CallErrorCode::Refused, forbidden.to_string());
+        }
+        cause = it.source();
+    }
+    let is_unsent = error.is_connect() || error.is_builder();
+    let message = error_chain(&error.without_url());
+    if is_unsent || is_repeatable {
+        return CallError::new(CallErrorCode::Unavailable, message);
+    }
+    failed.unknown(message)
+}
+
+/// The text of a body, and what is to be said of it.
+fn to_text(body: &[u8], content_type: &str, url: &Url, raw: bool) -> (String, Option<String>) {
+    let kind = content_type.split(';').next().unwrap_or_default();
+    let kind = kind.trim().to_ascii_lowercase();
+    let is_text = kind.is_empty()
+        || kind.starts_with("text/")
+        || ["json", "xml", "javascript", "yaml", "urlencoded", "graphql"]
+            .iter()
+            .any(|word| kind.contains(word));
+    if !is_text || body.contains(&0) {
+        let kind = if kind.is_empty() { "data" } else { &kind };
+        let note = format!("{kind} of {} bytes is not shown", body.len());
+        return (String::new(), Some(note));
+    }
+    let (text, note) = decoded(body, content_type);
+    if !raw && (kind == "text/html" || kind == "application/xhtml+xml") {
+        let note = note.unwrap_or_else(|| "HTML, as the text it shows".to_owned());
+        return (page::to_text(&text, url), Some(note));
+    }
+    (text, note)
+}
+
+fn decoded(body: &[u8], content_type: &str) -> (String, Option<String>) {
+    let error = match std::str::from_utf8(body) {
+        Ok(text) => return (text.to_owned(), None),
+        Err(error) => error,
+    };
+    let content_type = content_type.to_ascii_lowercase();
+    let is_latin = ["8859-1", "windows-1252", "latin1", "us-ascii"]
+        .iter()
+        .any(|charset| content_type.contains(charset));
+    if is_latin {
+        return (body.iter().copied().map(char::from).collect(), None);
+    }
+    let text = String::from_utf8_lossy(body).into_owned();
+    // A text that was cut may end within a character.
+    let note = error
+        .error_len()
+        .map(|_not_at_the_end| "not UTF-8: some characters could not be read".to_owned());
+    (text, note)
+}
+
+fn may_reach(address: IpAddr, allows_private: bool) -> bool {
+    match reach_of(address) {
+        Reach::Public => true,
+        Reach::Private => allows_private,
+        Reach::Never => false,
+    }
+}
+
+/// A host leads where requests may not go.
+#[derive(Debug, thiserror::Error)]
+#[error("`{host}` leads to {address}, {}", if *.is_private {
+    "which is private; `allowPrivate: true` of the Connection allows that"
+} else {
+    "where no request goes"
+})]
+struct Forbidden {
+    host: String,
+    address: IpAddr,
+    is_private: bool,
+}
+
+impl Forbidden {
+    fn at(host: &str, address: IpAddr) -> Self {
+        Self {
+            host: host.to_owned(),
+            address,
+            is_private: reach_of(address) == Reach::Private,
+        }
+    }
+}
+
+/// Resolves names to addresses that may be reached.
+#[derive(Debug)]
+struct Resolver {
+    allows_private: bool,
+}
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let allows_private = self.allows_private;
+        Box::pin(async move {
+            let host = name.as_str();
+            let all: Vec<SocketAddr> = tokio::net::lookup_host((host, 0)).await?.collect();
+            let is_good = |address: &SocketAddr| may_reach(address.ip(), allows_private);
+            let good: Vec<SocketAddr> = all.iter().copied().filter(is_good).collect();
+            if let (Some(bad), true) = (all.first(), good.is_empty()) {
+                return Err(Forbidden::at(host, bad.ip()).into());
+            }
+            let good: Addrs = Box::new(good.into_iter());
+            Ok(good)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn fetcher(config: &Value) -> Fetcher {
+        Fetcher::new(config.as_object().unwrap()).unwrap()
+    }
+
+    fn refusal(fetcher: &Fetcher, url: &str) -> Option<String> {
+        let checked = fetcher.check(&Url::parse(url).unwrap());
+        checked.err().map(|error| error.message)
+    }
+
+    #[test]
+    fn a_request_goes_nowhere_that_is_not_allowed() {
+        let allow = json!([
+            "example.com",
+            "http://127.0.0.1:8080",
+            "http://169.254.169.254",
+            "*.a.org"
+        ]);
+        let careful = fetcher(&json!({"allow": allow}));
+        assert_eq!(refusal(&careful, "https://example.com/x?y"), None);
+        assert_eq!(refusal(&careful, "https://b.a.org"), None);
+        for url in [
+            "http://example.com",
+            "https://example.com:8443",
+            "https://u:p@example.com",
+            "https://example.com.evil.org",
+            "ftp://example.com",
+            "http://127.0.0.1:8080",
+            // Other ways to write the same address.
+            "http://2130706433:8080",
+            "http://0x7f.1:8080",
+            "http://[::ffff:127.0.0.1]:8080",
+            "http://169.254.169.254",
+        ] {
+            assert!(refusal(&careful, url).is_some(), "{url}");
+        }
+        let trusting = fetcher(&json!({"allow": allow, "allowPrivate": true}));
+        assert_eq!(refusal(&trusting, "http://0x7f.1:8080/"), None);
+        assert!(refusal(&trusting, "http://169.254.169.254").is_some());
+    }
+
+    #[test]
+    fn a_redirect_takes_no_password_to_another_host() {
+        let request = || Request {
+            url: "https://a.org/1".parse().unwrap(),
+            headers: to_headers(
+                &BTreeMap::from([("Authorization".into(), "x".into())]),
+                true,
+            )
+            .unwrap(),
+            body: Some("{}".into()),
+        };
+        let (mut same, mut method) = (request(), Method::POST);
+        same.follow(&mut method, 307, "https://a.org/2".parse().unwrap());
+        assert!(same.headers.contains_key(AUTHORIZATION) && same.body.is_some());
+        assert_eq!(method, Method::POST);
+        let mut other = request();
+        other.follow(&mut method, 303, "https://b.org/".parse().unwrap());
+        assert!(other.headers.is_empty() && other.body.is_none());
+        assert_eq!(method, Method::GET);
+    }
+
+    #[test]
+    fn a_body_is_shown_as_what_it_is() {
+        let url: Url = "https://a.org/".parse().unwrap();
+        let of = |body: &[u8], kind: &str| to_text(body, kind, &url, false);
+        assert_eq!(of(b"{}", "application/problem+json"), ("{}".into(), None));
+        assert_eq!(of(b"<p>a</p>", "text/html; charset=utf-8").0, "a");
+        assert_eq!(to_text(b"<p>", "text/html", &url, true).0, "<p>");
+        assert_eq!(of(b"caf\xe9", "text/plain; charset=ISO-8859-1").0, "café");
+        assert!(
+            of(b"caf\xe9!", "text/plain")
+                .1
+                .unwrap()
+                .contains("not UTF-8")
+        );
+        let (text, note) = of(b"\x89PNG", "image/png");
+        assert!(text.is_empty() && note.unwrap().contains("image/png of 4 bytes"));
+        assert!(of(b"a\0b", "").0.is_empty());
+    }
+}

@@ -1,0 +1,119 @@
+//! Which addresses requests may reach. Pure.
+//!
+//! A name says nothing about where it leads: whoever owns it can have it lead into this machine or its
+//! network. So addresses are what is checked, and the connection is made to the very address that was.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// How far away an address is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Anywhere in the Internet.
+    Public,
+    /// In this machine or a private network: with `allowPrivate` only.
+    Private,
+    /// Nowhere that a request of an agent has any business: link-local addresses, among them the
+    /// metadata services of clouds, which give away credentials; several recipients at once; nobody.
+    Never,
+}
+
+/// The metadata services of clouds that are not link-local.
+const METADATA_V4: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
+const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254);
+
+/// How far away an address is.
+pub(super) fn reach_of(address: IpAddr) -> Reach {
+    match address {
+        IpAddr::V4(address) => reach_of_v4(address),
+        IpAddr::V6(address) => reach_of_v6(address),
+    }
+}
+
+fn reach_of_v4(address: Ipv4Addr) -> Reach {
+    if address == METADATA_V4 {
+        return Reach::Never;
+    }
+    match address.octets() {
+        [127 | 10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => {
+            Reach::Private
+        }
+        // Networks for measurements.
+        [198, 18 | 19, ..] => Reach::Private,
+        [0 | 224.., ..] | [169, 254, ..] | [192, 0, 0 | 2, _] => Reach::Never,
+        // Examples in books.
+        [198, 51, 100, _] | [203, 0, 113, _] => Reach::Never,
+        _ => Reach::Public,
+    }
+}
+
+fn reach_of_v6(address: Ipv6Addr) -> Reach {
+    if address == Ipv6Addr::LOCALHOST {
+        return Reach::Private;
+    }
+    if address == METADATA_V6 {
+        return Reach::Never;
+    }
+    let embedded = |high: u16, low: u16| {
+        let [a, b] = high.to_be_bytes();
+        let [c, d] = low.to_be_bytes();
+        reach_of_v4(Ipv4Addr::new(a, b, c, d))
+    };
+    match address.segments() {
+        // IPv4 addresses in another dress: mapped, translated, tunnelled.
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            embedded(high, low)
+        }
+        [0x2002, high, low, ..] => embedded(high, low),
+        [0xfc00..=0xfdff, ..] => Reach::Private,
+        // Tunnels whose end is hidden, and examples in books.
+        [0x2001, 0 | 0xdb8, ..] => Reach::Never,
+        [0x2000..=0x3fff, ..] => Reach::Public,
+        _ => Reach::Never,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_is_as_far_away_as_it_is() {
+        for (address, reach) in [
+            ("1.1.1.1", Reach::Public),
+            ("172.32.0.1", Reach::Public),
+            ("100.128.0.1", Reach::Public),
+            ("127.0.0.1", Reach::Private),
+            ("127.255.0.9", Reach::Private),
+            ("10.1.2.3", Reach::Private),
+            ("172.31.9.9", Reach::Private),
+            ("192.168.0.1", Reach::Private),
+            ("100.64.0.1", Reach::Private),
+            ("0.0.0.0", Reach::Never),
+            ("169.254.169.254", Reach::Never),
+            ("100.100.100.200", Reach::Never),
+            ("224.0.0.1", Reach::Never),
+            ("255.255.255.255", Reach::Never),
+            ("192.0.2.1", Reach::Never),
+            ("2606:4700::1111", Reach::Public),
+            ("::1", Reach::Private),
+            ("fd12::1", Reach::Private),
+            ("::", Reach::Never),
+            ("fe80::1", Reach::Never),
+            ("fec0::1", Reach::Never),
+            ("ff02::1", Reach::Never),
+            ("fd00:ec2::254", Reach::Never),
+            ("2001::1", Reach::Never),
+            ("2001:db8::1", Reach::Never),
+            ("::ffff:127.0.0.1", Reach::Private),
+            ("::ffff:169.254.169.254", Reach::Never),
+            ("::ffff:1.1.1.1", Reach::Public),
+            ("::127.0.0.1", Reach::Never),
+            ("64:ff9b::10.0.0.1", Reach::Private),
+            ("64:ff9b::a9fe:a9fe", Reach::Never),
+            ("2002:7f00:1::", Reach::Private),
+            ("2002:a9fe:a9fe::", Reach::Never),
+        ] {
+            assert_eq!(reach_of(address.parse().unwrap()), reach, "{address}");
+        }
+    }
+}

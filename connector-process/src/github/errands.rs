@@ -1,0 +1,316 @@
+//! What agents do on GitHub, by its REST API.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
+use goondan_protocol::service::GitHub as Errand;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::OWN_MARK;
+use crate::calls::{CallHandler, Outcome, Pieces};
+use crate::limits::SERVICE_TIMEOUT_MS;
+use crate::listener::Outbox;
+use crate::payload::{is_allowed, text};
+use crate::service::{self, Answered, Failed, exchange};
+
+/// The version of the API that is spoken.
+const API_VERSION: &str = "2022-11-28";
+
+/// Does what agents ask for.
+#[derive(Clone)]
+pub(super) struct Errands {
+    api: Arc<Api>,
+}
+
+struct Api {
+    client: reqwest::Client,
+    endpoint: String,
+    token: String,
+    /// The only repositories that may be written to; none: all.
+    repositories: Option<Vec<String>>,
+}
+
+impl Errands {
+    /// With this token.
+    pub(super) fn new(
+        client: reqwest::Client,
+        endpoint: &str,
+        token: String,
+        repositories: Option<Vec<String>>,
+    ) -> Self {
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        let api = Api {
+            client,
+            endpoint,
+            token,
+            repositories,
+        };
+        Self { api: Arc::new(api) }
+    }
+}
+
+impl CallHandler for Errands {
+    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
+        let api = Arc::clone(&self.api);
+        async move { service::outcome(api.run(&call).await, &[&api.token]) }.boxed()
+    }
+}
+
+impl Outbox for Errands {
+    fn check(&self) -> BoxFuture<'static, Result<Option<String>, CallError>> {
+        let api = Arc::clone(&self.api);
+        async move {
+            // It is the one question that every kind of token may ask, and it costs nothing.
+            let asked = api.ask(Method::GET, "rate_limit", None, true).await;
+            asked.map(|_limits| None)
+        }
+        .boxed()
+    }
+}
+
+/// A request to the API.
+#[derive(Debug, PartialEq)]
+struct Request {
+    method: Method,
+    path: String,
+    body: Value,
+}
+
+impl Api {
+    async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
+        let errand: Errand = service::errand("github", call)?;
+        let repository = repository_of(&errand);
+        if !is_allowed(self.repositories.as_deref(), repository) {
+            let message = format!(
+                "repository {repository} is not one of `repositories` or `sendTo` of the Connection"
+            );
+            return Err(CallError::new(CallErrorCode::Refused, message));
+        }
+        let request = to_request(&errand)?;
+        let body = Some(&request.body);
+        let is_repeatable = errand.is_repeatable();
+        let result = self
+            .ask(request.method, &request.path, body, is_repeatable)
+            .await?;
+        let field = |name: &str| result.get(name).cloned().unwrap_or(Value::Null);
+        Ok(match errand {
+            Errand::Comment { .. } => json!({"comment": field("id"), "url": field("html_url")}),
+            Errand::Edit { .. } | Errand::React { .. } => json!({}),
+        })
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        is_repeatable: bool,
+    ) -> Result<Value, CallError> {
+        let failed = Failed {
+            service: "GitHub",
+            is_repeatable,
+        };
+        let mut request = self
+            .client
+            .request(method, format!("{}/{path}", self.endpoint))
+            .bearer_auth(&self.token)
+            .header("accept", "application/vnd.github+json")
+            .header("x-github-api-version", API_VERSION);
+        if let Some(body) = body {
+            request = request
+                .header("content-type", "application/json")
+                .body(body.to_string());
+        }
+        let now_s = SystemTime::UNIX_EPOCH
+            .elapsed()
+            .map_or(0, |now| now.as_secs());
+        match exchange(request, Duration::from_millis(SERVICE_TIMEOUT_MS)).await {
+            Ok(answered) => read(&answered, failed, now_s),
+            Err(broken) => Err(failed.without_answer(&broken)),
+        }
+    }
+}
+
+fn repository_of(errand: &Errand) -> &str {
+    match errand {
+        Errand::Comment { repository, .. }
+        | Errand::Edit { repository, .. }
+        | Errand::React { repository, .. } => repository,
+    }
+}
+
+/// Whether it is `owner/name`, and leads nowhere else in a URL.
+fn is_repository(text: &str) -> bool {
+    let is_name = |part: &str| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        !part.is_empty() && part.bytes().all(is_part) && !part.bytes().all(|byte| byte == b'.')
+    };
+    text.split_once('/')
+        .is_some_and(|(owner, name)| is_name(owner) && is_name(name))
+}
+
+fn to_request(errand: &Errand) -> Result<Request, CallError> {
+    let repository = repository_of(errand);
+    let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
+    if !is_repository(repository) {
+        return Err(invalid(format!("`{repository}` is not `owner/name`")));
+    }
+    let issues = format!("repos/{repository}/issues");
+    let (method, path, body) = match errand {
+        Errand::Comment { number, body, .. } => (
+            Method::POST,
+            format!("{issues}/{number}/comments"),
+            json!({"body": marked(body)}),
+        ),
+        Errand::Edit { comment, body, .. } => (
+            Method::PATCH,
+            format!("{issues}/comments/{comment}"),
+            json!({"body": marked(body)}),
+        ),
+        Errand::React {
+            comment,
+            number,
+            content,
+            ..
+        } => {
+            let path = match (comment, number) {
+                (Some(comment), _) => format!("{issues}/comments/{comment}/reactions"),
+                (None, Some(number)) => format!("{issues}/{number}/reactions"),
+                (None, None) => {
+                    return Err(invalid(
+                        "neither a comment nor a number is named".to_owned(),
+                    ));
+                }
+            };
+            (Method::POST, path, json!({"content": content}))
+        }
+    };
+    Ok(Request { method, path, body })
+}
+
+/// The text with the mark by which this connector knows its own words when they come back.
+fn marked(body: &str) -> String {
+    if body.contains(OWN_MARK) {
+        body.to_owned()
+    } else {
+        format!("{body}\n\n{OWN_MARK}")
+    }
+}
+
+fn read(answered: &Answered, failed: Failed<'_>, now_s: u64) -> Result<Value, CallError> {
+    if (200..300).contains(&answered.status) {
+        return Ok(answered.json());
+    }
+    let body = answered.json();
+    let said = text(&body, "/message").unwrap_or("nothing further");
+    let header = |name: &str| answered.headers.get(name)?.to_str().ok();
+    // A spent allowance is a 403 as well as a 429, and may name the time of the next one.
+    let is_spent = header("x-ratelimit-remaining") == Some("0");
+    let next_s = header("x-ratelimit-reset").and_then(|reset| reset.parse::<u64>().ok());
+    let until_next_ms = next_s.map(|next_s| next_s.saturating_sub(now_s).saturating_mul(1_000));
+    let retry_after_ms = answered
+        .retry_after_ms()
+        .or(until_next_ms.filter(|_| is_spent));
+    let status = match answered.status {
+        403 if is_spent || answered.retry_after_ms().is_some() => 429,
+        status => status,
+    };
+    let error = failed.by_status(status, said, retry_after_ms);
+    Err(match error.code {
+        CallErrorCode::Unauthorized => {
+            error.suggest("put a token that is valid into the secret `token` of the Connection")
+        }
+        CallErrorCode::Refused => error.suggest(
+            "the token needs the permission to write issues and pull requests of this repository",
+        ),
+        CallErrorCode::NotFound => error.suggest("it is not there, or the token may not see it"),
+        _ => error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::HeaderMap;
+
+    use super::*;
+
+    fn comment(repository: &str) -> Errand {
+        Errand::Comment {
+            repository: repository.to_owned(),
+            number: 7,
+            body: "Done.".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_comment_bears_the_mark_and_leads_nowhere_else() {
+        let request = to_request(&comment("a/b.c")).unwrap();
+        assert_eq!(request.path, "repos/a/b.c/issues/7/comments");
+        let body = request.body["body"].as_str().unwrap();
+        assert_eq!(body, format!("Done.\n\n{OWN_MARK}"));
+        assert_eq!(marked(body), body);
+        for other in ["a", "a/b/c", "../b", "a/..", "a/b?x", "/b", "a/"] {
+            assert!(to_request(&comment(other)).is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_reaction_goes_to_the_comment_or_else_the_issue() {
+        let react = |comment, number| {
+            to_request(&Errand::React {
+                repository: "a/b".to_owned(),
+                comment,
+                number,
+                content: "eyes".to_owned(),
+            })
+        };
+        let path = |comment, number| react(comment, number).unwrap().path;
+        assert_eq!(
+            path(Some(5), Some(7)),
+            "repos/a/b/issues/comments/5/reactions"
+        );
+        assert_eq!(path(None, Some(7)), "repos/a/b/issues/7/reactions");
+        assert!(react(None, None).is_err());
+    }
+
+    #[test]
+    fn a_spent_allowance_is_told_from_a_missing_permission() {
+        let answer = |status, headers: &[(&'static str, &str)]| {
+            let pairs = headers.iter();
+            let answered = Answered {
+                status,
+                headers: pairs
+                    .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+                    .collect::<HeaderMap>(),
+                body: br#"{"message": "Because."}"#.to_vec(),
+            };
+            let failed = Failed {
+                service: "GitHub",
+                is_repeatable: false,
+            };
+            read(&answered, failed, 1_000).unwrap_err()
+        };
+        let denied = answer(403, &[]);
+        assert_eq!(
+            (denied.code, denied.retryable),
+            (CallErrorCode::Refused, false)
+        );
+        let spent = answer(
+            403,
+            &[
+                ("x-ratelimit-remaining", "0"),
+                ("x-ratelimit-reset", "1030"),
+            ],
+        );
+        assert_eq!(spent.code, CallErrorCode::RateLimited);
+        assert_eq!(spent.retry_after_ms, Some(30_000));
+        let secondary = answer(403, &[("retry-after", "60")]);
+        assert_eq!(secondary.retry_after_ms, Some(60_000));
+        assert_eq!(answer(401, &[]).code, CallErrorCode::Unauthorized);
+        assert_eq!(answer(500, &[]).code, CallErrorCode::Interrupted);
+    }
+}

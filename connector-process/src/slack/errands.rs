@@ -1,0 +1,356 @@
+//! What agents have a Slack app do, by Slack's Web API.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
+use goondan_protocol::service::{Slack as Errand, SlackFormat};
+use serde_json::{Map, Value, json};
+
+use crate::calls::{CallHandler, Outcome, Pieces};
+use crate::limits::SERVICE_TIMEOUT_MS;
+use crate::listener::Outbox;
+use crate::payload::{is_allowed, text};
+use crate::service::{self, Answered, Failed, exchange};
+
+/// Does what agents ask for.
+#[derive(Clone)]
+pub(super) struct Errands {
+    api: Arc<Api>,
+}
+
+struct Api {
+    client: reqwest::Client,
+    endpoint: String,
+    token: String,
+    /// The only channels that may be written to; none: all.
+    channels: Option<Vec<String>>,
+}
+
+impl Errands {
+    /// For the app with this token.
+    pub(super) fn new(
+        client: reqwest::Client,
+        endpoint: &str,
+        token: String,
+        channels: Option<Vec<String>>,
+    ) -> Self {
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        let api = Api {
+            client,
+            endpoint,
+            token,
+            channels,
+        };
+        Self { api: Arc::new(api) }
+    }
+}
+
+impl CallHandler for Errands {
+    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
+        let api = Arc::clone(&self.api);
+        async move { service::outcome(api.run(&call).await, &[&api.token]) }.boxed()
+    }
+}
+
+impl Outbox for Errands {
+    fn check(&self) -> BoxFuture<'static, Result<Option<String>, CallError>> {
+        let api = Arc::clone(&self.api);
+        async move {
+            let me = api.ask("auth.test", &json!({}), true).await?;
+            let named = |pointer| text(&me, pointer).unwrap_or("an app");
+            Ok(Some(format!("{} of {}", named("/user"), named("/team"))))
+        }
+        .boxed()
+    }
+}
+
+impl Api {
+    async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
+        let errand: Errand = service::errand("slack", call)?;
+        let channel = channel_of(&errand);
+        if !is_allowed(self.channels.as_deref(), channel) {
+            let message =
+                format!("channel {channel} is not one of `channels` or `sendTo` of the Connection");
+            return Err(CallError::new(CallErrorCode::Refused, message));
+        }
+        let (method, params) = to_method(&errand);
+        let result = self.ask(method, &params, errand.is_repeatable()).await?;
+        Ok(match errand {
+            Errand::Send { .. } => result.get("ts").cloned().unwrap_or(Value::Null),
+            Errand::Edit { .. } | Errand::Delete { .. } | Errand::React { .. } => json!({}),
+        })
+    }
+
+    /// Calls a method of the Web API.
+    async fn ask(
+        &self,
+        method: &str,
+        params: &Value,
+        is_repeatable: bool,
+    ) -> Result<Value, CallError> {
+        let failed = Failed {
+            service: "Slack",
+            is_repeatable,
+        };
+        let request = self
+            .client
+            .post(format!("{}/{method}", self.endpoint))
+            .bearer_auth(&self.token)
+            .header("content-type", "application/json; charset=utf-8")
+            .body(params.to_string());
+        let patience = Duration::from_millis(SERVICE_TIMEOUT_MS);
+        match exchange(request, patience).await {
+            Ok(answered) => read(&answered, failed),
+            Err(broken) => Err(failed.without_answer(&broken)),
+        }
+    }
+}
+
+fn channel_of(errand: &Errand) -> &str {
+    match errand {
+        Errand::Send { channel, .. }
+        | Errand::Edit { channel, .. }
+        | Errand::Delete { channel, .. }
+        | Errand::React { channel, .. } => channel,
+    }
+}
+
+/// The method of the Web API, and its parameters.
+fn to_method(errand: &Errand) -> (&'static str, Value) {
+    let channel = channel_of(errand);
+    match errand {
+        Errand::Send {
+            text,
+            format,
+            thread,
+            ..
+        } => {
+            let mut params = written(text, *format);
+            params.insert("channel".to_owned(), json!(channel));
+            if let Some(thread) = thread {
+                params.insert("thread_ts".to_owned(), json!(thread));
+            }
+            ("chat.postMessage", Value::Object(params))
+        }
+        Errand::Edit {
+            message,
+            text,
+            format,
+            ..
+        } => {
+            let mut params = written(text, *format);
+            params.insert("channel".to_owned(), json!(channel));
+            params.insert("ts".to_owned(), json!(message));
+            ("chat.update", Value::Object(params))
+        }
+        Errand::Delete { message, .. } => {
+            ("chat.delete", json!({"channel": channel, "ts": message}))
+        }
+        Errand::React {
+            message,
+            emoji,
+            remove,
+            ..
+        } => {
+            let method = if *remove {
+                "reactions.remove"
+            } else {
+                "reactions.add"
+            };
+            let params = json!({"channel": channel, "timestamp": message, "name": emoji});
+            (method, params)
+        }
+    }
+}
+
+fn written(text: &str, format: SlackFormat) -> Map<String, Value> {
+    let fields = match format {
+        SlackFormat::Mrkdwn => vec![("text", json!(escaped(text)))],
+        SlackFormat::Plain => vec![("text", json!(escaped(text))), ("mrkdwn", json!(false))],
+        SlackFormat::Markdown => vec![("markdown_text", json!(text.replace("<!", "&lt;!")))],
+    };
+    fields
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// What Slack would take for a command of its own is text: nobody can have an agent call a whole
+/// channel. People, channels and links stay what they are.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['&', '<', '>']) {
+        let (before, from) = rest.split_at(at);
+        out.push_str(before);
+        if let Some(token) = token_at(from) {
+            out.push_str(token);
+            rest = from.strip_prefix(token).unwrap_or_default();
+            continue;
+        }
+        let mut chars = from.chars();
+        out.push_str(match chars.next() {
+            Some('&') => "&amp;",
+            Some('<') => "&lt;",
+            _ => "&gt;",
+        });
+        rest = chars.as_str();
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The mention or the link that a text begins with.
+fn token_at(text: &str) -> Option<&str> {
+    let end = text.find('>')?;
+    let inner = text.get(1..end)?;
+    let kinds = ["@U", "@W", "#C", "https://", "http://", "mailto:"];
+    let is_token = text.starts_with('<')
+        && kinds.iter().any(|kind| inner.starts_with(kind))
+        && !inner.contains(['<', '\n']);
+    is_token.then(|| text.get(..=end)).flatten()
+}
+
+/// What Slack answers: a success is a 200 with `ok`.
+fn read(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallError> {
+    let body = answered.json();
+    let retry_after_ms = answered.retry_after_ms();
+    let said = text(&body, "/error").unwrap_or_default();
+    if answered.status != 200 {
+        return Err(failed.by_status(answered.status, said, retry_after_ms));
+    }
+    if body.get("ok") == Some(&Value::Bool(true)) {
+        return Ok(body);
+    }
+    let message = match text(&body, "/needed") {
+        Some(scope) => format!("Slack says: {said} (it needs the scope `{scope}`)"),
+        None => format!("Slack says: {said}"),
+    };
+    let error = |code| CallError::new(code, message.clone());
+    Err(match said {
+        // What is so already need not be done.
+        "already_reacted" | "no_reaction" => return Ok(json!({})),
+        "not_authed"
+        | "invalid_auth"
+        | "account_inactive"
+        | "token_revoked"
+        | "token_expired"
+        | "no_permission"
+        | "missing_scope"
+        | "not_allowed_token_type" => error(CallErrorCode::Unauthorized)
+            .suggest("mend the app's scopes or the secret `botToken` of the Connection"),
+        "channel_not_found" | "message_not_found" | "thread_not_found" | "user_not_found"
+        | "no_item_specified" => error(CallErrorCode::NotFound),
+        "not_in_channel" => {
+            error(CallErrorCode::Refused).suggest("invite the app into the channel")
+        }
+        "is_archived"
+        | "cant_update_message"
+        | "cant_delete_message"
+        | "edit_window_closed"
+        | "restricted_action"
+        | "message_limit_exceeded" => error(CallErrorCode::Refused),
+        "msg_too_long" | "markdown_text_conflict" => error(CallErrorCode::TooLarge),
+        "ratelimited" | "rate_limited" => error(CallErrorCode::RateLimited).later(retry_after_ms),
+        "service_unavailable" | "team_added_to_org" => {
+            error(CallErrorCode::Unavailable).later(None)
+        }
+        "fatal_error" | "internal_error" | "request_timeout" => failed.unknown(message),
+        "" => CallError::new(
+            CallErrorCode::Internal,
+            "Slack is not understood: an answer that is no success",
+        ),
+        _ => error(CallErrorCode::Invalid),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+    use super::*;
+
+    #[test]
+    fn mentions_and_links_stay_and_nothing_else_means_anything() {
+        for (said, written) in [
+            ("a < b && c > d", "a &lt; b &amp;&amp; c &gt; d"),
+            ("<!channel> <!here|x>", "&lt;!channel&gt; &lt;!here|x&gt;"),
+            ("<@U12> and <#C34>", "<@U12> and <#C34>"),
+            (
+                "see <https://x.org/?a=1&b|this>",
+                "see <https://x.org/?a=1&b|this>",
+            ),
+            (
+                "<https://x <!channel>>",
+                "&lt;https://x &lt;!channel&gt;&gt;",
+            ),
+            ("<", "&lt;"),
+        ] {
+            assert_eq!(escaped(said), written);
+        }
+    }
+
+    #[test]
+    fn an_errand_is_a_method_of_the_web_api() {
+        let send = |format| Errand::Send {
+            channel: "C1".into(),
+            text: "a & <!here>".into(),
+            format,
+            thread: Some("1.5".into()),
+        };
+        let (method, params) = to_method(&send(SlackFormat::Plain));
+        assert_eq!(method, "chat.postMessage");
+        let expected = json!({"text": "a &amp; &lt;!here&gt;", "mrkdwn": false, "channel": "C1", "thread_ts": "1.5"});
+        assert_eq!(params, expected);
+        let (_, params) = to_method(&send(SlackFormat::Markdown));
+        assert_eq!(params["markdown_text"], "a & &lt;!here>");
+        let react = |remove| Errand::React {
+            channel: "C1".into(),
+            message: "1.5".into(),
+            emoji: "eyes".into(),
+            remove,
+        };
+        let params = json!({"channel": "C1", "timestamp": "1.5", "name": "eyes"});
+        assert_eq!(to_method(&react(false)), ("reactions.add", params.clone()));
+        assert_eq!(to_method(&react(true)), ("reactions.remove", params));
+    }
+
+    #[test]
+    fn each_answer_is_understood() {
+        let answered = |status: u16, body: Value| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, "3".parse().unwrap());
+            let answered = Answered {
+                status,
+                headers,
+                body: body.to_string().into_bytes(),
+            };
+            let failed = Failed {
+                service: "Slack",
+                is_repeatable: false,
+            };
+            read(&answered, failed)
+        };
+        let error = |said: &str| answered(200, json!({"ok": false, "error": said})).unwrap_err();
+        assert!(answered(200, json!({"ok": true, "ts": "1"})).is_ok());
+        assert!(answered(200, json!({"ok": false, "error": "already_reacted"})).is_ok());
+        for (said, code) in [
+            ("invalid_auth", CallErrorCode::Unauthorized),
+            ("channel_not_found", CallErrorCode::NotFound),
+            ("not_in_channel", CallErrorCode::Refused),
+            ("fatal_error", CallErrorCode::Interrupted),
+            ("invalid_blocks", CallErrorCode::Invalid),
+            ("", CallErrorCode::Internal),
+        ] {
+            assert_eq!(error(said).code, code, "{said}");
+        }
+        let late = answered(429, json!({})).unwrap_err();
+        assert_eq!((late.retryable, late.retry_after_ms), (true, Some(3_000)));
+        let scope = json!({"ok": false, "error": "missing_scope", "needed": "chat:write"});
+        let scope = answered(200, scope).unwrap_err();
+        assert!(scope.message.contains("`chat:write`"), "{scope}");
+    }
+}

@@ -1,0 +1,393 @@
+//! Slack, GitHub and Discord in the real daemon, against doubles of their HTTP APIs; and requests to
+//! hosts that a project allows.
+
+use std::path::Path;
+
+use ed25519_dalek::{Signer as _, SigningKey};
+use goondan_tests::provider::{Answer, Provider, Received};
+use goondan_tests::{Daemon, Home, http, wait_until};
+use hmac::{Hmac, Mac as _};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::conversation::text;
+use crate::replies::{history, last_result, project};
+
+const SECRET: &str = "a-shared-secret";
+const TOKEN: &str = "the-good-token";
+
+fn signature(text: &str) -> String {
+    let keyed = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
+    hex::encode(keyed.chain_update(text).finalize().into_bytes())
+}
+
+fn now_s() -> u64 {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+    now.as_secs()
+}
+
+fn detail(home: &Home, connection: &str) -> String {
+    let mut processes = home.ps().into_iter();
+    let shown = processes.find(|process| process["name"] == connection);
+    shown
+        .map(|shown| shown["detail"].to_string())
+        .unwrap_or_default()
+}
+
+/// The requests whose path ends so.
+fn to(provider: &Provider, end: &str) -> Vec<Received> {
+    let mut received = provider.received();
+    received.retain(|request| request.path.ends_with(end));
+    received
+}
+
+/// Whether any file below a directory holds this text.
+fn is_written_below(directory: &Path, text: &str) -> bool {
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().path()).any(|path| {
+        if path.is_dir() {
+            return is_written_below(&path, text);
+        }
+        let content = std::fs::read(&path).unwrap_or_default();
+        String::from_utf8_lossy(&content).contains(text)
+    })
+}
+
+fn slack_double() -> Provider {
+    let mut posts = 0;
+    Provider::start(move |request| {
+        if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
+            return Answer::json(&json!({"ok": false, "error": "invalid_auth"}));
+        }
+        match request.path.as_str() {
+            "/v1/auth.test" => Answer::json(&json!({"ok": true, "user": "clerk", "team": "Acme"})),
+            "/v1/chat.postMessage" => {
+                posts += 1;
+                if posts == 1 {
+                    let late = json!({"ok": false, "error": "ratelimited"});
+                    return Answer::error(429, &late).with_header("retry-after", "1");
+                }
+                Answer::json(&json!({"ok": true, "ts": format!("9.{posts}")}))
+            }
+            _ => Answer::json(&json!({"ok": false, "error": "unknown_method"})),
+        }
+    })
+}
+
+fn slack_home(slack: &Provider, token: &str) -> Home {
+    let connection = format!(
+        "  config: {{endpoint: \"{}\"}}\n  secrets: {{signingSecret: {{value: {SECRET}}}, botToken: \
+         {{value: {token}}}}}",
+        slack.endpoint()
+    );
+    Home::new(&project(
+        ("slack", "send", "text"),
+        "slack",
+        "",
+        &connection,
+    ))
+}
+
+fn mention(daemon: &Daemon, said: &str, ts: &str) {
+    let body = json!({"type": "event_callback", "team_id": "T1", "event_id": ts, "event":
+        {"type": "app_mention", "channel": "C1", "user": "U1", "ts": ts, "text": said}});
+    let (body, time) = (body.to_string(), now_s().to_string());
+    let signature = format!("v0={}", signature(&format!("v0:{time}:{body}")));
+    let headers = [
+        ("x-slack-request-timestamp", time.as_str()),
+        ("x-slack-signature", signature.as_str()),
+    ];
+    let answer = http::post(daemon.webhook("slack"), "/", &headers, &body).unwrap();
+    assert_eq!(answer.status, 202, "{answer:?}");
+}
+
+#[test]
+fn slack_is_answered_in_the_thread_and_patience_is_kept() {
+    let slack = slack_double();
+    let home = slack_home(&slack, TOKEN);
+    let daemon = Daemon::serving(&home);
+    mention(
+        &daemon,
+        "<@U9> say Hello &lt;!channel&gt; &amp; <@U1>",
+        "1.5",
+    );
+    let messages = history(&home, "slack:T1:C1", 4);
+    let posts = to(&slack, "/chat.postMessage");
+    let [late, posted] = posts.as_slice() else {
+        panic!("{posts:?}");
+    };
+    assert_eq!(late.body, posted.body);
+    let expected =
+        json!({"text": "Hello &lt;!channel&gt; &amp; <@U1>", "channel": "C1", "thread_ts": "1.5"});
+    assert_eq!(posted.body, expected);
+    assert!(
+        last_result(&messages).contains("\"messages\":[\"9.2\"]"),
+        "{messages:?}"
+    );
+    wait_until("it says who writes", || {
+        detail(&home, "slack").contains("writing as clerk of Acme")
+    });
+    let log = daemon.stop();
+    assert!(!format!("{:?}", log.lines()).contains(TOKEN));
+}
+
+#[test]
+fn a_token_that_slack_does_not_take_is_told_and_events_come_in_all_the_same() {
+    let slack = slack_double();
+    let home = slack_home(&slack, "a-bad-token");
+    let daemon = Daemon::serving(&home);
+    wait_until("it is told", || {
+        detail(&home, "slack").contains("agents cannot write: Slack says: invalid_auth")
+    });
+    mention(&daemon, "<@U9> say Hello", "1.5");
+    let messages = history(&home, "slack:T1:C1", 4);
+    assert!(
+        last_result(&messages).contains("invalid_auth"),
+        "{messages:?}"
+    );
+    assert!(to(&slack, "/chat.postMessage").is_empty());
+    assert_eq!(home.ask("desk", "hello"), "nothing to do");
+    let log = daemon.stop();
+    assert!(!format!("{:?}", log.lines()).contains("a-bad-token"));
+}
+
+#[test]
+fn github_gets_a_comment_that_is_no_event_when_it_comes_back() {
+    let mut posts = 0;
+    let github = Provider::start(move |request| {
+        if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
+            return Answer::error(401, &json!({"message": "Bad credentials"}));
+        }
+        match request.path.as_str() {
+            "/v1/rate_limit" => Answer::json(&json!({})),
+            "/v1/repos/acme/shop/issues/7/comments" => {
+                posts += 1;
+                if posts == 1 {
+                    let late = json!({"message": "You have exceeded a secondary rate limit."});
+                    return Answer::error(403, &late).with_header("retry-after", "1");
+                }
+                Answer::error(201, &json!({"id": 99, "html_url": "https://github.com/x"}))
+            }
+            _ => Answer::error(404, &json!({"message": "Not Found"})),
+        }
+    });
+    let connection = format!(
+        "  config: {{endpoint: \"{}\", repositories: [acme/shop]}}\n  secrets: {{webhookSecret: \
+         {{value: {SECRET}}}, token: {{value: {TOKEN}}}}}",
+        github.endpoint()
+    );
+    let home = Home::new(&project(
+        ("github", "comment", "body"),
+        "github",
+        "",
+        &connection,
+    ));
+    let daemon = Daemon::serving(&home);
+    let deliver = |id: &str, said: &str| {
+        let body = json!({"action": "created", "repository": {"full_name": "acme/shop"},
+            "issue": {"number": 7, "title": "It breaks"}, "comment": {"id": 5, "body": said},
+            "sender": {"login": "ann", "type": "User"}});
+        let body = body.to_string();
+        let signature = format!("sha256={}", signature(&body));
+        let headers = [
+            ("x-github-event", "issue_comment"),
+            ("x-github-delivery", id),
+            ("x-hub-signature-256", signature.as_str()),
+        ];
+        http::post(daemon.webhook("github"), "/", &headers, &body).unwrap()
+    };
+    assert_eq!(deliver("d1", "say It is mended.").status, 202);
+    let messages = history(&home, "github:acme/shop#7", 4);
+    assert!(
+        last_result(&messages).contains("\"comment\":99"),
+        "{messages:?}"
+    );
+    let posts = to(&github, "/comments");
+    assert_eq!(posts.len(), 2, "{posts:?}");
+    let comment = posts[1].body["body"].as_str().unwrap();
+    assert!(comment.starts_with("It is mended."), "{comment}");
+    let back = deliver("d2", comment);
+    assert!(
+        back.status == 200 && back.body.contains("goondan wrote it"),
+        "{back:?}"
+    );
+    drop(daemon.stop());
+}
+
+/// What Discord is asked, and what it answers: the first answer to a command comes late.
+fn discord_double() -> Provider {
+    let mut answers = 0;
+    Provider::start(move |request| {
+        let bot = format!("Bot {TOKEN}");
+        let is_bot = request.header("authorization") == Some(bot.as_str());
+        match (request.method.as_str(), request.path.as_str()) {
+            ("GET", "/v1/users/@me") if is_bot => Answer::json(&json!({"username": "clerk"})),
+            ("PATCH", "/v1/webhooks/app1/interaction-token/messages/@original") => {
+                answers += 1;
+                if answers == 1 {
+                    let late =
+                        json!({"message": "You are being rate limited.", "retry_after": 1.0});
+                    return Answer::error(429, &late).with_header("retry-after", "1");
+                }
+                Answer::json(&json!({"id": "50"}))
+            }
+            ("POST", "/v1/webhooks/app1/interaction-token") => Answer::json(&json!({"id": "51"})),
+            ("POST", "/v1/channels/12/messages") if is_bot => Answer::json(&json!({"id": "52"})),
+            _ => Answer::error(401, &json!({"message": "401: Unauthorized", "code": 0})),
+        }
+    })
+}
+
+#[test]
+fn discord_gets_the_answer_to_its_command_and_the_right_to_it_is_kept_nowhere() {
+    let discord = discord_double();
+    let key = SigningKey::from_bytes(&[7; 32]);
+    let connection = format!(
+        "  config: {{endpoint: \"{}\", publicKey: {}, channels: [\"12\"]}}\n  secrets: {{botToken: \
+         {{value: {TOKEN}}}}}",
+        discord.endpoint(),
+        hex::encode(key.verifying_key().to_bytes())
+    );
+    let there = "      - when: {user: '^there (?P<text>.*)$', step: 1}
+        call: [{tool: discord__send, args: {text: \"${text}\", channel: \"12\"}}]";
+    let home = Home::new(&project(
+        ("discord", "send", "text"),
+        "discord",
+        there,
+        &connection,
+    ));
+    let daemon = Daemon::serving(&home);
+    let command = |daemon: &Daemon, id: &str, said: &str| {
+        let body = json!({"type": 2, "id": id, "application_id": "app1", "token": "interaction-token",
+            "channel_id": "12", "member": {"user": {"id": "u"}},
+            "data": {"name": "ask", "options": [{"name": "prompt", "value": said}]}});
+        let (body, time) = (body.to_string(), now_s().to_string());
+        let signature = hex::encode(key.sign(format!("{time}{body}").as_bytes()).to_bytes());
+        let headers = [
+            ("x-signature-timestamp", time.as_str()),
+            ("x-signature-ed25519", signature.as_str()),
+        ];
+        let answer = http::post(daemon.webhook("discord"), "/", &headers, &body).unwrap();
+        assert_eq!(
+            (answer.status, answer.json()["type"].as_u64()),
+            (200, Some(5))
+        );
+    };
+    let long = "word ".repeat(500);
+    command(&daemon, "1", &format!("say {long}"));
+    let messages = history(&home, "discord:12", 4);
+    assert!(
+        last_result(&messages).contains("\"messages\":[\"50\",\"51\"]"),
+        "{messages:?}"
+    );
+    let said: Vec<Received> = discord.received();
+    let answers: Vec<&Value> = said
+        .iter()
+        .filter(|request| request.path.contains("webhooks"))
+        .map(|request| &request.body["content"])
+        .collect();
+    assert_eq!(answers.len(), 3, "{said:?}");
+    assert_eq!(answers[0], answers[1]);
+    let written = format!(
+        "{} {}",
+        answers[1].as_str().unwrap(),
+        answers[2].as_str().unwrap()
+    );
+    assert_eq!(written.trim(), long.trim());
+    assert!(!is_written_below(&home.state_root(), "interaction-token"));
+    // Where nothing is to be answered, the bot writes, and Discord knows its message by the mark.
+    assert!(
+        home.ask("desk", "there Late.")
+            .contains("\"messages\":[\"52\"]")
+    );
+    let late = to(&discord, "/v1/channels/12/messages");
+    assert_eq!(late[0].body["content"], "Late.");
+    assert_eq!(late[0].body["enforce_nonce"], true);
+    drop(daemon.stop());
+}
+
+fn page_double() -> Provider {
+    Provider::start(|request| {
+        let html = |body: &str| Answer {
+            headers: vec![("content-type", "text/html; charset=utf-8".to_owned())],
+            chunks: vec![body.as_bytes().to_vec()],
+            ..Answer::json(&Value::Null)
+        };
+        match request.path.as_str() {
+            "/page" => html("<title>Books</title><p>See <a href='/dune'>Dune</a>.</p>"),
+            "/moved" => Answer::error(302, &json!({})).with_header("location", "/page"),
+            "/away" => {
+                let host = request
+                    .header("host")
+                    .unwrap()
+                    .replace("127.0.0.1", "localhost");
+                let away = format!("http://{host}/page");
+                Answer::error(302, &json!({})).with_header("location", &away)
+            }
+            "/round" => Answer::error(302, &json!({})).with_header("location", "/round"),
+            _ => Answer::error(404, &json!({"error": "none"})),
+        }
+    })
+}
+
+fn reader(config: &str) -> Home {
+    let connection = format!("  config: {config}");
+    Home::new(&project(
+        ("http-fetch", "get", "url"),
+        "http",
+        "",
+        &connection,
+    ))
+}
+
+#[test]
+fn requests_go_where_the_project_allows_and_nowhere_else() {
+    let pages = page_double();
+    let root = pages.endpoint().replace("/v1", "");
+    let home = reader(&format!("{{allow: [\"{root}\"], allowPrivate: true}}"));
+    let daemon = Daemon::serving(&home);
+    let said = |path: &str| home.ask("desk", &format!("say {root}{path}"));
+    let page = said("/moved");
+    assert!(
+        page.contains("status: 200") && page.contains(&format!("url: {root}/page")),
+        "{page}"
+    );
+    assert!(
+        page.contains(&format!("# Books\n\nSee Dune ({root}/dune).")),
+        "{page}"
+    );
+    assert!(said("/none").contains("status: 404"));
+    let away = said("/away");
+    assert!(
+        away.contains("E_REFUSED: requests may not go to `http://localhost:"),
+        "{away}"
+    );
+    assert!(said("/round").contains("more than 5 redirects"));
+    let other = home.ask("desk", "say https://example.com/");
+    assert!(
+        other.contains("requests may not go to `https://example.com:443`"),
+        "{other}"
+    );
+    assert!(to(&pages, "/page").len() == 1, "{:?}", pages.received());
+    drop(daemon.stop());
+}
+
+#[test]
+fn a_name_that_leads_into_this_machine_is_not_followed() {
+    let pages = page_double();
+    let root = pages.endpoint().replace("/v1", "");
+    let named = root.replace("127.0.0.1", "localhost");
+    let home = reader(&format!("{{allow: [\"{root}\", \"{named}\"]}}"));
+    let daemon = Daemon::serving(&home);
+    for root in [root, named] {
+        let said = home.ask("desk", &format!("say {root}/page"));
+        assert!(
+            said.contains("E_REFUSED") && said.contains("which is private"),
+            "{said}"
+        );
+    }
+    assert!(pages.received().is_empty());
+    let messages = home.history("desk");
+    assert!(text(&messages[3]).contains("allowPrivate"), "{messages:?}");
+    drop(daemon.stop());
+}
