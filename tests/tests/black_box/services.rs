@@ -391,3 +391,53 @@ fn a_name_that_leads_into_this_machine_is_not_followed() {
     assert!(text(&messages[3]).contains("allowPrivate"), "{messages:?}");
     drop(daemon.stop());
 }
+
+/// The example as it is, but for its ports.
+#[test]
+fn the_support_bot_answers_each_update_once_in_its_chat() {
+    let chat = Provider::start(|_| Answer::json(&json!({"ok": true})));
+    let address = chat.endpoint().replace("/v1", "");
+    let home = Home::without_project();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/support");
+    for file in ["goondan.yaml", "scripts/clerk.yaml", "data/orders.csv"] {
+        let content = std::fs::read_to_string(example.join(file)).unwrap();
+        let content = content.replace("http://127.0.0.1:8090", &address);
+        let content = content.replace("port: 8085", "port: 0");
+        home.write(&format!("project/{file}"), &content);
+    }
+    let daemon = Daemon::serving(&home);
+    let update = |id: u64, chat: u64, said: &str| {
+        let body = json!({"update_id": id, "message": {"chat": {"id": chat}, "text": said}});
+        let sent = http::post(
+            daemon.webhook("updates"),
+            "/updates",
+            &[],
+            &body.to_string(),
+        );
+        assert_eq!(sent.unwrap().status, 202);
+    };
+    update(1, 5, "Where is order 1042?");
+    history(&home, "5", 6);
+    update(1, 5, "Where is order 1042?");
+    update(2, 6, "where is my order #77");
+    update(3, 5, "Hello?");
+    history(&home, "6", 6);
+    let messages = history(&home, "5", 12);
+    assert_eq!(text(&messages[11]), "Answered.");
+    let mut written: Vec<(String, String)> = to(&chat, "/sendMessage")
+        .iter()
+        .map(|request| {
+            let field = |name: &str| request.body[name].as_str().unwrap().to_owned();
+            (field("chat_id"), field("text"))
+        })
+        .collect();
+    written.sort();
+    let expected = [
+        ("5", "Ask me where an order is, by its number."),
+        ("5", "Order 1042 is shipped. Expect it on Thursday."),
+        ("6", "There is no such order. Is the number right?"),
+    ];
+    let expected = expected.map(|(chat, said)| (chat.to_owned(), said.to_owned()));
+    assert_eq!(written, expected);
+    drop(daemon.stop());
+}
