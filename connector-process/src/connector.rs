@@ -14,6 +14,7 @@ use crate::github::GitHub;
 use crate::link::Role;
 use crate::listener::{self, Service};
 use crate::model;
+use crate::otlp::Otlp;
 use crate::program::Program;
 use crate::slack::Slack;
 use crate::telegram::Telegram;
@@ -29,6 +30,8 @@ enum Connector {
     Fetcher(Fetcher),
     /// It looks at the clock.
     Cron(Cron),
+    /// It exports traces.
+    Otlp(Otlp),
     /// It is a program of the project.
     Program(Program),
 }
@@ -45,6 +48,7 @@ pub(crate) async fn run(role: Role, gateway: Gateway, stop: CancellationToken) {
                     Connector::Telegram(telegram) => telegram.run(gateway, stop).await,
                     Connector::Fetcher(fetcher) => fetcher.run(gateway, stop).await,
                     Connector::Cron(cron) => cron.run(gateway, stop).await,
+                    Connector::Otlp(otlp) => otlp.run(gateway, stop).await,
                     Connector::Program(program) => program.run(gateway, stop).await,
                 };
             }
@@ -95,6 +99,7 @@ fn open(assignment: &ConnectorAssignment) -> Result<Connector, String> {
         "github" => Connector::Listener(Arc::new(GitHub::new(config, secrets)?)),
         "discord" => Connector::Listener(Arc::new(Discord::new(config, secrets)?)),
         "http" => Connector::Fetcher(Fetcher::new(config)?),
+        "otlp" => Connector::Otlp(Otlp::new(config, secrets)?),
         other => {
             return Err(format!(
                 "the connector `{other}` is not in goondan {GOONDAN_VERSION} yet"

@@ -3,7 +3,7 @@
 use goondan_connectors::{Connector, Content, Default, Setting};
 
 /// Every built-in connector that a process runs for, with its page.
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 8] = [
     ("webhook", include_str!("../../docs/connectors.md")),
     ("cron", include_str!("../../docs/connectors/cron.md")),
     (
@@ -14,6 +14,7 @@ const PAGES: [(&str, &str); 7] = [
     ("github", include_str!("../../docs/connectors/github.md")),
     ("discord", include_str!("../../docs/connectors/discord.md")),
     ("http", include_str!("../../docs/connectors/http.md")),
+    ("otlp", include_str!("../../docs/connectors/otlp.md")),
 ];
 
 #[test]

@@ -38,6 +38,7 @@ pub mod limits;
 mod link;
 mod listener;
 mod model;
+mod otlp;
 mod payload;
 mod process;
 mod program;

@@ -148,6 +148,24 @@ pub const PROGRAM_BACK_OFF_MAX_MS: u64 = 300_000;
 /// Time for `node --version`, in milliseconds.
 pub const VERSION_TIMEOUT_MS: u64 = 10_000;
 
+/// How long a connection to a collector of traces may take, in milliseconds.
+pub const EXPORT_CONNECT_MS: u64 = 5_000;
+
+/// How long a collector has to take a batch of spans, in milliseconds.
+pub const EXPORT_REQUEST_MS: u64 = 10_000;
+
+/// How often a batch is sent that a collector cannot take now.
+pub const EXPORT_ATTEMPTS_MAX: u32 = 4;
+
+/// The pause before a batch is sent for the second time, in milliseconds; it doubles each time.
+pub const EXPORT_PAUSE_FIRST_MS: u64 = 500;
+
+/// How long a batch under way is waited for when the connection ends, in milliseconds.
+pub const EXPORT_LAST_MS: u64 = 2_000;
+
+/// Spans without an end that are remembered; of the oldest the beginning is forgotten.
+pub const EXPORT_OPEN_SPANS_MAX: usize = 10_000;
+
 /// Orders of connector tasks that wait for the session. A task whose order finds no place waits.
 pub const ORDERS_WAITING_MAX: usize = 16;
 

@@ -14,6 +14,7 @@
 //! * [`agents`]: agent instances and their processes. [`connectors`]: connector processes of
 //!   connections. [`models`]: those of models.
 //! * [`calls`]: what agents want done outside, and who does it. [`accounts`]: what that took.
+//! * [`collectors`]: traces on their way to collectors.
 //! * [`processes`]: what all children have in common.
 //! * [`changes`]: what an edit changes. [`reloading`]: reading configurations again.
 //! * [`requests`]: what clients ask for. [`deletion`]: what becomes of that request.
@@ -48,6 +49,7 @@ mod asking;
 mod back_off;
 mod calls;
 mod changes;
+mod collectors;
 mod connection_state;
 mod connectors;
 mod deletion;
@@ -296,6 +298,7 @@ impl Core {
             self.on_time(&owner);
         }
         self.on_call_time();
+        self.tell_uncollected();
         self.look_for_expired();
     }
 

@@ -84,6 +84,13 @@ pub(crate) const CALL_RETRY_MAX_MS: u64 = 30_000;
 /// The longest a call may take, whatever its agent asks for, in milliseconds.
 pub(crate) const CALL_DEADLINE_MAX_MS: u64 = 3_600_000;
 
+/// Events of traces that wait for one connection of `otlp`. One more is lost, which is counted.
+pub(crate) const EXPORT_QUEUE_EVENTS: usize = 8_192;
+/// Events of traces that are handed to such a connection at one time.
+pub(crate) const EXPORT_BATCH_EVENTS: usize = 512;
+/// How long such a connection has for them, in milliseconds; then they are lost, which is counted.
+pub(crate) const EXPORT_DEADLINE_MS: u64 = 60_000;
+
 /// Bytes of a question that are taken for one token when it is reserved what a call may take.
 pub(crate) const ESTIMATE_BYTES_PER_TOKEN: u64 = 2;
 /// Tokens that are reserved for a reply whose length nobody limits with `maxTokens`.

@@ -25,6 +25,7 @@ pub mod conversation;
 pub mod definition;
 pub mod envelope;
 pub mod event;
+pub mod export;
 pub mod extension_settings;
 pub mod frame;
 pub mod ids;

@@ -5,8 +5,9 @@ use goondan_protocol::limits::MAX_INPUT_BYTES;
 use crate::description::{Connector, Content, Default, DescribedEvent, Secret, Setting};
 
 /// Every built-in connector that a process runs for, in the order of `docs/connectors.md`.
-pub static BUILTINS: [&Connector; 7] =
-    [&WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD, &HTTP];
+pub static BUILTINS: [&Connector; 8] = [
+    &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD, &HTTP, &OTLP,
+];
 
 /// The built-in connector of that name.
 #[must_use]
@@ -335,6 +336,31 @@ static HTTP: Connector = Connector {
 
 /// The most that `maxBytes` may be set to: what a result carries, whatever must be escaped in it.
 const HTTP_BYTES_CEILING: u64 = 2 * 1024 * 1024;
+
+static OTLP: Connector = Connector {
+    name: "otlp",
+    about: "Hands traces of turns to a collector, by OTLP over HTTP.",
+    settings: &[
+        Setting::optional(
+            "endpoint",
+            Content::Url,
+            "The collector's address; `/v1/traces` is added to it.",
+        )
+        .or(Default::Text("http://127.0.0.1:4318")),
+        Setting::optional(
+            "serviceName",
+            Content::Text,
+            "What the service is called at the collector.",
+        )
+        .or(Default::Text("goondan")),
+    ],
+    secrets: &[secret(
+        "authorization",
+        false,
+        "The value of the header `Authorization`, such as `Bearer …`.",
+    )],
+    events: &[],
+};
 
 #[cfg(test)]
 mod tests {

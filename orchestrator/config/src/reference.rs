@@ -23,6 +23,7 @@ pub(crate) const BUILTIN_CONNECTORS: &[&str] = &[
     "github",
     "discord",
     "http",
+    "otlp",
     LOCAL_CLIENT,
 ];
 

@@ -116,7 +116,7 @@ impl OpenCall {
 /// The calls that are not over.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    next_id: u64,
+    pub(super) next_id: u64,
     open: BTreeMap<CallId, OpenCall>,
     lanes: BTreeMap<LaneKey, Lane>,
 }
@@ -485,6 +485,9 @@ impl Core {
     /// A connector tells how a call ended.
     pub(super) fn on_call_result(&mut self, process: ProcessId, result: CallResult) {
         let id = result.call_id;
+        if self.is_collected(process, &result) {
+            return;
+        }
         let Some(call) = self.running_call(process, id) else {
             return;
         };

@@ -17,6 +17,7 @@ use serde_json::json;
 use super::agents::CONFIGURATION_CHANGED;
 use super::calls::Standby;
 use super::changes::RunningConnector;
+use super::collectors::Collecting;
 use super::connection_state::StateQueue;
 use super::jobs::AcceptReply;
 use super::models::{not_ready, standby_of};
@@ -37,6 +38,8 @@ pub(super) struct Connector {
     pub(super) is_ready: bool,
     /// The work on what it remembers.
     pub(super) state: StateQueue,
+    /// What it is to hand to a collector, if that is what it does.
+    pub(super) collecting: Collecting,
 }
 
 impl Connector {
@@ -47,6 +50,7 @@ impl Connector {
             running: None,
             is_ready: false,
             state: StateQueue::default(),
+            collecting: Collecting::default(),
         }
     }
 }
@@ -159,6 +163,7 @@ impl Core {
             .with("connection", name.as_str());
         self.log(event.with("detail", status.detail));
         self.serve(id, &CallTarget::Connection { name: name.clone() });
+        self.pump_collecting(id, name);
     }
 
     pub(super) fn connection_standby(&self, id: &WorkspaceId, name: &ConnectionName) -> Standby {

@@ -203,6 +203,7 @@ impl Core {
                 self.on_agent_exited(at, is_crash.then_some(how));
             }
             Owner::Connector(id, name) => {
+                self.on_collecting_gone(process, how);
                 if let Some(connector) = self.connector_mut(id, name) {
                     connector.is_ready = false;
                 }

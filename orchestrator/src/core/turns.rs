@@ -411,6 +411,7 @@ impl Core {
         event.config_digest = turn
             .filter(|_| is_start)
             .and_then(|turn| turn.context.config_digest);
+        self.tell_collectors(at, &event);
         if let Ok(mut line) = serde_json::to_vec(&event) {
             line.push(b'\n');
             let op = Op::Observe {

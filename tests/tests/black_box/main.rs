@@ -35,6 +35,8 @@ mod looking_back;
 #[cfg(test)]
 mod models;
 #[cfg(test)]
+mod otlp;
+#[cfg(test)]
 mod parking;
 #[cfg(test)]
 mod project_root;

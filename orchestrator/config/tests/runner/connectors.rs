@@ -2,13 +2,14 @@
 
 use crate::support::Project;
 
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     include_str!("../../../../docs/connectors.md"),
     include_str!("../../../../docs/connectors/cron.md"),
     include_str!("../../../../docs/connectors/telegram.md"),
     include_str!("../../../../docs/connectors/slack.md"),
     include_str!("../../../../docs/connectors/github.md"),
     include_str!("../../../../docs/connectors/discord.md"),
+    include_str!("../../../../docs/connectors/otlp.md"),
     include_str!("../../../../docs/connectors/program.md"),
 ];
 
@@ -28,6 +29,7 @@ fn every_example_of_a_connectors_page_loads() {
                 "SLACK_SIGNING_SECRET",
                 "GITHUB_WEBHOOK_SECRET",
                 "TELEGRAM_TOKEN",
+                "OTLP_AUTHORIZATION",
             ] {
                 project = project.variable(variable, "s");
             }

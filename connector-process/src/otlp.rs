@@ -1,0 +1,197 @@
+//! `otlp`: hands traces to a collector, by OTLP over HTTP in its JSON encoding.
+//!
+//! The orchestrator gives it what happened in turns; [`spans`] makes spans of that by the semantic
+//! conventions for generative AI, [`wire`] writes them down. A batch that the collector cannot take now is
+//! sent again a few times; then the orchestrator is told, and counts what is lost.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use goondan_protocol::JsonObject;
+use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
+use goondan_protocol::export::{EXPORT, Export};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::{Client, Url};
+use serde_json::value::to_raw_value;
+use tokio_util::sync::CancellationToken;
+
+use crate::calls::{CallHandler, Outcome, Pieces};
+use crate::gateway::Gateway;
+use crate::http;
+use crate::limits::{
+    EXPORT_ATTEMPTS_MAX, EXPORT_CONNECT_MS, EXPORT_LAST_MS, EXPORT_PAUSE_FIRST_MS,
+    EXPORT_REQUEST_MS,
+};
+use crate::otlp::spans::Spans;
+
+mod spans;
+mod wire;
+
+/// What is appended to the address of a collector.
+const TRACES_PATH: &str = "/v1/traces";
+
+/// The exporter of one connection.
+pub(crate) struct Otlp {
+    collector: Arc<Collector>,
+    shown: String,
+}
+
+struct Collector {
+    client: Client,
+    url: Url,
+    authorization: Option<HeaderValue>,
+    service: String,
+    spans: Mutex<Spans>,
+}
+
+impl Otlp {
+    /// An exporter by the connection's settings, which are good.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot work, in words.
+    pub(crate) fn new(
+        config: &JsonObject,
+        secrets: &std::collections::BTreeMap<String, String>,
+    ) -> Result<Self, String> {
+        let text = |name: &str| config.get(name).and_then(serde_json::Value::as_str);
+        let endpoint = text("endpoint").unwrap_or("http://127.0.0.1:4318");
+        let endpoint = endpoint.trim_end_matches('/');
+        let whole = if endpoint.ends_with(TRACES_PATH) {
+            endpoint.to_owned()
+        } else {
+            format!("{endpoint}{TRACES_PATH}")
+        };
+        let url = Url::parse(&whole).ok();
+        let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url = url.ok_or_else(|| {
+            "`endpoint` is no address of a collector; write it like `http://127.0.0.1:4318`"
+                .to_owned()
+        })?;
+        let authorization = match secrets.get("authorization") {
+            Some(secret) => {
+                let value = HeaderValue::from_str(secret).ok();
+                let mut value =
+                    value.ok_or("the secret `authorization` cannot stand in a header")?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+            None => None,
+        };
+        let client = http::client(Duration::from_millis(EXPORT_CONNECT_MS));
+        let client = client.map_err(|error| goondan_log::error_chain(&error))?;
+        Ok(Self {
+            shown: format!("exports traces to {url}"),
+            collector: Arc::new(Collector {
+                client,
+                url,
+                authorization,
+                service: text("serviceName").unwrap_or("goondan").to_owned(),
+                spans: Mutex::default(),
+            }),
+        })
+    }
+
+    /// Exports until `stop`.
+    pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
+        let exporter = Exporter {
+            collector: self.collector,
+            stop: stop.clone(),
+        };
+        gateway.serve(Arc::new(exporter)).await;
+        gateway.report(true, self.shown).await;
+        stop.cancelled().await;
+    }
+}
+
+struct Exporter {
+    collector: Arc<Collector>,
+    stop: CancellationToken,
+}
+
+impl CallHandler for Exporter {
+    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
+        let (collector, stop) = (Arc::clone(&self.collector), self.stop.clone());
+        async move {
+            if call.method != EXPORT {
+                let message = format!("an exporter of traces does not know `{}`", call.method);
+                return Err(CallError::new(CallErrorCode::NotFound, message));
+            }
+            let export: Export = serde_json::from_str(call.params.get())
+                .map_err(|error| CallError::new(CallErrorCode::Invalid, error.to_string()))?;
+            let body = collector.body_of(&export);
+            if let Some(body) = body {
+                let patience = async {
+                    stop.cancelled().await;
+                    tokio::time::sleep(Duration::from_millis(EXPORT_LAST_MS)).await;
+                };
+                tokio::select! {
+                    delivered = collector.deliver(&body) => delivered?,
+                    () = patience => {
+                        let message = "the connection ends, and the collector does not answer";
+                        return Err(CallError::new(CallErrorCode::Cancelled, message));
+                    }
+                }
+            }
+            to_raw_value(&())
+                .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()))
+        }
+        .boxed()
+    }
+}
+
+impl Collector {
+    /// What is sent for these events; nothing if no span has ended.
+    fn body_of(&self, export: &Export) -> Option<String> {
+        let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = export.events.iter();
+        let ended: Vec<_> = ended
+            .filter_map(|exported| spans.take(&export.workspace_id, exported))
+            .collect();
+        (!ended.is_empty()).then(|| wire::request(&self.service, &ended))
+    }
+
+    /// Sends a batch, again if the collector cannot take it now.
+    async fn deliver(&self, body: &str) -> Result<(), CallError> {
+        let mut attempt = 1;
+        loop {
+            let (error, is_passing) = match self.send(body).await {
+                Ok(()) => return Ok(()),
+                Err(problem) => problem,
+            };
+            if !is_passing || attempt >= EXPORT_ATTEMPTS_MAX {
+                return Err(error);
+            }
+            let pause_ms = EXPORT_PAUSE_FIRST_MS << (attempt - 1);
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            attempt += 1;
+        }
+    }
+
+    /// Sends a batch once. An error says whether trying again may help.
+    async fn send(&self, body: &str) -> Result<(), (CallError, bool)> {
+        let mut request = self
+            .client
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .timeout(Duration::from_millis(EXPORT_REQUEST_MS))
+            .body(body.to_owned());
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization.clone());
+        }
+        let response = request.send().await.map_err(|error| {
+            let why = goondan_log::error_chain(&error.without_url());
+            let message = format!("the collector cannot be reached: {why}");
+            (CallError::new(CallErrorCode::Unavailable, message), true)
+        })?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(());
+        }
+        let is_passing = matches!(status.as_u16(), 429 | 502 | 503 | 504);
+        let message = format!("the collector answered {status}");
+        Err((CallError::new(CallErrorCode::Refused, message), is_passing))
+    }
+}

@@ -1,0 +1,315 @@
+//! From what happened in turns to spans, by the semantic conventions for generative AI (pure).
+//!
+//! A turn is an `invoke_agent` span, the question to the model within a step a `chat` span, a tool call an
+//! `execute_tool` span. A `chat` span ends when the model has answered: with the first call of its step.
+
+use std::collections::{HashMap, VecDeque};
+
+use goondan_protocol::export::{ExportedEvent, ExportedModel};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Event};
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::trace::SpanId;
+
+use super::wire::{Attribute, Kind, Span};
+use crate::limits::EXPORT_OPEN_SPANS_MAX;
+
+/// What is remembered of a span that has not ended.
+#[derive(Debug)]
+struct Open {
+    started_at: Timestamp,
+    /// When the first call of a step was made.
+    answered_at: Option<Timestamp>,
+}
+
+/// The spans that have not ended.
+#[derive(Debug, Default)]
+pub(super) struct Spans {
+    open: HashMap<SpanId, Open>,
+    /// By their beginnings, some that have ended among them.
+    order: VecDeque<SpanId>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Ended {
+    Well,
+    Badly,
+}
+
+impl Spans {
+    /// Takes note of something; the span that ended with it, if one did.
+    pub(super) fn take(&mut self, id: &WorkspaceId, exported: &ExportedEvent) -> Option<Span> {
+        let event = &exported.event;
+        let ended = match event.kind {
+            Event::TurnStarted | Event::TurnResumed | Event::StepStarted | Event::ToolCalled => {
+                self.begin(event);
+                return None;
+            }
+            Event::TurnCompleted | Event::StepCompleted | Event::ToolCompleted => Ended::Well,
+            Event::TurnFailed | Event::TurnParked | Event::StepFailed | Event::ToolFailed => {
+                Ended::Badly
+            }
+            Event::BudgetWarning | Event::MessageWarning => return None,
+        };
+        Some(self.end(id, exported, ended))
+    }
+
+    fn begin(&mut self, event: &RuntimeEvent) {
+        if event.kind == Event::ToolCalled
+            && let Some(step) = event.parent_span_id.and_then(|id| self.open.get_mut(&id))
+        {
+            step.answered_at.get_or_insert(event.timestamp);
+        }
+        if self.open.contains_key(&event.span_id) {
+            return;
+        }
+        let open = Open {
+            started_at: event.timestamp,
+            answered_at: None,
+        };
+        self.open.insert(event.span_id, open);
+        self.order.push_back(event.span_id);
+        // What began in a process that is gone may never end.
+        while self.order.len() > EXPORT_OPEN_SPANS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.open.remove(&oldest);
+        }
+    }
+
+    fn end(&mut self, id: &WorkspaceId, exported: &ExportedEvent, ended: Ended) -> Span {
+        let event = &exported.event;
+        let open = self.open.remove(&event.span_id);
+        let end_ms = millis(event.timestamp);
+        let lasted_ms = event.duration_ms.unwrap_or(0);
+        let start_ms = open.as_ref().map_or_else(
+            || end_ms.saturating_sub(lasted_ms),
+            |open| millis(open.started_at),
+        );
+        let answered_at = open.and_then(|open| open.answered_at);
+        let (name, kind, mut attributes) = described(exported);
+        attributes.push(("goondan.workspace.id", Attribute::from(id.as_str())));
+        attributes.push(("goondan.turn.id", Attribute::from(event.turn_id.as_str())));
+        let failed = matches!(ended, Ended::Badly);
+        if failed {
+            let code = event.detail.as_deref().unwrap_or("_OTHER");
+            attributes.push(("error.type", Attribute::from(code)));
+        }
+        Span {
+            trace_id: event.trace_id.to_string(),
+            span_id: event.span_id.to_string(),
+            parent_span_id: event.parent_span_id.map(|id| id.to_string()),
+            name,
+            kind,
+            start_ms,
+            end_ms: answered_at.map_or(end_ms, millis).max(start_ms),
+            attributes,
+            failed,
+        }
+    }
+}
+
+fn millis(at: Timestamp) -> u64 {
+    u64::try_from(at.as_unix_millis()).unwrap_or(0)
+}
+
+/// The provider by its name in the conventions.
+fn provider(model: &ExportedModel) -> &str {
+    match model.provider.as_str() {
+        "google" => "gcp.gemini",
+        other => other,
+    }
+}
+
+/// What a span is called, what it is, and what is said of it.
+fn described(exported: &ExportedEvent) -> (String, Kind, Vec<(&'static str, Attribute)>) {
+    let event = &exported.event;
+    let agent = event.agent_name.as_str();
+    let mut attributes: Vec<(&'static str, Attribute)> = vec![
+        ("gen_ai.agent.name", agent.into()),
+        ("gen_ai.conversation.id", event.instance_key.as_str().into()),
+    ];
+    let (name, kind, operation) = match (&event.tool_call_id, &event.step_id) {
+        (Some(call_id), _) => {
+            let tool = event.tool_name.as_deref().unwrap_or_default();
+            attributes.push(("gen_ai.tool.name", tool.into()));
+            attributes.push(("gen_ai.tool.call.id", call_id.as_str().into()));
+            attributes.push(("gen_ai.tool.type", "function".into()));
+            (
+                format!("execute_tool {tool}"),
+                Kind::Internal,
+                "execute_tool",
+            )
+        }
+        (None, Some(_)) => {
+            let model = exported.model.as_ref().map_or("", |model| &*model.name);
+            (format!("chat {model}"), Kind::Client, "chat")
+        }
+        (None, None) => (
+            format!("invoke_agent {agent}"),
+            Kind::Internal,
+            "invoke_agent",
+        ),
+    };
+    attributes.push(("gen_ai.operation.name", operation.into()));
+    if let Some(model) = exported
+        .model
+        .as_ref()
+        .filter(|_| event.tool_call_id.is_none())
+    {
+        attributes.push(("gen_ai.provider.name", provider(model).into()));
+        attributes.push(("gen_ai.request.model", model.name.as_str().into()));
+    }
+    if let Some(usage) = &event.usage {
+        attributes.push(("gen_ai.usage.input_tokens", usage.read().into()));
+        attributes.push(("gen_ai.usage.output_tokens", usage.output_tokens.into()));
+        for (name, tokens) in [
+            (
+                "gen_ai.usage.cache_read.input_tokens",
+                usage.cache_read_tokens,
+            ),
+            (
+                "gen_ai.usage.cache_creation.input_tokens",
+                usage.cache_write_tokens,
+            ),
+        ] {
+            if tokens > 0 {
+                attributes.push((name, tokens.into()));
+            }
+        }
+    }
+    if let Some(cost) = event.cost_micro_usd {
+        attributes.push(("goondan.cost.micro_usd", cost.0.into()));
+    }
+    (name, kind, attributes)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::otlp::wire;
+
+    fn event(kind: &str, at_ms: u32, span: u64, parent: u64, more: &Value) -> ExportedEvent {
+        let mut event = json!({
+            "type": kind,
+            "timestamp": format!("2026-01-01T00:00:00.{at_ms:03}Z"),
+            "traceId": "4bf92f3577b34da6a3ce929d0e0e4736",
+            "spanId": format!("{span:016x}"),
+            "parentSpanId": format!("{parent:016x}"),
+            "agentName": "clerk",
+            "instanceKey": "main",
+            "turnId": "t",
+        });
+        event
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        serde_json::from_value(json!({
+            "event": event, "model": {"name": "big-1", "provider": "google"},
+        }))
+        .unwrap()
+    }
+
+    fn spans_of(events: &[ExportedEvent]) -> Vec<Span> {
+        let mut spans = Spans::default();
+        let id = "w".parse().unwrap();
+        events
+            .iter()
+            .filter_map(|event| spans.take(&id, event))
+            .collect()
+    }
+
+    fn attribute<'a>(span: &'a Span, name: &str) -> Option<&'a Attribute> {
+        let mut found = span.attributes.iter();
+        found
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value)
+    }
+
+    #[test]
+    fn a_turn_is_an_agent_a_step_a_chat_and_a_call_a_tool() {
+        let step = json!({"stepId": "t.1"});
+        let call = json!({"stepId": "t.1", "toolCallId": "c", "toolName": "bash__exec"});
+        let ended = json!({"stepId": "t.1", "costMicroUsd": 600, "usage": {
+            "inputTokens": 100, "cacheReadTokens": 20, "outputTokens": 7}});
+        let failed = json!({"stepId": "t.1", "toolCallId": "c", "toolName": "bash__exec"});
+        let spans = spans_of(&[
+            event("turn.started", 0, 1, 9, &json!({})),
+            event("step.started", 10, 2, 1, &step),
+            event("tool.called", 300, 3, 2, &call),
+            event("tool.failed", 500, 3, 2, &failed),
+            event("step.completed", 510, 2, 1, &ended),
+            event("budget.warning", 515, 2, 1, &step),
+            event("turn.failed", 520, 1, 9, &json!({"detail": "E_LOOP"})),
+        ]);
+        let names: Vec<_> = spans.iter().map(|span| span.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "execute_tool bash__exec",
+                "chat big-1",
+                "invoke_agent clerk"
+            ]
+        );
+        let [tool, chat, turn] = spans.as_slice() else {
+            panic!("{spans:?}")
+        };
+        assert_eq!(attribute(tool, "error.type"), Some(&"_OTHER".into()));
+        assert_eq!(chat.kind, Kind::Client);
+        assert_eq!(
+            chat.end_ms - chat.start_ms,
+            290,
+            "the tool is not the model's time"
+        );
+        assert_eq!(
+            attribute(chat, "gen_ai.usage.input_tokens"),
+            Some(&120.into())
+        );
+        assert_eq!(
+            attribute(chat, "gen_ai.provider.name"),
+            Some(&"gcp.gemini".into())
+        );
+        assert_eq!(attribute(chat, "goondan.cost.micro_usd"), Some(&600.into()));
+        assert_eq!(attribute(turn, "error.type"), Some(&"E_LOOP".into()));
+        assert_eq!(
+            attribute(turn, "gen_ai.conversation.id"),
+            Some(&"main".into())
+        );
+        assert!(turn.failed && !chat.failed);
+        let body: Value = serde_json::from_str(&wire::request("shop", &spans)).unwrap();
+        let written = &body["resourceSpans"][0]["scopeSpans"][0]["spans"][2];
+        assert_eq!(written["parentSpanId"], "0000000000000009");
+        assert_eq!(written["startTimeUnixNano"], "1767225600000000000");
+        assert_eq!(written["status"]["code"], 2);
+        let service = &body["resourceSpans"][0]["resource"]["attributes"][0];
+        assert_eq!(
+            *service,
+            json!({"key": "service.name", "value": {"stringValue": "shop"}})
+        );
+    }
+
+    #[test]
+    fn a_span_whose_beginning_is_not_known_begins_as_long_before_its_end_as_it_took() {
+        let spans = spans_of(&[event(
+            "turn.completed",
+            520,
+            1,
+            9,
+            &json!({"durationMs": 500}),
+        )]);
+        assert_eq!(spans[0].end_ms - spans[0].start_ms, 500);
+    }
+
+    #[test]
+    fn what_never_ends_is_forgotten() {
+        let mut spans = Spans::default();
+        let id = "w".parse().unwrap();
+        for span in 1..=EXPORT_OPEN_SPANS_MAX as u64 + 10 {
+            spans.take(&id, &event("turn.started", 0, span, 9, &json!({})));
+        }
+        assert_eq!(spans.open.len(), EXPORT_OPEN_SPANS_MAX);
+        assert_eq!(spans.order.len(), EXPORT_OPEN_SPANS_MAX);
+    }
+}

@@ -1,0 +1,110 @@
+//! Spans in the JSON encoding of OTLP: names in camel case, ids as hexadecimal digits, 64-bit numbers as
+//! text.
+
+use goondan_protocol::version::GOONDAN_VERSION;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// What a span is to the one around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Work within.
+    Internal,
+    /// A request to another.
+    Client,
+}
+
+impl Kind {
+    fn number(self) -> u8 {
+        match self {
+            Self::Internal => 1,
+            Self::Client => 3,
+        }
+    }
+}
+
+/// The value of an attribute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) enum Attribute {
+    #[serde(rename = "stringValue")]
+    Text(String),
+    /// A whole number, as text.
+    #[serde(rename = "intValue")]
+    Number(String),
+}
+
+impl From<&str> for Attribute {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<u64> for Attribute {
+    fn from(number: u64) -> Self {
+        // The wire's numbers have a sign.
+        Self::Number(number.min(i64::MAX as u64).to_string())
+    }
+}
+
+/// A span that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) trace_id: String,
+    pub(super) span_id: String,
+    pub(super) parent_span_id: Option<String>,
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    pub(super) start_ms: u64,
+    pub(super) end_ms: u64,
+    pub(super) attributes: Vec<(&'static str, Attribute)>,
+    pub(super) failed: bool,
+}
+
+fn attributes(pairs: &[(&'static str, Attribute)]) -> Value {
+    let pairs = pairs.iter();
+    pairs
+        .map(|(key, value)| json!({ "key": key, "value": value }))
+        .collect()
+}
+
+fn nanoseconds(ms: u64) -> String {
+    (u128::from(ms) * 1_000_000).to_string()
+}
+
+impl Span {
+    fn to_json(&self) -> Value {
+        let mut span = json!({
+            "traceId": self.trace_id,
+            "spanId": self.span_id,
+            "name": self.name,
+            "kind": self.kind.number(),
+            "startTimeUnixNano": nanoseconds(self.start_ms),
+            "endTimeUnixNano": nanoseconds(self.end_ms),
+            "attributes": attributes(&self.attributes),
+            "status": if self.failed { json!({ "code": 2 }) } else { json!({}) },
+        });
+        if let (Some(parent), Some(fields)) = (&self.parent_span_id, span.as_object_mut()) {
+            fields.insert("parentSpanId".to_owned(), json!(parent));
+        }
+        span
+    }
+}
+
+/// The body of a request with these spans.
+pub(super) fn request(service: &str, spans: &[Span]) -> String {
+    let resource = [
+        ("service.name", Attribute::from(service)),
+        ("service.version", Attribute::from(GOONDAN_VERSION)),
+    ];
+    let spans: Vec<Value> = spans.iter().map(Span::to_json).collect();
+    let body = json!({
+        "resourceSpans": [{
+            "resource": { "attributes": attributes(&resource) },
+            "scopeSpans": [{
+                "scope": { "name": "goondan", "version": GOONDAN_VERSION },
+                "spans": spans,
+            }],
+        }],
+    });
+    body.to_string()
+}
