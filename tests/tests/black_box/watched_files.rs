@@ -68,17 +68,21 @@ read -r rest
 }
 
 /// Saves a script as careful editors do: whole at once, with the mode it had.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "what a person does to a project is no durable state of goondan"
-)]
 fn save(home: &Home, path: &str, text: &str) {
     home.write("draft", text);
     let draft = home.path().join("draft");
     fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
     let path = home.project().join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::rename(draft, path).unwrap();
+    rename(&draft, &path);
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what a person does to a project is no durable state of goondan"
+)]
+fn rename(from: &Path, to: &Path) {
+    fs::rename(from, to).unwrap();
 }
 
 fn home() -> Home {
@@ -156,10 +160,10 @@ fn sup_8_an_edit_is_found_when_the_system_lost_count() {
     let kept = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events");
     let kept: usize = kept.unwrap_or_default().trim().parse().unwrap_or(16_384);
     processes::signal(daemon.pid(), Signal::SIGSTOP);
-    let noise = home.project().join("noise");
-    for _ in 0..kept {
-        fs::create_dir(&noise).unwrap();
-        fs::remove_dir(&noise).unwrap();
+    home.write("project/noise.1", "");
+    let noise = ["noise.1", "noise.2"].map(|name| home.project().join(name));
+    for number in 0..kept {
+        rename(&noise[number % 2], &noise[(number + 1) % 2]);
     }
     save(&home, "connectors/own", &connector("second"));
     processes::signal(daemon.pid(), Signal::SIGCONT);
