@@ -3,6 +3,8 @@
 //! Draft 7, which editors know best. A schema accepts every document the loader accepts; what it cannot
 //! say (that a reference leads somewhere, that a pattern compiles) only the loader refuses.
 
+mod connectors;
+
 use serde_json::{Map, Value as Json, json};
 
 use crate::document::{API_VERSION, FRAME, Kind};
@@ -103,10 +105,15 @@ fn describe(properties: &mut Json, name: &str, more: &Json) {
 
 fn spec(kind: Kind, definitions: &mut Definitions) -> Json {
     let content = definitions.content(kinds::spec_of(kind));
-    if kind == Kind::Package {
-        json!({ "properties": { "spec": or_nothing(&content) } })
-    } else {
-        json!({ "properties": { "spec": content }, "required": ["spec"] })
+    match kind {
+        Kind::Package => json!({ "properties": { "spec": or_nothing(&content) } }),
+        Kind::Connection => {
+            let parts: Vec<Json> = std::iter::once(content)
+                .chain(connectors::cases(definitions))
+                .collect();
+            json!({ "properties": { "spec": { "allOf": parts } }, "required": ["spec"] })
+        }
+        _ => json!({ "properties": { "spec": content }, "required": ["spec"] }),
     }
 }
 

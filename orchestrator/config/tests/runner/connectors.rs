@@ -1,5 +1,7 @@
 //! Every example on the pages of the connectors is a good project.
 
+use serde_json::{Value, json};
+
 use crate::support::Project;
 
 const PAGES: [&str; 8] = [
@@ -33,8 +35,64 @@ fn every_example_of_a_connectors_page_loads() {
             ] {
                 project = project.variable(variable, "s");
             }
+            check_by_schema(example);
             let bundle = project.load();
             assert!(!bundle.connections.is_empty() || bundle.local.is_some());
+        }
+    }
+}
+
+fn validator() -> jsonschema::Validator {
+    jsonschema::validator_for(&goondan_config::schema(Some("Connection")).unwrap()).unwrap()
+}
+
+/// The schema of Connections accepts those of the example, and says what is wrong with others.
+fn check_by_schema(example: &str) {
+    let validator = validator();
+    for document in example.split("---\n") {
+        let connection: Value = serde_saphyr::from_str(document).unwrap();
+        if connection["kind"] != "Connection" {
+            continue;
+        }
+        let errors: Vec<String> = validator
+            .iter_errors(&connection)
+            .map(|error| format!("{error} at {}", error.instance_path()))
+            .collect();
+        assert_eq!(errors, Vec::<String>::new(), "{document}");
+        let is_builtin = connection["spec"]["connectorRef"]["package"] == "@goondan/base";
+        let mut misnamed = connection.clone();
+        misnamed["spec"]["config"]["surplus"] = json!(1);
+        let name = connection["spec"]["connectorRef"]["name"].as_str();
+        let is_known =
+            is_builtin && name.is_some_and(|name| goondan_connectors::find(name).is_some());
+        assert_eq!(validator.is_valid(&misnamed), !is_known, "{misnamed}");
+    }
+}
+
+#[test]
+fn the_schema_knows_what_each_connector_takes() {
+    let validator = validator();
+    for connector in goondan_connectors::BUILTINS {
+        let connection = |config: &Value, secrets: &Value| {
+            let reference =
+                json!({"kind": "Connector", "name": connector.name, "package": "@goondan/base"});
+            json!({
+                "apiVersion": "goondan.ai/v1", "kind": "Connection", "metadata": {"name": "c"},
+                "spec": {"connectorRef": reference, "config": config, "secrets": secrets},
+            })
+        };
+        let needs_something = connector.settings.iter().any(|setting| setting.is_required)
+            || connector.secrets.iter().any(|secret| secret.is_required);
+        let bare = connection(&json!({}), &json!({}));
+        assert_eq!(
+            validator.is_valid(&bare),
+            !needs_something,
+            "{}",
+            connector.name
+        );
+        for secret in connector.secrets {
+            let misplaced = connection(&json!({secret.name: "s"}), &json!({}));
+            assert!(!validator.is_valid(&misplaced), "{}", connector.name);
         }
     }
 }

@@ -141,3 +141,16 @@ pub(crate) fn write(path: &Path, content: &[u8]) {
 pub(crate) fn rename(from: &Path, to: &Path) {
     fs::rename(from, to).unwrap();
 }
+
+/// The schema of every document, without what the built-in connectors take: that is told, with examples,
+/// by their own pages.
+pub(crate) fn schema_without_connectors() -> serde_json::Value {
+    let mut schema = goondan_config::schema(None).unwrap();
+    let definitions = schema["definitions"].as_object_mut().unwrap();
+    definitions.retain(|name, _| {
+        let connector = name.strip_suffix("Config").or(name.strip_suffix("Secrets"));
+        let connector = connector.map(str::to_lowercase);
+        connector.is_none_or(|name| goondan_connectors::find(&name).is_none())
+    });
+    schema
+}

@@ -1,0 +1,188 @@
+//! What the Connections of each built-in connector take, as JSON Schemas.
+//!
+//! Made of the descriptions that the loader checks by (`goondan_connectors`). A Connection that refers
+//! to a Connector of the project is judged by the loader alone, which knows what that one stands for.
+
+use goondan_connectors::{BUILTINS, Connector, Content, Default, Secret, Setting};
+use goondan_protocol::base_package::BASE_PACKAGE;
+use serde_json::{Map, Value as Json, json};
+
+use super::{Definitions, insert, or_nothing};
+use crate::kinds::value::{TAKEN, VALUE};
+
+/// For each built-in connector: if a Connection's `spec` refers to it, then this is what it holds.
+pub(super) fn cases(definitions: &mut Definitions) -> Vec<Json> {
+    let each = BUILTINS.iter();
+    each.map(|connector| case(connector, definitions)).collect()
+}
+
+fn case(connector: &'static Connector, definitions: &mut Definitions) -> Json {
+    let named = |part: &str| {
+        let mut letters = connector.name.chars();
+        let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+        let name: String = first.into_iter().chain(letters).collect();
+        format!("{name}{part}")
+    };
+    let config = definitions.named(&named("Config"), |definitions| {
+        let mut config = map(connector.settings, definitions);
+        let about = format!("Settings of the connector `{}`.", connector.name);
+        insert(&mut config, "description", about.into());
+        config
+    });
+    let secrets = definitions.named(&named("Secrets"), |definitions| {
+        secrets(connector.secrets, definitions)
+    });
+    let (config, needs_config) = maybe(&config, connector.settings.iter().any(|s| s.is_required));
+    let (secrets, needs_secrets) = maybe(&secrets, connector.secrets.iter().any(|s| s.is_required));
+    let mut then = json!({ "properties": { "config": config, "secrets": secrets } });
+    let required: Vec<&str> = [(needs_config, "config"), (needs_secrets, "secrets")]
+        .into_iter()
+        .filter_map(|(needs, name)| needs.then_some(name))
+        .collect();
+    if !required.is_empty() {
+        insert(&mut then, "required", json!(required));
+    }
+    let needed: Vec<Json> = connector.settings.iter().filter_map(needs).collect();
+    if !needed.is_empty() {
+        insert(&mut then, "allOf", needed.into());
+    }
+    json!({
+        "if": {
+            "properties": { "connectorRef": {
+                "type": "object",
+                "properties": {
+                    "name": { "const": connector.name },
+                    "package": { "const": BASE_PACKAGE },
+                },
+                "required": ["name", "package"],
+            } },
+            "required": ["connectorRef"],
+        },
+        "then": then,
+    })
+}
+
+/// What need not be there may be there without a value, too.
+fn maybe(schema: &Json, is_required: bool) -> (Json, bool) {
+    if is_required {
+        (json!({ "allOf": [schema] }), true)
+    } else {
+        (or_nothing(schema), false)
+    }
+}
+
+/// A setting that is of no use without a secret.
+fn needs(setting: &Setting) -> Option<Json> {
+    let secret = setting.needs_secret?;
+    Some(json!({
+        "if": {
+            "properties": { "config": { "type": "object", "required": [setting.name] } },
+            "required": ["config"],
+        },
+        "then": {
+            "properties": { "secrets": { "type": "object", "required": [secret] } },
+            "required": ["secrets"],
+        },
+    }))
+}
+
+fn secrets(secrets: &'static [Secret], definitions: &mut Definitions) -> Json {
+    let properties: Map<String, Json> = secrets
+        .iter()
+        .map(|secret| {
+            let value =
+                json!({ "allOf": [definitions.shape(&VALUE)], "description": secret.about });
+            (secret.name.to_owned(), value)
+        })
+        .collect();
+    let required: Vec<&str> = secrets
+        .iter()
+        .filter(|secret| secret.is_required)
+        .map(|secret| secret.name)
+        .collect();
+    object(&properties, &required)
+}
+
+fn map(settings: &'static [Setting], definitions: &mut Definitions) -> Json {
+    let properties: Map<String, Json> = settings
+        .iter()
+        .map(|setting| (setting.name.to_owned(), value(setting, definitions)))
+        .collect();
+    let required: Vec<&str> = settings
+        .iter()
+        .filter(|setting| setting.is_required)
+        .map(|setting| setting.name)
+        .collect();
+    object(&properties, &required)
+}
+
+fn object(properties: &Map<String, Json>, required: &[&str]) -> Json {
+    let mut object = json!({
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": false,
+    });
+    if !required.is_empty() {
+        insert(&mut object, "required", json!(required));
+    }
+    object
+}
+
+/// A setting's value, written here or taken from elsewhere.
+fn value(setting: &'static Setting, definitions: &mut Definitions) -> Json {
+    let taken = definitions.shape(&TAKEN);
+    let written = content(setting.content, definitions);
+    let mut schema = json!({
+        "if": { "type": "object", "required": ["valueFrom"] },
+        "then": taken,
+        "else": written,
+        "description": setting.about,
+    });
+    match setting.default {
+        Some(Default::Text(text)) => insert(&mut schema, "default", text.into()),
+        Some(Default::Number(number)) => insert(&mut schema, "default", number.into()),
+        Some(Default::Truth(truth)) => insert(&mut schema, "default", truth.into()),
+        None => {}
+    }
+    schema
+}
+
+fn content(content: Content, definitions: &mut Definitions) -> Json {
+    match content {
+        Content::Text
+        | Content::Name(_)
+        | Content::HeaderName
+        | Content::InstanceKey
+        | Content::Cron
+        | Content::TimeZone => json!({ "type": "string", "minLength": 1 }),
+        Content::AnyText => json!({ "type": "string" }),
+        Content::Word(words) => json!({ "enum": words }),
+        // What comes from the environment is always text.
+        Content::Number(least, most) => json!({ "anyOf": [
+            { "type": "integer", "minimum": least, "maximum": most },
+            { "type": "string", "pattern": "^\\+?[0-9]+$" },
+        ] }),
+        Content::Truth => json!({ "enum": [true, false, "true", "false"] }),
+        Content::Hosts => json!({
+            "type": "array",
+            "minItems": 1,
+            "items": { "type": "string", "minLength": 1 },
+        }),
+        Content::UrlPath => json!({ "type": "string", "pattern": "^/" }),
+        Content::Url => json!({ "type": "string", "pattern": "^https?://" }),
+        Content::Hex(bytes) => {
+            json!({ "type": "string", "pattern": format!("^[0-9A-Fa-f]{{{}}}$", 2 * bytes) })
+        }
+        Content::Names => json!({
+            "type": "array",
+            "minItems": 1,
+            "items": { "anyOf": [{ "type": "string", "minLength": 1 }, { "type": "integer" }] },
+        }),
+        Content::Map(settings) => map(settings, definitions),
+        Content::Named(settings) => json!({
+            "type": "array",
+            "minItems": 1,
+            "items": map(settings, definitions),
+        }),
+    }
+}
