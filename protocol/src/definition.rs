@@ -60,6 +60,15 @@ pub struct AgentDefinition {
     pub limits: ProcessLimits,
 }
 
+impl AgentDefinition {
+    /// Whether a tool of the agent may work by this connection.
+    #[must_use]
+    pub fn works_by(&self, connection: &ConnectionName) -> bool {
+        let mut tools = self.tools.iter();
+        tools.any(|tool| tool.connections.contains(connection))
+    }
+}
+
 /// When a turn is taken to go in circles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

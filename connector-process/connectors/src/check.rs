@@ -447,14 +447,14 @@ fn hosts(value: &Value) -> Result<(), (String, String)> {
     let Some(items) = value.as_array().filter(|items| !items.is_empty()) else {
         return wrong(kind_of(value).to_owned());
     };
-    for item in items {
-        match item.as_str() {
-            None => return wrong(format!("a list with {}", kind_of(item))),
-            Some(entry) => {
-                if let Err(reason) = AllowedHost::parse(entry) {
-                    return wrong(format!("a list with {reason}"));
-                }
+    // An entry is not repeated: somebody may have written a password into it.
+    for (number, item) in (1..).zip(items) {
+        match item.as_str().map(AllowedHost::parse) {
+            None => return wrong(format!("a list whose entry {number} is {}", kind_of(item))),
+            Some(Err(reason)) => {
+                return wrong(format!("a list whose entry {number} has {reason}"));
             }
+            Some(Ok(_)) => {}
         }
     }
     Ok(())

@@ -218,6 +218,11 @@ impl Core {
             let error = CallError::new(CallErrorCode::Overloaded, message).later(None);
             return self.answer_call(at, waiter, CallOutcome::Error(error));
         }
+        if !self.may_call(at, &asked.target) {
+            let message = format!("no tool of the agent works by {}", asked.target);
+            let error = CallError::new(CallErrorCode::Refused, message);
+            return self.answer_call(at, waiter, CallOutcome::Error(error));
+        }
         let Some(credential) = self.credential_of(&at.workspace_id, &asked.target) else {
             let message = format!("there is no {} in the configuration", asked.target);
             let error = CallError::new(CallErrorCode::NotFound, message);
@@ -257,6 +262,17 @@ impl Core {
         };
         self.calls.open.insert(id, call);
         self.serve(&at.workspace_id, &asked.target);
+    }
+
+    /// Whether an agent, as its process was started, has any business there: what a connection may do is
+    /// for those agents that were given it.
+    fn may_call(&mut self, at: &InstanceRef, target: &CallTarget) -> bool {
+        let CallTarget::Connection { name } = target else {
+            return true;
+        };
+        let entry = self.instance_mut(at);
+        let running = entry.and_then(|entry| entry.running.as_ref());
+        running.is_some_and(|running| running.definition.works_by(name))
     }
 
     /// Whose limits a call counts towards; none if nobody could make it.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use goondan_config::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
 use goondan_protocol::JsonObject;
+use goondan_protocol::base_package::BASE_PACKAGE;
 use goondan_protocol::budget::{Budget, BudgetPeriod, BudgetScope};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::definition::{
     AgentDefinition, HostedModel, HostedProvider, LoopBreaker, ModelDefinition, ModelParams,
-    ModelProvider, ModelTimeouts,
+    ModelProvider, ModelTimeouts, ToolDefinition, ToolSource,
 };
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::ipc::ChildRole;
@@ -23,6 +24,8 @@ pub(super) const MODEL: &str = "big";
 pub(super) const OTHER_MODEL: &str = "small";
 /// The connection that every edit keeps.
 pub(super) const CONNECTION: &str = "a";
+/// One that no tool works by.
+pub(super) const OTHER_CONNECTION: &str = "b";
 
 /// What `goondan.yaml` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +147,17 @@ fn agent(name: AgentName, variant: u32) -> AgentDefinition {
                 script: Script { rules: Vec::new() },
             },
         },
-        tools: Vec::new(),
+        tools: vec![ToolDefinition {
+            name: "telegram".parse().unwrap(),
+            source: ToolSource::Builtin {
+                package: BASE_PACKAGE.to_owned(),
+                name: "telegram".parse().unwrap(),
+            },
+            exports: Vec::new(),
+            config: JsonObject::new(),
+            connections: vec![CONNECTION.parse().unwrap()],
+            error_message_limit: 1_000,
+        }],
         extensions: Vec::new(),
         max_steps_per_turn: 32,
         loop_breaker: LoopBreaker::default(),

@@ -14,7 +14,7 @@ use goondan_protocol::usage::Spent;
 use goondan_store::ledger::Ledgered;
 use serde_json::Value;
 
-use super::agent::{messages_of, reply_to};
+use super::agent::{TRESPASS, messages_of, reply_to};
 use super::config::{HELPER_AGENT, key_of};
 use crate::core::{ProcessId, RequestToken};
 use crate::limits::CRASH_MEMORY_MS;
@@ -294,6 +294,7 @@ impl Oracle {
 
     /// A connector is given a call.
     pub(super) fn begin(&mut self, call: &CallOrder) {
+        assert_ne!(call.method, TRESPASS, "made for who has no business there");
         let is_harmless = call.method == COMPLETE || self.pokes.insert(call.call_id);
         assert!(is_harmless, "a call that is not idempotent was made twice");
     }
