@@ -64,11 +64,10 @@ pub(super) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
     }
     if report.unreadable > 0 {
         output.note(format!(
-            "{} {} cannot be read and {} not counted; see which: {}",
+            "{} {} of `usage.jsonl` cannot be read and {} not counted, by budgets neither.",
             output.err.paint(style::WARN, "warning:"),
             text::count(report.unreadable, "record"),
             if report.unreadable == 1 { "is" } else { "are" },
-            context.command("verify")
         ));
     }
     Ok(())

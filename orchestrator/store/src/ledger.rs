@@ -181,6 +181,18 @@ pub fn read(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<Ledger
     Ok(found)
 }
 
+/// Says what was found wrong with a ledger that was opened.
+pub(crate) fn report(id: &WorkspaceId, findings: &[Finding]) {
+    for finding in findings {
+        tracing::warn!(
+            workspace_id = %id,
+            path = %finding.path.display(),
+            problem = finding.problem,
+            "found while opening what replies of models took"
+        );
+    }
+}
+
 /// Looks at the records of a ledger. Changes nothing.
 pub(crate) fn check(
     journal: &mut Journal,

@@ -11,7 +11,7 @@ use crate::durable;
 use crate::error::{IoContext as _, StoreError};
 use crate::instance::{self, Metadata};
 use crate::jsonl::Journal;
-use crate::ledger::{LEDGER_FILE, Ledger};
+use crate::ledger::{self, LEDGER_FILE, Ledger};
 use crate::naming::{instance_dir_name, instance_key_of, workspace_id};
 use crate::root::Layout;
 
@@ -366,9 +366,10 @@ fn settle(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<(), Stor
         open_audit(disk, &path)?.sync()?;
         disk.sync_dir(&dir).during("sync", &dir)?;
     }
-    let ledger = dir.join(LEDGER_FILE);
-    if disk.stat(&ledger).during("look at", &ledger)?.is_some() {
-        drop(Ledger::open(disk, layout, id)?);
+    let path = dir.join(LEDGER_FILE);
+    if disk.stat(&path).during("look at", &path)?.is_some() {
+        let (_, findings) = Ledger::open(disk, layout, id)?;
+        ledger::report(id, &findings);
         disk.sync_dir(&dir).during("sync", &dir)?;
     }
     Ok(())

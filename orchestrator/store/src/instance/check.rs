@@ -179,7 +179,10 @@ pub(crate) fn check_ledger(
     if let Some(cut) = reading.cut {
         note_torn(&journal, reading.records.len() as u64 + 1, cut, out);
     }
-    out.findings.extend(reading.findings.iter().cloned());
+    let findings = reading.findings.iter().cloned();
+    let advice = "what it says is not counted; restore the file from a backup if that matters";
+    out.findings
+        .extend(findings.map(|finding| finding.advice(advice)));
     crate::ledger::check(&mut journal, &reading, &mut out.findings)
 }
 

@@ -421,9 +421,7 @@ fn a_long_history_comes_in_pages_that_fit() {
     let first = "e1".parse().unwrap();
     store.begin_turn(turn("t1"), &first, at(2)).unwrap();
     for (seq, line) in (1..).zip(&lines) {
-        let raw = serde_json::value::RawValue::from_string(format!(
-            r#"{{"type":"append","message":{line}}}"#
-        ));
+        let raw = RawValue::from_string(format!(r#"{{"type":"append","message":{line}}}"#));
         store.append_event(&turn("t1"), seq, &raw.unwrap()).unwrap();
     }
     let (mut offset, mut events, mut pages) = (Some(0), Vec::new(), 0);

@@ -8,7 +8,7 @@ use super::Report;
 use super::outcome::again;
 use crate::disk::Disk;
 use crate::error::StoreError;
-use crate::ledger::{Entry, Ledger};
+use crate::ledger::{self, Entry, Ledger};
 use crate::root::Layout;
 
 #[derive(Debug, Default)]
@@ -51,14 +51,7 @@ impl Ledgers {
             Occupied(held) => Ok(held.into_mut()),
             Vacant(free) => {
                 let (ledger, findings) = Ledger::open(disk, layout, id)?;
-                for finding in findings {
-                    tracing::warn!(
-                        workspace_id = %id,
-                        path = %finding.path.display(),
-                        problem = finding.problem,
-                        "found while opening what replies of models took"
-                    );
-                }
+                ledger::report(id, &findings);
                 Ok(free.insert(ledger))
             }
         }
