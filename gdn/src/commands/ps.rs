@@ -91,9 +91,10 @@ fn or_dash(value: Option<impl AsRef<str>>) -> Cell {
     value.map_or_else(|| Cell::styled("-", style::FAINT), Cell::from)
 }
 
-/// How much memory the process takes, and may take.
+/// How much memory the process takes; if it is limited, how much of that counts, and how much may.
 fn memory(process: &ProcessInfo) -> Option<String> {
-    let taken = process.memory_bytes.map(text::bytes);
+    let taken = process.counted_memory_bytes.or(process.memory_bytes);
+    let taken = taken.map(text::bytes);
     let most = process.limits.memory_bytes.map(text::bytes);
     match (taken, most) {
         (taken, None) => taken,
@@ -184,7 +185,10 @@ mod tests {
     #[test]
     fn memory_is_shown_beside_its_limit() {
         let told = |more| memory(&process("idle", &more)).unwrap_or_default();
-        let limited = json!({"memoryBytes": 3_250_586, "limits": {"memoryBytes": 67_108_864}});
+        let limited = json!({
+            "memoryBytes": 99_999_999, "countedMemoryBytes": 3_250_586,
+            "limits": {"memoryBytes": 67_108_864},
+        });
         assert_eq!(told(limited), "3.1 MiB of 64.0 MiB");
         assert_eq!(told(json!({"memoryBytes": 3_250_586})), "3.1 MiB");
         assert_eq!(told(json!({})), "");

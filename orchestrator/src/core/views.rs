@@ -127,6 +127,7 @@ fn agent_info(id: &WorkspaceId, key: &InstanceKey, instance: &Instance) -> Proce
         },
         detail: instance.slot.detail.clone(),
         memory_bytes: None,
+        counted_memory_bytes: None,
         limits: limits_of(up, instance.running.as_ref().map(|r| r.definition.limits)),
     }
 }
@@ -149,6 +150,7 @@ fn model_info(id: &WorkspaceId, name: &str, model: &Model, is_called: bool) -> P
         waiting_for: Vec::new(),
         detail: model.slot.detail.clone(),
         memory_bytes: None,
+        counted_memory_bytes: None,
         limits: limits_of(up, model.running.as_ref().map(|model| model.limits)),
     }
 }
@@ -171,6 +173,7 @@ fn connector_info(id: &WorkspaceId, name: &str, connector: &Connector) -> Proces
         waiting_for: Vec::new(),
         detail: connector.slot.detail.clone(),
         memory_bytes: None,
+        counted_memory_bytes: None,
         limits: limits_of(up, connector.running.as_ref().map(|r| r.definition.limits)),
     }
 }

@@ -162,6 +162,10 @@ pub struct ProcessInfo {
     /// tells. What its tools take is in it where it has a control group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// How much of its memory counts against its limit, in bytes, if it has one: what it asked for of its
+    /// own, or where it has a control group, all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_memory_bytes: Option<u64>,
     /// How much of the machine it may take; none while it does not run.
     #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
     pub limits: ProcessLimits,

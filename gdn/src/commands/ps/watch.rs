@@ -113,9 +113,9 @@ fn changes(before: &mut Processes, now: Vec<ProcessInfo>) -> Vec<Change> {
 
 /// Whether nothing is different but the memory, which always is.
 fn is_as_before(old: &ProcessInfo, new: &ProcessInfo) -> bool {
-    let memory_bytes = new.memory_bytes;
     let old = ProcessInfo {
-        memory_bytes,
+        memory_bytes: new.memory_bytes,
+        counted_memory_bytes: new.counted_memory_bytes,
         ..old.clone()
     };
     old == *new
