@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use goondan_log::unix_millis_now;
+use goondan_protocol::call::CallPlace;
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::ids::{ExtensionStates, MessageId, StepId, ToolCallId};
 use goondan_protocol::ipc::{
@@ -264,6 +265,12 @@ enum Done {
         key: CallKey,
         outcome: ToolOutcome,
     },
+    /// What MCP servers offer is known; the model can be asked.
+    Offered {
+        step: u32,
+        seq: u64,
+        message_id: MessageId,
+    },
 }
 
 struct Agent {
@@ -311,6 +318,10 @@ impl Agent {
                             Input::ModelFailed { step, error }
                         }
                         Done::Tool { key, outcome } => Input::ToolFinished { key, outcome },
+                        Done::Offered { step, seq, message_id } => {
+                            self.ask_model(step, seq, &message_id);
+                            continue;
+                        }
                     };
                     if self.work.is_empty() && !self.toolbox.end_strays() {
                         tracing::error!("some processes of tools could not be ended");
@@ -439,7 +450,12 @@ impl Agent {
                     step,
                     seq,
                     message_id,
-                } => self.ask_model(step, seq, &message_id),
+                } if self.toolbox.servers().is_empty() => self.ask_model(step, seq, &message_id),
+                Effect::AskModel {
+                    step,
+                    seq,
+                    message_id,
+                } => self.ask_servers(step, seq, message_id),
                 Effect::RunTool { key, call } => {
                     let span = self.log_span(key, &call);
                     let site = self.site_of(key, &call.id, &call.tool_name);
@@ -514,6 +530,42 @@ impl Agent {
         })
     }
 
+    /// Asks MCP servers what they offer; then comes the model. One that does not answer offers what it
+    /// offered before.
+    fn ask_servers(&mut self, step: u32, seq: u64, message_id: MessageId) {
+        let Some(turn_id) = self.engine.turn_id() else {
+            return;
+        };
+        let step_id = StepId::of_turn(turn_id, step);
+        let scope = Scope::Step(step_id.clone());
+        let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
+        let place = CallPlace {
+            turn_id: turn_id.clone(),
+            step_id: Some(step_id),
+            tool_call_id: None,
+        };
+        let servers = Arc::clone(self.toolbox.servers());
+        let outgoing = self.outgoing.clone();
+        self.work.spawn(async move {
+            let asked = servers.iter().map(|server| async {
+                let refreshed = server.refresh(&outgoing, place.clone(), trace).await;
+                if let Err(fault) = refreshed {
+                    tracing::warn!(
+                        connection = server.connection(),
+                        reason = %fault,
+                        "an MCP server does not say what it offers"
+                    );
+                }
+            });
+            futures_util::future::join_all(asked).await;
+            Done::Offered {
+                step,
+                seq,
+                message_id,
+            }
+        });
+    }
+
     fn ask_model(&mut self, step: u32, seq: u64, message_id: &MessageId) {
         let Some(turn_id) = self.engine.turn_id() else {
             return;
@@ -521,10 +573,11 @@ impl Agent {
         let step_id = StepId::of_turn(turn_id, step);
         let scope = Scope::Step(step_id.clone());
         let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
+        let catalog = self.toolbox.catalog();
         let answer = self.model.ask(ModelRequest {
             system: self.assignment.agent.system_prompt.as_deref(),
             messages: self.engine.conversation(),
-            catalog: self.toolbox.catalog(),
+            catalog: &catalog,
             turn_id,
             step_id: &step_id,
             seq,

@@ -12,6 +12,7 @@ pub mod enclosure;
 mod file_system;
 mod host;
 mod json_query;
+pub(crate) mod mcp;
 mod module;
 pub(crate) mod outside;
 mod pipe;
@@ -43,6 +44,7 @@ use crate::colleagues::Colleagues;
 use crate::outgoing::Outgoing;
 use crate::turn::{CallKey, ToolOutcome, ToolRules};
 use host::Hosts;
+use mcp::Server;
 use module::Runtimes;
 use outside::Origin;
 use pipe::Surroundings;
@@ -253,6 +255,8 @@ pub struct Toolbox {
     places: Arc<Places>,
     tools: Arc<BTreeMap<String, Tool>>,
     catalog: Arc<[CatalogEntry]>,
+    /// Whose tools are known when they are asked.
+    servers: Arc<[Arc<Server>]>,
 }
 
 impl std::fmt::Debug for Toolbox {
@@ -298,8 +302,12 @@ impl Toolbox {
             runtimes: Runtimes::default(),
         };
         let mut tools = BTreeMap::new();
-        let mut catalog = Vec::new();
+        let (mut catalog, mut servers) = (Vec::new(), Vec::new());
         for definition in &assignment.agent.tools {
+            if is_mcp(definition) {
+                servers.extend(Server::all_of(definition).map(Arc::new));
+                continue;
+            }
             for export in exports_of(definition, &assignment.project_root)? {
                 let bad_name = || ToolboxError::BadName {
                     tool: definition.name.clone(),
@@ -330,13 +338,37 @@ impl Toolbox {
             places: Arc::new(places),
             tools: Arc::new(tools),
             catalog: catalog.into(),
+            servers: servers.into(),
         })
     }
 
     /// The tools as the model sees them.
     #[must_use]
-    pub fn catalog(&self) -> &[CatalogEntry] {
-        &self.catalog
+    pub fn catalog(&self) -> Cow<'_, [CatalogEntry]> {
+        if self.servers.is_empty() {
+            return Cow::Borrowed(&self.catalog);
+        }
+        let mut all = self.catalog.to_vec();
+        for server in self.servers.iter() {
+            for entry in server.entries() {
+                if all.iter().all(|other| other.name != entry.name) {
+                    all.push(entry);
+                }
+            }
+        }
+        Cow::Owned(all)
+    }
+
+    /// The MCP servers that are to be asked before a step.
+    pub(crate) fn servers(&self) -> &Arc<[Arc<Server>]> {
+        &self.servers
+    }
+
+    /// The server that has this tool, or may have it.
+    fn server_of(&self, tool_name: &str) -> Option<&Arc<Server>> {
+        let mut servers = self.servers.iter();
+        let has = servers.clone().find(|server| server.has(tool_name));
+        has.or_else(|| servers.find(|server| server.may_have(tool_name)))
     }
 
     /// Runs a call that was checked, outside of any turn: other agents cannot be reached from it. It is
@@ -352,10 +384,7 @@ impl Toolbox {
         call: &ToolCall,
         site: Option<CallSite>,
     ) -> BoxFuture<'static, ToolOutcome> {
-        let Some(tool) = self.tools.get(&call.tool_name) else {
-            let outcome = self.not_in_catalog(&call.tool_name).into();
-            return Box::pin(std::future::ready(outcome));
-        };
+        let tool_name = call.tool_name.clone();
         let call = Invocation {
             call_id: call.id.to_string(),
             args: call.input.clone(),
@@ -363,8 +392,17 @@ impl Toolbox {
             site,
         };
         let call_id = call.call_id.clone();
-        let running = (tool.run)(Arc::clone(&self.places), call);
-        match tool.output {
+        let (running, output) = match self.tools.get(&tool_name) {
+            Some(tool) => ((tool.run)(Arc::clone(&self.places), call), tool.output),
+            None => match self.server_of(&tool_name) {
+                Some(server) => (Arc::clone(server).run(tool_name, call), Output::MayBeLong),
+                None => {
+                    let outcome = self.not_in_catalog(&tool_name).into();
+                    return Box::pin(std::future::ready(outcome));
+                }
+            },
+        };
+        match output {
             Output::BoundedByTool => running,
             Output::MayBeLong => {
                 let places = Arc::clone(&self.places);
@@ -381,7 +419,9 @@ impl Toolbox {
     }
 
     fn not_in_catalog(&self, tool_name: &str) -> ToolFault {
-        let names: Vec<_> = self.tools.keys().map(|name| format!("`{name}`")).collect();
+        let mut names: Vec<_> = self.tools.keys().map(|name| format!("`{name}`")).collect();
+        let offered = self.servers.iter().flat_map(|server| server.entries());
+        names.extend(offered.map(|entry| format!("`{}`", entry.name)));
         let there_are = if names.is_empty() {
             "there are none".to_owned()
         } else {
@@ -397,7 +437,10 @@ impl Toolbox {
 impl ToolRules for Toolbox {
     fn check(&self, call: &ToolCall) -> Result<(), String> {
         match self.tools.get(&call.tool_name) {
-            None => Err(self.not_in_catalog(&call.tool_name).to_string()),
+            None => match self.server_of(&call.tool_name) {
+                Some(server) => server.check(&call.tool_name, &call.input),
+                None => Err(self.not_in_catalog(&call.tool_name).to_string()),
+            },
             Some(tool) => {
                 let schema = tool
                     .schema
@@ -416,13 +459,18 @@ impl ToolRules for Toolbox {
     }
 
     fn is_idempotent(&self, tool_name: &str) -> bool {
-        let tool = self.tools.get(tool_name);
-        tool.is_some_and(|tool| tool.is_idempotent)
+        match self.tools.get(tool_name) {
+            Some(tool) => tool.is_idempotent,
+            None => self
+                .server_of(tool_name)
+                .is_some_and(|server| server.is_idempotent(tool_name)),
+        }
     }
 
     fn error_limit_chars(&self, tool_name: &str) -> usize {
-        let tool = self.tools.get(tool_name);
-        tool.map_or(UNKNOWN_TOOL_ERROR_CHARS, |tool| tool.error_limit_chars)
+        let tool = self.tools.get(tool_name).map(|tool| tool.error_limit_chars);
+        let server = || Some(self.server_of(tool_name)?.error_limit_chars);
+        tool.or_else(server).unwrap_or(UNKNOWN_TOOL_ERROR_CHARS)
     }
 }
 
@@ -435,6 +483,14 @@ fn shortened(outcome: ToolOutcome, places: &Places, call_id: &str) -> ToolOutcom
         text: capture::shortened(outcome.text, &places.work, call_id),
         ..outcome
     }
+}
+
+/// Whether a tool is what MCP servers offer.
+fn is_mcp(definition: &ToolDefinition) -> bool {
+    matches!(
+        &definition.source,
+        ToolSource::Builtin { package, name } if package == BASE_PACKAGE && name.as_str() == "mcp"
+    )
 }
 
 fn exports_of(

@@ -13,6 +13,7 @@ use crate::gateway::Gateway;
 use crate::github::GitHub;
 use crate::link::Role;
 use crate::listener::{self, Service};
+use crate::mcp::Mcp;
 use crate::model;
 use crate::otlp::Otlp;
 use crate::program::Program;
@@ -32,6 +33,8 @@ enum Connector {
     Cron(Cron),
     /// It exports traces.
     Otlp(Otlp),
+    /// It speaks to a server of the Model Context Protocol.
+    Mcp(Box<Mcp>),
     /// It is a program of the project.
     Program(Program),
 }
@@ -49,6 +52,7 @@ pub(crate) async fn run(role: Role, gateway: Gateway, stop: CancellationToken) {
                     Connector::Fetcher(fetcher) => fetcher.run(gateway, stop).await,
                     Connector::Cron(cron) => cron.run(gateway, stop).await,
                     Connector::Otlp(otlp) => otlp.run(gateway, stop).await,
+                    Connector::Mcp(mcp) => mcp.run(gateway, stop).await,
                     Connector::Program(program) => program.run(gateway, stop).await,
                 };
             }
@@ -100,6 +104,7 @@ fn open(assignment: &ConnectorAssignment) -> Result<Connector, String> {
         "discord" => Connector::Listener(Arc::new(Discord::new(config, secrets)?)),
         "http" => Connector::Fetcher(Fetcher::new(config)?),
         "otlp" => Connector::Otlp(Otlp::new(config, secrets)?),
+        "mcp" => Connector::Mcp(Box::new(Mcp::new(assignment)?)),
         other => {
             return Err(format!(
                 "the connector `{other}` is not in goondan {GOONDAN_VERSION} yet"

@@ -3,7 +3,7 @@
 use goondan_connectors::{Connector, Content, Default, Setting};
 
 /// Every built-in connector that a process runs for, with its page.
-const PAGES: [(&str, &str); 8] = [
+const PAGES: [(&str, &str); 9] = [
     ("webhook", include_str!("../../docs/connectors.md")),
     ("cron", include_str!("../../docs/connectors/cron.md")),
     (
@@ -15,6 +15,7 @@ const PAGES: [(&str, &str); 8] = [
     ("discord", include_str!("../../docs/connectors/discord.md")),
     ("http", include_str!("../../docs/connectors/http.md")),
     ("otlp", include_str!("../../docs/connectors/otlp.md")),
+    ("mcp", include_str!("../../docs/connectors/mcp.md")),
 ];
 
 #[test]

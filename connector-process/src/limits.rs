@@ -196,6 +196,13 @@ pub const CONTROL_FRAMES_WAITING_MAX: usize = 16;
 /// JSON writes a control character in six bytes (`\u0000`); nothing takes more.
 const JSON_GROWTH_MAX: usize = 6;
 
+/// Tools of one MCP server that agents are offered; further ones are left out.
+pub const MCP_TOOLS_MAX: usize = 256;
+
+/// Time a program that speaks no MCP has to end once it was told to, in milliseconds, so that it can be
+/// said how it ended.
+pub const MCP_LAST_WORDS_TIMEOUT_MS: u64 = 2_000;
+
 const _: () = assert!(PROGRAM_LINE_BYTES_MAX < MAX_FRAME_BYTES);
 const _: () = assert!(SWIFT_REPLY_TIMEOUT_MS < REPLY_TIMEOUT_MS);
 const _: () = assert!(REQUESTS_IN_FLIGHT_MAX < CONNECTIONS_MAX);

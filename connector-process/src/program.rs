@@ -16,7 +16,7 @@
 //! * What the program does, however wrong, costs it its life and nothing else; people see why.
 
 mod command;
-mod lines;
+pub(crate) mod lines;
 mod running;
 mod speech;
 

@@ -16,6 +16,8 @@ pub const TOOLS: &[(&str, &[&str])] = &[
     ("github", &["comment", "edit", "react"]),
     ("http-fetch", &["get", "request"]),
     ("json-query", &["query", "pointer"]),
+    // What a server offers is known when it runs.
+    ("mcp", &[]),
     ("slack", &["send", "edit", "delete", "react"]),
     ("telegram", &["send", "edit", "delete", "react", "typing"]),
     (
@@ -41,6 +43,11 @@ pub const OUTGOING: &[OutgoingTool] = &[
     OutgoingTool {
         tool: "http-fetch",
         connector: "http",
+        secret: None,
+    },
+    OutgoingTool {
+        tool: "mcp",
+        connector: "mcp",
         secret: None,
     },
     OutgoingTool {

@@ -233,6 +233,9 @@ pub struct ConnectorAssignment {
     /// The program that is the connector; none if it is built in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<ConnectorProgram>,
+    /// The Project Root: where a built-in connector runs the programs that its settings name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_root: Option<PathBuf>,
     /// The connection's settings.
     #[serde(default)]
     pub config: JsonObject,
@@ -258,6 +261,7 @@ impl std::fmt::Debug for ConnectorAssignment {
             .field("connection", &self.connection)
             .field("connector", &self.connector)
             .field("program", &self.program)
+            .field("project_root", &self.project_root)
             .field("config", &self.config)
             .field("secrets", &self.secrets.keys().collect::<Vec<_>>())
             .finish()

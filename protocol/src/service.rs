@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Error, Value};
 
+use crate::JsonObject;
+
 /// The method and the parameters of a call that does this.
 ///
 /// # Errors
@@ -102,6 +104,64 @@ pub enum Telegram {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread: Option<i64>,
     },
+}
+
+/// What a connection of the connector `mcp` does: it speaks to one server of the Model Context Protocol.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum Mcp {
+    /// Tells what tools the server has: [`McpTools`].
+    Tools {
+        /// The digest of the list that is known already; it is not told again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        known: Option<String>,
+    },
+    /// Calls a tool: [`McpResult`].
+    Call {
+        /// The tool, by the server's name.
+        name: String,
+        /// Its arguments.
+        arguments: JsonObject,
+    },
+}
+
+/// The tools of a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct McpTools {
+    /// Tells this list from any other of the server.
+    pub digest: String,
+    /// The tools in the server's order; none if the list is the one that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<McpTool>>,
+}
+
+/// A tool of a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct McpTool {
+    /// The server's name of it, which may be none that models can call.
+    pub name: String,
+    /// What it does, in the server's words.
+    #[serde(default)]
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub parameters: Value,
+}
+
+/// What a tool of a server returned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct McpResult {
+    /// For the model.
+    pub text: String,
+    /// Whether the tool itself says that it failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
 }
 
 /// Longest text of a message on Telegram, in UTF-16 units.

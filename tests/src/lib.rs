@@ -28,6 +28,7 @@ pub mod daemon;
 pub mod home;
 pub mod http;
 pub mod log;
+pub mod mcp;
 pub mod misbehaviour;
 pub mod processes;
 pub mod projects;

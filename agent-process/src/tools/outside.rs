@@ -12,12 +12,13 @@ use goondan_protocol::call::{CallError, CallErrorCode, CallPlace, CallTarget};
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::{ConnectionName, StepId};
 use goondan_protocol::service::to_call;
+use goondan_protocol::trace::TraceContext;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{CallSite, Export, Invocation, Output, ToolFault};
-use crate::outgoing::Ask;
+use crate::outgoing::{Ask, Outgoing};
 use crate::turn::ToolOutcome;
 
 pub(crate) mod discord;
@@ -102,6 +103,30 @@ impl Way {
         })
     }
 
+    /// The way of a call by this connection.
+    pub(crate) fn to(call: &Invocation, connection: &ConnectionName) -> Result<Self, ToolFault> {
+        Self::of(call, std::slice::from_ref(connection))
+    }
+
+    /// The way outside.
+    pub(crate) fn outgoing(&self) -> &Outgoing {
+        &self.site.outgoing
+    }
+
+    /// Where in a trace the call belongs.
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        self.site.trace
+    }
+
+    /// What in the turn the call is.
+    pub(crate) fn call_place(&self) -> CallPlace {
+        CallPlace {
+            turn_id: self.site.turn_id.clone(),
+            step_id: Some(StepId::of_turn(&self.site.turn_id, self.site.key.step)),
+            tool_call_id: self.call_id.parse().ok(),
+        }
+    }
+
     /// What the event says that the turn answers, if it came by this connection.
     pub(crate) fn fact(&self, name: &str) -> Option<&Value> {
         let origin = self.site.origin.as_ref()?;
@@ -173,11 +198,7 @@ impl Way {
             params,
             deadline_ms,
             idempotent: is_repeatable,
-            place: Some(CallPlace {
-                turn_id: self.site.turn_id.clone(),
-                step_id: Some(StepId::of_turn(&self.site.turn_id, self.site.key.step)),
-                tool_call_id: self.call_id.parse().ok(),
-            }),
+            place: Some(self.call_place()),
             record: None,
             trace: self.site.trace,
         };
@@ -242,7 +263,7 @@ pub(crate) fn not_too_many(parts: Vec<String>) -> Result<Vec<String>, ToolFault>
 }
 
 /// A failed call as the model is told.
-fn fault_of(error: CallError) -> ToolFault {
+pub(crate) fn fault_of(error: CallError) -> ToolFault {
     let code = match error.code {
         CallErrorCode::Invalid => "E_INVALID_REQUEST",
         CallErrorCode::NotFound => "E_NOT_FOUND",

@@ -145,7 +145,8 @@ fn arguments_that_do_not_fit_are_refused_with_their_place() {
 #[test]
 fn only_looking_is_idempotent() {
     let toolbox = toolbox(&Site::new());
-    let names = toolbox.catalog().iter().map(|entry| entry.name.as_str());
+    let catalog = toolbox.catalog();
+    let names = catalog.iter().map(|entry| entry.name.as_str());
     let idempotent: Vec<_> = names.filter(|name| toolbox.is_idempotent(name)).collect();
     assert_eq!(
         idempotent,
@@ -168,8 +169,9 @@ fn a_tool_offers_the_exports_that_are_listed_and_what_is_said_of_them() {
     ]))
     .unwrap();
     let listed = |toolbox: &Toolbox| -> Vec<(String, bool)> {
-        let entries = toolbox.catalog().iter();
-        entries
+        let catalog = toolbox.catalog();
+        catalog
+            .iter()
             .map(|entry| {
                 let name = entry.name.to_string();
                 let is_idempotent = toolbox.is_idempotent(&name);

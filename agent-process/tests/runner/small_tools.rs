@@ -121,7 +121,7 @@ fn every_schema_of_a_built_in_tool_is_valid() {
     let site = Site::new();
     let toolbox = toolbox(&site);
     assert!(toolbox.catalog().len() > 15);
-    for entry in toolbox.catalog() {
+    for entry in toolbox.catalog().iter() {
         let refused = toolbox.check(&call(entry.name.as_str(), json!(0)));
         let why = refused.unwrap_err();
         assert!(why.contains("at `/`: the value is not of type"), "{why}");

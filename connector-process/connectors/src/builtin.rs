@@ -5,8 +5,8 @@ use goondan_protocol::limits::MAX_INPUT_BYTES;
 use crate::description::{Connector, Content, Default, DescribedEvent, Secret, Setting};
 
 /// Every built-in connector that a process runs for, in the order of `docs/connectors.md`.
-pub static BUILTINS: [&Connector; 8] = [
-    &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD, &HTTP, &OTLP,
+pub static BUILTINS: [&Connector; 9] = [
+    &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD, &HTTP, &OTLP, &MCP,
 ];
 
 /// The built-in connector of that name.
@@ -358,6 +358,52 @@ static OTLP: Connector = Connector {
         "authorization",
         false,
         "The value of the header `Authorization`, such as `Bearer …`.",
+    )],
+    events: &[],
+};
+
+static MCP: Connector = Connector {
+    name: "mcp",
+    about: "A server that speaks the Model Context Protocol, for the tool `mcp`. It brings no events.",
+    settings: &[
+        Setting::optional(
+            "command",
+            Content::Command,
+            "The server's program and its arguments; it runs in the Project Root.",
+        )
+        .instead_of("url"),
+        Setting::optional(
+            "env",
+            Content::Variables,
+            "Environment variables of the program.",
+        ),
+        Setting::optional(
+            "url",
+            Content::Url,
+            "Where the server is, if it is spoken to over HTTP.",
+        ),
+        Setting::optional(
+            "headers",
+            Content::Headers,
+            "HTTP headers of every request.",
+        ),
+        Setting::optional(
+            "startSeconds",
+            Content::Number(1, 600),
+            "How long the server may take to be ready.",
+        )
+        .or(Default::Number(60)),
+        Setting::optional(
+            "timeoutSeconds",
+            Content::Number(1, 600),
+            "How long one call of a tool may take.",
+        )
+        .or(Default::Number(120)),
+    ],
+    secrets: &[secret(
+        "token",
+        false,
+        "The bearer token of the server at `url`.",
     )],
     events: &[],
 };

@@ -53,6 +53,11 @@ pub enum ProblemKind {
         /// The words it may be, if it is to be one of some.
         words: &'static [&'static str],
     },
+    /// Neither of these two settings is set, or both are.
+    OneOf {
+        /// The two.
+        names: [&'static str; 2],
+    },
     /// Two items of a list have this name.
     Twice {
         /// The name.
@@ -127,6 +132,11 @@ impl fmt::Display for Problem {
             ProblemKind::Wrong {
                 expected, found, ..
             } => write!(f, "`{name}` must be {expected}, and is {found}"),
+            ProblemKind::OneOf {
+                names: [one, other],
+            } => {
+                write!(f, "exactly one of `{one}` and `{other}` must be set")
+            }
             ProblemKind::Twice { name: twice } => {
                 write!(f, "`{name}`: another one is named `{twice}` too")
             }
@@ -214,8 +224,15 @@ impl Checking<'_> {
             self.path.pop();
         }
         for setting in settings {
-            if setting.is_required && !given.contains_key(setting.name) {
+            let is_set = given.contains_key(setting.name);
+            if setting.is_required && !is_set {
                 self.add(ProblemKind::Missing { name: setting.name });
+            }
+            if let Some(other) = setting.instead_of
+                && is_set == given.contains_key(other)
+            {
+                let names = [setting.name, other];
+                self.add(ProblemKind::OneOf { names });
             }
         }
     }
@@ -348,6 +365,23 @@ fn scalar(content: Content, value: &Value) -> Result<(), (String, String)> {
             "a list, not empty, of texts and whole numbers",
             kind(),
         ),
+        Content::Command => is(
+            value
+                .as_array()
+                .is_some_and(|items| !items.is_empty() && items.iter().all(Value::is_string)),
+            "a list of texts: the program and its arguments",
+            kind(),
+        ),
+        Content::Variables => is(
+            is_map_of(value, is_variable),
+            "a map of texts whose names are letters, digits and `_`",
+            kind(),
+        ),
+        Content::Headers => is(
+            is_map_of(value, is_header_name),
+            "a map of texts whose names are names of HTTP headers",
+            kind(),
+        ),
         Content::Map(_) => Err(("a map".to_owned(), kind())),
         Content::Named(_) => Err(("a list of maps that is not empty".to_owned(), kind())),
     }
@@ -386,6 +420,17 @@ pub(crate) fn name(value: &Value) -> Option<String> {
 
 fn is_name(value: &Value) -> bool {
     name(value).is_some()
+}
+
+fn is_map_of(value: &Value, is_key: fn(&str) -> bool) -> bool {
+    let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.contains('\0'));
+    let entries = value.as_object();
+    entries.is_some_and(|map| map.iter().all(|(key, value)| is_key(key) && is_text(value)))
+}
+
+fn is_variable(text: &str) -> bool {
+    let is_name = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    !text.is_empty() && !text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(is_name)
 }
 
 /// By RFC 9110.

@@ -28,6 +28,8 @@ pub struct Setting {
     pub default: Option<Default>,
     /// A secret without which it means nothing.
     pub needs_secret: Option<&'static str>,
+    /// The other of two settings of which exactly one must be set.
+    pub instead_of: Option<&'static str>,
     /// What it does, for people.
     pub about: &'static str,
 }
@@ -45,6 +47,7 @@ impl Setting {
             is_required: true,
             default: None,
             needs_secret: None,
+            instead_of: None,
             about,
         }
     }
@@ -65,6 +68,14 @@ impl Setting {
     pub(crate) const fn or(self, default: Default) -> Self {
         Self {
             default: Some(default),
+            ..self
+        }
+    }
+
+    /// The same, of which exactly one is set: it or that other.
+    pub(crate) const fn instead_of(self, other: &'static str) -> Self {
+        Self {
+            instead_of: Some(other),
             ..self
         }
     }
@@ -123,6 +134,12 @@ pub enum Content {
     Hosts,
     /// Texts or whole numbers, as the outside numbers its chats.
     Names,
+    /// A program and its arguments.
+    Command,
+    /// Texts under names of environment variables.
+    Variables,
+    /// Texts under names of HTTP headers.
+    Headers,
     /// Further settings.
     Map(&'static [Setting]),
     /// A list of further settings, each with a `name` of its own.

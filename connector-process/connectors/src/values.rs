@@ -70,6 +70,24 @@ impl<'v> Values<'v> {
         Some(value?.as_array()?.iter().filter_map(name).collect())
     }
 
+    /// Texts in their order; none if it is not set.
+    #[must_use]
+    pub fn texts(&self, setting: &str) -> Option<Vec<String>> {
+        let (_, value) = self.find(setting);
+        let texts = value?.as_array()?.iter().filter_map(Value::as_str);
+        Some(texts.map(str::to_owned).collect())
+    }
+
+    /// Texts by name; nothing if it is not set.
+    #[must_use]
+    pub fn text_map(&self, setting: &str) -> Vec<(&'v str, &'v str)> {
+        let (_, value) = self.find(setting);
+        let entries = value.and_then(Value::as_object).into_iter().flatten();
+        entries
+            .filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
+            .collect()
+    }
+
     /// Further settings. If they are not set, their defaults hold.
     #[must_use]
     pub fn map(&self, name: &str) -> Self {

@@ -8,7 +8,7 @@ const READ_BYTES: usize = 8 * 1024;
 
 /// Reads lines.
 #[derive(Debug)]
-pub(super) struct Lines<R> {
+pub(crate) struct Lines<R> {
     stream: R,
     read: BytesMut,
     /// How much of `read` is known to hold no line end.
@@ -19,14 +19,14 @@ pub(super) struct Lines<R> {
 
 /// A line, without its end, or the beginning of one that is too long.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) bytes: Bytes,
+pub(crate) struct Line {
+    pub(crate) bytes: Bytes,
     /// Whether it is the whole line.
-    pub(super) is_whole: bool,
+    pub(crate) is_whole: bool,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(super) fn new(stream: R, bytes_max: usize) -> Self {
+    pub(crate) fn new(stream: R, bytes_max: usize) -> Self {
         Self {
             stream,
             read: BytesMut::new(),
@@ -41,7 +41,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// # Errors
     ///
     /// What reading says.
-    pub(super) async fn next(&mut self) -> std::io::Result<Option<Line>> {
+    pub(crate) async fn next(&mut self) -> std::io::Result<Option<Line>> {
         loop {
             if let Some(line) = self.take_line() {
                 return Ok(Some(line));

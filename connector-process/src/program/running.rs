@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::pin;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -11,24 +11,20 @@ use futures_util::stream::FuturesUnordered;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
-use goondan_protocol::working_directory::{Purpose, working_directory};
 use tokio::io::AsyncWriteExt as _;
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::lines::{Line, Lines};
 use super::speech::{self, Said};
 use super::{Program, command};
-use crate::command_line::BECOME;
 use crate::gateway::{Gateway, Verdict};
+use crate::guarded::{self, Group};
 use crate::limits::{
     NOTE_BYTES_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX, PROGRAM_LAST_WORDS_TIMEOUT_MS,
     PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS, PROGRAM_UNREAD_BYTES_MAX, REPLY_TIMEOUT_MS,
 };
-
-/// Variables of this process's environment that a program gets too.
-const PASSED_ON: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
 /// How a process came to its end.
 #[derive(Debug)]
@@ -47,8 +43,8 @@ pub(super) enum End {
 /// A process that runs.
 pub(super) struct Running {
     child: Child,
-    /// Its process group, which is named like it.
-    group: Option<nix::unistd::Pid>,
+    /// Whoever drops it in the middle of its work ends it.
+    group: Group,
     stdin: Option<ChildStdin>,
     stdout: Lines<ChildStdout>,
     stderr: Lines<ChildStderr>,
@@ -68,31 +64,11 @@ impl Running {
         let path = std::env::var_os("PATH");
         let command = command::of(&file, path.as_deref()).await?;
         let cannot = |error: std::io::Error| format!("cannot be started: {error}");
-        let own = std::env::current_exe().map_err(cannot)?;
-        let passed_on = PASSED_ON
-            .iter()
-            .filter_map(|name| Some((*name, std::env::var_os(name)?)));
-        let mut child = Command::new(own)
-            .arg(BECOME)
-            .args(command)
-            .current_dir(working_directory(Purpose::Connection {
-                project_root: &program.project_root,
-            }))
-            .env_clear()
-            .envs(passed_on)
-            // Nothing at run time writes into the project (`ROOT-2`).
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
+        let mut child = guarded::command(command, &program.project_root)
+            .map_err(cannot)?
             .spawn()
             .map_err(cannot)?;
-        let group = child
-            .id()
-            .and_then(|id| i32::try_from(id).ok())
-            .map(nix::unistd::Pid::from_raw);
+        let group = Group::of(&child);
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdout), Some(stderr)) = (stdout, stderr) else {
@@ -119,7 +95,7 @@ impl Running {
         let entry = program.entry.display();
         gateway.report(true, format!("running `{entry}`")).await;
         let result = self.converse(gateway, stop).await;
-        self.kill_group();
+        self.group.kill();
         // Killed, or ended already.
         let status = self.child.wait().await;
         if stop.is_cancelled() {
@@ -251,21 +227,6 @@ impl Running {
         }
         self.unread.extend(line.bytes());
         Ok(())
-    }
-
-    /// Kills it and whatever it started.
-    fn kill_group(&mut self) {
-        if let Some(group) = self.group.take() {
-            // It may have ended already.
-            nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL).ok();
-        }
-    }
-}
-
-/// Whoever drops it in the middle of its work ends it.
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill_group();
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) const BUILTIN_CONNECTORS: &[&str] = &[
     "discord",
     "http",
     "otlp",
+    "mcp",
     LOCAL_CLIENT,
 ];
 

@@ -129,7 +129,7 @@ impl Core {
         let project_root = self.workspaces.get(id)?.record.project_root.clone();
         let definition = self.connector_mut(id, name)?.running.clone()?.definition;
         let program = definition.entry.map(|entry| ConnectorProgram {
-            project_root,
+            project_root: project_root.clone(),
             entry,
         });
         Some(Assignment::Connector(Box::new(ConnectorAssignment {
@@ -137,6 +137,7 @@ impl Core {
             connection: name.clone(),
             connector: definition.connector,
             program,
+            project_root: Some(project_root),
             config: definition.config,
             secrets: definition.secrets,
         })))

@@ -33,6 +33,8 @@ mod limits;
 #[cfg(test)]
 mod looking_back;
 #[cfg(test)]
+mod mcp;
+#[cfg(test)]
 mod models;
 #[cfg(test)]
 mod otlp;

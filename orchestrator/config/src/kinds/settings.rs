@@ -137,6 +137,13 @@ fn to_problem(
             let meant = nearest(found.trim_matches('"'), words.iter().copied());
             problem.rename(found.trim_matches('"'), meant)
         }
+        ProblemKind::OneOf {
+            names: [one, other],
+        } => Problem::new(
+            codes::MISSING_FIELD,
+            key,
+            format!("{label}: exactly one of `{one}` and `{other}` must be set"),
+        ),
         ProblemKind::Twice { name } => Problem::new(
             codes::DUPLICATE_REFERENCE,
             key,

@@ -32,7 +32,8 @@ fn case(connector: &'static Connector, definitions: &mut Definitions) -> Json {
     let secrets = definitions.named(&named("Secrets"), |definitions| {
         secrets(connector.secrets, definitions)
     });
-    let (config, needs_config) = maybe(&config, connector.settings.iter().any(|s| s.is_required));
+    let is_needed = |setting: &Setting| setting.is_required || setting.instead_of.is_some();
+    let (config, needs_config) = maybe(&config, connector.settings.iter().any(is_needed));
     let (secrets, needs_secrets) = maybe(&secrets, connector.secrets.iter().any(|s| s.is_required));
     let mut then = json!({ "properties": { "config": config, "secrets": secrets } });
     let required: Vec<&str> = [(needs_config, "config"), (needs_secrets, "secrets")]
@@ -113,7 +114,14 @@ fn map(settings: &'static [Setting], definitions: &mut Definitions) -> Json {
         .filter(|setting| setting.is_required)
         .map(|setting| setting.name)
         .collect();
-    object(&properties, &required)
+    let mut object = object(&properties, &required);
+    for setting in settings {
+        if let Some(other) = setting.instead_of {
+            let one_of = [setting.name, other].map(|name| json!({ "required": [name] }));
+            insert(&mut object, "oneOf", json!(one_of));
+        }
+    }
+    object
 }
 
 fn object(properties: &Map<String, Json>, required: &[&str]) -> Json {
@@ -178,6 +186,13 @@ fn content(content: Content, definitions: &mut Definitions) -> Json {
             "minItems": 1,
             "items": { "anyOf": [{ "type": "string", "minLength": 1 }, { "type": "integer" }] },
         }),
+        Content::Command => json!({
+            "type": "array",
+            "minItems": 1,
+            "items": { "type": "string" },
+        }),
+        Content::Variables => texts("^[A-Za-z_][A-Za-z0-9_]*$", definitions),
+        Content::Headers => texts("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$", definitions),
         Content::Map(settings) => map(settings, definitions),
         Content::Named(settings) => json!({
             "type": "array",
@@ -185,4 +200,17 @@ fn content(content: Content, definitions: &mut Definitions) -> Json {
             "items": map(settings, definitions),
         }),
     }
+}
+
+/// A map of texts, each written there or taken from elsewhere, whose names are like this.
+fn texts(names: &str, definitions: &mut Definitions) -> Json {
+    json!({
+        "type": "object",
+        "patternProperties": { names: {
+            "if": { "type": "object" },
+            "then": definitions.shape(&TAKEN),
+            "else": { "type": "string" },
+        } },
+        "additionalProperties": false,
+    })
 }

@@ -1,0 +1,357 @@
+//! Tools of MCP servers. The connector process of a connection speaks to the server; here is what the
+//! server offers, as the model sees it.
+//!
+//! A server's list is asked for before each step, so that the model is offered what there is now; one
+//! that has not changed costs a question and an answer without the list.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use futures_util::future::BoxFuture;
+use goondan_protocol::JsonObject;
+use goondan_protocol::call::{CallPlace, CallTarget};
+use goondan_protocol::definition::{CatalogEntry, ToolDefinition, ToolExport};
+use goondan_protocol::ids::{ConnectionName, ResourceName};
+use goondan_protocol::message::tool_full_name;
+use goondan_protocol::service::{Mcp, McpResult, McpTool, McpTools, to_call};
+use goondan_protocol::trace::TraceContext;
+use serde_json::Value;
+
+use super::outside::{Way, fault_of};
+use super::schema::ArgumentSchema;
+use super::{Invocation, ToolFault};
+use crate::outgoing::{Ask, Outgoing};
+use crate::turn::ToolOutcome;
+
+/// How long a step waits for a server's list, in milliseconds. A server that is being started has this
+/// long.
+const LIST_DEADLINE_MS: u64 = 30_000;
+
+/// How long a call waits, in milliseconds; the connection has a shorter time-out of its own.
+const CALL_DEADLINE_MS: u64 = 600_000;
+
+/// A server, by one connection.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// The first half of the full names.
+    tool: ResourceName,
+    connection: ConnectionName,
+    /// Which of its tools are offered, and how; empty: all, as they are.
+    chosen: Vec<ToolExport>,
+    pub(super) error_limit_chars: usize,
+    listed: Mutex<Option<Arc<Listed>>>,
+}
+
+/// What the server offered when it was asked last.
+#[derive(Debug, Default)]
+struct Listed {
+    digest: String,
+    /// By full name.
+    tools: BTreeMap<String, Offered>,
+    /// In the server's order.
+    entries: Vec<CatalogEntry>,
+}
+
+#[derive(Debug)]
+struct Offered {
+    /// The server's name of it.
+    name: String,
+    parameters: Value,
+    schema: OnceLock<Result<ArgumentSchema, String>>,
+}
+
+impl Server {
+    /// The servers of a tool: one for each of its connections.
+    pub(super) fn all_of(definition: &ToolDefinition) -> impl Iterator<Item = Self> {
+        definition.connections.iter().map(|connection| Self {
+            tool: definition.name.clone(),
+            connection: connection.clone(),
+            chosen: definition.exports.clone(),
+            error_limit_chars: definition.error_message_limit,
+            listed: Mutex::default(),
+        })
+    }
+
+    /// Whether a full name can only be one of this server's.
+    pub(super) fn may_have(&self, name: &str) -> bool {
+        let rest = name.strip_prefix(self.tool.as_str());
+        rest.is_some_and(|rest| rest.starts_with("__"))
+    }
+
+    /// The connection it is reached by.
+    pub(crate) fn connection(&self) -> &str {
+        self.connection.as_str()
+    }
+
+    fn listed(&self) -> Option<Arc<Listed>> {
+        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        listed.clone()
+    }
+
+    /// Whether the server was listed and offers this.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let listed = self.listed();
+        listed.is_some_and(|listed| listed.tools.contains_key(name))
+    }
+
+    /// What it offers.
+    pub(super) fn entries(&self) -> Vec<CatalogEntry> {
+        self.listed()
+            .map_or_else(Vec::new, |listed| listed.entries.clone())
+    }
+
+    /// Whether a project says that a call may be made again.
+    pub(super) fn is_idempotent(&self, name: &str) -> bool {
+        let listed = self.listed();
+        let chosen = |original: &str| self.chosen.iter().find(|export| export.name == original);
+        listed.is_some_and(|listed| {
+            let offered = listed.tools.get(name);
+            let export = offered.and_then(|offered| chosen(&offered.name));
+            export.is_some_and(|export| export.idempotent == Some(true))
+        })
+    }
+
+    /// Checks a call as far as the server is known. What is not known yet is checked when it is run.
+    pub(super) fn check(&self, name: &str, input: &Value) -> Result<(), String> {
+        let Some(listed) = self.listed() else {
+            return Ok(());
+        };
+        match listed.tools.get(name) {
+            None => Err(self.not_there(name, &listed).to_string()),
+            Some(offered) => {
+                let schema = offered
+                    .schema
+                    .get_or_init(|| ArgumentSchema::new(&offered.parameters));
+                let checked = match schema {
+                    Ok(schema) => schema.check(input),
+                    Err(reason) => Err(format!("its schema is not valid itself: {reason}")),
+                };
+                checked.map_err(|faults| format!("E_TOOL_INVALID_ARGS: {name}: {faults}"))
+            }
+        }
+    }
+
+    fn not_there(&self, name: &str, listed: &Listed) -> ToolFault {
+        let names: Vec<_> = listed
+            .tools
+            .keys()
+            .map(|name| format!("`{name}`"))
+            .collect();
+        ToolFault::new(
+            "E_TOOL_NOT_IN_CATALOG",
+            format!(
+                "`{name}` is no tool of the MCP server of connection `{}`; it has {}",
+                self.connection,
+                if names.is_empty() {
+                    "none".to_owned()
+                } else {
+                    names.join(", ")
+                }
+            ),
+        )
+    }
+
+    /// Asks the server what it offers. What it offered before stays if it does not answer.
+    pub(crate) async fn refresh(
+        &self,
+        outgoing: &Outgoing,
+        place: CallPlace,
+        trace: Option<TraceContext>,
+    ) -> Result<(), ToolFault> {
+        let known = self.listed().map(|listed| listed.digest.clone());
+        let unusable = |error: serde_json::Error| {
+            ToolFault::new("E_TOOL_FAILED", format!("its list cannot be used: {error}"))
+        };
+        let (method, params) = to_call(&Mcp::Tools { known }).map_err(unusable)?;
+        let ask = Ask {
+            target: CallTarget::Connection {
+                name: self.connection.clone(),
+            },
+            method,
+            params,
+            deadline_ms: LIST_DEADLINE_MS,
+            idempotent: true,
+            place: Some(place),
+            record: None,
+            trace,
+        };
+        let answer = outgoing.call(ask).await.map_err(fault_of)?;
+        let told: McpTools = serde_json::from_str(answer.get()).map_err(unusable)?;
+        if let Some(tools) = told.tools {
+            let listed = Arc::new(self.offer(told.digest, tools));
+            *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(listed);
+        }
+        Ok(())
+    }
+
+    fn offer(&self, digest: String, tools: Vec<McpTool>) -> Listed {
+        let mut listed = Listed {
+            digest,
+            ..Listed::default()
+        };
+        for tool in tools {
+            let export = self.chosen.iter().find(|export| export.name == tool.name);
+            if export.is_none() && !self.chosen.is_empty() {
+                continue;
+            }
+            let callable = callable(&tool.name);
+            let name = match tool_full_name(self.tool.as_str(), &callable) {
+                Ok(name) if !listed.tools.contains_key(name.as_str()) => name,
+                Ok(_) | Err(_) => {
+                    tracing::warn!(
+                        connection = self.connection.as_str(),
+                        tool = tool.name,
+                        "a tool of an MCP server is left out: no model could call it by its name, or another has the same"
+                    );
+                    continue;
+                }
+            };
+            let said = export.and_then(|export| export.description.clone());
+            listed.entries.push(CatalogEntry {
+                name: name.clone(),
+                description: said.unwrap_or(tool.description),
+                parameters: tool.parameters.clone(),
+            });
+            let offered = Offered {
+                name: tool.name,
+                parameters: tool.parameters,
+                schema: OnceLock::new(),
+            };
+            listed.tools.insert(name.to_string(), offered);
+        }
+        listed
+    }
+
+    /// Calls a tool.
+    pub(super) fn run(
+        self: Arc<Self>,
+        name: String,
+        call: Invocation,
+    ) -> BoxFuture<'static, ToolOutcome> {
+        Box::pin(async move {
+            match self.call(&name, &call).await {
+                Ok(result) if result.is_error => ToolOutcome::error(result.text),
+                Ok(result) => ToolOutcome::ok(result.text),
+                Err(fault) => fault.into(),
+            }
+        })
+    }
+
+    async fn call(&self, name: &str, call: &Invocation) -> Result<McpResult, ToolFault> {
+        let way = Way::to(call, &self.connection)?;
+        if self.listed().is_none() {
+            // The call was recorded by a process that is gone; what it fits is asked for now.
+            self.refresh(way.outgoing(), way.call_place(), way.trace())
+                .await?;
+            let checked = self.check(name, &call.args);
+            checked.map_err(|fault| ToolFault::new("E_TOOL_INVALID_ARGS", fault))?;
+        }
+        let listed = self.listed().unwrap_or_default();
+        let offered = listed.tools.get(name);
+        let offered = offered.ok_or_else(|| self.not_there(name, &listed))?;
+        let arguments: JsonObject = call.args()?;
+        let errand = Mcp::Call {
+            name: offered.name.clone(),
+            arguments,
+        };
+        let is_repeatable = self.is_idempotent(name);
+        let answer = way
+            .run_for(&errand, is_repeatable, CALL_DEADLINE_MS)
+            .await?;
+        serde_json::from_value(answer).map_err(|error| {
+            ToolFault::new(
+                "E_TOOL_FAILED",
+                format!("the answer cannot be read: {error}"),
+            )
+        })
+    }
+}
+
+/// A name that models can call, made of one that a server chose.
+fn callable(name: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    name.chars()
+        .map(|c| if fits(c) { c } else { '_' })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn server(chosen: &[&str]) -> Server {
+        let export = |name: &&str| ToolExport {
+            name: (*name).to_owned(),
+            description: Some("said by the project".to_owned()),
+            parameters: None,
+            idempotent: Some(true),
+        };
+        Server {
+            tool: "notes".parse().unwrap(),
+            connection: "notes".parse().unwrap(),
+            chosen: chosen.iter().map(export).collect(),
+            error_limit_chars: 100,
+            listed: Mutex::default(),
+        }
+    }
+
+    fn listed(server: &Server, names: &[&str]) {
+        let tool = |name: &&str| McpTool {
+            name: (*name).to_owned(),
+            description: "said by the server".to_owned(),
+            parameters: json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}),
+        };
+        let tools = names.iter().map(tool).collect();
+        let found = server.offer("d".to_owned(), tools);
+        *server.listed.lock().unwrap() = Some(Arc::new(found));
+    }
+
+    #[test]
+    fn a_server_that_was_never_listed_may_have_what_bears_its_name() {
+        let server = server(&[]);
+        assert!(server.may_have("notes__add"));
+        assert!(!server.may_have("notes"));
+        assert!(!server.may_have("notebook__add"));
+        assert_eq!(server.check("notes__add", &json!({})), Ok(()));
+        assert!(!server.has("notes__add"));
+    }
+
+    #[test]
+    fn names_that_no_model_can_call_are_made_callable_and_doubles_are_left_out() {
+        let server = server(&[]);
+        listed(
+            &server,
+            &["files/read", "files.read", "ok", &"x".repeat(200)],
+        );
+        let names: Vec<String> = server
+            .entries()
+            .iter()
+            .map(|e| e.name.to_string())
+            .collect();
+        assert_eq!(names, ["notes__files_read", "notes__ok"]);
+        assert!(!server.is_idempotent("notes__ok"));
+    }
+
+    #[test]
+    fn a_project_chooses_and_arguments_are_checked() {
+        let server = server(&["add"]);
+        listed(&server, &["add", "drop"]);
+        let entries = server.entries();
+        assert_eq!(entries.len(), 1);
+        assert_eq!(entries[0].description, "said by the project");
+        assert!(server.is_idempotent("notes__add"));
+        assert_eq!(server.check("notes__add", &json!({"n": 1})), Ok(()));
+        let wrong = server.check("notes__add", &json!({"n": "x"})).unwrap_err();
+        assert!(
+            wrong.contains("E_TOOL_INVALID_ARGS") && wrong.contains("/n"),
+            "{wrong}"
+        );
+        let gone = server.check("notes__drop", &json!({})).unwrap_err();
+        assert!(
+            gone.contains("E_TOOL_NOT_IN_CATALOG") && gone.contains("`notes__add`"),
+            "{gone}"
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! Tools of MCP servers: over stdio and HTTP, through the real processes.
+
+use goondan_tests::home::AGENT;
+use goondan_tests::log::message;
+use goondan_tests::mcp::{HttpServer, SERVER};
+use goondan_tests::{Daemon, Home, processes, wait_until};
+
+use crate::conversation::{check, result_text, role};
+
+const TOKEN: &str = "token-of-the-server-7315";
+
+/// An agent that calls what it is told to: `call NAME TEXT`.
+fn project(connection: &str) -> String {
+    let names = [
+        "secret_read",
+        "fail",
+        "die",
+        "learn",
+        "learned",
+        "picture",
+        "nonsense",
+    ];
+    let calls = names.map(|name| {
+        format!("      - when: {{user: '^call {name}$', step: 1}}\n        call: [{{tool: kit__{name}, args: {{}}}}]\n")
+    });
+    let calls = calls.concat();
+    format!(
+        r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: main}}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {{user: '^call echo (?P<text>.*)$', step: 1}}
+        call: [{{tool: kit__echo, args: {{text: "${{text}}"}}}}]
+      - when: {{user: '^call wrong$', step: 1}}
+        call: [{{tool: kit__echo, args: {{text: 5}}}}]
+{calls}      - say: "so: ${{result}}"
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {{name: kit}}
+spec:
+  builtin: mcp
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: clerk}}
+spec:
+  modelConfig: {{modelRef: Model/main}}
+  tools: [Tool/kit]
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: server}}
+spec:
+  connectorRef: {{kind: Connector, name: mcp, package: "@goondan/base"}}
+{connection}
+"#
+    )
+}
+
+fn over_stdio() -> Home {
+    let home = Home::without_project();
+    let connection = "  config:\n    command: [python3, servers/double.py]\n    \
+                      env: {SERVER_TOKEN: {valueFrom: {env: SERVER_TOKEN}}}";
+    home.write("project/goondan.yaml", &project(connection));
+    home.write("project/.env", &format!("SERVER_TOKEN={TOKEN}\n"));
+    home.write("project/servers/double.py", SERVER);
+    home
+}
+
+fn last_result(home: &Home, key: &str) -> String {
+    let messages = home.history(key);
+    check(&messages);
+    let results = messages.iter().rev();
+    let mut results = results.filter(|message| role(message) == "tool");
+    result_text(results.next().unwrap()).to_owned()
+}
+
+fn detail(home: &Home) -> String {
+    let ps = home.ps();
+    let connector = ps.iter().find(|process| process["role"] == "connector");
+    connector.map_or_else(String::new, |it| {
+        it["detail"].as_str().unwrap_or_default().to_owned()
+    })
+}
+
+#[test]
+fn a_servers_tools_are_called_checked_and_refused_like_any_other() {
+    let home = over_stdio();
+    let daemon = Daemon::serving(&home);
+    assert_eq!(
+        home.ask("a", "call echo hello there"),
+        "so: echo: hello there"
+    );
+    assert_eq!(detail(&home), "MCP server double 1.2");
+    home.ask("a", "call picture");
+    assert_eq!(last_result(&home, "a"), "[image image/png, 3 bytes]");
+    home.ask("a", "call fail");
+    assert_eq!(last_result(&home, "a"), "it cannot be done");
+    home.ask("a", "call wrong");
+    let refused = last_result(&home, "a");
+    assert!(
+        refused.contains("E_TOOL_INVALID_ARGS") && refused.contains("/text"),
+        "{refused}"
+    );
+    home.ask("a", "call nonsense");
+    let refused = last_result(&home, "a");
+    assert!(
+        refused.contains("E_TOOL_NOT_IN_CATALOG") && refused.contains("`kit__secret_read`"),
+        "{refused}"
+    );
+    // What the server writes to its stderr is in the log.
+    daemon
+        .log()
+        .wait_for("the server's words are logged", |line| {
+            message(line) == "the double is here" && line["process"] == "connector"
+        });
+}
+
+#[test]
+fn sec_2_a_servers_credentials_are_neither_in_the_agents_process_nor_in_the_log() {
+    let home = over_stdio();
+    let daemon = Daemon::serving(&home);
+    home.ask("a", "call secret_read");
+    let agent = home.running(AGENT).remove(0);
+    let environment = std::fs::read(format!("/proc/{}/environ", agent.pid)).unwrap();
+    assert!(!String::from_utf8_lossy(&environment).contains(TOKEN));
+    let log = daemon.stop();
+    assert!(!format!("{:?}", log.lines()).contains(TOKEN));
+}
+
+#[test]
+fn a_list_that_changes_is_known_at_the_next_step() {
+    let home = over_stdio();
+    let _daemon = Daemon::serving(&home);
+    home.ask("a", "call learned");
+    assert!(last_result(&home, "a").contains("E_TOOL_NOT_IN_CATALOG"));
+    home.ask("a", "call learn");
+    home.ask("a", "call learned");
+    assert_eq!(last_result(&home, "a"), "it is there");
+}
+
+#[test]
+fn a_server_that_dies_is_an_error_of_its_call_and_is_started_again() {
+    let home = over_stdio();
+    let daemon = Daemon::serving(&home);
+    home.ask("a", "call die");
+    let said = last_result(&home, "a");
+    assert!(
+        said.contains("E_TOOL_INTERRUPTED") && said.contains("unknown"),
+        "{said}"
+    );
+    daemon
+        .log()
+        .wait_for("the end of the server is told", |line| {
+            line.to_string().contains("exit code 7")
+        });
+    wait_until("it is there again", || {
+        detail(&home) == "MCP server double 1.2"
+    });
+    assert_eq!(home.ask("a", "call echo again"), "so: echo: again");
+    let servers = || {
+        let all = processes::of_home(home.path());
+        all.into_iter()
+            .filter(|it| it.program() == "python3")
+            .count()
+    };
+    assert_eq!(servers(), 1);
+    daemon.kill();
+    wait_until("no server outlives the daemon", || servers() == 0);
+}
+
+#[test]
+fn a_server_over_http_is_spoken_to_with_its_token_and_a_wrong_one_is_told() {
+    let server = HttpServer::start(TOKEN);
+    let connection = |token: &str| {
+        format!(
+            "  config: {{url: \"{}\", headers: {{X-Team: blue}}}}\n  secrets: {{token: {{value: {token}}}}}",
+            server.url()
+        )
+    };
+    let home = Home::new(&project(&connection("wrong")));
+    let daemon = Daemon::serving(&home);
+    wait_until("the reason is shown", || {
+        detail(&home).contains("trying again")
+    });
+    assert!(
+        detail(&home).contains("cannot be spoken to"),
+        "{}",
+        detail(&home)
+    );
+    home.ask("a", "call echo x");
+    assert!(
+        last_result(&home, "a").contains("E_UNAVAILABLE"),
+        "{}",
+        last_result(&home, "a")
+    );
+
+    home.write(
+        "project/goondan.yaml",
+        &home.filled_in(&project(&connection(TOKEN))),
+    );
+    home.gdn(&["reload"]).exits(0);
+    wait_until("it is there", || detail(&home) == "MCP server double 1.2");
+    assert_eq!(home.ask("a", "call echo x"), "so: echo: x");
+    let log = daemon.stop();
+    assert!(!format!("{:?}", log.lines()).contains(TOKEN));
+}
+
+#[test]
+fn a_connection_that_says_neither_or_both_is_refused_with_its_line() {
+    for config in ["{}", "{command: [x], url: \"http://localhost/mcp\"}"] {
+        let home = Home::new(&project(&format!("  config: {config}")));
+        let told = home.gdn(&["validate"]).exits(6);
+        told.tells(&["exactly one of `command` and `url`"]);
+    }
+}
