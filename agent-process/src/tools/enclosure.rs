@@ -44,7 +44,7 @@ use super::descendants;
 pub const COMMAND: &str = "--enclose";
 /// The argument that makes the binary the enclosure of a shell.
 pub const SESSION: &str = "--enclose-session";
-/// The argument before limits ([`in_words`]), a program and its arguments.
+/// The argument before limits in words, a program and its arguments.
 pub const PROGRAM: &str = "--enclose-program";
 
 /// Exit code of a command that could not be started, as in a shell.

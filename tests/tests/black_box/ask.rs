@@ -53,6 +53,32 @@ fn tools_of_the_projects_own_are_called_in_a_demo() {
     );
 }
 
+/// With or without something that runs TypeScript: the agent gets on, and is told.
+#[test]
+fn a_coding_agent_reads_its_issue_from_an_mcp_server_and_mends_a_file() {
+    let coder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/coder");
+    let coder = coder.canonicalize().unwrap();
+    let home = Home::without_project();
+    let ran = home.gdn(&["demo", coder.to_str().unwrap(), "--ask", "Fix issue 1"]);
+    let ran = ran.exits(0);
+    assert_eq!(
+        ran.stdout,
+        "Fixed: greet.py in my work directory passes its check. #1 has 1 comment(s).\n"
+    );
+    let outlined = ["4: def greeting(name):", "install bun, deno or node 22.6"];
+    assert!(
+        outlined.iter().any(|said| ran.stderr.contains(said)),
+        "{ran:#?}"
+    );
+    let steps = [
+        "issues__get",
+        "outline__of",
+        "file-system__edit",
+        "issues__comment",
+    ];
+    ran.tells(&steps);
+}
+
 #[test]
 fn a_question_is_answered_over_several_steps_with_real_tools_on_real_files() {
     let home = Home::without_project();
