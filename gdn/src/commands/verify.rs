@@ -59,7 +59,13 @@ pub(super) async fn run(args: Verify, context: &Context) -> Result<(), Failure> 
             text::one_line(&kept.to_string_lossy())
         ))?;
     }
-    if args.repair || found.worst() < Some(FindingSeverity::Error) {
+    // Only conversations are repaired.
+    let mut left = found.findings.iter();
+    let is_left = |finding: &Finding| {
+        finding.severity == FindingSeverity::Error
+            && !(args.repair && finding.instance_key.is_some())
+    };
+    if !left.any(is_left) {
         return Ok(());
     }
     let repair = context.command("verify --repair");
@@ -82,7 +88,10 @@ fn table_of(findings: &[Finding]) -> Table {
         let line = finding.line.map(|line| line.to_string());
         table.row([
             Cell::styled(finding.severity.as_str(), look),
-            Cell::from(&finding.instance_key),
+            finding
+                .instance_key
+                .as_ref()
+                .map_or_else(|| "".into(), Cell::from),
             text::one_line(&file.to_string_lossy()).into(),
             line.unwrap_or_default().into(),
             text::one_line(&finding.problem).into(),

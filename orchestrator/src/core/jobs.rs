@@ -136,6 +136,9 @@ pub(super) enum Purpose {
         token: RequestToken,
         is_repair: bool,
     },
+    VerifyWorkspace {
+        token: RequestToken,
+    },
     Export {
         instance: InstanceRef,
         token: RequestToken,
@@ -201,7 +204,7 @@ impl Purpose {
             | Self::Inspect { instance, .. }
             | Self::Close { instance }
             | Self::Delete { instance } => Some(instance),
-            Self::Audit => None,
+            Self::VerifyWorkspace { .. } | Self::Audit => None,
         }
     }
 }
@@ -348,6 +351,7 @@ impl Core {
                 token,
                 is_repair,
             } => self.on_verified(&instance, token, is_repair, result),
+            Purpose::VerifyWorkspace { token } => self.on_workspace_verified(token, result),
             Purpose::Export { instance, token } => self.on_exported(&instance, token, result),
             Purpose::Import {
                 instance,

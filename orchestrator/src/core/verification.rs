@@ -1,4 +1,4 @@
-//! Checking the files of conversations, and setting damage aside (`MSG-11`).
+//! Checking the files of conversations and workspaces, and setting damage aside (`MSG-11`).
 
 use std::collections::btree_map::Entry;
 
@@ -62,11 +62,17 @@ impl Core {
                 .suggest("wait until it is over, `gdn ps` shows it; then repair");
             return self.respond_error(token, error);
         }
+        let is_whole = request.instance_key.is_none();
         let verifying = Verifying {
-            outstanding: instances.len(),
+            outstanding: instances.len() + usize::from(is_whole),
             ..Verifying::default()
         };
         self.verifications.insert(token, verifying);
+        if is_whole {
+            let workspace_id = request.workspace_id.clone();
+            let op = Op::VerifyWorkspace { workspace_id };
+            self.store(op, Purpose::VerifyWorkspace { token });
+        }
         for instance in instances {
             if request.repair {
                 self.end_idle_process(&instance);
@@ -125,10 +131,35 @@ impl Core {
             }
             self.distrust_inbox(at);
         }
+        self.take_verified(token, Some(&at.instance_key), found);
+    }
+
+    pub(super) fn on_workspace_verified(
+        &mut self,
+        token: RequestToken,
+        result: Result<Report, StoreError>,
+    ) {
+        let found = match result {
+            Ok(Report::Verified(found)) => Ok(*found),
+            Ok(_) => {
+                let message = "the files of a workspace were not checked";
+                Err(ControlError::new(ErrorCode::Internal, message))
+            }
+            Err(error) => Err(control_error(&error)),
+        };
+        self.take_verified(token, None, found);
+    }
+
+    fn take_verified(
+        &mut self,
+        token: RequestToken,
+        of: Option<&InstanceKey>,
+        found: Result<Verified, ControlError>,
+    ) {
         if let Some(verifying) = self.verifications.get_mut(&token) {
             verifying.outstanding = verifying.outstanding.saturating_sub(1);
             match found {
-                Ok(found) => verifying.add(at, found),
+                Ok(found) => verifying.add(of, found),
                 Err(error) => verifying.failure = Some(error),
             }
         }
@@ -151,19 +182,19 @@ impl Core {
 }
 
 impl Verifying {
-    fn add(&mut self, at: &InstanceRef, found: Verified) {
-        self.found.instances += 1;
+    fn add(&mut self, of: Option<&InstanceKey>, found: Verified) {
+        self.found.instances += u64::from(of.is_some());
         self.found.files += found.files;
         self.found.bytes += found.bytes;
         self.found.kept.extend(found.kept);
         let findings = found.findings.into_iter();
-        let findings = findings.map(|finding| told(at.instance_key.clone(), finding));
+        let findings = findings.map(|finding| told(of.cloned(), finding));
         self.found.findings.extend(findings);
     }
 }
 
 /// A finding as a client is told it.
-fn told(instance_key: InstanceKey, finding: goondan_store::Finding) -> Finding {
+fn told(instance_key: Option<InstanceKey>, finding: goondan_store::Finding) -> Finding {
     let kind = serde_json::to_value(finding.kind).unwrap_or_default();
     let kind = kind.as_str().unwrap_or_default().to_owned();
     Finding {

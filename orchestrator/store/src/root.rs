@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use goondan_protocol::ids::WorkspaceId;
 use serde::{Deserialize, Serialize};
 
+use crate::configuration::CONFIGURATION_FILE;
 use crate::disk::{Disk, RealDisk, read_all};
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
@@ -71,7 +72,7 @@ impl Layout {
     /// The last configuration of one workspace that ran.
     #[must_use]
     pub fn configuration(&self, id: &WorkspaceId) -> PathBuf {
-        self.workspace(id).join("configuration.json")
+        self.workspace(id).join(CONFIGURATION_FILE)
     }
 
     /// The instances of one workspace.

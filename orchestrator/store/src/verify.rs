@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use goondan_protocol::ids::WorkspaceId;
 use serde::{Deserialize, Serialize};
 
+use crate::configuration::CONFIGURATION_FILE;
 use crate::disk::{Disk, EntryKind};
 use crate::error::{IoContext as _, StoreError};
 use crate::finding::{Finding, FindingKind, Severity};
@@ -16,6 +17,9 @@ use crate::instance;
 use crate::ledger::LEDGER_FILE;
 use crate::root::Layout;
 use crate::workspace::{self, AUDIT_FILE, WORKSPACE_FILE};
+
+/// The directory of a workspace's instances.
+const INSTANCES: &str = "instances";
 
 /// What checking found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +75,21 @@ pub fn workspace(
     Ok(out)
 }
 
+/// Checks the files of a workspace that belong to no instance: whose it is, its audit log, its ledger.
+///
+/// # Errors
+///
+/// As [`instance`](fn@instance).
+pub fn workspace_files(
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+) -> Result<Verified, StoreError> {
+    let mut out = Verified::default();
+    check_own_files(disk, &layout.workspace(id), &mut out)?;
+    Ok(out)
+}
+
 /// Checks everything below the System Root that the store writes.
 ///
 /// # Errors
@@ -109,6 +128,17 @@ fn sorted(disk: &dyn Disk, dir: &Path) -> Result<Vec<(PathBuf, EntryKind, String
 }
 
 fn check_workspace(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+    check_own_files(disk, dir, out)?;
+    let instances = dir.join(INSTANCES);
+    let stat = disk.stat(&instances).during("look at", &instances)?;
+    if stat.is_some_and(|stat| stat.kind == EntryKind::Directory) {
+        check_instances(disk, &instances, out)?;
+    }
+    Ok(())
+}
+
+/// All of a workspace but its instances.
+fn check_own_files(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
     let record = dir.join(WORKSPACE_FILE);
     let name = dir.file_name().unwrap_or_default();
     match workspace::read(disk, dir) {
@@ -140,9 +170,9 @@ fn check_workspace(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<()
         match (kind, name.as_str()) {
             (EntryKind::File, WORKSPACE_FILE) => {}
             (EntryKind::File, AUDIT_FILE) => instance::check_log(disk, &path, out)?,
+            (EntryKind::File, CONFIGURATION_FILE) => instance::check_json(disk, &path, out)?,
             (EntryKind::File, LEDGER_FILE) => instance::check_ledger(disk, &path, out)?,
-            (EntryKind::Directory, "instances") => check_instances(disk, &path, out)?,
-            (EntryKind::Directory, "tasks" | "sandboxes" | "backups") => {}
+            (EntryKind::Directory, INSTANCES | "tasks" | "sandboxes" | "backups") => {}
             _ => out.findings.push(instance::odd(&path, kind, &name)),
         }
     }

@@ -37,6 +37,7 @@ use crate::limits::{
 };
 use crate::naming::instance_dir_name;
 use crate::root::Layout;
+use crate::verify;
 use crate::workspace;
 
 mod check;
@@ -94,9 +95,9 @@ impl Writers {
     fn queue_of(&self, op: &Op) -> Option<&mpsc::Sender<Job>> {
         let mut hasher = DefaultHasher::new();
         match op {
-            Op::Audit { workspace_id, .. } | Op::RecordUsage { workspace_id, .. } => {
-                workspace_id.hash(&mut hasher);
-            }
+            Op::Audit { workspace_id, .. }
+            | Op::RecordUsage { workspace_id, .. }
+            | Op::VerifyWorkspace { workspace_id } => workspace_id.hash(&mut hasher),
             other => other.instance().hash(&mut hasher),
         }
         let count = u64::try_from(self.queues.len()).unwrap_or(1);
@@ -478,6 +479,11 @@ impl Worker {
                 repair,
                 at,
             } => self.verify(&instance, repair, at),
+            Op::VerifyWorkspace { workspace_id } => {
+                let found =
+                    verify::workspace_files(self.disk.as_ref(), &self.layout, &workspace_id)?;
+                Ok(Report::Verified(Box::new(found)))
+            }
             Op::Export {
                 instance,
                 position,

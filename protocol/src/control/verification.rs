@@ -36,14 +36,6 @@ pub struct Verification {
     pub kept: Vec<PathBuf>,
 }
 
-impl Verification {
-    /// The worst of the findings; none if there are none.
-    #[must_use]
-    pub fn worst(&self) -> Option<FindingSeverity> {
-        self.findings.iter().map(|finding| finding.severity).max()
-    }
-}
-
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -72,8 +64,9 @@ impl FindingSeverity {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// The conversation.
-    pub instance_key: InstanceKey,
+    /// The conversation; none if the file belongs to the workspace as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_key: Option<InstanceKey>,
     /// How bad it is.
     pub severity: FindingSeverity,
     /// What kind of thing it is, such as `torn-tail` or `damaged-record`; `docs/storage.md` lists

@@ -61,3 +61,35 @@ fn msg_11_a_flipped_bit_is_found_named_and_set_aside_and_the_rest_stays() {
     assert_eq!(home.ask("main", "echo on"), "on");
     drop(daemon);
 }
+
+#[test]
+fn a_workspaces_own_files_are_checked_and_told_and_not_repaired() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    home.ask("main", "echo one");
+    let clean = home.gdn_json(&["verify"]);
+    assert_eq!(clean["findings"], serde_json::json!([]));
+    drop(daemon.stop());
+    let audit = home.workspace_dir().join("audit.jsonl");
+    let before = fs::read_to_string(&audit).unwrap();
+    let within_home = audit.strip_prefix(home.path()).unwrap().to_str().unwrap();
+    home.write(within_home, &format!("{{\"at\":\n{before}"));
+
+    let _daemon = Daemon::start(&home);
+    for arguments in [&["verify"][..], &["verify", "--repair"]] {
+        let report = home.gdn_json(arguments);
+        let warnings = of_severity(&report, "warning");
+        assert_eq!(warnings.len(), 1, "{report:#}");
+        assert!(
+            warnings[0]["path"]
+                .as_str()
+                .unwrap()
+                .ends_with("audit.jsonl")
+        );
+        assert_eq!(warnings[0]["instanceKey"], Value::Null);
+        assert_eq!(warnings[0]["line"], 1);
+        assert_eq!(report["kept"], serde_json::json!([]));
+    }
+    // They are no conversation's.
+    home.gdn(&["verify", "--instance", "main"]).exits(0);
+}

@@ -188,6 +188,11 @@ pub enum Op {
         /// The time.
         at: Timestamp,
     },
+    /// Check the files of a workspace that belong to no instance. Reports [`Report::Verified`].
+    VerifyWorkspace {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+    },
     /// Read a part of the conversation's archive. Reports [`Report::Exported`].
     Export {
         /// The instance.
@@ -263,7 +268,7 @@ impl Op {
             | Self::Inspect(instance)
             | Self::Close(instance)
             | Self::Delete(instance) => Some(instance),
-            Self::Audit { .. } | Self::RecordUsage { .. } => None,
+            Self::VerifyWorkspace { .. } | Self::Audit { .. } | Self::RecordUsage { .. } => None,
         }
     }
 }
