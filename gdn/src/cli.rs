@@ -174,7 +174,7 @@ Exit code 3 says that no daemon runs.")]
     /// List, show, prune and delete conversations
     #[command(subcommand)]
     Instance(Instance),
-    /// Check that every file of the conversations is as it was written
+    /// Check that every file is as it was written
     #[command(after_help = "\
 Examples:
   gdn verify                        this project's conversations
