@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use nix::sys::signal::{Signal, killpg};
@@ -73,4 +73,14 @@ impl Drop for Group {
 /// The words of a command line as the system takes them.
 pub(crate) fn words(command: &[String]) -> impl Iterator<Item = OsString> {
     command.iter().map(OsString::from)
+}
+
+/// How a program ended, in words that follow its name.
+pub(crate) fn ended(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended by itself with exit code {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
 }

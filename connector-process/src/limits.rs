@@ -196,6 +196,9 @@ pub const CONTROL_FRAMES_WAITING_MAX: usize = 16;
 /// JSON writes a control character in six bytes (`\u0000`); nothing takes more.
 const JSON_GROWTH_MAX: usize = 6;
 
+/// Values of `env` and `headers` from this length on are hidden in errors, in bytes; shorter ones are settings.
+pub const MCP_HIDDEN_BYTES_MIN: usize = 8;
+
 /// Tools of one MCP server that agents are offered; further ones are left out.
 pub const MCP_TOOLS_MAX: usize = 256;
 

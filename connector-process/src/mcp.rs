@@ -29,8 +29,8 @@ use crate::gateway::Gateway;
 use crate::guarded::{self, Group};
 use crate::http;
 use crate::limits::{
-    MCP_LAST_WORDS_TIMEOUT_MS, PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS,
-    SERVICE_CONNECT_TIMEOUT_MS,
+    MCP_HIDDEN_BYTES_MIN, MCP_LAST_WORDS_TIMEOUT_MS, NOTE_BYTES_MAX, PROGRAM_BACK_OFF_FIRST_MS,
+    PROGRAM_BACK_OFF_MAX_MS, SERVICE_CONNECT_TIMEOUT_MS,
 };
 use crate::program::lines::Lines;
 
@@ -82,6 +82,8 @@ impl Mcp {
         let token = assignment.secrets.get("token");
         let (env, headers) = (values.text_map("env"), values.text_map("headers"));
         let secrets = env.iter().chain(&headers).map(|(_, value)| *value);
+        // A short one is a setting, and hiding every `1` would make errors unreadable.
+        let secrets = secrets.filter(|value| value.len() >= MCP_HIDDEN_BYTES_MIN);
         let secrets = secrets.chain(token.map(String::as_str));
         let secrets = secrets.map(str::to_owned).collect();
         let way = match (values.texts("command"), values.text("url")) {
@@ -119,8 +121,9 @@ impl Mcp {
             let reason = match started {
                 Ok(Ok((session, client))) => {
                     let peer = session.running.peer().clone();
-                    gateway.report(true, session.introduction()).await;
+                    // Whoever waits for the server calls as soon as it is told to be there.
                     serving.send_replace(Some(Serving { peer, client }));
+                    gateway.report(true, session.introduction()).await;
                     let end = session.last(&stop).await;
                     serving.send_replace(None);
                     end
@@ -141,7 +144,7 @@ impl Mcp {
                 failures.saturating_add(1)
             };
             let pause = pause(failures);
-            let reason = self.masked(reason);
+            let reason: String = self.masked(reason).chars().take(NOTE_BYTES_MAX).collect();
             tracing::error!(
                 reason,
                 failures,
@@ -222,7 +225,7 @@ impl Mcp {
                         drop(group);
                         let patience = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
                         let how = match timeout(patience, child.wait()).await {
-                            Ok(Ok(status)) => ended(status),
+                            Ok(Ok(status)) => guarded::ended(status),
                             Ok(Err(_)) | Err(_) => "does not end".to_owned(),
                         };
                         let error = error_chain(&error);
@@ -238,10 +241,11 @@ impl Session {
     /// Who the server says it is.
     fn introduction(&self) -> String {
         let info = self.running.peer().peer_info();
-        match info.as_ref().and_then(|info| info.server_info.as_ref()) {
+        let told = match info.as_ref().and_then(|info| info.server_info.as_ref()) {
             Some(server) => format!("MCP server {} {}", server.name, server.version),
             None => "MCP server without a name".to_owned(),
-        }
+        };
+        told.chars().take(NOTE_BYTES_MAX).collect()
     }
 
     /// Waits for its end, or ends it at `stop`; says how it ended.
@@ -277,7 +281,7 @@ impl Session {
 /// How the server's program ended.
 fn how(status: std::io::Result<ExitStatus>) -> String {
     match status {
-        Ok(status) => format!("the server {}", ended(status)),
+        Ok(status) => format!("the server {}", guarded::ended(status)),
         Err(error) => format!("the server ended, nobody knows how: {error}"),
     }
 }
@@ -321,13 +325,4 @@ async fn log(mut lines: Lines<tokio::process::ChildStderr>) {
 fn pause(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     Duration::from_millis((PROGRAM_BACK_OFF_FIRST_MS << doublings).min(PROGRAM_BACK_OFF_MAX_MS))
-}
-
-fn ended(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt as _;
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended by itself with exit code {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
-        (None, None) => "ended".to_owned(),
-    }
 }

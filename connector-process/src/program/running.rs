@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::pin::pin;
-use std::process::ExitStatus;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -103,7 +102,7 @@ impl Running {
         }
         let reason = match (result, status) {
             (Err(reason), _) => reason,
-            (Ok(()), Ok(status)) => ended(status),
+            (Ok(()), Ok(status)) => guarded::ended(status),
             (Ok(()), Err(error)) => format!("ended, nobody knows how: {error}"),
         };
         End::Failed {
@@ -242,13 +241,4 @@ async fn write(stdin: Option<&mut ChildStdin>, unread: &VecDeque<u8>) -> std::io
 fn log(line: &Line) {
     let text = String::from_utf8_lossy(&line.bytes);
     tracing::info!(source = "stderr", truncated = !line.is_whole, "{text}");
-}
-
-fn ended(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt as _;
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended by itself with exit code {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
-        (None, None) => "ended".to_owned(),
-    }
 }
