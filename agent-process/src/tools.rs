@@ -36,6 +36,7 @@ use goondan_protocol::definition::{
 };
 use goondan_protocol::ids::{ResourceName, TurnId};
 use goondan_protocol::message::{ToolCall, tool_full_name};
+use goondan_protocol::settings;
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use serde_json::Value;
@@ -206,15 +207,15 @@ pub enum ToolboxError {
         /// In which package.
         package: String,
     },
-    /// The tool has settings it does not know.
-    #[error("tool `{tool}`: unknown setting `{setting}`; `{builtin}` has none, take it out")]
-    UnknownSetting {
+    /// The tool's settings do not fit it.
+    #[error("tool `{tool}`: the settings do not fit `{builtin}`: {problems}")]
+    Settings {
         /// The tool's name.
         tool: ResourceName,
         /// What it refers to.
         builtin: ResourceName,
-        /// The setting.
-        setting: String,
+        /// What is wrong, in words.
+        problems: String,
     },
     /// An export is listed that the tool does not have.
     #[error("tool `{tool}`: `{builtin}` has no export `{export}`; it has {}", known.join(", "))]
@@ -304,6 +305,7 @@ impl Toolbox {
         let mut tools = BTreeMap::new();
         let (mut catalog, mut servers) = (Vec::new(), Vec::new());
         for definition in &assignment.agent.tools {
+            check_settings(definition)?;
             if is_mcp(definition) {
                 servers.extend(Server::all_of(definition).map(Arc::new));
                 continue;
@@ -493,6 +495,27 @@ fn is_mcp(definition: &ToolDefinition) -> bool {
     )
 }
 
+/// Checks the settings of a built-in tool. A module's are its own business.
+fn check_settings(definition: &ToolDefinition) -> Result<(), ToolboxError> {
+    let ToolSource::Builtin { package, name } = &definition.source else {
+        return Ok(());
+    };
+    let settings = settings::of_tool(name.as_str()).filter(|_| package == BASE_PACKAGE);
+    let Some(settings) = settings else {
+        return Ok(());
+    };
+    let problems = settings::check(settings, &definition.config);
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    Err(ToolboxError::Settings {
+        tool: definition.name.clone(),
+        builtin: name.clone(),
+        problems: problems.join("; "),
+    })
+}
+
 fn exports_of(
     definition: &ToolDefinition,
     project_root: &Path,
@@ -530,13 +553,6 @@ fn exports_of(
             });
         }
     };
-    if let Some(setting) = definition.config.keys().next() {
-        return Err(ToolboxError::UnknownSetting {
-            tool: definition.name.clone(),
-            builtin: builtin.clone(),
-            setting: setting.clone(),
-        });
-    }
     if definition.exports.is_empty() {
         return Ok(exports);
     }

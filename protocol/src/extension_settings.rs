@@ -6,15 +6,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::JsonObject;
+use crate::settings;
 
 /// Fewest messages a window may leave: a question, its answer, and what stands between them.
 pub const MESSAGE_WINDOW_MIN: usize = 4;
+/// Most messages a window may leave.
+pub const MESSAGE_WINDOW_MAX: usize = 1_000_000;
 /// How often an agent is reminded of a required tool when its settings do not say.
 pub const DEFAULT_REMINDERS: u32 = 2;
 /// Most reminders of one turn.
 pub const MAX_REMINDERS: u32 = 16;
-/// Longest text of a setting, in bytes.
-pub const MAX_SETTING_TEXT_BYTES: usize = 64 * 1024;
 
 /// The settings of one built-in extension.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,36 +57,29 @@ pub enum ExtensionSettings {
 pub struct InvalidSettings(String);
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct ContextMessage {
     text: String,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct InterAgentResponseFormat {
     instructions: Option<String>,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Logging {
     #[serde(default)]
     content: bool,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MessageIntegrity {}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 struct MessageWindow {
     max_messages: usize,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 struct RequiredToolsGuard {
     tools: Vec<String>,
     max_reminders: Option<u32>,
@@ -98,34 +92,31 @@ impl ExtensionSettings {
     ///
     /// [`InvalidSettings`] if there is no such extension, or the settings do not fit it.
     pub fn read(builtin: &str, config: &JsonObject) -> Result<Self, InvalidSettings> {
+        let Some(settings) = settings::of_extension(builtin) else {
+            let message = format!("there is no built-in extension `{builtin}`");
+            return Err(InvalidSettings(message));
+        };
+        let problems = settings::check(settings, config);
+        if !problems.is_empty() {
+            let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            return Err(InvalidSettings(problems.join("; ")));
+        }
         let settings = match builtin {
             "context-message" => {
                 let ContextMessage { text } = of(config)?;
-                Self::ContextMessage {
-                    text: checked(text)?,
-                }
+                Self::ContextMessage { text }
             }
             "inter-agent-response-format" => {
                 let InterAgentResponseFormat { instructions } = of(config)?;
-                let instructions = instructions.map(checked).transpose()?;
                 Self::InterAgentResponseFormat { instructions }
             }
             "logging" => {
                 let Logging { content } = of(config)?;
                 Self::Logging { content }
             }
-            "message-integrity" => {
-                let MessageIntegrity {} = of(config)?;
-                Self::MessageIntegrity
-            }
+            "message-integrity" => Self::MessageIntegrity,
             "message-window" => {
                 let MessageWindow { max_messages } = of(config)?;
-                if max_messages < MESSAGE_WINDOW_MIN {
-                    return Err(InvalidSettings(format!(
-                        "`maxMessages` is {max_messages}; a window of less than \
-                         {MESSAGE_WINDOW_MIN} messages would cut exchanges apart"
-                    )));
-                }
                 Self::MessageWindow { max_messages }
             }
             "required-tools-guard" => {
@@ -133,22 +124,13 @@ impl ExtensionSettings {
                     tools,
                     max_reminders,
                 } = of(config)?;
-                let max_reminders = max_reminders.unwrap_or(DEFAULT_REMINDERS);
-                if tools.is_empty() {
-                    return Err(InvalidSettings("`tools` names no tool".to_owned()));
-                }
-                if max_reminders > MAX_REMINDERS {
-                    return Err(InvalidSettings(format!(
-                        "`maxReminders` is {max_reminders}; at most {MAX_REMINDERS} are allowed"
-                    )));
-                }
                 Self::RequiredToolsGuard {
                     tools,
-                    max_reminders,
+                    max_reminders: max_reminders.unwrap_or(DEFAULT_REMINDERS),
                 }
             }
-            unknown => {
-                let message = format!("there is no built-in extension `{unknown}`");
+            unread => {
+                let message = format!("nobody reads the settings of `{unread}`");
                 return Err(InvalidSettings(message));
             }
         };
@@ -156,22 +138,12 @@ impl ExtensionSettings {
     }
 }
 
+/// Settings that were checked. One without a value is not set.
 fn of<T: DeserializeOwned>(config: &JsonObject) -> Result<T, InvalidSettings> {
-    serde_json::from_value(Value::Object(config.clone()))
+    let set = config.iter().filter(|(_, value)| !value.is_null());
+    let set = set.map(|(name, value)| (name.clone(), value.clone()));
+    serde_json::from_value(Value::Object(set.collect()))
         .map_err(|error| InvalidSettings(error.to_string()))
-}
-
-fn checked(text: String) -> Result<String, InvalidSettings> {
-    if text.trim().is_empty() {
-        return Err(InvalidSettings("a text is blank".to_owned()));
-    }
-    if text.len() > MAX_SETTING_TEXT_BYTES {
-        return Err(InvalidSettings(format!(
-            "a text has {} bytes; at most {MAX_SETTING_TEXT_BYTES} are allowed",
-            text.len()
-        )));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]
@@ -207,23 +179,15 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_said() {
         for (builtin, config, said) in [
-            ("message-window", json!({}), "missing field `maxMessages`"),
-            (
-                "message-window",
-                json!({"maxMessages": 1}),
-                "would cut exchanges apart",
-            ),
-            ("message-integrity", json!({"x": 1}), "unknown field `x`"),
+            ("message-window", json!({}), "missing setting `maxMessages`"),
+            ("message-window", json!({"maxMessages": 1}), "from 4 to"),
+            ("message-integrity", json!({"x": 1}), "unknown setting `x`"),
             ("context-message", json!({"text": " "}), "blank"),
-            (
-                "required-tools-guard",
-                json!({"tools": []}),
-                "names no tool",
-            ),
+            ("required-tools-guard", json!({"tools": []}), "not empty"),
             (
                 "required-tools-guard",
                 json!({"tools": ["a"], "maxReminders": 17}),
-                "at most 16",
+                "from 0 to 16",
             ),
             (
                 "summary",

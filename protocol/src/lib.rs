@@ -38,6 +38,7 @@ pub mod process_limits;
 pub mod records;
 pub mod script;
 pub mod service;
+pub mod settings;
 pub mod time;
 pub mod trace;
 pub mod usage;

@@ -199,3 +199,17 @@ fn a_tool_offers_the_exports_that_are_listed_and_what_is_said_of_them() {
     );
     assert!(with(json!([{"name": "read"}, {"name": "read"}])).is_err());
 }
+
+#[test]
+fn an_agent_refuses_settings_that_its_tool_does_not_have() {
+    let site = Site::new();
+    let mut assignment = site.assignment(Script::default());
+    let config = json!({"connection": "main"});
+    assignment.agent.tools[1].config = config.as_object().unwrap().clone();
+    let error = Toolbox::new(&assignment, BINARY.into()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "tool `file-system`: the settings do not fit `file-system`: unknown setting `connection`; \
+         there are none"
+    );
+}

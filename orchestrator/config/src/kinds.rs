@@ -5,6 +5,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod budgets;
+pub(crate) mod builtin_settings;
 mod captures;
 pub(crate) mod connection;
 pub(crate) mod connector;

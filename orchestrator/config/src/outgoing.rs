@@ -3,6 +3,7 @@
 use goondan_protocol::base_package::{self, BASE_PACKAGE, OutgoingTool};
 use goondan_protocol::definition::{ToolDefinition, ToolSource};
 use goondan_protocol::ids::ConnectionName;
+use goondan_protocol::settings::CONNECTION;
 
 use crate::codes;
 use crate::fields::one_of;
@@ -12,9 +13,6 @@ use crate::load::Resources;
 use crate::reference::Reference;
 use crate::report::{Problem, Report};
 use crate::similar::nearest;
-
-/// The setting of such a tool that names its one connection.
-const CONNECTION: &str = "connection";
 
 /// Gives a tool that works by a connection those it may use: the one its setting `connection` names,
 /// else all of its connector. Reports a tool that could do nothing.
@@ -35,8 +33,11 @@ pub(crate) fn connect(
         .map(|connection| &connection.value)
         .filter(|connection| is_of(connection, outgoing.connector, resources))
         .collect();
-    let chosen = match tool.config.remove(CONNECTION) {
+    let setting = tool.config.remove(CONNECTION);
+    let chosen = match setting.filter(|setting| !setting.is_null()) {
         None => all,
+        // Reported where it is written.
+        Some(setting) if !setting.is_string() => return,
         Some(setting) => match all.iter().find(|it| it.name.as_str() == named(&setting)) {
             Some(connection) => vec![*connection],
             None => {

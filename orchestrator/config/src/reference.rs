@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use goondan_protocol::JsonObject;
 use goondan_protocol::base_package::{BASE_PACKAGE, EXTENSIONS, tool_exports, tool_names};
 
 use crate::codes;
@@ -12,7 +11,7 @@ use crate::fields::{Fields, Label, one_of};
 use crate::report::{Place, Problem, Report};
 use crate::shape::{Content, Field, Shape};
 use crate::similar::nearest;
-use crate::tree::{Node, Value, entries_to_json};
+use crate::tree::{Entry, Node, Value};
 
 /// The connectors of [`BASE_PACKAGE`]: those that a process runs for, and the local client.
 pub(crate) const BUILTIN_CONNECTORS: &[&str] = &[
@@ -55,7 +54,14 @@ pub(crate) struct Reference {
     pub(crate) builtin: bool,
     pub(crate) place: Place,
     /// The settings that stand beside it in a list.
-    pub(crate) config: JsonObject,
+    pub(crate) config: Option<ListedConfig>,
+}
+
+/// Settings beside a reference.
+#[derive(Debug, Clone)]
+pub(crate) struct ListedConfig {
+    pub(crate) label: Label,
+    pub(crate) entries: Vec<Entry>,
 }
 
 impl Reference {
@@ -104,8 +110,11 @@ impl Reference {
         let mut fields = Fields::open(node, node.place, label.clone(), content, report)?;
         let reference = fields.reference("ref", report);
         let config = match shape.field("config") {
-            Some(_) => entries_to_json(fields.entries("config", report)),
-            None => JsonObject::new(),
+            Some(_) => Some(ListedConfig {
+                label: fields.label.field("config"),
+                entries: fields.entries("config", report).to_vec(),
+            }),
+            None => None,
         };
         fields.close();
         reference.map(|reference| Self {
@@ -138,7 +147,7 @@ impl Reference {
             name: name.to_owned(),
             builtin: false,
             place,
-            config: JsonObject::new(),
+            config: None,
         })
     }
 
@@ -166,7 +175,7 @@ impl Reference {
             name: name.value.to_owned(),
             builtin: package.is_some(),
             place: name.place,
-            config: JsonObject::new(),
+            config: None,
         })
     }
 }

@@ -3,6 +3,7 @@
 //! Draft 7, which editors know best. A schema accepts every document the loader accepts; what it cannot
 //! say (that a reference leads somewhere, that a pattern compiles) only the loader refuses.
 
+mod builtins;
 mod connectors;
 
 use serde_json::{Map, Value as Json, json};
@@ -107,14 +108,19 @@ fn spec(kind: Kind, definitions: &mut Definitions) -> Json {
     let content = definitions.content(kinds::spec_of(kind));
     match kind {
         Kind::Package => json!({ "properties": { "spec": or_nothing(&content) } }),
-        Kind::Connection => {
-            let parts: Vec<Json> = std::iter::once(content)
-                .chain(connectors::cases(definitions))
-                .collect();
-            json!({ "properties": { "spec": { "allOf": parts } }, "required": ["spec"] })
+        Kind::Connection => with_cases(content, connectors::cases(definitions)),
+        Kind::Tool => with_cases(content, builtins::of_tools(definitions)),
+        Kind::Extension => with_cases(content, builtins::of_extensions(definitions)),
+        Kind::Model | Kind::Agent | Kind::Swarm | Kind::Connector => {
+            json!({ "properties": { "spec": content }, "required": ["spec"] })
         }
-        _ => json!({ "properties": { "spec": content }, "required": ["spec"] }),
     }
+}
+
+/// A `spec` of which more is said by what is in it.
+fn with_cases(content: Json, cases: Vec<Json>) -> Json {
+    let parts: Vec<Json> = std::iter::once(content).chain(cases).collect();
+    json!({ "properties": { "spec": { "allOf": parts } }, "required": ["spec"] })
 }
 
 fn insert(schema: &mut Json, name: &str, value: Json) {
@@ -228,11 +234,16 @@ impl Definitions {
                 else {
                     return json!({});
                 };
-                json!({
+                let mut listed = json!({
                     "if": { "type": "object", "required": ["ref"] },
                     "then": self.shape(shape),
                     "else": self.reference(kind),
-                })
+                });
+                if kind == Kind::Extension {
+                    let cases = builtins::of_listed_extensions(self);
+                    insert(&mut listed, "allOf", cases.into());
+                }
+                listed
             }
             Content::Secret => self.shape(&VALUE),
         }

@@ -17,14 +17,14 @@ use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_DOCUMENTS, MAX_YAML_NODES, MAX_YAML
 use crate::report::{FileId, Place, Problem, Report};
 
 /// One value and where it stands.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) value: Value,
     pub(crate) place: Place,
 }
 
 /// A YAML value.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Value {
     Null,
     Bool(bool),
@@ -36,7 +36,7 @@ pub(crate) enum Value {
 }
 
 /// One field of a mapping.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) key_place: Place,

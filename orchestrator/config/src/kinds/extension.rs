@@ -3,14 +3,13 @@
 use goondan_protocol::JsonObject;
 use goondan_protocol::base_package::BASE_PACKAGE;
 use goondan_protocol::definition::ExtensionDefinition;
-use goondan_protocol::extension_settings::ExtensionSettings;
 use goondan_protocol::ids::{ExtensionName, ResourceName};
+use goondan_protocol::settings;
 
-use super::{Context, id, refuse_entry};
-use crate::codes;
+use super::{Context, builtin_settings, id, refuse_entry};
 use crate::document::{Document, Kind};
 use crate::reference::{Reference, check_builtin};
-use crate::report::{Problem, Report};
+use crate::report::Report;
 use crate::shape::{Case, Choice, Content, Field, Rule, Shape};
 use crate::tree::entries_to_json;
 
@@ -51,8 +50,8 @@ static MODULE_SPEC: Shape = Shape::of(
 )
 .with(&[Rule::NotBoth("builtin", "entry")]);
 
-/// Reads an Extension document. Its settings are checked where an agent uses it, since the agent may
-/// add to them.
+/// Reads an Extension document. Whether all its settings are there is checked where an agent uses it,
+/// since the agent may add to them.
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ExtensionDefinition> {
     let name: Option<ResourceName> = id(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;
@@ -62,16 +61,21 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Exte
     }
     let report = &mut cx.report;
     let builtin = spec.text("builtin", report);
-    let config = entries_to_json(spec.entries("config", report));
+    let config = spec.entries("config", report);
+    let config_label = spec.label.field("config");
     spec.close();
 
     let builtin = builtin.filter(|_| !is_module)?;
     check_builtin(Kind::Extension, builtin.value, builtin.place, report)?;
+    if let Some(settings) = settings::of_extension(builtin.value) {
+        let owner = owner(builtin.value);
+        builtin_settings::check_written(settings, config, &config_label, &owner, report);
+    }
     Some(ExtensionDefinition {
         name: ExtensionName::new(name?.as_str()).ok()?,
         package: BASE_PACKAGE.to_owned(),
         builtin: id(&builtin, report)?,
-        config,
+        config: entries_to_json(config),
     })
 }
 
@@ -91,22 +95,23 @@ pub(crate) fn with_settings(
     reference: &Reference,
     report: &mut Report,
 ) -> Option<ExtensionDefinition> {
-    definition.config.extend(reference.config.clone());
-    match ExtensionSettings::read(definition.builtin.as_str(), &definition.config) {
-        Ok(_) => Some(definition),
-        Err(error) => {
-            report.add(
-                Problem::new(
-                    codes::INVALID_VALUE,
-                    reference.place,
-                    format!(
-                        "the settings of Extension `{}` do not fit `{}`: {error}",
-                        definition.name, definition.builtin
-                    ),
-                )
-                .help("its settings are in docs/extensions.md"),
-            );
-            None
-        }
+    let settings = settings::of_extension(definition.builtin.as_str())?;
+    let owner = owner(definition.builtin.as_str());
+    if let Some(listed) = &reference.config {
+        let (entries, label) = (&listed.entries, &listed.label);
+        builtin_settings::check_written(settings, entries, label, &owner, report);
+        definition.config.extend(entries_to_json(entries));
     }
+    builtin_settings::check_missing(
+        settings,
+        &definition.config,
+        reference.place,
+        &owner,
+        report,
+    );
+    Some(definition)
+}
+
+fn owner(builtin: &str) -> String {
+    format!("the extension `{builtin}`")
 }

@@ -4,8 +4,9 @@ use goondan_protocol::base_package::{BASE_PACKAGE, tool_exports};
 use goondan_protocol::definition::{ToolDefinition, ToolExport, ToolSource};
 use goondan_protocol::ids::{ResourceName, ToolName};
 use goondan_protocol::message::tool_full_name;
+use goondan_protocol::settings;
 
-use super::{Context, id, process_limits, read_entry};
+use super::{Context, builtin_settings, id, process_limits, read_entry};
 use crate::codes;
 use crate::document::{Document, Kind};
 use crate::fields::{Fields, Located, one_of};
@@ -130,6 +131,7 @@ static MODULE_EXPORT: Shape = Shape::of(
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ToolDefinition> {
     let name = read_name(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;
+    let mut settings = None;
     let (source, exports) = if spec.has("entry") {
         let source = read_module(&mut spec, cx);
         // A contradiction with `entry`, which is reported.
@@ -142,6 +144,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Tool
         let exports = read_exports(&mut spec, builtin.as_ref(), report);
         let source = builtin.and_then(|builtin| {
             check_builtin(Kind::Tool, builtin.value, builtin.place, report)?;
+            settings = settings::of_tool(builtin.value).map(|it| (it, builtin.value));
             Some(ToolSource::Builtin {
                 package: BASE_PACKAGE.to_owned(),
                 name: id(&builtin, report)?,
@@ -151,7 +154,13 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Tool
     };
     let report = &mut cx.report;
     let config = spec.entries("config", report);
-    refuse_environment(config, report);
+    if let Some((settings, builtin)) = settings {
+        let owner = format!("the tool `{builtin}`");
+        let label = spec.label.field("config");
+        builtin_settings::check_written(settings, config, &label, &owner, report);
+    } else {
+        refuse_environment(config, report);
+    }
     let error_message_limit = spec
         .number("errorMessageLimit", report)
         .and_then(|limit| usize::try_from(limit).ok())

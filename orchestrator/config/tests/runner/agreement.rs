@@ -100,7 +100,12 @@ fn corpus() -> Vec<Value> {
                 "prompt": {"system": "s"},
                 "tools": ["Tool/files", {"ref": "Tool/module"}, {"kind": "Tool", "name": "bash",
                           "package": "@goondan/base"}],
-                "extensions": ["Extension/log", {"ref": "Extension/window", "config": {"maxMessages": 9}}],
+                "extensions": [
+                    "Extension/log", {"ref": "Extension/window", "config": {"maxMessages": 9}},
+                    {"ref": {"kind": "Extension", "name": "context-message",
+                             "package": "@goondan/base"}, "config": {"text": "t"}},
+                    {"kind": "Extension", "name": "message-integrity", "package": "@goondan/base"},
+                ],
                 "runtime": {"kind": "llm", "cwdMode": "workspace", "limits": {"memoryMiB": 64, "openFiles": 128, "processes": 32}},
                 "requiredTools": ["bash__exec"],
                 "budgets": [{"for": "agent", "per": "day", "tokens": 5, "cost": 1}],
@@ -155,6 +160,32 @@ fn corpus() -> Vec<Value> {
             "Extension",
             "window",
             &json!({"builtin": "message-window", "config": {"maxMessages": 40}}),
+        ),
+        document(
+            "Tool",
+            "voice",
+            &json!({"builtin": "telegram", "config": {"connection": "Connection/bot"}}),
+        ),
+        document(
+            "Extension",
+            "said",
+            &json!({"builtin": "context-message", "config": {"text": "t"}}),
+        ),
+        document(
+            "Extension",
+            "asked",
+            &json!({"builtin": "inter-agent-response-format", "config": {"instructions": "t"}}),
+        ),
+        document(
+            "Extension",
+            "noted",
+            &json!({"builtin": "logging", "config": {"content": true}}),
+        ),
+        document(
+            "Extension",
+            "guard",
+            &json!({"builtin": "required-tools-guard",
+                    "config": {"tools": ["bash__exec"], "maxReminders": 1}}),
         ),
         document(
             "Connector",

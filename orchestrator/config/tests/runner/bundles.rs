@@ -122,7 +122,7 @@ kind: Tool
 metadata: {{name: files}}
 spec:
   builtin: file-system
-  config: {{maxBytes: 10}}
+  config: {{}}
   errorMessageLimit: 50
   exports: [{{name: write, idempotent: true}}, {{name: read, description: Reads.}}]
 ",
@@ -141,7 +141,7 @@ spec:
             {"name": "files", "source": {"kind": "builtin", "package": "@goondan/base", "name": "file-system"},
              "exports": [{"name": "write", "idempotent": true},
                          {"name": "read", "description": "Reads."}],
-             "config": {"maxBytes": 10}, "errorMessageLimit": 50},
+             "errorMessageLimit": 50},
         ])
     );
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use goondan_config::{KeyRule, codes};
 use serde_json::Value;
 
-use crate::support::{Project, schema_without_connectors};
+use crate::support::{Project, schema_without_builtins};
 
 fn page() -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
@@ -175,5 +175,35 @@ fn every_field_is_described() {
             _ => {}
         }
     }
-    walk(&schema_without_connectors(), &page());
+    walk(&schema_without_builtins(), &page());
+}
+
+#[test]
+fn every_setting_of_an_extension_is_described() {
+    use goondan_protocol::settings::{Default, of_extension};
+
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/extensions.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    for name in goondan_protocol::base_package::EXTENSIONS {
+        let (_, section) = page.split_once(&format!("\n### `{name}`\n")).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let section = section.split("\n### ").next().unwrap();
+        let rows: Vec<&str> = section
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `"))
+            .filter(|row| !row.starts_with("config`"))
+            .collect();
+        let settings = of_extension(name).unwrap().settings;
+        assert_eq!(rows.len(), settings.len(), "{name}");
+        for (row, setting) in rows.iter().zip(settings) {
+            let begin = format!("{}` | ", setting.name);
+            assert!(row.starts_with(&begin), "{name}: {row}");
+            let default = match setting.default {
+                Some(Default::Number(number)) => format!("Default {number}"),
+                Some(Default::Truth(truth)) => format!("Default: `{truth}`"),
+                None => continue,
+            };
+            assert!(row.contains(&default), "{name}: {row}");
+        }
+    }
 }

@@ -295,10 +295,14 @@ fn what_this_version_does_not_do_is_said_clearly() {
         "E_CONFIG_UNSUPPORTED 18:18 Swarm `y` is a second Swarm; this version runs one for each \
          project; first at goondan.yaml:13:18"
     );
-    let from_env = only_problem_with(&document(
+    let export = "{name: a, description: b, parameters: {type: object}}";
+    let text = document(
         "Tool",
-        "builtin: bash, config: {a: [{valueFrom: {env: X}}]}",
-    ));
+        &format!(
+            "entry: tools/x.ts, exports: [{export}], config: {{a: [{{valueFrom: {{env: X}}}}]}}"
+        ),
+    );
+    let from_env = only_problem_of(&Project::with(&text).file("tools/x.ts", ""));
     assert!(
         from_env.contains("`valueFrom` is for Connections"),
         "{from_env}"
@@ -750,7 +754,7 @@ fn each_further_kind_and_field_is_checked() {
     let window = "{kind: Extension, name: message-window, package: '@goondan/base'}";
     assert!(
         agent(&format!("extensions: [{window}]"))
-            .contains("do not fit `message-window`: missing field `maxMessages`")
+            .contains("the extension `message-window` needs the setting `maxMessages`")
     );
     assert!(
         agent("extensions: [{kind: Extension, name: message-windw, package: '@goondan/base'}]")
@@ -813,4 +817,96 @@ fn each_further_kind_and_field_is_checked() {
     assert!(hook(&format!("{push}, {push}"), "").contains("`push` is listed twice"));
     let swarm_ref = connection("  swarmRef: Swarm/team\n");
     assert!(only_problem_with(&swarm_ref).contains("there is no Swarm `team`"));
+}
+
+#[test]
+fn the_settings_of_a_built_in_tool_are_checked_where_they_stand() {
+    let tool = |spec: &str| only_problem_with(&document("Tool", spec));
+    assert_eq!(
+        tool("builtin: file-system, config: {maxBytes: 10}"),
+        "E_CONFIG_UNKNOWN_FIELD 14:39 unknown field `maxBytes` in `spec.config` of Tool `x`; the tool \
+         `file-system` has no settings"
+    );
+    assert!(
+        tool("builtin: bash, config: {connection: a}").starts_with(
+            "E_CONFIG_UNKNOWN_FIELD 14:32 unknown field `connection` in `spec.config`"
+        )
+    );
+    let misspelt = Project::with(&document("Tool", "builtin: slack, config: {conection: a}"));
+    let refused = misspelt.refused().to_string();
+    assert!(
+        refused.contains(
+            "unknown field `conection` in `spec.config` of Tool `x`; the tool `slack` takes \
+             `connection`"
+        ),
+        "{refused}"
+    );
+    assert!(refused.contains("did you mean `connection`?"), "{refused}");
+    assert_eq!(
+        tool("builtin: slack, config: {connection: [a]}"),
+        "E_CONFIG_WRONG_TYPE 14:45 `spec.config.connection` of Tool `x` must be text, not a list"
+    );
+    assert_eq!(
+        tool("builtin: mcp, config: {connection: '  '}"),
+        "E_CONFIG_INVALID_VALUE 14:43 `spec.config.connection` of Tool `x` must be a text that is not \
+         blank"
+    );
+    let from_env = Project::with(&document(
+        "Tool",
+        "builtin: telegram, config: {connection: {valueFrom: {env: X}}}",
+    ));
+    let from_env = from_env.refused().to_string();
+    assert!(
+        from_env.contains("`valueFrom` is for Connections"),
+        "{from_env}"
+    );
+    // An agent that uses it is no second problem.
+    let used = document("Tool", "builtin: slack, config: {connection: [a]}");
+    let text = SMALLEST.replace("Model/main}", "Model/main}, tools: [Tool/x]");
+    let used = only_problem_of(&Project::new(&format!("{text}---\n{used}")));
+    assert!(used.starts_with("E_CONFIG_WRONG_TYPE "), "{used}");
+    Project::with(&document("Tool", "builtin: bash, config: {}")).load();
+}
+
+#[test]
+fn the_settings_of_a_built_in_extension_are_checked_where_they_stand() {
+    let extension = |spec: &str| only_problem_with(&document("Extension", spec));
+    assert_eq!(
+        extension("builtin: message-window, config: {maxMessage: 9}"),
+        "E_CONFIG_UNKNOWN_FIELD 14:42 unknown field `maxMessage` in `spec.config` of Extension `x`; \
+         the extension `message-window` takes `maxMessages`"
+    );
+    assert_eq!(
+        extension("builtin: message-window, config: {maxMessages: 3}"),
+        "E_CONFIG_INVALID_VALUE 14:55 `spec.config.maxMessages` of Extension `x` must be a whole \
+         number from 4 to 1000000"
+    );
+    assert_eq!(
+        extension("builtin: required-tools-guard, config: {tools: [a, 1]}"),
+        "E_CONFIG_WRONG_TYPE 14:59 `spec.config.tools[1]` of Extension `x` must be text, not a number"
+    );
+    // What it lacks, an agent that uses it may say; but one has to.
+    Project::with(&document("Extension", "builtin: message-window")).load();
+    let using = |listed: &str| {
+        let text = SMALLEST.replace(
+            "Model/main}",
+            &format!("Model/main}}, extensions: [{listed}]"),
+        );
+        let window = document("Extension", "builtin: message-window");
+        Project::new(&format!("{text}---\n{window}"))
+    };
+    using("{ref: Extension/x, config: {maxMessages: 9}}").load();
+    let missing = only_problem_of(&using("Extension/x"));
+    assert!(
+        missing.starts_with("E_CONFIG_MISSING_FIELD 9:")
+            && missing.ends_with("the extension `message-window` needs the setting `maxMessages`"),
+        "{missing}"
+    );
+    let wrong = only_problem_of(&using("{ref: Extension/x, config: {maxMessages: many}}"));
+    assert!(
+        wrong.ends_with(
+            "`spec.extensions[0].config.maxMessages` of Agent `helper` must be a whole number, not text"
+        ),
+        "{wrong}"
+    );
 }

@@ -154,3 +154,12 @@ pub(crate) fn schema_without_connectors() -> serde_json::Value {
     });
     schema
 }
+
+/// The same without what the built-in tools and extensions take, for the same reason.
+pub(crate) fn schema_without_builtins() -> serde_json::Value {
+    let mut schema = schema_without_connectors();
+    let definitions = schema["definitions"].as_object_mut().unwrap();
+    definitions
+        .retain(|name, _| !name.ends_with("ToolConfig") && !name.ends_with("ExtensionConfig"));
+    schema
+}

@@ -1,0 +1,142 @@
+//! The `config` of a built-in tool or extension, checked by what [`goondan_protocol::settings`] says it
+//! takes.
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::settings::{self, At, Content, Problem as Wrong, Settings};
+
+use crate::codes;
+use crate::fields::{Label, one_of};
+use crate::report::{Place, Problem, Report};
+use crate::similar::nearest;
+use crate::tree::{Entry, Node, Value, entries_to_json};
+
+/// Reports what is wrong with settings as they are written, but not what is missing: that may stand
+/// elsewhere. `label` is what they are called, `owner` whose they are.
+pub(crate) fn check_written(
+    settings: &'static Settings,
+    entries: &[Entry],
+    label: &Label,
+    owner: &str,
+    report: &mut Report,
+) {
+    for wrong in settings::check_written(settings, &entries_to_json(entries)) {
+        let problem = match wrong {
+            Wrong::Unknown { name, known } => {
+                let Some(entry) = entry_of(entries, &name) else {
+                    continue;
+                };
+                unknown(entry, &known, entries, label, owner)
+            }
+            Wrong::WrongType { at, expected } => {
+                let Some(node) = node_of(entries, &at) else {
+                    continue;
+                };
+                wrong_type(node, &at, expected, settings, label)
+            }
+            Wrong::WrongValue { at, expected } => {
+                let Some(node) = node_of(entries, &at) else {
+                    continue;
+                };
+                let message = format!("{} must be {expected}", label_of(&at, label));
+                Problem::new(codes::INVALID_VALUE, node.place, message)
+            }
+            // Nothing of what is written.
+            Wrong::Missing { .. } => continue,
+        };
+        report.add(problem);
+    }
+}
+
+/// Reports what must be set and is not, at `place`.
+pub(crate) fn check_missing(
+    settings: &'static Settings,
+    config: &JsonObject,
+    place: Place,
+    owner: &str,
+    report: &mut Report,
+) {
+    for wrong in settings::check_missing(settings, config) {
+        let Wrong::Missing { names } = wrong else {
+            continue;
+        };
+        let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        report.add(
+            Problem::new(
+                codes::MISSING_FIELD,
+                place,
+                format!("{owner} needs the setting {}", one_of(&quoted)),
+            )
+            .help("write it into its `config`"),
+        );
+    }
+}
+
+fn unknown(
+    entry: &Entry,
+    known: &[&'static str],
+    entries: &[Entry],
+    label: &Label,
+    owner: &str,
+) -> Problem {
+    let begin = format!("unknown field `{}` in {label}", entry.key);
+    if known.is_empty() {
+        let message = format!("{begin}; {owner} has no settings");
+        return Problem::new(codes::UNKNOWN_FIELD, entry.key_place, message).help("remove it");
+    }
+    let quoted: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+    // What is there already cannot be what was meant.
+    let free = known.iter().copied();
+    let free = free.filter(|name| entry_of(entries, name).is_none());
+    Problem::new(
+        codes::UNKNOWN_FIELD,
+        entry.key_place,
+        format!("{begin}; {owner} takes {}", one_of(&quoted)),
+    )
+    .rename(&entry.key, nearest(&entry.key, free))
+}
+
+fn wrong_type(node: &Node, at: &At, expected: &str, settings: &Settings, label: &Label) -> Problem {
+    let message = format!(
+        "{} must be {expected}, not {}",
+        label_of(at, label),
+        node.value.noun()
+    );
+    let problem = Problem::new(codes::WRONG_TYPE, node.place, message);
+    let mut all = settings.settings.iter();
+    let content = all.find(|it| it.name == at.name).map(|it| it.content);
+    let is_text = matches!(
+        (content, at.item),
+        (Some(Content::Text), None) | (Some(Content::Texts), Some(_))
+    );
+    match node.value {
+        Value::Bool(_) | Value::Number(_) if is_text => {
+            problem.help("put the value in quotes").quote()
+        }
+        // Only connectors hold credentials: a tool that asks for one would be given the question itself.
+        Value::Mapping(ref entries) if entry_of(entries, "valueFrom").is_some() => {
+            problem.help("`valueFrom` is for Connections; write the value itself")
+        }
+        _ => problem,
+    }
+}
+
+fn label_of(at: &At, label: &Label) -> Label {
+    let label = label.field(at.name);
+    match at.item {
+        Some(item) => label.item(item),
+        None => label,
+    }
+}
+
+fn entry_of<'e>(entries: &'e [Entry], name: &str) -> Option<&'e Entry> {
+    entries.iter().find(|entry| entry.key == name)
+}
+
+fn node_of<'e>(entries: &'e [Entry], at: &At) -> Option<&'e Node> {
+    let node = &entry_of(entries, at.name)?.node;
+    match (at.item, &node.value) {
+        (None, _) => Some(node),
+        (Some(item), Value::List(items)) => items.get(item),
+        (Some(_), _) => None,
+    }
+}

@@ -1,0 +1,142 @@
+//! What the `config` of each built-in tool and extension holds, as JSON Schemas.
+//!
+//! Made of the descriptions that the loader and the agent process check by
+//! ([`goondan_protocol::settings`]). An agent's settings for an Extension of the project are judged by
+//! the loader alone, which knows what that one stands for.
+
+use goondan_protocol::base_package::{BASE_PACKAGE, EXTENSIONS, tool_names};
+use goondan_protocol::settings::{Content, Default, Setting, Settings, of_extension, of_tool};
+use serde_json::{Map, Value as Json, json};
+
+use super::{Definitions, insert, or_nothing};
+
+/// For each built-in tool that a Tool may stand for: what its `config` holds.
+pub(super) fn of_tools(definitions: &mut Definitions) -> Vec<Json> {
+    let each = tool_names().filter_map(|name| Some((name, of_tool(name)?)));
+    each.map(|(name, settings)| {
+        let config = config(name, "Tool", settings, definitions);
+        resource(name, &config)
+    })
+    .collect()
+}
+
+/// For each built-in extension that an Extension may stand for: what its `config` holds. What is missing
+/// there, the agents that use it may say.
+pub(super) fn of_extensions(definitions: &mut Definitions) -> Vec<Json> {
+    extensions()
+        .map(|(name, settings)| {
+            let config = config(name, "Extension", settings, definitions);
+            resource(name, &config)
+        })
+        .collect()
+}
+
+/// For each built-in extension that an agent lists itself: what stands beside the reference. With no
+/// Extension between, all that must be set stands there.
+pub(super) fn of_listed_extensions(definitions: &mut Definitions) -> Vec<Json> {
+    let mut cases = Vec::new();
+    for (name, settings) in extensions() {
+        let reference = json!({
+            "type": "object",
+            "properties": { "name": { "const": name }, "package": { "const": BASE_PACKAGE } },
+            "required": ["name", "package"],
+        });
+        let config = config(name, "Extension", settings, definitions);
+        let then = if settings.demands_any() {
+            let whole = format!("{}ListedExtensionConfig", camel(name));
+            let whole =
+                definitions.named(&whole, |_| json!({ "allOf": [config, demands(settings)] }));
+            json!({ "properties": { "config": whole }, "required": ["config"] })
+        } else {
+            json!({ "properties": { "config": or_nothing(&config) } })
+        };
+        cases.push(json!({
+            "if": { "type": "object", "properties": { "ref": reference }, "required": ["ref"] },
+            "then": then,
+        }));
+        if settings.demands_any() {
+            cases.push(json!({ "not": reference }));
+        }
+    }
+    cases
+}
+
+fn extensions() -> impl Iterator<Item = (&'static str, &'static Settings)> {
+    let each = EXTENSIONS.iter();
+    each.filter_map(|name| Some((*name, of_extension(name)?)))
+}
+
+/// A resource with `builtin: <name>` and nothing else that says what it is.
+fn resource(name: &str, config: &Json) -> Json {
+    json!({
+        "if": {
+            "type": "object",
+            "properties": { "builtin": { "const": name }, "entry": { "type": "null" } },
+            "required": ["builtin"],
+        },
+        "then": { "properties": { "config": or_nothing(config) } },
+    })
+}
+
+/// The settings, none of which must be there.
+fn config(
+    name: &str,
+    what: &str,
+    settings: &'static Settings,
+    definitions: &mut Definitions,
+) -> Json {
+    definitions.named(&format!("{}{what}Config", camel(name)), |_| {
+        let each = settings.settings.iter();
+        let properties: Map<String, Json> = each
+            .map(|setting| (setting.name.to_owned(), value(setting)))
+            .collect();
+        json!({
+            "type": "object",
+            "description": format!("Settings of the built-in {} `{name}`.", what.to_lowercase()),
+            "properties": properties,
+            "additionalProperties": false,
+        })
+    })
+}
+
+/// `file-system` as `FileSystem`.
+fn camel(name: &str) -> String {
+    let words = name.split('-').map(|word| {
+        let mut letters = word.chars();
+        let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect::<String>()
+    });
+    words.collect()
+}
+
+/// What must be set, and to a value.
+fn demands(settings: &'static Settings) -> Json {
+    let is_set = |name: &str| json!({ "required": [name], "properties": { name: { "not": { "type": "null" } } } });
+    let required = settings.settings.iter().filter(|it| it.is_required);
+    let mut all: Vec<Json> = required.map(|it| is_set(it.name)).collect();
+    if !settings.any_of.is_empty() {
+        let any: Vec<Json> = settings.any_of.iter().map(|name| is_set(name)).collect();
+        all.push(json!({ "anyOf": any }));
+    }
+    json!({ "allOf": all })
+}
+
+fn value(setting: &Setting) -> Json {
+    let text = json!({ "type": "string", "minLength": 1 });
+    let written = match setting.content {
+        Content::Text => text,
+        Content::Texts => json!({ "type": "array", "minItems": 1, "items": text }),
+        Content::Number(least, most) => {
+            json!({ "type": "integer", "minimum": least, "maximum": most })
+        }
+        Content::Truth => json!({ "type": "boolean" }),
+    };
+    let mut schema = or_nothing(&written);
+    insert(&mut schema, "description", setting.about.into());
+    match setting.default {
+        Some(Default::Number(number)) => insert(&mut schema, "default", number.into()),
+        Some(Default::Truth(truth)) => insert(&mut schema, "default", truth.into()),
+        None => {}
+    }
+    schema
+}

@@ -1,0 +1,428 @@
+//! What the built-in tools and extensions take as `config`, as data.
+//!
+//! The loader of `goondan.yaml` and the agent process both [`check`] by what stands here, and the JSON
+//! Schemas are made of it, so that `gdn validate` refuses exactly what an agent would refuse.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::JsonObject;
+use crate::base_package;
+use crate::extension_settings::{
+    DEFAULT_REMINDERS, MAX_REMINDERS, MESSAGE_WINDOW_MAX, MESSAGE_WINDOW_MIN,
+};
+
+/// Longest text of a setting, in bytes.
+pub const MAX_SETTING_TEXT_BYTES: usize = 64 * 1024;
+
+/// What a built-in tool or extension takes.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Its settings.
+    pub settings: &'static [Setting],
+    /// Settings of which at least one must be set; none if there is no such demand.
+    pub any_of: &'static [&'static str],
+}
+
+/// One setting.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// What its value may be.
+    pub content: Content,
+    /// Whether it must be set.
+    pub is_required: bool,
+    /// What holds if it is not set.
+    pub default: Option<Default>,
+    /// What it does, for people.
+    pub about: &'static str,
+}
+
+/// What a setting's value may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// A text that is not blank, of at most [`MAX_SETTING_TEXT_BYTES`].
+    Text,
+    /// A list, not empty, of such texts.
+    Texts,
+    /// A whole number from the first to the second.
+    Number(u64, u64),
+    /// `true` or `false`.
+    Truth,
+}
+
+/// What holds if a setting is not set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Default {
+    /// This number.
+    Number(u64),
+    /// Whether it is so.
+    Truth(bool),
+}
+
+impl Setting {
+    const fn required(name: &'static str, content: Content, about: &'static str) -> Self {
+        Self {
+            name,
+            content,
+            is_required: true,
+            default: None,
+            about,
+        }
+    }
+
+    const fn optional(name: &'static str, content: Content, about: &'static str) -> Self {
+        Self {
+            is_required: false,
+            ..Self::required(name, content, about)
+        }
+    }
+
+    const fn or(self, default: Default) -> Self {
+        Self {
+            default: Some(default),
+            ..self
+        }
+    }
+}
+
+impl Settings {
+    const NONE: Self = Self::of(&[]);
+
+    const fn of(settings: &'static [Setting]) -> Self {
+        Self {
+            settings,
+            any_of: &[],
+        }
+    }
+
+    /// Whether something must be set.
+    #[must_use]
+    pub fn demands_any(&self) -> bool {
+        !self.any_of.is_empty() || self.settings.iter().any(|setting| setting.is_required)
+    }
+
+    /// The names of the settings.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.settings.iter().map(|setting| setting.name)
+    }
+}
+
+/// The setting of a tool that works by a connection.
+pub const CONNECTION: &str = "connection";
+
+static OF_OUTGOING_TOOLS: Settings = Settings::of(&[Setting::optional(
+    CONNECTION,
+    Content::Text,
+    "The one Connection it works by, as `name` or `Connection/name`. Default: every Connection of its \
+     connector.",
+)]);
+
+static OF_OTHER_TOOLS: Settings = Settings::NONE;
+
+/// What the built-in tool `name` takes; `None` if there is no such tool.
+#[must_use]
+pub fn of_tool(name: &str) -> Option<&'static Settings> {
+    if base_package::outgoing(name).is_some() {
+        return Some(&OF_OUTGOING_TOOLS);
+    }
+    let is_there = base_package::tool_names().any(|tool| tool == name);
+    is_there.then_some(&OF_OTHER_TOOLS)
+}
+
+static OF_EXTENSIONS: &[(&str, Settings)] = &[
+    (
+        "context-message",
+        Settings::of(&[Setting::required(
+            "text",
+            Content::Text,
+            "The message. `${agentName}`, `${instanceKey}`, `${date}` and `${source}` are filled in.",
+        )]),
+    ),
+    (
+        "inter-agent-response-format",
+        Settings::of(&[Setting::optional(
+            "instructions",
+            Content::Text,
+            "What an agent is told that another one asks; `${source}` is the one that asks.",
+        )]),
+    ),
+    (
+        "logging",
+        Settings::of(&[Setting::optional(
+            "content",
+            Content::Truth,
+            "Whether inputs, arguments, results and replies are logged too, cut to a line.",
+        )
+        .or(Default::Truth(false))]),
+    ),
+    ("message-integrity", Settings::NONE),
+    (
+        "message-window",
+        Settings::of(&[Setting::required(
+            "maxMessages",
+            Content::Number(MESSAGE_WINDOW_MIN as u64, MESSAGE_WINDOW_MAX as u64),
+            "Messages that stay at most when a turn begins.",
+        )]),
+    ),
+    (
+        "required-tools-guard",
+        Settings::of(&[
+            Setting::required(
+                "tools",
+                Content::Texts,
+                "Full names of the tools without a call of which no turn ends.",
+            ),
+            Setting::optional(
+                "maxReminders",
+                Content::Number(0, MAX_REMINDERS as u64),
+                "How often the agent is reminded before its turn fails.",
+            )
+            .or(Default::Number(DEFAULT_REMINDERS as u64)),
+        ]),
+    ),
+];
+
+/// What the built-in extension `name` takes; `None` if there is no such extension.
+#[must_use]
+pub fn of_extension(name: &str) -> Option<&'static Settings> {
+    let found = OF_EXTENSIONS
+        .iter()
+        .find(|(extension, _)| *extension == name);
+    found.map(|(_, settings)| settings)
+}
+
+/// One thing that is wrong with settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// A setting of that name means nothing here.
+    Unknown {
+        /// Its name.
+        name: String,
+        /// The names that mean something.
+        known: Vec<&'static str>,
+    },
+    /// One of these must be set, and none is.
+    Missing {
+        /// Their names; mostly one.
+        names: Vec<&'static str>,
+    },
+    /// The value is of another type.
+    WrongType {
+        /// Where it stands.
+        at: At,
+        /// What it may be, in words.
+        expected: &'static str,
+    },
+    /// The value is of the right type and cannot be.
+    WrongValue {
+        /// Where it stands.
+        at: At,
+        /// What it may be, in words.
+        expected: String,
+    },
+}
+
+/// Where a value stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At {
+    /// The setting.
+    pub name: &'static str,
+    /// The item of its list, counted from 0.
+    pub item: Option<usize>,
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        match self.item {
+            Some(item) => write!(f, "[{item}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { name, known } if known.is_empty() => {
+                write!(f, "unknown setting `{name}`; there are none")
+            }
+            Self::Unknown { name, known } => {
+                write!(f, "unknown setting `{name}`; there is {}", quoted(known))
+            }
+            Self::Missing { names } => write!(f, "missing setting {}", quoted(names)),
+            Self::WrongType { at, expected } => write!(f, "`{at}` must be {expected}"),
+            Self::WrongValue { at, expected } => write!(f, "`{at}` must be {expected}"),
+        }
+    }
+}
+
+fn quoted(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
+}
+
+/// Everything that is wrong with `given`. A setting without a value counts as not set.
+#[must_use]
+pub fn check(settings: &Settings, given: &JsonObject) -> Vec<Problem> {
+    let mut problems = check_written(settings, given);
+    problems.extend(check_missing(settings, given));
+    problems
+}
+
+/// What is wrong with what is written, whatever else there is to come.
+#[must_use]
+pub fn check_written(settings: &Settings, given: &JsonObject) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (name, value) in given {
+        match settings.settings.iter().find(|it| it.name == name) {
+            None => problems.push(Problem::Unknown {
+                name: name.clone(),
+                known: settings.names().collect(),
+            }),
+            Some(_) if value.is_null() => {}
+            Some(setting) => check_value(setting, value, &mut problems),
+        }
+    }
+    problems
+}
+
+/// What must be set and is not.
+#[must_use]
+pub fn check_missing(settings: &Settings, given: &JsonObject) -> Vec<Problem> {
+    let is_set = |name: &str| given.get(name).is_some_and(|value| !value.is_null());
+    let required = settings.settings.iter().filter(|it| it.is_required);
+    let missing = required.filter(|it| !is_set(it.name));
+    let mut problems: Vec<Problem> = missing
+        .map(|it| Problem::Missing {
+            names: vec![it.name],
+        })
+        .collect();
+    if !settings.any_of.is_empty() && !settings.any_of.iter().any(|name| is_set(name)) {
+        problems.push(Problem::Missing {
+            names: settings.any_of.to_vec(),
+        });
+    }
+    problems
+}
+
+fn check_value(setting: &Setting, value: &Value, problems: &mut Vec<Problem>) {
+    let at = |item| At {
+        name: setting.name,
+        item,
+    };
+    let wrong_type = |item, expected| Problem::WrongType {
+        at: at(item),
+        expected,
+    };
+    let wrong_value = |item, expected| Problem::WrongValue {
+        at: at(item),
+        expected,
+    };
+    let text = |item, value: &Value| match value.as_str() {
+        None => Some(wrong_type(item, "text")),
+        Some(text) if text.trim().is_empty() => {
+            Some(wrong_value(item, "a text that is not blank".to_owned()))
+        }
+        Some(text) if text.len() > MAX_SETTING_TEXT_BYTES => {
+            let expected = format!("a text of at most {MAX_SETTING_TEXT_BYTES} bytes");
+            Some(wrong_value(item, expected))
+        }
+        Some(_) => None,
+    };
+    match (setting.content, value) {
+        (Content::Text, value) => problems.extend(text(None, value)),
+        (Content::Texts, Value::Array(items)) if items.is_empty() => {
+            problems.push(wrong_value(None, "a list that is not empty".to_owned()));
+        }
+        (Content::Texts, Value::Array(items)) => {
+            let items = items.iter().enumerate();
+            problems.extend(items.filter_map(|(index, item)| text(Some(index), item)));
+        }
+        (Content::Texts, _) => problems.push(wrong_type(None, "a list")),
+        (Content::Number(least, most), Value::Number(number)) => {
+            let number = number.as_u64();
+            if !number.is_some_and(|number| (least..=most).contains(&number)) {
+                let expected = format!("a whole number from {least} to {most}");
+                problems.push(wrong_value(None, expected));
+            }
+        }
+        (Content::Number(..), _) => problems.push(wrong_type(None, "a whole number")),
+        (Content::Truth, Value::Bool(_)) => {}
+        (Content::Truth, _) => problems.push(wrong_type(None, "`true` or `false`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::base_package::{EXTENSIONS, OUTGOING, tool_names};
+
+    fn said(settings: &Settings, given: &Value) -> Vec<String> {
+        let given = given.as_object().unwrap();
+        let problems = check(settings, given);
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn everything_built_in_is_described() {
+        for name in tool_names() {
+            let takes_a_connection = OUTGOING.iter().any(|outgoing| outgoing.tool == name);
+            let names: Vec<&str> = of_tool(name).unwrap().names().collect();
+            assert_eq!(names == ["connection"], takes_a_connection, "{name}");
+        }
+        let described: Vec<&str> = OF_EXTENSIONS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(described, EXTENSIONS);
+        assert!(of_tool("bsh").is_none() && of_extension("bash").is_none());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said() {
+        let guard = of_extension("required-tools-guard").unwrap();
+        let nothing: [&str; 0] = [];
+        assert_eq!(said(guard, &json!({"tools": ["a__b"]})), nothing);
+        assert_eq!(
+            said(guard, &json!({"tols": 1, "maxReminders": 17})),
+            [
+                "unknown setting `tols`; there is `tools`, `maxReminders`",
+                "`maxReminders` must be a whole number from 0 to 16",
+                "missing setting `tools`",
+            ]
+        );
+        assert_eq!(
+            said(guard, &json!({"tools": ["a", 1, " "], "maxReminders": "1"})),
+            [
+                "`tools[1]` must be text",
+                "`tools[2]` must be a text that is not blank",
+                "`maxReminders` must be a whole number",
+            ]
+        );
+        assert_eq!(
+            said(guard, &json!({"tools": []})),
+            ["`tools` must be a list that is not empty"]
+        );
+        assert_eq!(
+            said(guard, &json!({"tools": null})),
+            ["missing setting `tools`"]
+        );
+        assert_eq!(
+            said(of_tool("bash").unwrap(), &json!({"connection": "a"})),
+            ["unknown setting `connection`; there are none"]
+        );
+        let long = "x".repeat(MAX_SETTING_TEXT_BYTES + 1);
+        assert_eq!(
+            said(of_tool("slack").unwrap(), &json!({"connection": long})),
+            ["`connection` must be a text of at most 65536 bytes"]
+        );
+        let logging = of_extension("logging").unwrap();
+        assert_eq!(
+            said(logging, &json!({"content": "no"})),
+            ["`content` must be `true` or `false`"]
+        );
+    }
+}
