@@ -21,6 +21,7 @@ mod ps;
 mod reload;
 mod restart;
 mod run;
+mod running;
 mod schema;
 mod send;
 mod shutdown;

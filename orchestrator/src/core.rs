@@ -77,7 +77,7 @@ pub(crate) use accounts::Accounts;
 pub(crate) use connection_state::{StateDone, StateWork};
 pub(crate) use effect::{Effect, LogEvent, Read, Severity, Spawn};
 pub(crate) use input::{
-    Input, LoadPurpose, Loaded, LoadedWorkspace, Now, ProcessId, RequestToken, Settings,
+    Fallback, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, ProcessId, RequestToken, Settings,
 };
 pub(crate) use requests::control_error;
 pub(crate) use retention::{ListPurpose, ListedInstances};
@@ -116,6 +116,8 @@ struct Workspace {
     record: WorkspaceRecord,
     /// What runs; none while its configuration has never been valid.
     bundle: Option<Bundle>,
+    /// Since when it runs.
+    since: Option<Timestamp>,
     /// Whether that is the last known good one, since the project's own is not valid.
     is_last_known_good: bool,
     problem: Option<WorkspaceProblem>,

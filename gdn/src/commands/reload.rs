@@ -2,6 +2,7 @@
 
 use goondan_protocol::control::{Reload, WorkspaceReload};
 
+use super::running::Running;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -25,13 +26,16 @@ pub(super) async fn run(context: &Context) -> Result<(), Failure> {
     let refused: Vec<&WorkspaceReload> = refused.filter(|w| w.problem.is_some()).collect();
     for workspace in &refused {
         if let Some(problem) = &workspace.problem {
+            let running = Running::of_reload(workspace);
+            let hints = [Some(problem.suggestion.clone()), running.refusal(context)];
             output.note(format!(
-                "{} {}: {}\n{} {}",
+                "{} {}: {}\n\n{}\n{} {}",
                 output.err.paint(style::WARN, "warning:"),
                 workspace.workspace_id,
                 text::printable(&problem.message),
+                running.told(),
                 output.err.paint(style::HINT, "hint:"),
-                text::printable(&problem.suggestion),
+                text::printable(&hints.into_iter().flatten().collect::<Vec<_>>().join("; ")),
             ));
         }
     }

@@ -1,16 +1,18 @@
 //! `gdn run`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use goondan_protocol::control::{OpenWorkspace, WorkspaceInfo};
+use goondan_protocol::control::{ListWorkspaces, OpenWorkspace, WorkspaceInfo};
 use serde_json::json;
 
+use super::running::{self, Running};
 use super::status;
 use crate::cli::Run;
 use crate::client::Client;
 use crate::context::Context;
 use crate::daemon::{self, Started};
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Table};
@@ -37,16 +39,26 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
         None if settings.is_any() => Some(context.find(&mut client).await?.project_root),
         root => root,
     };
-    let info = match root {
+    let (info, refused) = match root {
         Some(project_root) => {
             let open = OpenWorkspace {
-                project_root,
+                project_root: project_root.clone(),
                 watch: settings.watch,
                 env_files: settings.env_files,
             };
-            client.change(open).await?
+            match client.change(open).await {
+                Ok(info) => (info, None),
+                Err(error) => {
+                    let failure = Failure::from(error);
+                    let running = running_instead(&mut client, &project_root, &failure).await?;
+                    let Some(info) = running else {
+                        return Err(failure);
+                    };
+                    (info, Some(failure))
+                }
+            }
         }
-        None => context.find(&mut client).await?,
+        None => (context.find(&mut client).await?, None),
     };
     let output = context.output;
     output.object(
@@ -62,6 +74,9 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
         }),
     )?;
     output.data(summary(&info).render(output.out))?;
+    if let Some(failure) = refused {
+        return Err(told_with_what_runs(failure, &info, context));
+    }
     status::report_problem(&info, context);
     output.note(format!(
         "Talk to it: {}    Watch it: {}",
@@ -69,6 +84,35 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
         context.command("logs -f")
     ));
     Ok(())
+}
+
+/// The workspace of a project that was refused for its configuration, if something runs of it all the
+/// same.
+async fn running_instead(
+    client: &mut Client,
+    project_root: &Path,
+    failure: &Failure,
+) -> Result<Option<WorkspaceInfo>, Failure> {
+    if failure.exit != Exit::InvalidConfiguration {
+        return Ok(None);
+    }
+    let workspaces = client.query(ListWorkspaces {}).await?;
+    let mut of_project = workspaces.into_iter().filter(|info| {
+        let is_of_project = info.project_root == project_root;
+        is_of_project && info.config_digest.is_some()
+    });
+    Ok(of_project.next())
+}
+
+/// What is wrong with the project's configuration, what runs in its place, and how to change that.
+fn told_with_what_runs(failure: Failure, info: &WorkspaceInfo, context: &Context) -> Failure {
+    let running = Running::of(info);
+    let hints = [Some(failure.hint), running.refusal(context)];
+    Failure {
+        message: format!("{}\n\n{}", failure.message, running.told()),
+        hint: hints.into_iter().flatten().collect::<Vec<_>>().join("; "),
+        ..failure
+    }
 }
 
 /// What is said about how the workspace is run; what is not said stays as it was.
@@ -147,6 +191,12 @@ fn summary(info: &WorkspaceInfo) -> Table {
     }
     table.field("Agents", listed(&agents));
     table.field("Connections", listed(&info.connections));
+    if let Some(digest) = &info.config_digest
+        && info.last_known_good
+    {
+        let told = format!("last known good, {}", running::short(digest));
+        table.field("Configuration", Cell::styled(told, style::WARN));
+    }
     table.field("Watch", status::watch(info));
     if !info.env_files.is_empty() {
         let files = info.env_files.iter();

@@ -2,6 +2,7 @@
 
 use goondan_protocol::control::{DaemonStatus, Status, Watching, WorkspaceInfo};
 
+use super::running::Running;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
@@ -105,13 +106,16 @@ pub(super) fn watch(workspace: &WorkspaceInfo) -> Cell {
 pub(super) fn report_problem(workspace: &WorkspaceInfo, context: &Context) {
     let output = context.output;
     if let Some(problem) = &workspace.problem {
+        let running = Running::of(workspace);
+        let hints = [Some(problem.suggestion.clone()), running.refusal(context)];
         output.note(format!(
-            "{} {}: {}\n{} {}",
+            "{} {}: {}\n\n{}\n{} {}",
             output.err.paint(style::WARN, "warning:"),
             workspace.workspace_id,
             text::printable(&problem.message),
+            running.told(),
             output.err.paint(style::HINT, "hint:"),
-            text::printable(&problem.suggestion),
+            text::printable(&hints.into_iter().flatten().collect::<Vec<_>>().join("; ")),
         ));
     }
 }

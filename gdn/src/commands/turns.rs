@@ -12,6 +12,7 @@ use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
 use serde::Serialize;
 
+use super::running;
 use crate::client::{CallError, Client};
 use crate::context::Context;
 use crate::output::style::{self, Palette};
@@ -69,9 +70,6 @@ struct Turn {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
-
-/// How much of a configuration's digest a table shows, in characters; `--json` shows it whole.
-const SHORT_DIGEST_CHARS: usize = 8;
 
 /// The turns of a conversation.
 #[derive(Debug, Serialize)]
@@ -311,8 +309,11 @@ fn dash(text: Option<String>) -> Cell {
 
 /// The heads of digests, enough to tell them apart.
 fn configs(digests: &[String]) -> String {
-    let head = |digest: &String| digest.chars().take(SHORT_DIGEST_CHARS).collect::<String>();
-    digests.iter().map(head).collect::<Vec<_>>().join(" ")
+    let heads: Vec<String> = digests
+        .iter()
+        .map(|digest| running::short(digest))
+        .collect();
+    heads.join(" ")
 }
 
 /// `bash__exec 3 (1 failed), file-system__read`.

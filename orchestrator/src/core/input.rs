@@ -144,6 +144,15 @@ pub(crate) struct Loaded {
     pub(crate) result: Result<LoadedWorkspace, ControlError>,
 }
 
+/// Why the last known good configuration runs.
+#[derive(Debug)]
+pub(crate) struct Fallback {
+    /// What is wrong with the project's own.
+    pub(crate) error: ControlError,
+    /// When the last known good one was taken up.
+    pub(crate) since: Timestamp,
+}
+
 /// What was found on disk of a workspace.
 #[derive(Debug)]
 pub(crate) struct LoadedWorkspace {
@@ -151,7 +160,7 @@ pub(crate) struct LoadedWorkspace {
     /// The configuration, or what is wrong with it.
     pub(crate) bundle: Result<Bundle, ControlError>,
     /// Why the configuration is the last known good one, if it is.
-    pub(crate) fallback: Option<ControlError>,
+    pub(crate) fallback: Option<Fallback>,
     /// Whether the files it was read from may be kept: no secret is written out in them.
     pub(crate) may_be_kept: bool,
     /// What replies of models took so far, by its ledger.

@@ -86,6 +86,10 @@ impl Core {
         id: &WorkspaceId,
         result: Result<Applied, WorkspaceProblem>,
     ) {
+        let running = self.workspaces.get(id);
+        let digest = running.and_then(|it| Some(it.bundle.as_ref()?.digest.clone()));
+        let since = running.and_then(|workspace| workspace.since);
+        let last_known_good = running.is_some_and(|workspace| workspace.is_last_known_good);
         let Some(reloading) = self.reloads.get_mut(&token) else {
             return;
         };
@@ -99,6 +103,9 @@ impl Core {
                 changes: applied.changes,
                 processes: applied.processes,
                 problem,
+                config_digest: digest,
+                config_since: since,
+                last_known_good,
             });
         }
         self.answer_reload(token);

@@ -95,6 +95,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         running_agents: instances.clone().filter(|i| i.slot.up().is_some()).count(),
         pending_events: instances.map(Instance::pending).sum(),
         config_digest: bundle.map(|bundle| bundle.digest.clone()),
+        config_since: workspace.since,
         last_known_good: workspace.is_last_known_good,
         watch: workspace.watching,
         env_files: workspace.record.env_files.clone(),

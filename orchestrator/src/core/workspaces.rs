@@ -21,7 +21,7 @@ use super::models::Model;
 use super::reloading::Applied;
 use super::retention::Retention;
 use super::{
-    Core, Effect, LoadPurpose, Loaded, LoadedWorkspace, LogEvent, RequestToken, Settings,
+    Core, Effect, Fallback, LoadPurpose, Loaded, LoadedWorkspace, LogEvent, RequestToken, Settings,
     Workspace, changes, no_workspace, stopping_error,
 };
 
@@ -119,6 +119,7 @@ impl Core {
             .or_insert_with(|| Workspace {
                 record: found.record.clone(),
                 bundle: None,
+                since: None,
                 is_last_known_good: false,
                 problem: None,
                 watching: Watching::Off,
@@ -136,10 +137,14 @@ impl Core {
                 let digest = bundle.digest.clone();
                 let had_problem = workspace.problem.take().is_some();
                 workspace.is_last_known_good = found.fallback.is_some();
+                let runs_already = workspace.bundle.as_ref().map(|bundle| &bundle.digest);
+                if runs_already != Some(&digest) {
+                    workspace.since = Some(self.now.wall);
+                }
                 applied = self.apply(&id, bundle);
                 self.log_applied(&id, &applied, &digest, is_new, had_problem);
                 match &found.fallback {
-                    Some(error) => self.on_fallback(&id, error),
+                    Some(fallback) => self.on_fallback(&id, fallback, &digest),
                     None => self.keep(&id, digest, found.may_be_kept, sources),
                 }
             }
@@ -202,12 +207,16 @@ impl Core {
     }
 
     /// The project's own configuration cannot run; the last known good one does.
-    fn on_fallback(&mut self, id: &WorkspaceId, error: &ControlError) {
+    fn on_fallback(&mut self, id: &WorkspaceId, fallback: &Fallback, digest: &str) {
+        let Fallback { error, since } = fallback;
         if let Some(workspace) = self.workspaces.get_mut(id) {
             workspace.problem = Some(problem_of(error));
+            workspace.since = Some(*since);
         }
         let event = LogEvent::error("the last known good configuration runs");
         let event = event.with("workspaceId", id.as_str());
+        let event = event.with("configDigest", digest);
+        let event = event.with("configSince", since.to_string());
         self.log(event.with("error", error.message.clone()));
     }
 

@@ -17,7 +17,7 @@ use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::{StoreError, ledger, workspace};
 
 use super::masking::Masks;
-use crate::core::{Accounts, LoadedWorkspace, Settings};
+use crate::core::{Accounts, Fallback, LoadedWorkspace, Settings};
 
 /// What projects are read with.
 #[derive(Clone)]
@@ -217,11 +217,8 @@ impl Projects {
         self.masks.add(&loaded.secrets);
         let (bundle, fallback) = match loaded.bundle {
             Ok(bundle) => {
-                let message = format!(
-                    "{}\n\nThe last known good configuration runs, that of {}",
-                    error.message, kept.since
-                );
-                (Ok(bundle), Some(ControlError { message, ..error }))
+                let since = kept.since;
+                (Ok(bundle), Some(Fallback { error, since }))
             }
             Err(problems) => {
                 let message = format!(

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::ids::{AgentName, InstanceKey, WorkspaceId};
+use crate::time::Timestamp;
 
 /// `workspace.open`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +48,9 @@ pub struct WorkspaceInfo {
     /// The SHA-256 of the configuration that runs, as hex digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,
+    /// Since when it runs; of the last known good one, since when it did while it was the project's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_since: Option<Timestamp>,
     /// Whether that is the last known good one, since the project's own is not valid.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last_known_good: bool,
@@ -166,6 +170,15 @@ pub struct WorkspaceReload {
     /// Why the configuration that ran before still runs, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<WorkspaceProblem>,
+    /// The SHA-256 of the configuration that runs, as hex digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_digest: Option<String>,
+    /// Since when it runs; of the last known good one, since when it did while it was the project's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_since: Option<Timestamp>,
+    /// Whether that is the last known good one, since the project's own is not valid.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub last_known_good: bool,
 }
 
 /// One difference between the configuration that ran and the one that runs now.

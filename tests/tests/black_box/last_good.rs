@@ -52,7 +52,9 @@ fn sup_8_a_daemon_that_starts_on_a_broken_file_runs_the_last_known_good_configur
             .prints(&["last known good"])
             .tells(&[
                 "goondan.yaml",
-                "The last known good configuration runs, that of 20",
+                "The last known good configuration runs in its place: ",
+                ", that of 20",
+                "gdn shutdown`, then `gdn run --strict`",
             ]);
         home.gdn(&["ps"]).exits(0).tells(&["last known good"]);
         assert_eq!(home.ask("main", "echo again"), "again");
@@ -66,6 +68,82 @@ fn sup_8_a_daemon_that_starts_on_a_broken_file_runs_the_last_known_good_configur
     let status = workspace(&home);
     assert!(status.get("lastKnownGood").is_none() && status.get("problem").is_none());
     drop(daemon.stop());
+}
+
+#[test]
+fn sup_8_run_and_reload_say_what_is_wrong_and_that_the_last_known_good_configuration_runs() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let digest = workspace(&home)["configDigest"].clone();
+    wait_until_kept(&home);
+    let since = kept(&home)["since"].clone();
+    // The daemon has been running it: there is nothing to fall back from.
+    home.write(
+        "project/goondan.yaml",
+        &home.filled_in(LAB).replace("provider:", "provier:"),
+    );
+    let head: String = digest.as_str().unwrap().chars().take(8).collect();
+    for command in ["run", "reload"] {
+        home.gdn(&[command]).exits(6).tells(&[
+            "unknown field `provier`",
+            "goondan.yaml:",
+            &format!("What ran before goes on: configuration {head}, since 20"),
+        ]);
+    }
+    drop(daemon.stop());
+
+    let daemon = Daemon::start(&home);
+    for command in ["run", "reload"] {
+        let told = home.gdn(&[command]).exits(6).tells(&[
+            "unknown field `provier`",
+            "goondan.yaml:",
+            &format!("The last known good configuration runs in its place: {head}, that of 20"),
+            "to run nothing in its place: `gdn shutdown`, then `gdn run --strict`",
+        ]);
+        let (wrong, runs) = (
+            told.stderr.find("provier"),
+            told.stderr.find("last known good"),
+        );
+        assert!(wrong < runs, "{}", told.stderr);
+    }
+    home.gdn(&["run"])
+        .exits(6)
+        .prints(&[&format!("last known good, {head}"), "Agents"]);
+    let as_json = home.gdn(&["run", "--json"]).exits(6);
+    let ran: Value = serde_json::from_str(&as_json.stdout).unwrap();
+    let workspace = &ran["workspace"];
+    assert_eq!(
+        (
+            &workspace["lastKnownGood"],
+            &workspace["configDigest"],
+            &workspace["configSince"]
+        ),
+        (&true.into(), &digest, &since)
+    );
+    let error: Value = serde_json::from_str(&as_json.stderr).unwrap();
+    assert_eq!(error["code"], "invalidConfiguration");
+    let as_json = home.gdn(&["reload", "--json"]).exits(6);
+    let reloaded: Value = serde_json::from_str(&as_json.stdout).unwrap();
+    let reloaded = &reloaded["workspaces"][0];
+    assert_eq!(
+        (
+            &reloaded["lastKnownGood"],
+            &reloaded["configDigest"],
+            &reloaded["configSince"]
+        ),
+        (&true.into(), &digest, &since)
+    );
+    assert_eq!(home.ask("main", "echo on"), "on");
+
+    // What the hint says does what it says.
+    home.gdn(&["shutdown"]).exits(0);
+    drop(daemon);
+    let strict = home.gdn(&["run", "--strict"]).exits(6);
+    assert!(!strict.stderr.contains("last known good"), "{strict:#?}");
+    strict.tells(&["unknown field `provier`"]);
+    assert!(home.running(AGENT).is_empty());
+    home.gdn(&["status"]).tells(&["Nothing runs in its place"]);
+    home.gdn(&["shutdown"]).exits(0);
 }
 
 #[test]

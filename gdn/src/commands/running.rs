@@ -1,0 +1,68 @@
+//! What runs of a project whose configuration is not valid.
+
+use goondan_protocol::control::{WorkspaceInfo, WorkspaceReload};
+use goondan_protocol::time::Timestamp;
+
+use crate::context::Context;
+use crate::output::text;
+
+/// How much of a configuration's digest is shown to people, in characters; `--json` shows it whole.
+pub(super) const SHORT_DIGEST_CHARS: usize = 8;
+
+/// The configuration that runs in place of the project's own.
+pub(super) struct Running<'w> {
+    digest: Option<&'w str>,
+    since: Option<Timestamp>,
+    is_last_known_good: bool,
+}
+
+impl<'w> Running<'w> {
+    pub(super) fn of(info: &'w WorkspaceInfo) -> Self {
+        Self {
+            digest: info.config_digest.as_deref(),
+            since: info.config_since,
+            is_last_known_good: info.last_known_good,
+        }
+    }
+
+    pub(super) fn of_reload(reload: &'w WorkspaceReload) -> Self {
+        Self {
+            digest: reload.config_digest.as_deref(),
+            since: reload.config_since,
+            is_last_known_good: reload.last_known_good,
+        }
+    }
+
+    /// What runs, as one sentence.
+    pub(super) fn told(&self) -> String {
+        let Some(digest) = self.digest else {
+            return "Nothing runs in its place".to_owned();
+        };
+        let digest = short(digest);
+        let since = self.since.map_or_else(String::new, text::clock);
+        if self.is_last_known_good {
+            format!(
+                "The last known good configuration runs in its place: {digest}, that of {since}"
+            )
+        } else {
+            format!("What ran before goes on: configuration {digest}, since {since}")
+        }
+    }
+
+    /// How to have nothing run in place of the project's own configuration, if something does that the
+    /// daemon fell back to.
+    pub(super) fn refusal(&self, context: &Context) -> Option<String> {
+        self.is_last_known_good.then(|| {
+            format!(
+                "to run nothing in its place: `{}`, then `{}`",
+                context.daemon_command("shutdown"),
+                context.command("run --strict")
+            )
+        })
+    }
+}
+
+/// The head of a digest, enough to tell it from others.
+pub(super) fn short(digest: &str) -> String {
+    digest.chars().take(SHORT_DIGEST_CHARS).collect()
+}
