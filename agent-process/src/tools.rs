@@ -20,6 +20,7 @@ mod residents;
 mod rooted;
 mod schema;
 mod search;
+mod self_restart;
 mod session;
 mod text_transform;
 mod wait;
@@ -541,6 +542,7 @@ fn exports_of(
         (BASE_PACKAGE, "discord") => outside::discord::exports(&definition.connections),
         (BASE_PACKAGE, "github") => outside::github::exports(&definition.connections),
         (BASE_PACKAGE, "http-fetch") => outside::http_fetch::exports(&definition.connections),
+        (BASE_PACKAGE, "self-restart") => self_restart::exports(),
         (BASE_PACKAGE, "slack") => outside::slack::exports(&definition.connections),
         (BASE_PACKAGE, "telegram") => outside::telegram::exports(&definition.connections),
         (BASE_PACKAGE, "text-transform") => text_transform::exports(),

@@ -63,6 +63,7 @@ mod parking;
 mod processes;
 mod reloading;
 mod requests;
+mod restarting;
 mod retention;
 mod router;
 #[cfg(test)]

@@ -32,6 +32,12 @@ pub(crate) const LISTED_INSTANCES_MAX: usize = 200;
 /// How long the crashes of an instance without work are remembered, in milliseconds.
 pub(crate) const CRASH_MEMORY_MS: u64 = 600_000;
 
+/// Restarts of its own process that an agent may ask for within [`SELF_RESTART_WINDOW_MS`]; one more is
+/// refused.
+pub(crate) const SELF_RESTARTS_MAX: usize = 5;
+/// How long such a restart counts, in milliseconds.
+pub(crate) const SELF_RESTART_WINDOW_MS: u64 = 600_000;
+
 /// How often expired conversations are looked for, in milliseconds (`INST-7`). One is deleted when
 /// it was due in two looks in a row.
 pub(crate) const RETENTION_INTERVAL_MS: u64 = 600_000;

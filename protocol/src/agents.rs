@@ -101,6 +101,11 @@ pub enum Question {
     },
     /// Which agents there are.
     Catalog {},
+    /// Restart the asker's own process after its running turn.
+    Restart {
+        /// Why, for people.
+        reason: String,
+    },
 }
 
 /// Which instances are listed.
@@ -166,6 +171,8 @@ pub enum AgentAnswer {
         /// They, by name.
         agents: Vec<KnownAgent>,
     },
+    /// The process ends after the turn, and another one does what comes next.
+    Restarting {},
     /// It cannot be done.
     Refused {
         /// A stable code, such as `E_CIRCULAR_REQUEST`.

@@ -18,6 +18,7 @@ pub const TOOLS: &[(&str, &[&str])] = &[
     ("json-query", &["query", "pointer"]),
     // What a server offers is known when it runs.
     ("mcp", &[]),
+    ("self-restart", &["request"]),
     ("slack", &["send", "edit", "delete", "react"]),
     ("telegram", &["send", "edit", "delete", "react", "typing"]),
     (

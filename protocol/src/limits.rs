@@ -58,6 +58,9 @@ pub const DEFAULT_REQUEST_TIMEOUT_MS: u64 = 60_000;
 /// event.
 pub const MAX_REQUEST_TIMEOUT_MS: u64 = 600_000;
 
+/// Longest reason that an agent gives for a restart of its process, in characters.
+pub const MAX_RESTART_REASON_CHARS: usize = 500;
+
 /// Steps of one turn when the swarm's policy names no number (`maxStepsPerTurn`).
 pub const DEFAULT_MAX_STEPS_PER_TURN: u32 = 32;
 

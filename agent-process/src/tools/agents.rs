@@ -81,7 +81,8 @@ pub(crate) fn exports() -> Vec<Export> {
     ]
 }
 
-fn export(
+/// An export that asks the orchestrator.
+pub(super) fn export(
     name: &'static str,
     description: &'static str,
     properties: &Value,
@@ -226,6 +227,9 @@ fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
             let lines: Vec<String> = agents.iter().map(line_of_agent).collect();
             ToolOutcome::ok(lines.join("\n"))
         }
+        AgentAnswer::Restarting {} => ToolOutcome::ok(
+            "the process is restarted after this turn; whatever comes next is done by the new one",
+        ),
         AgentAnswer::Refused { code, message } => ToolOutcome::error(format!("{code}: {message}")),
     })
 }

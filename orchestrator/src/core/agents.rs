@@ -23,12 +23,15 @@ use super::changes::RunningAgent;
 use super::deletion::DeleteReply;
 use super::jobs::Purpose;
 use super::mailbox::deleted_error;
+use super::restarting::SelfRestarts;
 use super::slot::Slot;
 use super::{Core, Effect, LogEvent, Owner, ProcessId, RequestToken, Spawn, Stopping};
 use crate::limits::CRASH_MEMORY_MS;
 
 /// Why a process ends that an edit outdated.
 pub(super) const CONFIGURATION_CHANGED: &str = "its configuration changed";
+/// Why a process ends whose agent asked for it.
+const SELF_RESTART: &str = "its agent asked for a restart";
 
 /// What an agent is called whose name could not be read yet.
 const UNKNOWN_AGENT: &str = "unknown";
@@ -71,6 +74,8 @@ pub(super) struct Turn {
     pub(super) context: TurnContext,
     /// Answers its process was given on the way; it takes them in, or they wait for a turn.
     pub(super) inputs: BTreeSet<EventId>,
+    /// Why its agent wants its process restarted afterwards, if it does.
+    pub(super) restart: Option<String>,
 }
 
 /// Whether it is known what an instance has to do.
@@ -120,6 +125,8 @@ pub(super) struct Instance {
     /// Questions whose answers are to come as events, by the ids of those events.
     pub(super) awaiting: BTreeMap<EventId, Awaiting>,
     pub(super) idle_since_ms: u64,
+    /// The restarts that its agent asked for.
+    pub(super) restarts: SelfRestarts,
     /// Who waits for it to be deleted; none while it is to stay.
     pub(super) deleting: Option<Vec<DeleteReply>>,
 }
@@ -142,6 +149,7 @@ impl Instance {
             asking: BTreeMap::new(),
             awaiting: BTreeMap::new(),
             idle_since_ms: now_ms,
+            restarts: SelfRestarts::default(),
             deleting: None,
         }
     }
@@ -165,6 +173,7 @@ impl Instance {
         let is_well =
             self.slot.crashes == 0 || now_ms.saturating_sub(self.idle_since_ms) >= CRASH_MEMORY_MS;
         is_well
+            && !self.restarts.any_counts(now_ms)
             && self.slot.up().is_none()
             && self.pending() == 0
             && self.waiters.is_empty()
@@ -217,6 +226,9 @@ impl Core {
             // A turn in progress finishes on the configuration it began with.
             return self.drain_agent(at, None, CONFIGURATION_CHANGED);
         }
+        if is_between_turns && self.is_to_restart(at) {
+            return self.drain_agent(at, None, SELF_RESTART);
+        }
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
@@ -254,6 +266,12 @@ impl Core {
                 _ => false,
             }
         })
+    }
+
+    /// Whether its agent asked for its process to be restarted, and it runs on.
+    fn is_to_restart(&mut self, at: &InstanceRef) -> bool {
+        let entry = self.instance_mut(at);
+        entry.is_some_and(|entry| entry.restarts.due().is_some() && entry.slot.up().is_some())
     }
 
     /// Whether any agent of a workspace still works with another configuration.
@@ -490,6 +508,9 @@ impl Core {
         let turn = entry.turn.take();
         entry.progress = Progress::default();
         entry.idle_since_ms = now_ms;
+        if let Some(reason) = entry.restarts.done() {
+            entry.slot.detail = Some(format!("restarted itself: {reason}"));
+        }
         if entry.deleting.is_some() {
             self.give_up_calls_of(at, None);
             return self.remove_from_store(at);

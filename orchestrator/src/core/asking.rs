@@ -99,6 +99,10 @@ impl Core {
                 let answer = self.catalog(at);
                 return self.answer_agent(&asker, answer);
             }
+            Question::Restart { reason } => {
+                let answer = self.wish_restart(at, reason);
+                return self.answer_agent(&asker, answer);
+            }
             Question::List { scope } => {
                 let workspace_id = at.workspace_id.clone();
                 let purpose = ListPurpose::Agents { asker, scope };

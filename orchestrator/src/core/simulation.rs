@@ -367,7 +367,13 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
     let Tally { steps, told } = simulate_all(runs);
     eprintln!("{runs} runs, {steps} steps, agents were told {told:?}");
     assert!(steps > runs * 100, "almost nothing happened");
-    for what in ["answered", "accepted", "pending", "E_CIRCULAR_REQUEST"] {
+    for what in [
+        "answered",
+        "accepted",
+        "pending",
+        "restarting",
+        "E_CIRCULAR_REQUEST",
+    ] {
         assert!(told.contains_key(what), "no agent was told {what}");
     }
 }
@@ -411,7 +417,13 @@ fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
     let codes: Vec<&str> = tally.told.keys().map(String::as_str).collect();
     assert_eq!(
         codes,
-        ["E_CIRCULAR_REQUEST", "accepted", "answered", "pending"]
+        [
+            "E_CIRCULAR_REQUEST",
+            "accepted",
+            "answered",
+            "pending",
+            "restarting"
+        ]
     );
 }
 

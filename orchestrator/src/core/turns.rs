@@ -203,6 +203,7 @@ impl Core {
             turn_id: open.turn_id.clone(),
             context,
             inputs: BTreeSet::new(),
+            restart: None,
         });
         self.give_up_calls_of(at, Some(&turn_id));
         self.push(Effect::SetTrace {
@@ -370,10 +371,9 @@ impl Core {
             .retain(|event| event.id != *event_id && !also.contains(&event.id));
         entry.slot.crashes = 0;
         entry.idle_since_ms = now_ms;
-        let trace = entry
-            .turn
-            .take_if(|turn| turn.turn_id == *turn_id)
-            .map(|t| t.context.trace);
+        let turn = entry.turn.take_if(|turn| turn.turn_id == *turn_id);
+        let trace = turn.as_ref().map(|turn| turn.context.trace);
+        let restart = turn.and_then(|turn| turn.restart);
         let status = match outcome {
             TurnOutcome::Completed { .. } => "completed",
             TurnOutcome::Failed { .. } => "failed",
@@ -397,6 +397,9 @@ impl Core {
         self.answer_waiters(at, event_id, outcome);
         self.give_up_calls_of(at, None);
         self.end_questions(at);
+        if let Some(reason) = restart {
+            self.restart_as_wished(at, &reason);
+        }
         self.pump(at);
     }
 

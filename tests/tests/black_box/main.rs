@@ -47,6 +47,8 @@ mod records;
 #[cfg(test)]
 mod replies;
 #[cfg(test)]
+mod self_restart;
+#[cfg(test)]
 mod services;
 #[cfg(test)]
 mod supervision;

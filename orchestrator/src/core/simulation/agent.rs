@@ -115,6 +115,7 @@ fn asks_of(turn_id: &TurnId, event: &AgentEvent) -> Vec<AgentAsk> {
         let (agent, instance_key) = (agent.parse().unwrap(), None);
         let input = "x".to_owned();
         let question = match hash / 3 % 8 {
+            _ if hash / 24 % 8 == 5 => Question::Restart { reason: input },
             0 => Question::Send {
                 agent,
                 instance_key,
@@ -262,6 +263,9 @@ fn check_answer(ask: &AgentAsk, answer: &AgentAnswer) {
         }
         AgentAnswer::Pending { event_id, .. } => {
             assert!(is_request && waits && *event_id == question);
+        }
+        AgentAnswer::Restarting {} => {
+            assert!(matches!(ask.question, Question::Restart { .. }), "{ask:?}");
         }
         AgentAnswer::Refused { .. } => {}
         other => panic!("{other:?} is no answer to {ask:?}"),

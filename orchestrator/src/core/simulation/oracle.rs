@@ -122,6 +122,7 @@ impl Oracle {
             },
             AgentAnswer::Accepted { event_id, .. } => ("accepted".to_owned(), Some(event_id)),
             AgentAnswer::Pending { event_id, .. } => ("pending".to_owned(), Some(event_id)),
+            AgentAnswer::Restarting {} => ("restarting".to_owned(), None),
             AgentAnswer::Refused { code, .. } => (code.clone(), None),
             other => panic!("nobody asked for {other:?}"),
         };
