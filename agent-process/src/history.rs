@@ -2,11 +2,13 @@
 //!
 //! A history may have a hundred megabytes, and a fresh page of memory costs more than the bytes that
 //! are put on it. So what comes in more than one page lies in memory that the system may give out in
-//! huge pages, and the buffer that frames are read into is used again and again.
+//! huge pages, and frames are read from the socket right into it.
+
+use std::ops::Range;
 
 use bytes::Bytes;
 use goondan_protocol::conversation::Conversation;
-use goondan_protocol::records::Records;
+use goondan_protocol::records::{NotAsAnnounced, Records};
 use memmap2::MmapMut;
 
 /// Memory that is asked for at once, in bytes. Pages that nothing was put on cost nothing.
@@ -17,14 +19,16 @@ const PIECE_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) struct History {
     conversation: Conversation,
     piece: Option<Piece>,
+    /// The frame of the one page there is.
+    only: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Piece {
     memory: MmapMut,
     used: usize,
-    /// Length of each message; they lie one behind the other.
-    lengths: Vec<usize>,
+    /// Where each message is.
+    places: Vec<Range<usize>>,
 }
 
 impl Piece {
@@ -38,7 +42,7 @@ impl Piece {
         Ok(Self {
             memory,
             used: 0,
-            lengths: Vec::new(),
+            places: Vec::new(),
         })
     }
 
@@ -46,47 +50,62 @@ impl Piece {
         self.memory.len() - self.used >= bytes
     }
 
-    fn put(&mut self, record: &[u8]) {
-        let end = self.used + record.len();
-        if let Some(place) = self.memory.get_mut(self.used..end) {
-            place.copy_from_slice(record);
-            self.lengths.push(record.len());
-            self.used = end;
-        }
-    }
-
     fn hand_over(self, conversation: &mut Conversation) {
-        let mut rest = Bytes::from_owner(self.memory);
-        for length in self.lengths {
-            conversation.push_stored(rest.split_to(length));
+        let all = Bytes::from_owner(self.memory);
+        for place in self.places {
+            conversation.push_stored(all.slice(place));
         }
     }
 }
 
 impl History {
-    /// Takes the messages of a page. `is_all`: no page came before, and none follows.
+    /// Room for the frame that carries the messages of a page, for whoever puts it there and says so
+    /// with [`Self::take`]. `is_all`: no page came before, and none follows.
     ///
     /// # Errors
     ///
     /// If the system has no memory for it.
-    pub(crate) fn take(&mut self, messages: &Records, is_all: bool) -> std::io::Result<()> {
-        let bytes = messages.bytes();
+    pub(crate) fn room(&mut self, bytes: usize, is_all: bool) -> std::io::Result<&mut [u8]> {
         if is_all {
-            let mut rest = Bytes::from(messages.iter().collect::<Vec<_>>().concat());
-            for message in messages.iter() {
-                self.conversation.push_stored(rest.split_to(message.len()));
-            }
+            self.only = vec![0; bytes];
+            return Ok(&mut self.only);
+        }
+        if let Some(full) = self.piece.take_if(|piece| !piece.fits(bytes)) {
+            full.hand_over(&mut self.conversation);
+        }
+        let piece = match &mut self.piece {
+            Some(piece) => piece,
+            none => none.insert(Piece::new(bytes.max(PIECE_BYTES))?),
+        };
+        let room = piece.memory.get_mut(piece.used..piece.used + bytes);
+        Ok(room.unwrap_or_default())
+    }
+
+    /// Takes the messages of a page, whose frame is in the room that was given for it last.
+    ///
+    /// # Errors
+    ///
+    /// [`NotAsAnnounced`] if the frame holds something else.
+    pub(crate) fn take(&mut self, announced: &Records) -> Result<(), NotAsAnnounced> {
+        if announced.is_empty() {
             return Ok(());
         }
-        if !self.piece.as_ref().is_some_and(|piece| piece.fits(bytes)) {
-            let full = self.piece.replace(Piece::new(bytes.max(PIECE_BYTES))?);
-            if let Some(full) = full {
-                full.hand_over(&mut self.conversation);
+        let bytes = usize::try_from(announced.frame_bytes()).unwrap_or(usize::MAX);
+        match &mut self.piece {
+            Some(piece) => {
+                let from = piece.used;
+                let frame = piece.memory.get(from..).and_then(|rest| rest.get(..bytes));
+                let places = announced.places_in(frame.unwrap_or_default())?;
+                let shifted = |place: Range<usize>| from + place.start..from + place.end;
+                piece.places.extend(places.into_iter().map(shifted));
+                piece.used += bytes;
             }
-        }
-        if let Some(piece) = &mut self.piece {
-            for message in messages.iter() {
-                piece.put(message);
+            None => {
+                let places = announced.places_in(&self.only)?;
+                let only = Bytes::from(std::mem::take(&mut self.only));
+                for place in places {
+                    self.conversation.push_stored(only.slice(place));
+                }
             }
         }
         Ok(())
@@ -118,6 +137,14 @@ mod tests {
         (from..to).map(record).collect()
     }
 
+    fn take(history: &mut History, page: &Records, is_all: bool) {
+        if let Some(frame) = page.frame() {
+            let room = history.room(frame.len(), is_all).unwrap();
+            room.copy_from_slice(frame);
+        }
+        history.take(page).unwrap();
+    }
+
     fn ids(history: History) -> Vec<String> {
         let messages = history.finish().to_messages().unwrap();
         messages.iter().map(|m| m.id.to_string()).collect()
@@ -126,10 +153,10 @@ mod tests {
     #[test]
     fn pages_come_out_as_one_conversation_however_large_they_are() {
         let mut history = History::default();
-        history.take(&page(0, 3, 7 * 1024 * 1024), false).unwrap();
-        history.take(&page(3, 5, 6 * 1024 * 1024), false).unwrap();
-        history.take(&Records::default(), false).unwrap();
-        history.take(&page(5, 9, 10), false).unwrap();
+        take(&mut history, &page(0, 3, 7 * 1024 * 1024), false);
+        take(&mut history, &page(3, 5, 6 * 1024 * 1024), false);
+        take(&mut history, &Records::default(), false);
+        take(&mut history, &page(5, 9, 10), false);
         let expected: Vec<_> = (0..9).map(|n| format!("m{n}")).collect();
         assert_eq!(ids(history), expected);
     }
@@ -137,7 +164,7 @@ mod tests {
     #[test]
     fn a_history_of_one_page_or_none_asks_for_no_piece() {
         let mut history = History::default();
-        history.take(&page(0, 3, 10), true).unwrap();
+        take(&mut history, &page(0, 3, 10), true);
         assert!(history.piece.is_none());
         assert_eq!(ids(history), ["m0", "m1", "m2"]);
         assert!(ids(History::default()).is_empty());

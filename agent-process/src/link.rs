@@ -2,16 +2,17 @@
 
 use std::os::fd::AsFd as _;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::{SinkExt, StreamExt as _};
 use goondan_log::error_chain;
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::envelope::{Address, Envelope, MessageError};
 use goondan_protocol::frame::{FrameCodec, FrameError};
 use goondan_protocol::ipc::{Assignment, ChildRole, Head, Hello, ToChild, ToOrchestrator};
-use goondan_protocol::records::{NotAsAnnounced, Records};
+use goondan_protocol::records::NotAsAnnounced;
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::version::{Version, VersionMismatch};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
@@ -49,6 +50,12 @@ pub(crate) enum LinkError {
     /// A frame holds no message for an agent.
     #[error("the orchestrator sent what is no message for an agent")]
     Message(#[from] MessageError),
+    /// Behind a message that announces records comes another frame than theirs.
+    #[error("the orchestrator announced a frame of {expected} bytes of records and sent another")]
+    OtherFrame {
+        /// Bytes of the frame that was announced.
+        expected: usize,
+    },
     /// A frame of records holds something else.
     #[error("the orchestrator sent other records than it announced")]
     Records(#[from] NotAsAnnounced),
@@ -171,22 +178,61 @@ impl Link {
         }
     }
 
-    /// Receives the frame of records that a message announced; false when the orchestrator is gone.
+    /// Receives the frame of records that a message announced, straight into `place`, which is as
+    /// long as the frame must be; false when the orchestrator is gone.
     ///
     /// # Errors
     ///
-    /// [`LinkError`] if the frame is not valid or holds something else.
-    pub(crate) async fn receive_records(
-        &mut self,
-        records: &mut Records,
-    ) -> Result<bool, LinkError> {
-        if records.is_empty() {
-            return Ok(true);
+    /// [`LinkError`] if another frame comes, or an end in the midst of this one.
+    pub(crate) async fn receive_into(&mut self, place: &mut [u8]) -> Result<bool, LinkError> {
+        let header = FrameCodec::new().header(place.len())?;
+        let mut waiting = std::mem::take(self.frames_in.read_buffer_mut());
+        let arrived = self.read_frame(&header, &mut waiting, place).await;
+        *self.frames_in.read_buffer_mut() = waiting;
+        match arrived {
+            Err(LinkError::Frame(FrameError::Io(error))) => {
+                tracing::debug!(error = error_chain(&error), "the link was reset");
+                Ok(false)
+            }
+            arrived => arrived,
         }
-        let Some(frame) = self.receive_frame().await? else {
-            return Ok(false);
-        };
-        records.fill(frame)?;
+    }
+
+    async fn read_frame(
+        &mut self,
+        header: &[u8],
+        waiting: &mut BytesMut,
+        place: &mut [u8],
+    ) -> Result<bool, LinkError> {
+        let socket = self.frames_in.get_mut();
+        while waiting.len() < header.len() {
+            if socket.read_buf(waiting).await.map_err(FrameError::Io)? > 0 {
+                continue;
+            }
+            if waiting.is_empty() {
+                return Ok(false);
+            }
+            let got = waiting.len();
+            return Err(FrameError::Truncated { got }.into());
+        }
+        if waiting.split_to(header.len()) != header {
+            return Err(LinkError::OtherFrame {
+                expected: place.len(),
+            });
+        }
+        let held = waiting.split_to(waiting.len().min(place.len()));
+        let (head, mut rest) = place.split_at_mut(held.len());
+        head.copy_from_slice(&held);
+        let mut got = header.len() + held.len();
+        while !rest.is_empty() {
+            match socket.read(rest).await.map_err(FrameError::Io)? {
+                0 => return Err(FrameError::Truncated { got }.into()),
+                read => {
+                    got += read;
+                    rest = rest.get_mut(read..).unwrap_or_default();
+                }
+            }
+        }
         Ok(true)
     }
 

@@ -11,12 +11,14 @@ use std::time::Instant;
 use goondan_log::unix_millis_now;
 use goondan_protocol::call::CallPlace;
 use goondan_protocol::definition::AgentAssignment;
+use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::ids::{ExtensionStates, MessageId, StepId, ToolCallId};
 use goondan_protocol::ipc::{
     ConversationLoad, ConversationPage, Pong, ShutdownAck, ToChild, ToOrchestrator, TurnAppend,
     TurnComplete, TurnStart,
 };
 use goondan_protocol::message::ToolCall;
+use goondan_protocol::records::Records;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use tokio::signal::unix::{SignalKind, signal};
@@ -187,14 +189,14 @@ struct Loaded {
 }
 
 enum Loading {
-    Loaded(Loaded),
+    Loaded(Box<Loaded>),
     Ended(Ended),
 }
 
 /// Asks for the conversation, page by page.
 async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
     let doing = "the conversation was loaded";
-    let mut loaded = Loaded::default();
+    let mut loaded = Box::<Loaded>::default();
     let mut request_id = 1;
     let mut page_count = 0;
     let load = ToOrchestrator::ConversationLoad(ConversationLoad { offset: 0 });
@@ -212,13 +214,11 @@ async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
                     let load = ToOrchestrator::ConversationLoad(ConversationLoad { offset });
                     link.send(&load, None, Some(request_id)).await?;
                 }
-                if !link.receive_records(&mut page.messages).await? {
-                    return Ok(Loading::Ended(Ended::Orphaned));
-                }
                 let is_last = page.next.is_none();
                 let is_all = is_last && page_count == 1;
-                let taken = loaded.history.take(&page.messages, is_all);
-                taken.map_err(ProcessError::Memory)?;
+                if !receive_messages(link, &page.messages, &mut loaded.history, is_all).await? {
+                    return Ok(Loading::Ended(Ended::Orphaned));
+                }
                 loaded.states.append(&mut page.states);
                 take_events(&page, &mut loaded.open)?;
                 if is_last {
@@ -245,6 +245,27 @@ async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
             }
         }
     }
+}
+
+/// Receives the messages that a page announced; false when the orchestrator is gone.
+async fn receive_messages(
+    link: &mut Link,
+    announced: &Records,
+    history: &mut History,
+    is_all: bool,
+) -> Result<bool, ProcessError> {
+    if announced.is_empty() {
+        return Ok(true);
+    }
+    let bytes = announced.frame_bytes();
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    FrameCodec::new().header(bytes).map_err(LinkError::from)?;
+    let room = history.room(bytes, is_all).map_err(ProcessError::Memory)?;
+    if !link.receive_into(room).await? {
+        return Ok(false);
+    }
+    history.take(announced).map_err(LinkError::from)?;
+    Ok(true)
 }
 
 fn take_events(page: &ConversationPage, open: &mut OpenTurn) -> Result<(), ProcessError> {

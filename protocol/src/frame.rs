@@ -56,6 +56,17 @@ impl FrameCodec {
         }
     }
 
+    /// What stands before a body of `len` bytes, for whoever writes the body itself.
+    ///
+    /// # Errors
+    ///
+    /// [`FrameError::TooLarge`] if no frame has that many.
+    pub fn header(&self, len: usize) -> Result<[u8; FRAME_HEADER_BYTES], FrameError> {
+        self.check(len)?;
+        let header = u32::try_from(len).map(u32::to_be_bytes);
+        header.map_err(|_| FrameError::TooLarge { len, max: self.max })
+    }
+
     fn check(&self, len: usize) -> Result<(), FrameError> {
         if len > self.max {
             Err(FrameError::TooLarge { len, max: self.max })
@@ -103,15 +114,9 @@ impl Encoder<&[u8]> for FrameCodec {
     type Error = FrameError;
 
     fn encode(&mut self, body: &[u8], dst: &mut BytesMut) -> Result<(), FrameError> {
-        self.check(body.len())?;
-        let Ok(len) = u32::try_from(body.len()) else {
-            return Err(FrameError::TooLarge {
-                len: body.len(),
-                max: self.max,
-            });
-        };
+        let header = self.header(body.len())?;
         dst.reserve(FRAME_HEADER_BYTES + body.len());
-        dst.put_u32(len);
+        dst.put_slice(&header);
         dst.put_slice(body);
         Ok(())
     }

@@ -4,6 +4,8 @@
 //! needs it. So records travel as one JSON array in a frame of their own, behind the message that says
 //! how long each of them is; who receives it cuts it up and reads only what it looks at.
 
+use std::ops::Range;
+
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -38,39 +40,98 @@ impl Records {
         self.lengths.is_empty()
     }
 
+    /// The records that stand at `places` in `text`, in order; places outside of it are left out.
+    ///
+    /// They are not copied if the text is nothing but they: one byte before the first, one between any
+    /// two and one behind the last, whatever these bytes are. So a caller who reads lines leaves room
+    /// for one byte before them. Whether each record is JSON is the caller's business, as it is to give
+    /// no more than a frame holds.
+    #[must_use]
+    pub fn cut_from(mut text: Vec<u8>, places: &[Range<usize>]) -> Self {
+        if places.is_empty() {
+            return Self::default();
+        }
+        let mut expected = 1;
+        let is_dense = places.iter().all(|place| {
+            let is_next = place.start == expected && place.end >= place.start;
+            expected = place.end + 1;
+            is_next
+        }) && expected == text.len();
+        if !is_dense {
+            let records = places.iter().filter_map(|place| text.get(place.clone()));
+            return records.collect();
+        }
+        if let Some(first) = text.first_mut() {
+            *first = b'[';
+        }
+        for place in places {
+            if let Some(behind) = text.get_mut(place.end) {
+                *behind = b',';
+            }
+        }
+        if let Some(last) = text.last_mut() {
+            *last = b']';
+        }
+        Self {
+            lengths: places.iter().map(|place| length(place.len())).collect(),
+            array: Bytes::from(text),
+        }
+    }
+
     /// The frame that carries them; none if there are none.
     #[must_use]
     pub fn frame(&self) -> Option<&Bytes> {
         (!self.is_empty()).then_some(&self.array)
     }
 
+    /// Bytes of the frame that carries them, be it here or announced only; 0 if there is none.
+    #[must_use]
+    pub fn frame_bytes(&self) -> u64 {
+        let brackets_and_commas = self.lengths.len() as u64 + u64::from(!self.is_empty());
+        self.lengths
+            .iter()
+            .map(|length| u64::from(*length))
+            .sum::<u64>()
+            + brackets_and_commas
+    }
+
     /// Takes the frame that carries the records whose lengths are known.
     ///
     /// # Errors
     ///
-    /// [`NotAsAnnounced`] if the frame holds other records. Whether each is JSON is not looked at.
+    /// As [`Self::places_in`].
     pub fn fill(&mut self, frame: Bytes) -> Result<(), NotAsAnnounced> {
+        self.places_in(&frame)?;
+        self.array = frame;
+        Ok(())
+    }
+
+    /// Where in the frame that carries them the records stand whose lengths are known.
+    ///
+    /// # Errors
+    ///
+    /// [`NotAsAnnounced`] if the frame holds other records. Whether each is JSON is not looked at.
+    pub fn places_in(&self, frame: &[u8]) -> Result<Vec<Range<usize>>, NotAsAnnounced> {
         let not_as_announced = NotAsAnnounced {
             announced: self.len(),
             bytes: frame.len(),
         };
-        let mut rest = &*frame;
-        for (at, length) in self.lengths.iter().enumerate() {
+        let mut places = Vec::with_capacity(self.len());
+        let mut at = 0_usize;
+        for length in &self.lengths {
             let before = if at == 0 { b'[' } else { b',' };
-            let behind = usize::try_from(*length).ok().and_then(|length| {
-                let record = rest.strip_prefix(&[before])?;
-                record.get(length..)
-            });
-            let Some(behind) = behind else {
+            let end = usize::try_from(*length)
+                .map_or(usize::MAX, |length| (at + 1).saturating_add(length));
+            if frame.get(at) != Some(&before) || end > frame.len() {
                 return Err(not_as_announced);
-            };
-            rest = behind;
+            }
+            places.push(at + 1..end);
+            at = end;
         }
-        if rest != b"]" {
+        if frame.get(at..) != Some(b"]") {
             return Err(not_as_announced);
         }
-        self.array = frame;
-        Ok(())
+        Ok(places)
     }
 
     /// Each record's JSON text, in order.
@@ -91,37 +152,27 @@ impl Records {
     }
 }
 
+/// A record's length. One that is longer fits no frame.
+fn length(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
 /// Puts records together.
 #[derive(Debug, Default)]
-pub struct RecordsBuilder {
+struct RecordsBuilder {
     lengths: Vec<u32>,
     array: BytesMut,
 }
 
 impl RecordsBuilder {
-    /// An empty one with room for records of `bytes` bytes.
-    #[must_use]
-    pub fn with_capacity(bytes: usize) -> Self {
-        Self {
-            lengths: Vec::new(),
-            array: BytesMut::with_capacity(bytes + 2),
-        }
-    }
-
-    /// Adds a record: one JSON text. Whether it is one is the caller's business, as it is to add no
-    /// more than a frame holds.
-    pub fn push(&mut self, record: &[u8]) {
-        // One that is longer fits no frame.
-        let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
+    fn push(&mut self, record: &[u8]) {
         self.array
             .put_u8(if self.lengths.is_empty() { b'[' } else { b',' });
         self.array.put_slice(record);
-        self.lengths.push(length);
+        self.lengths.push(length(record.len()));
     }
 
-    /// The records.
-    #[must_use]
-    pub fn finish(mut self) -> Records {
+    fn finish(mut self) -> Records {
         if !self.lengths.is_empty() {
             self.array.put_u8(b']');
         }
@@ -195,12 +246,30 @@ mod tests {
     }
 
     proptest! {
+        /// Where the records lie close together nothing is copied, and nothing is different for it.
+        #[test]
+        fn records_are_cut_from_a_text(
+            texts in prop::collection::vec("[a-z]{0,4}", 0..8),
+            gaps in prop::collection::vec(prop_oneof![9 => Just(1usize), 1 => 0usize..3], 9),
+        ) {
+            let (mut text, mut places) = (vec![b'\n'; gaps[0]], Vec::new());
+            for (record, gap) in texts.iter().zip(&gaps[1..]) {
+                places.push(text.len()..text.len() + record.len());
+                text.extend(record.bytes());
+                text.extend(vec![b'\n'; *gap]);
+            }
+            let expected: Records = texts.iter().collect();
+            prop_assert_eq!(Records::cut_from(text, &places), expected);
+        }
+
         /// The records that come out are those that went in, and the frame is one JSON array of them.
         #[test]
         fn records_travel(values in prop::collection::vec(any::<(u32, String)>(), 0..20)) {
             let texts: Vec<String> = values.iter().map(|v| serde_json::to_string(v).unwrap()).collect();
             let sent: Records = texts.iter().collect();
             let mut received = announced(&serde_json::to_string(&sent).unwrap());
+            let frame_bytes = sent.frame().map_or(0, |frame| frame.len() as u64);
+            prop_assert_eq!(received.frame_bytes(), frame_bytes);
             if let Some(frame) = sent.frame() {
                 let array: Vec<(u32, String)> = serde_json::from_slice(frame).unwrap();
                 prop_assert_eq!(array, values);

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt as _};
 use goondan_protocol::JsonObject;
 use goondan_protocol::envelope::Envelope;
-use goondan_protocol::frame::FrameCodec;
+use goondan_protocol::frame::{FrameCodec, FrameError};
 use goondan_protocol::ipc::{ChildRole, IPC_FD_VAR, ToOrchestrator};
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::trace::TraceContext;
@@ -26,6 +26,7 @@ use goondan_protocol::working_directory::{Purpose, working_directory};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, Command};
@@ -56,6 +57,9 @@ const PASSED_ON: [&str; 11] = [
     "TERM",
     goondan_log::LEVEL_VAR,
 ];
+
+/// A frame of as many bytes is not copied to the others that wait to be written with one call.
+const UNCOPIED_FRAME_BYTES: usize = 64 * 1024;
 
 /// How long what a process wrote before its end may take to be read, in milliseconds. Only a stray
 /// that holds its socket makes this matter.
@@ -277,12 +281,12 @@ async fn log_end(collected: impl Future<Output = io::Result<()>>) {
 async fn write_frames(write: OwnedWriteHalf, mut frames: mpsc::Receiver<Bytes>) {
     let mut sink = FramedWrite::new(write, FrameCodec::new());
     while let Some(frame) = frames.recv().await {
-        if sink.feed(frame).await.is_err() {
+        if feed(&mut sink, frame).await.is_err() {
             return;
         }
         // What waits is written with one call.
         while let Ok(frame) = frames.try_recv() {
-            if sink.feed(frame).await.is_err() {
+            if feed(&mut sink, frame).await.is_err() {
                 return;
             }
         }
@@ -291,6 +295,21 @@ async fn write_frames(write: OwnedWriteHalf, mut frames: mpsc::Receiver<Bytes>) 
             return;
         }
     }
+}
+
+/// Takes a frame; a long one is written from where it lies, behind what waits.
+async fn feed(
+    sink: &mut FramedWrite<OwnedWriteHalf, FrameCodec>,
+    frame: Bytes,
+) -> Result<(), FrameError> {
+    if frame.len() < UNCOPIED_FRAME_BYTES {
+        return sink.feed(frame).await;
+    }
+    let header = sink.encoder().header(frame.len())?;
+    sink.write_buffer_mut().extend_from_slice(&header);
+    SinkExt::<Bytes>::flush(sink).await?;
+    sink.get_mut().write_all(&frame).await?;
+    Ok(())
 }
 
 /// Reads what a child says until it is gone, and reports its end last.

@@ -93,11 +93,25 @@ impl Journal {
 
     /// Reads up to `max` bytes from `offset`.
     pub(crate) fn read(&mut self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError> {
-        let rest = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let mut buf = vec![0; rest.min(max)];
-        let filled = read_full(self.file.as_mut(), &mut buf, offset).during("read", &self.path)?;
-        buf.truncate(filled);
+        let mut buf = Vec::new();
+        self.read_into(&mut buf, offset, max)?;
         Ok(buf)
+    }
+
+    /// As [`Self::read`], behind what `buf` holds.
+    pub(crate) fn read_into(
+        &mut self,
+        buf: &mut Vec<u8>,
+        offset: u64,
+        max: usize,
+    ) -> Result<(), StoreError> {
+        let rest = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let held = buf.len();
+        buf.resize(held + rest.min(max), 0);
+        let place = buf.get_mut(held..).unwrap_or_default();
+        let filled = read_full(self.file.as_mut(), place, offset).during("read", &self.path)?;
+        buf.truncate(held + filled);
+        Ok(())
     }
 
     /// Calls `line` with the offset and content of every whole line, without its newline. Returns

@@ -117,6 +117,16 @@ impl Base {
         self.lines.read(offset, max)
     }
 
+    /// Puts up to `max` bytes from `offset` behind what `text` holds.
+    pub(super) fn read_into(
+        &mut self,
+        text: &mut Vec<u8>,
+        offset: u64,
+        max: usize,
+    ) -> Result<(), StoreError> {
+        self.lines.read_into(text, offset, max)
+    }
+
     /// The line that begins at `offset`, with its newline.
     pub(super) fn line_at(&mut self, offset: u64) -> Result<Vec<u8>, StoreError> {
         let mut line = Vec::new();

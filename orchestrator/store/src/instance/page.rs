@@ -1,8 +1,10 @@
 //! Reading a conversation page by page.
 
+use std::ops::Range;
+
 use goondan_protocol::ids::ExtensionStates;
 use goondan_protocol::limits::HISTORY_PAGE_BYTES;
-use goondan_protocol::records::{Records, RecordsBuilder};
+use goondan_protocol::records::Records;
 use serde_json::value::RawValue;
 
 use super::{InstanceStore, fold};
@@ -48,26 +50,25 @@ impl InstanceStore {
             return Err(StoreError::HistoryChanged);
         }
         let mut damage = self.base.seek(offset)?;
-        let mut chunk = self.base.read(offset, HISTORY_PAGE_BYTES)?;
-        match chunk.iter().rposition(|byte| *byte == b'\n') {
-            Some(last) => chunk.truncate(last + 1),
-            None if chunk.is_empty() => {}
-            None => chunk = self.base.line_at(offset)?,
+        let mut text = vec![b'\n'];
+        self.base.read_into(&mut text, offset, HISTORY_PAGE_BYTES)?;
+        match text.iter().rposition(|byte| *byte == b'\n') {
+            Some(0) => text.extend(self.base.line_at(offset)?),
+            last => text.truncate(last.map_or(0, |at| at + 1)),
         }
-        let mut messages = RecordsBuilder::with_capacity(chunk.len());
-        let mut end = offset;
-        let mut rest = chunk.as_slice();
-        while !rest.is_empty() {
+        let (mut places, mut end) = (Vec::new(), offset);
+        let mut from = 1;
+        while let Some(rest) = text.get(from..).filter(|rest| !rest.is_empty()) {
             let (len, is_good) = self.base.next_line(end, rest)?;
-            let (line, behind) = rest.split_at_checked(len).unwrap_or((rest, b""));
+            let line = rest.get(..len).unwrap_or(rest);
             if is_good && line != b"\n" {
-                match record_of(line) {
-                    Some(record) => messages.push(record),
+                match place_of_record(line) {
+                    Some(place) => places.push(from + place.start..from + place.end),
                     None => damage.push(self.no_record(end, line)),
                 }
             }
             end += line.len() as u64;
-            rest = behind;
+            from += line.len();
         }
         damage.extend(self.base.end_page(offset, end));
         let mut page = match Some(end).filter(|end| *end < self.base.len()) {
@@ -77,7 +78,7 @@ impl InstanceStore {
             },
             None => self.page_of_events(0)?,
         };
-        (page.messages, page.damage) = (messages.finish(), damage);
+        (page.messages, page.damage) = (Records::cut_from(text, &places), damage);
         Ok(page)
     }
 
@@ -112,11 +113,13 @@ impl InstanceStore {
     }
 }
 
-/// The record of a line; none if it cannot be one.
+/// Where the record of a line is; none if the line cannot be one.
 ///
 /// A line whose checksum fits was JSON when it was given that checksum, so the whole of it is not
 /// looked at again.
-fn record_of(line: &[u8]) -> Option<&[u8]> {
-    let record = line.trim_ascii();
-    (record.starts_with(b"{") && record.ends_with(b"}")).then_some(record)
+fn place_of_record(line: &[u8]) -> Option<Range<usize>> {
+    let end = line.trim_ascii_end();
+    let record = end.trim_ascii_start();
+    let place = end.len() - record.len()..end.len();
+    (record.starts_with(b"{") && record.ends_with(b"}")).then_some(place)
 }
