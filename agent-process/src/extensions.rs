@@ -35,6 +35,7 @@ mod logging;
 mod message_integrity;
 mod message_window;
 mod required_tools;
+mod tool_search;
 
 /// The note of a message that its extension wants to stay where it is.
 const KEPT: &str = "kept";
@@ -58,6 +59,11 @@ pub(crate) trait Extension: Debug + Send {
 
     /// A tool has run; its outcome is not recorded yet.
     fn after_call(&mut self, _scene: &mut Scene<'_>, _call: &ToolCall, _outcome: &mut ToolOutcome) {
+    }
+
+    /// Whether the model is offered this tool in the coming step.
+    fn offers(&self, _tool_name: &str) -> bool {
+        true
     }
 
     /// The model has answered, and the turn is about to end with this reply.
@@ -341,6 +347,13 @@ impl Extensions {
         (ending, made)
     }
 
+    /// Whether every extension lets the model be offered this tool in the coming step.
+    pub(crate) fn offer(&self, tool_name: &str) -> bool {
+        self.held
+            .iter()
+            .all(|held| held.extension.offers(tool_name))
+    }
+
     /// What is remembered otherwise than at the latest commit (`EXT-3`).
     pub(crate) fn changed(&self) -> ExtensionStates {
         let changed = self.held.iter().filter(|held| held.state != held.committed);
@@ -461,6 +474,10 @@ fn of_settings(settings: ExtensionSettings) -> Box<dyn Extension> {
             tools,
             max_reminders,
         } => Box::new(required_tools::RequiredTools::new(tools, max_reminders)),
+        ExtensionSettings::ToolSearch {
+            max_results: _,
+            always_offered,
+        } => Box::new(tool_search::ToolSearch::new(always_offered)),
     }
 }
 

@@ -333,3 +333,70 @@ fn settings_that_do_not_fit_are_an_error_with_the_extensions_name() {
     let error = of(&[unknown], ExtensionStates::new()).unwrap_err();
     assert!(error.to_string().contains("message-window"));
 }
+
+fn finding(id: &str, names: &[&str]) -> Message {
+    let tools: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"name": name, "description": ""}))
+        .collect();
+    let result = ToolResult {
+        tool_call_id: ToolCallId::new(id).unwrap(),
+        tool_name: "tool-search__find".to_owned(),
+        text: json!({"tools": tools, "more": 0}).to_string(),
+        is_error: false,
+    };
+    Message::tool(format!("{TURN}.1:{id}").parse().unwrap(), now(), &result)
+}
+
+#[test]
+fn ext_2_what_a_search_finds_is_offered_from_the_next_step_on_and_remembered() {
+    let config = json!({"alwaysOffered": ["wait__for"]});
+    let mut search = only("tool-search", config.clone(), None);
+    let mut conversation = history(1);
+    begin(&mut search, &facts(&person()), &mut conversation);
+    let offers = |search: &Extensions, names: &[&str]| -> Vec<bool> {
+        names.iter().map(|name| search.offer(name)).collect()
+    };
+    let all = ["tool-search__find", "wait__for", "a__b", "c__d"];
+    assert_eq!(offers(&search, &all), [true, true, false, false]);
+    let (refused, _) = search.before_call(&call("c", "a__b"), &mut conversation, now());
+    assert!(
+        refused
+            .unwrap_err()
+            .starts_with("E_TOOL_NOT_IN_CATALOG: `a__b`")
+    );
+
+    conversation.push(finding("r0", &["a__b"]));
+    search.before_step(2, &mut conversation, now());
+    assert_eq!(offers(&search, &all), [true, true, true, false]);
+    let (allowed, _) = search.before_call(&call("c", "a__b"), &mut conversation, now());
+    assert_eq!(allowed, Ok(()));
+    let state = search.changed().into_values().next().unwrap();
+    search.committed();
+    search.before_step(3, &mut conversation, now());
+    assert!(search.changed().is_empty(), "nothing new (EXT-3)");
+
+    // Another process, another turn; and one that goes on with this turn without the state.
+    let mut later = only("tool-search", config.clone(), Some(state));
+    begin(&mut later, &facts(&person()), &mut history(1));
+    assert_eq!(offers(&later, &all), [true, true, true, false]);
+    let mut resumed = only("tool-search", config, None);
+    begin(&mut resumed, &facts(&person()), &mut conversation);
+    assert_eq!(offers(&resumed, &all), [true, true, true, false]);
+}
+
+#[test]
+fn of_what_was_found_the_latest_stays_offered() {
+    let mut search = only("tool-search", json!({}), None);
+    let mut conversation = history(0);
+    for n in 0..70 {
+        conversation.push(finding(&format!("r{n}"), &[&format!("a__n{n}")]));
+    }
+    conversation.push(finding("r70", &["a__n7"]));
+    begin(&mut search, &facts(&person()), &mut conversation);
+    let offered = (0..70)
+        .filter(|n| search.offer(&format!("a__n{n}")))
+        .count();
+    assert_eq!(offered, 64);
+    assert!(search.offer("a__n7") && search.offer("a__n69") && !search.offer("a__n5"));
+}

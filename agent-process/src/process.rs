@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use goondan_log::unix_millis_now;
 use goondan_protocol::call::CallPlace;
-use goondan_protocol::definition::AgentAssignment;
+use goondan_protocol::definition::{AgentAssignment, CatalogEntry};
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::ids::{ExtensionStates, MessageId, StepId, ToolCallId};
 use goondan_protocol::ipc::{
@@ -594,7 +594,11 @@ impl Agent {
         let step_id = StepId::of_turn(turn_id, step);
         let scope = Scope::Step(step_id.clone());
         let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
-        let catalog = self.toolbox.catalog();
+        let mut catalog = self.toolbox.catalog();
+        let is_left_out = |entry: &CatalogEntry| !self.engine.offers(entry.name.as_str());
+        if catalog.iter().any(is_left_out) {
+            catalog.to_mut().retain(|entry| !is_left_out(entry));
+        }
         let answer = self.model.ask(ModelRequest {
             system: self.assignment.agent.system_prompt.as_deref(),
             messages: self.engine.conversation(),

@@ -23,6 +23,7 @@ mod search;
 mod self_restart;
 mod session;
 mod text_transform;
+pub(crate) mod tool_search;
 mod wait;
 
 use std::borrow::Cow;
@@ -35,9 +36,9 @@ use goondan_protocol::base_package::{self, BASE_PACKAGE};
 use goondan_protocol::definition::{
     AgentAssignment, CatalogEntry, ToolDefinition, ToolExport, ToolSource,
 };
-use goondan_protocol::ids::{ResourceName, TurnId};
+use goondan_protocol::ids::{ResourceName, ToolName, TurnId};
 use goondan_protocol::message::{ToolCall, tool_full_name};
-use goondan_protocol::settings;
+use goondan_protocol::settings::{self, TOOL_SEARCH_FIND};
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use serde_json::Value;
@@ -238,6 +239,14 @@ pub enum ToolboxError {
         /// The full name.
         name: String,
     },
+    /// A tool has the name of the tool that the extension `tool-search` adds.
+    #[error(
+        "the extension `tool-search` needs the name `{tool}` for its own tool; name the other otherwise"
+    )]
+    NameOfSearch {
+        /// The full name.
+        tool: String,
+    },
     /// A directory of the assignment cannot be opened.
     #[error("cannot open the {what} `{}`, which must be there before an agent starts", path.display())]
     NoDirectory {
@@ -337,29 +346,27 @@ impl Toolbox {
                 });
             }
         }
+        let servers: Arc<[Arc<Server>]> = servers.into();
+        let catalog = match tool_search::results_max(&assignment.agent) {
+            None => catalog.into(),
+            Some(results_max) => {
+                let (entry, tool) = add_search(catalog, &servers, results_max)?;
+                tools.insert(TOOL_SEARCH_FIND.to_owned(), tool);
+                entry
+            }
+        };
         Ok(Self {
             places: Arc::new(places),
             tools: Arc::new(tools),
-            catalog: catalog.into(),
-            servers: servers.into(),
+            catalog,
+            servers,
         })
     }
 
     /// The tools as the model sees them.
     #[must_use]
     pub fn catalog(&self) -> Cow<'_, [CatalogEntry]> {
-        if self.servers.is_empty() {
-            return Cow::Borrowed(&self.catalog);
-        }
-        let mut all = self.catalog.to_vec();
-        for server in self.servers.iter() {
-            for entry in server.entries() {
-                if all.iter().all(|other| other.name != entry.name) {
-                    all.push(entry);
-                }
-            }
-        }
-        Cow::Owned(all)
+        with_servers(&self.catalog, &self.servers)
     }
 
     /// The MCP servers that are to be asked before a step.
@@ -422,6 +429,14 @@ impl Toolbox {
     }
 
     fn not_in_catalog(&self, tool_name: &str) -> ToolFault {
+        if self.tools.contains_key(TOOL_SEARCH_FIND) {
+            return ToolFault::new(
+                "E_TOOL_NOT_IN_CATALOG",
+                format!(
+                    "`{tool_name}` is no tool of this agent; look for one with `{TOOL_SEARCH_FIND}`"
+                ),
+            );
+        }
         let mut names: Vec<_> = self.tools.keys().map(|name| format!("`{name}`")).collect();
         let offered = self.servers.iter().flat_map(|server| server.entries());
         names.extend(offered.map(|entry| format!("`{}`", entry.name)));
@@ -494,6 +509,64 @@ fn is_mcp(definition: &ToolDefinition) -> bool {
         &definition.source,
         ToolSource::Builtin { package, name } if package == BASE_PACKAGE && name.as_str() == "mcp"
     )
+}
+
+/// The tools that are known, and those that servers offer now.
+fn with_servers<'c>(
+    catalog: &'c [CatalogEntry],
+    servers: &[Arc<Server>],
+) -> Cow<'c, [CatalogEntry]> {
+    if servers.is_empty() {
+        return Cow::Borrowed(catalog);
+    }
+    let mut all = catalog.to_vec();
+    for server in servers {
+        for entry in server.entries() {
+            if all.iter().all(|other| other.name != entry.name) {
+                all.push(entry);
+            }
+        }
+    }
+    Cow::Owned(all)
+}
+
+/// Adds the tool that looks for others.
+fn add_search(
+    mut catalog: Vec<CatalogEntry>,
+    servers: &Arc<[Arc<Server>]>,
+    results_max: usize,
+) -> Result<(Arc<[CatalogEntry]>, Tool), ToolboxError> {
+    let bad_name = |tool: &str| ToolboxError::NameOfSearch {
+        tool: tool.to_owned(),
+    };
+    if let Some(taken) = catalog
+        .iter()
+        .find(|it| it.name.as_str() == TOOL_SEARCH_FIND)
+    {
+        return Err(bad_name(taken.name.as_str()));
+    }
+    let place = catalog.len();
+    catalog.push(CatalogEntry {
+        name: ToolName::new(TOOL_SEARCH_FIND).map_err(|_| bad_name(TOOL_SEARCH_FIND))?,
+        description: tool_search::description().into_owned(),
+        parameters: tool_search::parameters(),
+    });
+    let catalog: Arc<[CatalogEntry]> = catalog.into();
+    let (searched, servers) = (Arc::clone(&catalog), Arc::clone(servers));
+    let run: Run = Box::new(move |_, call| {
+        let all = with_servers(&searched, &servers);
+        let outcome = tool_search::run(&call, &all, results_max);
+        Box::pin(std::future::ready(outcome))
+    });
+    let tool = Tool {
+        place,
+        is_idempotent: true,
+        output: Output::BoundedByTool,
+        run,
+        schema: OnceLock::new(),
+        error_limit_chars: UNKNOWN_TOOL_ERROR_CHARS,
+    };
+    Ok((catalog, tool))
 }
 
 /// Checks the settings of a built-in tool. A module's are its own business.

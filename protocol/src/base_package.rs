@@ -82,6 +82,7 @@ pub const EXTENSIONS: &[&str] = &[
     "message-integrity",
     "message-window",
     "required-tools-guard",
+    "tool-search",
 ];
 
 /// The names of the built-in tools.

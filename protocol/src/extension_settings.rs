@@ -14,6 +14,10 @@ pub const MESSAGE_WINDOW_MIN: usize = 4;
 pub const MESSAGE_WINDOW_MAX: usize = 1_000_000;
 /// How often an agent is reminded of a required tool when its settings do not say.
 pub const DEFAULT_REMINDERS: u32 = 2;
+/// Tools that one search finds when the settings do not say.
+pub const DEFAULT_TOOL_RESULTS: usize = 5;
+/// Most tools that one search finds.
+pub const MAX_TOOL_RESULTS: usize = 32;
 /// Most reminders of one turn.
 pub const MAX_REMINDERS: u32 = 16;
 
@@ -49,6 +53,13 @@ pub enum ExtensionSettings {
         /// How often the agent is reminded before its turn fails.
         max_reminders: u32,
     },
+    /// Tools are offered once they were looked for.
+    ToolSearch {
+        /// How many tools one search finds at most.
+        max_results: usize,
+        /// The full names of those that are always offered.
+        always_offered: Vec<String>,
+    },
 }
 
 /// Why settings cannot be used, in words for the person who wrote them.
@@ -83,6 +94,14 @@ struct MessageWindow {
 struct RequiredToolsGuard {
     tools: Vec<String>,
     max_reminders: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolSearch {
+    max_results: Option<usize>,
+    #[serde(default)]
+    always_offered: Vec<String>,
 }
 
 impl ExtensionSettings {
@@ -129,6 +148,16 @@ impl ExtensionSettings {
                     max_reminders: max_reminders.unwrap_or(DEFAULT_REMINDERS),
                 }
             }
+            "tool-search" => {
+                let ToolSearch {
+                    max_results,
+                    always_offered,
+                } = of(config)?;
+                Self::ToolSearch {
+                    max_results: max_results.unwrap_or(DEFAULT_TOOL_RESULTS),
+                    always_offered,
+                }
+            }
             unread => {
                 let message = format!("nobody reads the settings of `{unread}`");
                 return Err(InvalidSettings(message));
@@ -169,6 +198,7 @@ mod tests {
             "message-integrity": {},
             "message-window": {"maxMessages": 40},
             "required-tools-guard": {"tools": ["bash__exec"]},
+            "tool-search": {"maxResults": 3, "alwaysOffered": ["bash__exec"]},
         });
         for name in EXTENSIONS {
             let found = read(name, fitting[name].clone());

@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::JsonObject;
 use crate::base_package;
 use crate::extension_settings::{
-    DEFAULT_REMINDERS, MAX_REMINDERS, MESSAGE_WINDOW_MAX, MESSAGE_WINDOW_MIN,
+    DEFAULT_REMINDERS, DEFAULT_TOOL_RESULTS, MAX_REMINDERS, MAX_TOOL_RESULTS, MESSAGE_WINDOW_MAX,
+    MESSAGE_WINDOW_MIN,
 };
 
 /// Longest text of a setting, in bytes.
@@ -183,7 +184,26 @@ static OF_EXTENSIONS: &[(&str, Settings)] = &[
             .or(Default::Number(DEFAULT_REMINDERS as u64)),
         ]),
     ),
+    (
+        "tool-search",
+        Settings::of(&[
+            Setting::optional(
+                "maxResults",
+                Content::Number(1, MAX_TOOL_RESULTS as u64),
+                "How many tools one search finds at most.",
+            )
+            .or(Default::Number(DEFAULT_TOOL_RESULTS as u64)),
+            Setting::optional(
+                "alwaysOffered",
+                Content::Texts,
+                "Full names of tools that are offered without a search.",
+            ),
+        ]),
+    ),
 ];
+
+/// The full name of the tool that the extension `tool-search` gives an agent.
+pub const TOOL_SEARCH_FIND: &str = "tool-search__find";
 
 /// What the built-in extension `name` takes; `None` if there is no such extension.
 #[must_use]

@@ -142,6 +142,12 @@ impl<R: ToolRules> Engine<R> {
         self.extensions.changed()
     }
 
+    /// Whether the model is offered this tool of the catalog in the coming step.
+    #[must_use]
+    pub fn offers(&self, tool_name: &str) -> bool {
+        self.extensions.offer(tool_name)
+    }
+
     /// The running turn.
     #[must_use]
     pub fn turn_id(&self) -> Option<&TurnId> {

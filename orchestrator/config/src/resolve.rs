@@ -7,6 +7,7 @@ use goondan_protocol::definition::{
     AgentDefinition, ExtensionDefinition, ModelProvider, ToolDefinition,
 };
 use goondan_protocol::ids::AgentName;
+use goondan_protocol::settings::TOOL_SEARCH_FIND;
 
 use crate::codes;
 use crate::digest::digest;
@@ -393,11 +394,68 @@ fn resolve_extensions(
         } else {
             resources.extensions.get(&reference.name).cloned()
         };
-        extensions.extend(found.and_then(|it| extension::with_settings(it, reference, report)));
+        let found = found.and_then(|it| extension::with_settings(it, reference, report));
+        if let Some(definition) = &found {
+            check_named_tools(definition, reference, agent, report);
+        }
+        extensions.extend(found);
     }
     check_required_tools(agent, report);
     extensions.extend(required_tools_guard(agent));
     extensions
+}
+
+/// An extension's settings name tools by their full names: each is one of the agent's. The tool that
+/// `tool-search` adds has its name to itself.
+fn check_named_tools(
+    definition: &ExtensionDefinition,
+    reference: &Reference,
+    agent: &AgentSpec,
+    report: &mut Report,
+) {
+    let extension = definition.builtin.as_str();
+    let (search, _) = TOOL_SEARCH_FIND.split_once("__").unwrap_or_default();
+    if extension == search
+        && let Some(taken) = agent.tools.iter().find(|held| held.name == search)
+    {
+        let message = format!(
+            "the extension `{extension}` adds a tool `{search}`, and Agent `{}` has another one of that \
+             name",
+            agent.name
+        );
+        report.add(
+            Problem::new(codes::DUPLICATE_REFERENCE, taken.place, message)
+                .help("give the Tool another name"),
+        );
+    }
+    for setting in settings_of_tools(extension) {
+        let names = definition.config.get(*setting);
+        let names = names.and_then(serde_json::Value::as_array).into_iter();
+        for name in names.flatten().filter_map(serde_json::Value::as_str) {
+            let (tool, _) = name.split_once("__").unwrap_or_default();
+            let has_it = agent.tools.iter().any(|held| held.name == tool);
+            if !has_it && !report.is_partial() {
+                let message = format!(
+                    "`{setting}` of the extension `{}` names `{name}`, but Agent `{}` has no tool \
+                     `{tool}`",
+                    definition.name, agent.name
+                );
+                report.add(
+                    Problem::new(codes::UNKNOWN_REFERENCE, reference.place, message)
+                        .help("write the full name, `tool__export`, of one of the agent's `tools`"),
+                );
+            }
+        }
+    }
+}
+
+/// The settings of a built-in extension that name tools.
+fn settings_of_tools(extension: &str) -> &'static [&'static str] {
+    match extension {
+        REQUIRED_TOOLS_GUARD => &["tools"],
+        "tool-search" => &["alwaysOffered"],
+        _ => &[],
+    }
 }
 
 /// A tool that an agent does not have can never be called.

@@ -61,6 +61,8 @@ mod templates;
 #[cfg(test)]
 mod together;
 #[cfg(test)]
+mod tool_search;
+#[cfg(test)]
 mod usage;
 #[cfg(test)]
 mod watch;

@@ -188,6 +188,12 @@ fn corpus() -> Vec<Value> {
                     "config": {"tools": ["bash__exec"], "maxReminders": 1}}),
         ),
         document(
+            "Extension",
+            "search",
+            &json!({"builtin": "tool-search",
+                    "config": {"maxResults": 3, "alwaysOffered": ["bash__exec"]}}),
+        ),
+        document(
             "Connector",
             "hook",
             &json!({

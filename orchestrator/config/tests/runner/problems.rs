@@ -910,3 +910,40 @@ fn the_settings_of_a_built_in_extension_are_checked_where_they_stand() {
         "{wrong}"
     );
 }
+
+#[test]
+fn an_extension_names_tools_that_its_agent_has() {
+    let with = |tool: &str, extension: &str| {
+        let more = format!(
+            "Model/main}}, tools: [{{kind: Tool, name: {tool}, package: '@goondan/base'}}], \
+             extensions: [{{ref: {{kind: Extension, {extension}}}]"
+        );
+        Project::new(&SMALLEST.replace("Model/main}", &more))
+    };
+    let search = |name: &str| {
+        format!(
+            "name: tool-search, package: '@goondan/base'}}, config: {{alwaysOffered: [{name}]}}"
+        )
+    };
+    with("bash", &search("bash__exec")).load();
+    let missing = only_problem_of(&with("bash", &search("wait__for")));
+    assert!(
+        missing.contains(
+            "`alwaysOffered` of the extension `tool-search` names `wait__for`, but Agent `helper` has \
+             no tool `wait`"
+        ),
+        "{missing}"
+    );
+    let guard = "name: required-tools-guard, package: '@goondan/base'}, config: {tools: [exec]}";
+    let missing = only_problem_of(&with("bash", guard));
+    assert!(missing.contains("names `exec`, but Agent"), "{missing}");
+
+    let taken = SMALLEST.replace(
+        "Model/main}",
+        "Model/main}, tools: [Tool/tool-search], extensions: [{kind: Extension, name: tool-search, \
+         package: '@goondan/base'}]",
+    );
+    let tool = document("Tool", "builtin: bash").replace("name: x", "name: tool-search");
+    let taken = only_problem_of(&Project::new(&format!("{taken}---\n{tool}")));
+    assert!(taken.contains("adds a tool `tool-search`"), "{taken}");
+}

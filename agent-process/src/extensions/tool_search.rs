@@ -1,0 +1,99 @@
+//! `tool-search`: of many tools, a model is offered those it has looked for.
+//!
+//! The search itself is a tool ([`crate::tools::tool_search`]), whose results are in the conversation.
+//! What they name is offered from the next step on, and remembered: a turn that a crash cut short finds
+//! it again in the results that are recorded.
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::message::{Message, MessageSource, ToolCall};
+use goondan_protocol::settings::TOOL_SEARCH_FIND;
+use serde_json::{Value, json};
+
+use super::{Extension, Scene};
+use crate::tools::tool_search::names_found;
+
+/// Tools that stay offered because they were found. Those that were found longest ago go first.
+const FOUND_TOOLS_MAX: usize = 64;
+
+/// What the state is called that is remembered.
+const FOUND: &str = "found";
+
+/// Offers some tools always, and others once they are found.
+#[derive(Debug)]
+pub(super) struct ToolSearch {
+    always: BTreeSet<String>,
+    /// What was found, the latest last.
+    found: Vec<String>,
+}
+
+impl ToolSearch {
+    pub(super) fn new(always: Vec<String>) -> Self {
+        Self {
+            always: always.into_iter().collect(),
+            found: Vec::new(),
+        }
+    }
+
+    /// Takes in what searches of the running turn have found.
+    fn look(&mut self, scene: &mut Scene<'_>) {
+        let latest = scene.conversation.messages().rev().filter_map(Result::ok);
+        let of_turn = latest.take_while(|message| scene.is_of_turn(message));
+        let mut results: Vec<Vec<String>> = of_turn.map(|message| found_by(&message)).collect();
+        results.reverse();
+        let before = self.found.clone();
+        for name in results.into_iter().flatten() {
+            self.found.retain(|other| *other != name);
+            self.found.push(name);
+        }
+        let surplus = self.found.len().saturating_sub(FOUND_TOOLS_MAX);
+        self.found.drain(..surplus);
+        if self.found != before {
+            scene.set_state(json!({ FOUND: self.found }));
+        }
+    }
+}
+
+impl Extension for ToolSearch {
+    fn begin_turn(&mut self, scene: &mut Scene<'_>) {
+        let found = scene.state().and_then(|state| state.get(FOUND));
+        let found = found.and_then(Value::as_array).into_iter().flatten();
+        self.found = found
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect();
+        self.look(scene);
+    }
+
+    fn before_step(&mut self, scene: &mut Scene<'_>) {
+        self.look(scene);
+    }
+
+    fn before_call(&mut self, _scene: &mut Scene<'_>, call: &ToolCall) -> Result<(), String> {
+        if self.offers(&call.tool_name) {
+            return Ok(());
+        }
+        Err(format!(
+            "E_TOOL_NOT_IN_CATALOG: `{}` is not among the tools you are offered; look for it with \
+             `{TOOL_SEARCH_FIND}` first",
+            call.tool_name
+        ))
+    }
+
+    fn offers(&self, tool_name: &str) -> bool {
+        tool_name == TOOL_SEARCH_FIND
+            || self.always.contains(tool_name)
+            || self.found.iter().any(|name| name == tool_name)
+    }
+}
+
+/// The tools that a message names, if it is what a search has found.
+fn found_by(message: &Message) -> Vec<String> {
+    let is_search = matches!(&message.source, MessageSource::Tool { tool_name, .. }
+        if tool_name.as_str() == TOOL_SEARCH_FIND);
+    if !is_search {
+        return Vec::new();
+    }
+    let results = message.data.content.tool_results().into_iter();
+    let found = results.filter(|result| !result.is_error);
+    found.flat_map(|result| names_found(&result.text)).collect()
+}

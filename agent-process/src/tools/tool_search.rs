@@ -1,0 +1,286 @@
+//! The tool of the extension `tool-search`: looks for tools by what they are for.
+//!
+//! Words of the query count the more, the fewer tools have them; in a tool's name they count more than in
+//! what is said of it. The same catalog and query give the same answer.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use goondan_protocol::definition::{AgentDefinition, CatalogEntry};
+use goondan_protocol::extension_settings::ExtensionSettings;
+use goondan_protocol::settings::TOOL_SEARCH_FIND;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Invocation, ToolFault};
+use crate::turn::ToolOutcome;
+
+/// Longest description of a result, in characters: the catalog tells the rest.
+const SHOWN_CHARS_MAX: usize = 240;
+/// How much more a word counts in a tool's name.
+const NAME_WEIGHT: f64 = 3.0;
+/// How much less a word counts that only begins with what was asked for, or the other way round.
+const BEGINNING_WEIGHT: f64 = 0.5;
+/// Shortest beginning that counts, in characters.
+const BEGINNING_CHARS_MIN: usize = 3;
+
+/// How many tools one search finds at most; none if the agent has no such extension.
+pub(crate) fn results_max(agent: &AgentDefinition) -> Option<usize> {
+    let mut all = agent.extensions.iter();
+    all.find_map(|extension| {
+        match ExtensionSettings::read(extension.builtin.as_str(), &extension.config) {
+            Ok(ExtensionSettings::ToolSearch { max_results, .. }) => Some(max_results),
+            Ok(_) | Err(_) => None,
+        }
+    })
+}
+
+/// What models are told of the tool.
+pub(crate) fn description() -> Cow<'static, str> {
+    "Looks for tools you are not offered yet, by what they are for. What it finds is offered to you from the next step on: call it then. Search again with other words if nothing fits.".into()
+}
+
+/// The schema of its arguments.
+pub(crate) fn parameters() -> Value {
+    json!({
+        "type": "object",
+        "required": ["query"],
+        "additionalProperties": false,
+        "properties": {
+            "query": {
+                "type": "string", "minLength": 1, "maxLength": 1_000,
+                "description": "What you want to do, in a few words, or the name of a tool",
+            },
+        },
+    })
+}
+
+#[derive(Deserialize)]
+struct FindArgs {
+    query: String,
+}
+
+/// What a search has found.
+#[derive(Debug, Serialize, Deserialize)]
+struct Findings {
+    tools: Vec<Finding>,
+    /// How many tools fit less well and are left out.
+    more: usize,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Finding {
+    name: String,
+    description: String,
+}
+
+/// Answers a call.
+pub(crate) fn run(call: &Invocation, catalog: &[CatalogEntry], results_max: usize) -> ToolOutcome {
+    let FindArgs { query } = match call.args() {
+        Ok(args) => args,
+        Err(fault) => return fault.into(),
+    };
+    let ranked = ranked(catalog, &query);
+    if ranked.is_empty() {
+        let count = catalog.len().saturating_sub(1);
+        return ToolFault::new(
+            "E_NO_MATCH",
+            format!("none of {count} tools is about that; try other words"),
+        )
+        .into();
+    }
+    let more = ranked.len().saturating_sub(results_max);
+    let tools = ranked.into_iter().take(results_max).map(|entry| Finding {
+        name: entry.name.to_string(),
+        description: shown(&entry.description),
+    });
+    let findings = Findings {
+        tools: tools.collect(),
+        more,
+    };
+    match serde_json::to_string(&findings) {
+        Ok(text) => ToolOutcome::ok(text),
+        Err(error) => ToolFault::new("E_TOOL_FAILED", error.to_string()).into(),
+    }
+}
+
+/// The names in the result of a search.
+pub(crate) fn names_found(result: &str) -> Vec<String> {
+    let findings = serde_json::from_str::<Findings>(result);
+    let tools = findings.map_or_else(|_| Vec::new(), |findings| findings.tools);
+    tools.into_iter().map(|finding| finding.name).collect()
+}
+
+/// The tools that have anything to do with the query, the best first; equals by name.
+fn ranked<'c>(catalog: &'c [CatalogEntry], query: &str) -> Vec<&'c CatalogEntry> {
+    let wanted = words(query);
+    let tools: Vec<(&CatalogEntry, Words)> = catalog
+        .iter()
+        .filter(|entry| entry.name.as_str() != TOOL_SEARCH_FIND)
+        .map(|entry| (entry, Words::of(entry)))
+        .collect();
+    let rarity: Vec<(&String, f64)> = wanted
+        .iter()
+        .map(|word| {
+            let having = tools.iter().filter(|(_, of)| of.score(word) > 0.0).count();
+            (word, rarity(tools.len(), having))
+        })
+        .collect();
+    let mut scored: Vec<(f64, &CatalogEntry)> = tools
+        .iter()
+        .map(|(entry, of)| {
+            let asked_by_name = query.trim().eq_ignore_ascii_case(entry.name.as_str());
+            let score = rarity.iter().map(|(word, rarity)| rarity * of.score(word));
+            let score: f64 = score.sum();
+            (if asked_by_name { f64::MAX } else { score }, *entry)
+        })
+        .filter(|(score, _)| *score > 0.0)
+        .collect();
+    scored.sort_by(|(a, one), (b, other)| b.total_cmp(a).then_with(|| one.name.cmp(&other.name)));
+    scored.into_iter().map(|(_, entry)| entry).collect()
+}
+
+/// What a word counts that so many of all tools have.
+fn rarity(all: usize, having: usize) -> f64 {
+    let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    (1.0 + count(all) / count(having.max(1))).ln()
+}
+
+/// The words of one tool.
+struct Words {
+    name: BTreeSet<String>,
+    about: BTreeSet<String>,
+}
+
+impl Words {
+    fn of(entry: &CatalogEntry) -> Self {
+        let mut about = words(&entry.description);
+        let properties = entry.parameters.get("properties");
+        for (name, schema) in properties.and_then(Value::as_object).into_iter().flatten() {
+            about.extend(words(name));
+            let described = schema.get("description").and_then(Value::as_str);
+            about.extend(described.map(words).unwrap_or_default());
+        }
+        Self {
+            name: words(entry.name.as_str()),
+            about,
+        }
+    }
+
+    fn score(&self, word: &str) -> f64 {
+        let in_set = |set: &BTreeSet<String>| {
+            if set.contains(word) {
+                return 1.0;
+            }
+            let begins =
+                |a: &str, b: &str| b.chars().count() >= BEGINNING_CHARS_MIN && a.starts_with(b);
+            let is_near = |other: &String| begins(other, word) || begins(word, other);
+            if set.iter().any(is_near) {
+                BEGINNING_WEIGHT
+            } else {
+                0.0
+            }
+        };
+        NAME_WEIGHT * in_set(&self.name) + in_set(&self.about)
+    }
+}
+
+/// The words of a text in lower case, those of `camelCase` and `snake_case` names one by one.
+fn words(text: &str) -> BTreeSet<String> {
+    let mut apart = String::with_capacity(text.len());
+    let mut was_lower = false;
+    for c in text.chars() {
+        if c.is_uppercase() && was_lower {
+            apart.push(' ');
+        }
+        was_lower = c.is_lowercase() || c.is_numeric();
+        apart.extend(c.to_lowercase());
+    }
+    apart
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The beginning of a description.
+fn shown(description: &str) -> String {
+    let mut shown: String = description.chars().take(SHOWN_CHARS_MAX).collect();
+    if shown.len() < description.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalog() -> Vec<CatalogEntry> {
+        [
+            (
+                "orders__list",
+                "Lists the orders of a customer.",
+                "customerId",
+            ),
+            (
+                "orders__cancel",
+                "Cancels an order that is not sent yet.",
+                "orderId",
+            ),
+            ("invoices__send", "Sends an invoice by mail.", "invoiceId"),
+            (
+                "weather__forecast",
+                "Tells the weather of the next days.",
+                "city",
+            ),
+            (
+                TOOL_SEARCH_FIND,
+                "Looks for tools: orders, invoices, weather.",
+                "query",
+            ),
+        ]
+        .map(|(name, description, argument)| CatalogEntry {
+            name: name.parse().unwrap(),
+            description: description.to_owned(),
+            parameters: json!({"type": "object", "properties": {argument: {"type": "string"}}}),
+        })
+        .to_vec()
+    }
+
+    fn found(query: &str) -> Vec<String> {
+        let catalog = catalog();
+        let ranked = ranked(&catalog, query);
+        ranked.iter().map(|entry| entry.name.to_string()).collect()
+    }
+
+    #[test]
+    fn what_fits_best_comes_first_and_what_does_not_fit_does_not_come() {
+        assert_eq!(found("cancel an order")[0], "orders__cancel");
+        assert_eq!(found("order"), ["orders__cancel", "orders__list"]);
+        assert_eq!(found("mail the invoice")[0], "invoices__send");
+        assert_eq!(found("customerId")[0], "orders__list");
+        assert_eq!(found("Weather__Forecast")[0], "weather__forecast");
+        assert_eq!(found("zebra"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_search_tells_what_it_found_and_how_much_more_there_is() {
+        let call = |query: &str| Invocation {
+            call_id: "c".to_owned(),
+            args: json!({ "query": query }),
+            span: tracing::Span::none(),
+            site: None,
+        };
+        let outcome = run(&call("orders"), &catalog(), 1);
+        assert!(!outcome.is_error, "{}", outcome.text);
+        assert_eq!(names_found(&outcome.text).len(), 1);
+        assert!(outcome.text.ends_with("\"more\":1}"), "{}", outcome.text);
+        let nothing = run(&call("zebra"), &catalog(), 1);
+        assert_eq!(
+            nothing.text,
+            "E_NO_MATCH: none of 4 tools is about that; try other words"
+        );
+        assert_eq!(names_found(&nothing.text), Vec::<String>::new());
+    }
+}
