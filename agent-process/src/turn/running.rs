@@ -340,9 +340,9 @@ impl Turn {
                 let calls = self.ask_before_calls(calls, around);
                 self.act(Next::Call(calls), step_count_max)?
             }
-            Phase::Settling(Next::End { step, reply }) if is_settled => {
-                self.ask_before_end(step, reply, around)
-            }
+            Phase::Settling(Next::End { step, reply }) => self.ask_before_end(step, reply, around),
+            // A commit makes durable what was appended before it, with one sync for all.
+            Phase::Settling(next @ Next::Complete(_)) => self.act(next, step_count_max)?,
             Phase::Settling(next) if is_settled => self.act(next, step_count_max)?,
             Phase::Calling(mut calls) => {
                 while let Some((observation, message)) = calls.next_result(rules, now)? {
@@ -407,7 +407,7 @@ impl Turn {
         })
     }
 
-    /// Everything appended is durable: touches the outside.
+    /// Everything appended is durable, or becomes so with the commit: touches the outside.
     fn act(&mut self, next: Next, step_count_max: u32) -> Result<Phase, EngineFault> {
         let circle = self.watch.verdict();
         Ok(match (next, circle) {
