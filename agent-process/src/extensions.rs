@@ -16,7 +16,7 @@
 use std::fmt::Debug;
 
 use goondan_protocol::conversation::{Conversation, MissingTarget};
-use goondan_protocol::definition::ExtensionDefinition;
+use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::extension_settings::{ExtensionSettings, InvalidSettings};
 use goondan_protocol::ids::{
@@ -28,12 +28,14 @@ use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 
 use crate::turn::ToolOutcome;
+use onion::{Module, Onion};
 
 mod context_message;
 mod inter_agent;
 mod logging;
 mod message_integrity;
 mod message_window;
+pub(crate) mod onion;
 mod required_tools;
 mod tool_search;
 
@@ -196,6 +198,8 @@ struct Held {
     state: Option<Value>,
     /// What it was when the latest turn was committed.
     committed: Option<Value>,
+    /// Whether it is a module of the project, which is asked outside.
+    is_module: bool,
 }
 
 /// The extensions of an agent, the outermost first.
@@ -205,6 +209,7 @@ pub struct Extensions {
     instance_key: InstanceKey,
     held: Vec<Held>,
     turn: Option<TurnFacts>,
+    onion: Onion,
 }
 
 /// The settings of an extension that cannot be used. Configuration is checked by the same rules.
@@ -231,17 +236,23 @@ impl Extensions {
         let mut held = Vec::with_capacity(definitions.len());
         for definition in definitions {
             let name = definition.name.clone();
-            let settings = ExtensionSettings::read(definition.builtin.as_str(), &definition.config);
-            let settings = settings.map_err(|source| ExtensionError {
-                name: name.clone(),
-                source,
-            })?;
+            let extension = match &definition.source {
+                ExtensionSource::Builtin { name: builtin, .. } => {
+                    let settings = ExtensionSettings::read(builtin.as_str(), &definition.config);
+                    of_settings(settings.map_err(|source| ExtensionError {
+                        name: name.clone(),
+                        source,
+                    })?)
+                }
+                ExtensionSource::Module { .. } => Box::new(Module),
+            };
             let state = states.remove(&name);
             held.push(Held {
                 name,
-                extension: of_settings(settings),
+                extension,
                 committed: state.clone(),
                 state,
+                is_module: matches!(definition.source, ExtensionSource::Module { .. }),
             });
         }
         Ok(Self {
@@ -249,6 +260,7 @@ impl Extensions {
             instance_key,
             held,
             turn: None,
+            onion: Onion::default(),
         })
     }
 
@@ -263,12 +275,7 @@ impl Extensions {
         if self.held.is_empty() {
             return Vec::new();
         }
-        self.turn = Some(TurnFacts {
-            agent_name: self.agent_name.clone(),
-            instance_key: self.instance_key.clone(),
-            turn_id: turn_id.clone(),
-            event: event.clone(),
-        });
+        self.stand_around(turn_id, event);
         let ask =
             |extension: &mut dyn Extension, scene: &mut Scene<'_>| extension.begin_turn(scene);
         self.ask_inwards(conversation, now, "b", ask)
@@ -369,6 +376,16 @@ impl Extensions {
         }
     }
 
+    /// Takes note of the turn that is asked about from now on.
+    fn stand_around(&mut self, turn_id: &TurnId, event: &AgentEvent) {
+        self.turn = Some(TurnFacts {
+            agent_name: self.agent_name.clone(),
+            instance_key: self.instance_key.clone(),
+            turn_id: turn_id.clone(),
+            event: event.clone(),
+        });
+    }
+
     fn ask_inwards(
         &mut self,
         conversation: &mut Conversation,
@@ -376,18 +393,9 @@ impl Extensions {
         hook: &str,
         mut ask: impl FnMut(&mut dyn Extension, &mut Scene<'_>),
     ) -> Vec<Made> {
-        let Some(turn) = &self.turn else {
-            return Vec::new();
-        };
         let mut made = Vec::new();
-        for (place, held) in self.held.iter_mut().enumerate() {
-            made.extend(held.ask(
-                turn,
-                conversation,
-                now,
-                &format!("x{place}{hook}"),
-                &mut ask,
-            ));
+        for place in 0..self.held.len() {
+            made.extend(self.ask_at(place, conversation, now, hook, &mut ask));
         }
         made
     }
@@ -399,20 +407,26 @@ impl Extensions {
         hook: &str,
         mut ask: impl FnMut(&mut dyn Extension, &mut Scene<'_>),
     ) -> Vec<Made> {
-        let Some(turn) = &self.turn else {
-            return Vec::new();
-        };
         let mut made = Vec::new();
-        for (place, held) in self.held.iter_mut().enumerate().rev() {
-            made.extend(held.ask(
-                turn,
-                conversation,
-                now,
-                &format!("x{place}{hook}"),
-                &mut ask,
-            ));
+        for place in (0..self.held.len()).rev() {
+            made.extend(self.ask_at(place, conversation, now, hook, &mut ask));
         }
         made
+    }
+
+    /// Asks one extension, by its place in the agent's list.
+    fn ask_at(
+        &mut self,
+        place: usize,
+        conversation: &mut Conversation,
+        now: Timestamp,
+        hook: &str,
+        ask: &mut impl FnMut(&mut dyn Extension, &mut Scene<'_>),
+    ) -> Vec<Made> {
+        let (Some(turn), Some(held)) = (&self.turn, self.held.get_mut(place)) else {
+            return Vec::new();
+        };
+        held.ask(turn, conversation, now, &format!("x{place}{hook}"), ask)
     }
 }
 

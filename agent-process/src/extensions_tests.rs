@@ -18,8 +18,10 @@ fn definition(builtin: &str, config: Value) -> ExtensionDefinition {
     };
     ExtensionDefinition {
         name: builtin.parse().unwrap(),
-        package: "@goondan/base".to_owned(),
-        builtin: builtin.parse().unwrap(),
+        source: ExtensionSource::Builtin {
+            package: "@goondan/base".to_owned(),
+            name: builtin.parse().unwrap(),
+        },
         config,
     }
 }

@@ -12,6 +12,7 @@
 //! * `outgoing` has the orchestrator do what needs the network or a key.
 //! * [`tools`] acts: the tools of `@goondan/base`.
 //! * [`extensions`] stands around: what an agent's extensions do to its turns.
+//! * `extension_host` is the process of those of them that are modules of the project.
 //! * `colleagues` is the way from a tool to other agents.
 //! * `process` carries out: one loop over the socket, the model and the tools, which decides nothing.
 //! * `history` is where a loaded conversation lies in memory.
@@ -26,6 +27,7 @@
 
 mod colleagues;
 mod entry;
+mod extension_host;
 pub mod extensions;
 mod history;
 mod link;

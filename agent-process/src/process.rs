@@ -4,12 +4,15 @@
 //! the engine; its effects become frames, model calls and tool calls. Between two inputs nothing runs
 //! here, so `ping` is answered while models and tools work.
 
+mod modules;
+
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::future::BoxFuture;
 use goondan_log::unix_millis_now;
-use goondan_protocol::call::CallPlace;
 use goondan_protocol::definition::{AgentAssignment, CatalogEntry};
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::ids::{ExtensionStates, MessageId, StepId, ToolCallId};
@@ -26,16 +29,18 @@ use tokio::task::{JoinError, JoinSet};
 use uuid::Uuid;
 
 use crate::colleagues::{Colleagues, Enquiries};
+use crate::extension_host::{Crew, News};
 use crate::extensions::{ExtensionError, Extensions};
 use crate::history::History;
 use crate::link::{Incoming, Link, LinkError};
 use crate::model::{self, Answer, Model, ModelError, ModelRequest};
 use crate::outgoing::{Desk, Order, Outgoing};
 use crate::recorder::Recorder;
+use crate::tools::host::HostProgram;
 use crate::tools::outside::Origin;
-use crate::tools::{CallSite, Toolbox, ToolboxError};
+use crate::tools::{CallSite, ToolFault, Toolbox, ToolboxError};
 use crate::turn::{
-    CallKey, Effect, Engine, EngineFault, Input, OpenTurn, Scope, ToolOutcome, TurnLimits,
+    CallKey, Effect, Engine, EngineFault, Enter, Input, OpenTurn, Scope, ToolOutcome, TurnLimits,
 };
 
 /// How the process came to its end.
@@ -141,6 +146,7 @@ pub(crate) async fn run(
         &assignment.agent.extensions,
         loaded.states,
     )?;
+    let crew = Crew::of(&assignment, toolbox.surroundings(), &conversation);
     let mut agent = Agent {
         engine: Engine::new(
             toolbox.clone(),
@@ -163,6 +169,8 @@ pub(crate) async fn run(
         enquiries,
         next_request: loaded.next_request,
         recorder: None,
+        crew,
+        asked_servers: None,
         work: JoinSet::new(),
         is_draining: false,
     };
@@ -292,6 +300,19 @@ enum Done {
         seq: u64,
         message_id: MessageId,
     },
+    /// The same, for a middleware that is to be entered.
+    OfferedTo {
+        enter: Box<Enter>,
+    },
+    /// What runs the modules of extensions.
+    HostOfModules {
+        program: Result<Option<HostProgram>, ToolFault>,
+    },
+    /// What came of a module's question to other agents.
+    Answered {
+        id: u64,
+        answer: modules::Answered,
+    },
 }
 
 struct Agent {
@@ -309,6 +330,10 @@ struct Agent {
     enquiries: Enquiries,
     next_request: u64,
     recorder: Option<Recorder>,
+    /// The extensions that are modules, if there are any.
+    crew: Option<Crew>,
+    /// The step of the turn for which MCP servers were asked what they offer.
+    asked_servers: Option<u32>,
     /// Model and tool calls. Dropping a task ends the processes of its tool.
     work: JoinSet<Done>,
     is_draining: bool,
@@ -343,12 +368,25 @@ impl Agent {
                             self.ask_model(step, seq, &message_id);
                             continue;
                         }
+                        Done::OfferedTo { enter } => {
+                            self.enter_now(&enter);
+                            continue;
+                        }
+                        Done::HostOfModules { program } => {
+                            self.launch_host(program).await?;
+                            continue;
+                        }
+                        Done::Answered { id, answer } => {
+                            self.answer_module(id, answer);
+                            continue;
+                        }
                     };
                     if self.work.is_empty() && !self.toolbox.end_strays() {
                         tracing::error!("some processes of tools could not be ended");
                     }
                     self.handle(input).await?;
                 }
+                news = next_of(&mut self.crew) => self.take_news(news).await?,
                 Some(order) = self.desk.next() => self.carry_out_order(order).await?,
                 Some((ask, trace)) = self.enquiries.next(self.next_request) => {
                     let ask = ToOrchestrator::AgentAsk(Box::new(ask));
@@ -434,6 +472,8 @@ impl Agent {
                 parent_span_id: start.event.parent_span_id,
             }
         });
+        self.prepare_modules();
+        self.asked_servers = None;
         let effects = self.engine.start(start, now())?;
         self.origin = Some(Arc::new(Origin::of(&start.event)));
         self.recorder = Some(Recorder::new(
@@ -471,12 +511,17 @@ impl Agent {
                     step,
                     seq,
                     message_id,
-                } if self.toolbox.servers().is_empty() => self.ask_model(step, seq, &message_id),
-                Effect::AskModel {
-                    step,
-                    seq,
-                    message_id,
-                } => self.ask_servers(step, seq, message_id),
+                } => {
+                    let has_asked = self.asked_servers == Some(step);
+                    if has_asked || self.toolbox.servers().is_empty() {
+                        self.ask_model(step, seq, &message_id);
+                    } else {
+                        self.ask_servers(step, seq, message_id);
+                    }
+                }
+                Effect::Assemble => self.assemble(),
+                Effect::Enter(enter) => self.enter(enter),
+                Effect::Return { visit, came } => self.return_to(visit, &came),
                 Effect::RunTool { key, call } => {
                     let span = self.log_span(key, &call);
                     let site = self.site_of(key, &call.id, &call.tool_name);
@@ -499,6 +544,9 @@ impl Agent {
                             now(),
                             Instant::now(),
                         );
+                        if let Some(crew) = &mut self.crew {
+                            crew.tell_event(&event);
+                        }
                         let observe = ToOrchestrator::Observe(Box::new(event));
                         self.link.send(&observe, trace, None).await?;
                     }
@@ -554,20 +602,26 @@ impl Agent {
     /// Asks MCP servers what they offer; then comes the model. One that does not answer offers what it
     /// offered before.
     fn ask_servers(&mut self, step: u32, seq: u64, message_id: MessageId) {
-        let Some(turn_id) = self.engine.turn_id() else {
+        let Some(asking) = self.asking_servers(step) else {
             return;
         };
-        let step_id = StepId::of_turn(turn_id, step);
-        let scope = Scope::Step(step_id.clone());
+        self.work.spawn(async move {
+            asking.await;
+            Done::Offered {
+                step,
+                seq,
+                message_id,
+            }
+        });
+    }
+
+    fn asking_servers(&self, step: u32) -> Option<BoxFuture<'static, ()>> {
+        let place = self.place_of_step(step)?;
+        let scope = Scope::Step(place.step_id.clone()?);
         let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
-        let place = CallPlace {
-            turn_id: turn_id.clone(),
-            step_id: Some(step_id),
-            tool_call_id: None,
-        };
         let servers = Arc::clone(self.toolbox.servers());
         let outgoing = self.outgoing.clone();
-        self.work.spawn(async move {
+        Some(Box::pin(async move {
             let asked = servers.iter().map(|server| async {
                 let refreshed = server.refresh(&outgoing, place.clone(), trace).await;
                 if let Err(fault) = refreshed {
@@ -579,12 +633,17 @@ impl Agent {
                 }
             });
             futures_util::future::join_all(asked).await;
-            Done::Offered {
-                step,
-                seq,
-                message_id,
-            }
-        });
+        }))
+    }
+
+    /// What the model is offered in the coming step.
+    fn offered(&self) -> Cow<'_, [CatalogEntry]> {
+        let mut catalog = self.toolbox.catalog();
+        let is_left_out = |entry: &CatalogEntry| !self.engine.offers(entry.name.as_str());
+        if catalog.iter().any(is_left_out) {
+            catalog.to_mut().retain(|entry| !is_left_out(entry));
+        }
+        catalog
     }
 
     fn ask_model(&mut self, step: u32, seq: u64, message_id: &MessageId) {
@@ -594,11 +653,7 @@ impl Agent {
         let step_id = StepId::of_turn(turn_id, step);
         let scope = Scope::Step(step_id.clone());
         let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
-        let mut catalog = self.toolbox.catalog();
-        let is_left_out = |entry: &CatalogEntry| !self.engine.offers(entry.name.as_str());
-        if catalog.iter().any(is_left_out) {
-            catalog.to_mut().retain(|entry| !is_left_out(entry));
-        }
+        let catalog = self.offered();
         let answer = self.model.ask(ModelRequest {
             system: self.assignment.agent.system_prompt.as_deref(),
             messages: self.engine.conversation(),
@@ -614,6 +669,14 @@ impl Agent {
             let answer = answer.await;
             Done::Model { step, answer }
         });
+    }
+}
+
+/// What is new of the modules; never if there are none. Cancel-safe.
+async fn next_of(crew: &mut Option<Crew>) -> News {
+    match crew {
+        Some(crew) => crew.next().await,
+        None => std::future::pending().await,
     }
 }
 

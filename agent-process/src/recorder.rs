@@ -68,6 +68,18 @@ impl Recorder {
         )
     }
 
+    /// What extensions are logged under.
+    pub(crate) fn turn_span(&self) -> tracing::Span {
+        let place = self.trace;
+        tracing::info_span!(
+            "turn",
+            trace_id = tracing::field::display(place.trace_id),
+            span_id = tracing::field::display(place.span_id),
+            parent_span_id = place.parent_span_id.map(tracing::field::display),
+            turn_id = self.turn_id.as_str(),
+        )
+    }
+
     /// Makes the event and logs it.
     pub(crate) fn record(
         &mut self,

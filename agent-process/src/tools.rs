@@ -10,12 +10,12 @@ mod capture;
 pub(crate) mod descendants;
 pub mod enclosure;
 mod file_system;
-mod host;
+pub(crate) mod host;
 mod json_query;
 pub(crate) mod mcp;
 mod module;
 pub(crate) mod outside;
-mod pipe;
+pub(crate) mod pipe;
 mod residents;
 mod rooted;
 mod schema;
@@ -46,7 +46,7 @@ use serde_json::Value;
 use crate::colleagues::Colleagues;
 use crate::outgoing::Outgoing;
 use crate::turn::{CallKey, ToolOutcome, ToolRules};
-use host::Hosts;
+use host::{HostProgram, Hosts};
 use mcp::Server;
 use module::Runtimes;
 use outside::Origin;
@@ -419,6 +419,29 @@ impl Toolbox {
                 Box::pin(async move { shortened(running.await, &places, &call_id) })
             }
         }
+    }
+
+    /// What runs `script` for modules in JavaScript and TypeScript, each as it is written and where it is.
+    ///
+    /// # Errors
+    ///
+    /// If nothing here runs one of them.
+    pub(crate) async fn host_of_modules(
+        &self,
+        script: &str,
+        entries: &[(PathBuf, PathBuf)],
+    ) -> Result<Option<HostProgram>, ToolFault> {
+        self.places.runtimes.host_of_all(script, entries).await
+    }
+
+    /// What hosts are started with.
+    pub(crate) fn surroundings(&self) -> &Arc<Surroundings> {
+        &self.places.surroundings
+    }
+
+    /// A result that an extension has made, as short as that of a tool.
+    pub(crate) fn shortened(&self, outcome: ToolOutcome, call_id: &str) -> ToolOutcome {
+        shortened(outcome, &self.places, call_id)
     }
 
     /// Ends every process that is left of calls. Only to be called while no call runs. False if some could

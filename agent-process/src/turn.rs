@@ -14,6 +14,8 @@
 //! * A step whose reply is recorded is never asked again.
 //! * A turn that goes in circles ends, by what is recorded of it and nothing else.
 //! * In every ending each tool call has exactly one result.
+//! * A middleware of a module is entered at most once for what it stands around, leaves after everything
+//!   further in has, and brings no message between a call and its result.
 
 mod answers;
 mod around;
@@ -25,8 +27,10 @@ mod recorded;
 mod running;
 #[cfg(test)]
 mod simulation;
+mod visit;
 
 pub use effect::{CallKey, Effect, Input, Observation, Scope, ToolOutcome};
 pub use engine::{Engine, EngineFault, MAX_TURN_ID_BYTES, ToolRules, TurnLimits};
 pub use recorded::OpenTurn;
 pub use running::MAX_CALLS_PER_STEP;
+pub use visit::{Came, Enter, ExtensionFault, Heard, Moment, Notes, Said, VisitId};

@@ -95,13 +95,38 @@ impl Default for LoopBreaker {
 pub struct ExtensionDefinition {
     /// Its name: that of its state, and of the messages it makes.
     pub name: ExtensionName,
-    /// The package that implements it: `@goondan/base` for the built-in extensions.
-    pub package: String,
-    /// The extension's name within that package.
-    pub builtin: ResourceName,
+    /// What does its work.
+    pub source: ExtensionSource,
     /// Its settings.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub config: JsonObject,
+}
+
+/// What does an extension's work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "kind",
+    rename_all = "lowercase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum ExtensionSource {
+    /// An extension of a package.
+    Builtin {
+        /// The package: `@goondan/base`.
+        package: String,
+        /// The extension's name within it.
+        name: ResourceName,
+    },
+    /// A file of the project in JavaScript or TypeScript.
+    Module {
+        /// The file's path within the project.
+        entry: PathBuf,
+        /// SHA-256 of the file when the configuration was loaded, as for a tool.
+        digest: String,
+        /// How long a middleware may work before it asks for the next one or returns, in milliseconds.
+        timeout_ms: u64,
+    },
 }
 
 /// One Model resource with its references resolved.

@@ -5,42 +5,35 @@
 //! task of its own that owns the process and every call that is open: whatever the module does, a crash or
 //! a hang is the error of a call and no more.
 
-mod wire;
+pub(crate) mod process;
+pub(crate) mod wire;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Buf as _, BytesMut};
 use goondan_protocol::JsonObject;
 use goondan_protocol::limits::MAX_MESSAGE_BYTES;
 use goondan_protocol::process_limits::ProcessLimits;
 use serde_json::Value;
-use tokio::io::AsyncWriteExt as _;
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
-use super::bash::ENCLOSURE_GRACE;
-use super::enclosure;
-use super::pipe::{Pipe, Surroundings, enclosure_in};
-use super::residents::Resident;
+use super::pipe::Surroundings;
 use super::{Invocation, Places, ToolFault};
 use crate::turn::{MAX_CALLS_PER_STEP, ToolOutcome};
-use wire::{Context, FromHost, Lines, LogLevel, ToHost};
+use process::{Happened, MAX_LOG_LINE_BYTES, Process, happening, log};
+use wire::{Context, FromHost, LogLevel, ToHost};
 
 /// The host of JavaScript and TypeScript modules, as an argument of the runtime.
 pub(super) const JAVASCRIPT_HOST: &str = include_str!("host/host.mjs");
 
 /// Longest line of the protocol, in bytes.
-const MAX_LINE_BYTES: usize = MAX_MESSAGE_BYTES;
-/// Longest line that is no protocol, in bytes. A longer one is logged in pieces.
-const MAX_LOG_LINE_BYTES: usize = 8 * 1024;
+pub(crate) const MAX_LINE_BYTES: usize = MAX_MESSAGE_BYTES;
 /// Time a handler has to stop when its call is given up. Then its host is ended.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 /// The first pause after a crash that followed a crash; each further one is twice as long.
@@ -49,18 +42,16 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Longest error code of a module, in bytes.
 const MAX_CODE_BYTES: usize = 64;
-/// Last words of a host on its standard error that a failed call tells, in lines.
-const LAST_WORDS: usize = 5;
 
 /// What a host runs: the program, its arguments, and where its modules are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct HostProgram {
+pub(crate) struct HostProgram {
     /// The host's name, for people.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The program and its arguments.
-    pub(super) command: Vec<OsString>,
+    pub(crate) command: Vec<OsString>,
     /// What each of its processes may take.
-    pub(super) limits: ProcessLimits,
+    pub(crate) limits: ProcessLimits,
 }
 
 /// One call of a module.
@@ -153,20 +144,6 @@ enum GivenUp {
     Dropped,
 }
 
-/// A running host process.
-#[derive(Debug)]
-struct Process {
-    enclosure: Child,
-    _resident: Resident,
-    input: Option<ChildStdin>,
-    unsent: BytesMut,
-    stdout: Pipe<ChildStdout>,
-    stderr: Pipe<ChildStderr>,
-    out_lines: Lines,
-    err_lines: Lines,
-    last_words: Vec<String>,
-}
-
 struct Host {
     surroundings: Arc<Surroundings>,
     program: HostProgram,
@@ -176,14 +153,6 @@ struct Host {
     /// Ends that nobody asked for, since a call last came to its end.
     crashes: u32,
     not_before: Option<Instant>,
-}
-
-/// What a look at the process brought.
-enum Happened {
-    Wrote,
-    Stdout(BytesMut),
-    Stderr(BytesMut),
-    Ended(String),
 }
 
 impl Host {
@@ -257,31 +226,15 @@ impl Host {
                 ),
             ));
         }
-        let mut enclosure = enclosure_in(&self.surroundings)
-            .arg(enclosure::PROGRAM)
-            .args(enclosure::in_words(&self.program.limits))
-            .args(&self.program.command)
-            .stdin(Stdio::piped())
-            .spawn()
-            .map_err(|error| {
-                let name = &self.program.name;
-                ToolFault::new(
-                    "E_TOOL_FAILED",
-                    format!("{name} could not be started: {error}"),
-                )
-            })?;
+        let started = Process::start(&self.surroundings, &self.program);
+        self.process = Some(started.map_err(|error| {
+            let name = &self.program.name;
+            ToolFault::new(
+                "E_TOOL_FAILED",
+                format!("{name} could not be started: {error}"),
+            )
+        })?);
         tracing::debug!(host = self.program.name, "tool host started");
-        self.process = Some(Process {
-            _resident: self.surroundings.residents.admit(enclosure.id()),
-            input: enclosure.stdin.take(),
-            unsent: BytesMut::new(),
-            stdout: Pipe::new(enclosure.stdout.take()),
-            stderr: Pipe::new(enclosure.stderr.take()),
-            enclosure,
-            out_lines: Lines::default(),
-            err_lines: Lines::default(),
-            last_words: Vec::new(),
-        });
         Ok(())
     }
 
@@ -305,16 +258,10 @@ impl Host {
                 }
             }
             Happened::Ended(how) => {
-                let Some(mut process) = self.process.take() else {
+                let Some(process) = self.process.take() else {
                     return;
                 };
-                let rest = [process.out_lines.rest(), process.err_lines.rest()];
-                for line in rest.into_iter().flatten() {
-                    process
-                        .last_words
-                        .push(String::from_utf8_lossy(&line).into_owned());
-                }
-                self.crashed(&how, &process.last_words.join("\n"));
+                self.crashed(&how, &process.last_words());
             }
         }
     }
@@ -355,9 +302,7 @@ impl Host {
         let text = text.get(..end).unwrap_or_default();
         log(&self.latest_span(), &self.program.name, level, text);
         if is_stderr && let Some(process) = &mut self.process {
-            process.last_words.push(text.to_owned());
-            let surplus = process.last_words.len().saturating_sub(LAST_WORDS);
-            process.last_words.drain(..surplus);
+            process.hear_last_words(text);
         }
     }
 
@@ -466,63 +411,11 @@ impl Host {
 
     /// Ends the process with all it started.
     async fn end(&mut self, why: &str) {
-        if let Some(mut process) = self.process.take() {
-            drop(process.input.take());
-            if timeout(ENCLOSURE_GRACE, process.enclosure.wait())
-                .await
-                .is_err()
-            {
-                process.enclosure.start_kill().ok();
-            }
+        if let Some(process) = self.process.take() {
+            process.end().await;
         }
         self.crashed(why, "");
     }
-}
-
-impl Process {
-    fn say(&mut self, message: &ToHost<'_>) {
-        // Maps with text keys are always JSON.
-        if let Ok(line) = serde_json::to_vec(message) {
-            self.unsent.extend_from_slice(&line);
-            self.unsent.extend_from_slice(b"\n");
-        }
-    }
-}
-
-/// The next thing a process does; never if there is none. Cancel-safe.
-async fn happening(process: &mut Option<Process>) -> Happened {
-    let Some(process) = process else {
-        return std::future::pending().await;
-    };
-    let Process {
-        input,
-        unsent,
-        stdout,
-        stderr,
-        enclosure,
-        ..
-    } = process;
-    let has_unsent = !unsent.is_empty();
-    let is_heard = !stdout.is_open() && !stderr.is_open();
-    tokio::select! {
-        () = write_some(input, unsent), if has_unsent => Happened::Wrote,
-        chunk = stdout.read(), if stdout.is_open() => Happened::Stdout(chunk),
-        chunk = stderr.read(), if stderr.is_open() => Happened::Stderr(chunk),
-        // What it has said is heard first.
-        ended = enclosure.wait(), if is_heard => Happened::Ended(said_of(ended)),
-    }
-}
-
-async fn write_some(input: &mut Option<ChildStdin>, unsent: &mut BytesMut) {
-    let written = match input {
-        Some(input) => input.write(unsent).await.unwrap_or(0),
-        None => 0,
-    };
-    if written == 0 {
-        // A host that reads no more is about to end, or its calls run out of time.
-        unsent.clear();
-    }
-    unsent.advance(written);
 }
 
 /// Ready when nobody waits for one of the calls any more that were not given up before.
@@ -553,23 +446,4 @@ fn timed_out(open: &OpenCall, how: &str) -> ToolFault {
 fn is_code(code: &str) -> bool {
     let allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     code.len() <= MAX_CODE_BYTES && code.starts_with("E_") && code.chars().all(allowed)
-}
-
-fn log(span: &tracing::Span, host: &str, level: LogLevel, message: &str) {
-    span.in_scope(|| match level {
-        LogLevel::Debug => tracing::debug!(host, "{message}"),
-        LogLevel::Info => tracing::info!(host, "{message}"),
-        LogLevel::Warn => tracing::warn!(host, "{message}"),
-        LogLevel::Error => tracing::error!(host, "{message}"),
-    });
-}
-
-fn said_of(ended: std::io::Result<std::process::ExitStatus>) -> String {
-    match ended {
-        Ok(status) => match status.code() {
-            Some(code) => format!("exit code {code}"),
-            None => status.to_string(),
-        },
-        Err(error) => error.to_string(),
-    }
 }

@@ -77,7 +77,9 @@ async fn run(
     invocation: Invocation,
 ) -> Result<ToolOutcome, ToolFault> {
     let runtimes = &places.runtimes;
-    let program = runtimes.host_of(entry, &call.module, limits).await?;
+    let program = runtimes
+        .host_of(JAVASCRIPT_HOST, entry, &call.module, limits)
+        .await?;
     places.hosts.call(places, program, call, invocation).await
 }
 
@@ -88,13 +90,32 @@ pub(crate) struct Runtimes {
 }
 
 impl Runtimes {
-    /// The host for a module.
+    /// The one host for modules in JavaScript and TypeScript, which runs `script`.
+    ///
+    /// # Errors
+    ///
+    /// `E_TOOL_NO_RUNTIME` if nothing here runs one of them.
+    pub(super) async fn host_of_all(
+        &self,
+        script: &str,
+        entries: &[(PathBuf, PathBuf)],
+    ) -> Result<Option<HostProgram>, ToolFault> {
+        let mut program = None;
+        for (entry, path) in entries {
+            let limits = ProcessLimits::default();
+            program = Some(self.host_of(script, entry, path, limits).await?);
+        }
+        Ok(program)
+    }
+
+    /// The host for a module; `script` is what runs those in JavaScript and TypeScript.
     ///
     /// # Errors
     ///
     /// `E_TOOL_NO_RUNTIME` if nothing here runs it; the text names what would.
     async fn host_of(
         &self,
+        script: &str,
         entry: &Path,
         path: &Path,
         limits: ProcessLimits,
@@ -108,8 +129,8 @@ impl Runtimes {
             let name = runtime.program().to_owned();
             let mut command = vec![program.clone().into_os_string()];
             match runtime {
-                Runtime::Bun => command.extend(words(&["-e", JAVASCRIPT_HOST])),
-                Runtime::Deno => command.extend(words(&["eval", JAVASCRIPT_HOST])),
+                Runtime::Bun => command.extend(words(&["-e", script])),
+                Runtime::Deno => command.extend(words(&["eval", script])),
                 Runtime::Node => {
                     let version = self.node.get_or_init(|| node_version(&program)).await;
                     let Some(version) = version.filter(|version| version.runs(kind)) else {
@@ -118,7 +139,7 @@ impl Runtimes {
                     };
                     // One host runs both languages.
                     command.extend(words(version.arguments(ModuleKind::TypeScript)));
-                    command.extend(words(&["--input-type=module", "-e", JAVASCRIPT_HOST]));
+                    command.extend(words(&["--input-type=module", "-e", script]));
                 }
                 Runtime::Python => {
                     command.extend(words(runtime.file_arguments(kind, NodeVersion::TYPESCRIPT)));

@@ -37,7 +37,7 @@ pub(crate) struct Surroundings {
 
 /// An enclosure where the agent works, with the environment of tools. What it encloses and where its
 /// standard input comes from is the caller's.
-pub(super) fn enclosure_in(surroundings: &Surroundings) -> Command {
+pub(crate) fn enclosure_in(surroundings: &Surroundings) -> Command {
     let mut enclosure = Command::new(&surroundings.enclosure);
     enclosure
         .current_dir(&surroundings.cwd)
@@ -60,25 +60,25 @@ pub(super) fn enclosure_in(surroundings: &Surroundings) -> Command {
 
 /// One output of the enclosure, until its end.
 #[derive(Debug)]
-pub(super) struct Pipe<R> {
+pub(crate) struct Pipe<R> {
     source: Option<R>,
     buffer: BytesMut,
 }
 
 impl<R: AsyncRead + Unpin> Pipe<R> {
-    pub(super) fn new(source: Option<R>) -> Self {
+    pub(crate) fn new(source: Option<R>) -> Self {
         Self {
             source,
             buffer: BytesMut::new(),
         }
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.source.is_some()
     }
 
     /// The next bytes; none at the end. Cancel-safe.
-    pub(super) async fn read(&mut self) -> BytesMut {
+    pub(crate) async fn read(&mut self) -> BytesMut {
         let Some(source) = &mut self.source else {
             return BytesMut::new();
         };

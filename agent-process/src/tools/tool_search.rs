@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use goondan_protocol::definition::{AgentDefinition, CatalogEntry};
+use goondan_protocol::definition::{AgentDefinition, CatalogEntry, ExtensionSource};
 use goondan_protocol::extension_settings::ExtensionSettings;
 use goondan_protocol::settings::TOOL_SEARCH_FIND;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,10 @@ const BEGINNING_CHARS_MIN: usize = 3;
 pub(crate) fn results_max(agent: &AgentDefinition) -> Option<usize> {
     let mut all = agent.extensions.iter();
     all.find_map(|extension| {
-        match ExtensionSettings::read(extension.builtin.as_str(), &extension.config) {
+        let ExtensionSource::Builtin { name, .. } = &extension.source else {
+            return None;
+        };
+        match ExtensionSettings::read(name.as_str(), &extension.config) {
             Ok(ExtensionSettings::ToolSearch { max_results, .. }) => Some(max_results),
             Ok(_) | Err(_) => None,
         }

@@ -1,5 +1,9 @@
 //! The tool calls of one step: run in parallel, recorded in call order.
 
+mod walk;
+
+pub(crate) use walk::Walk;
+
 use goondan_protocol::ids::{MessageId, StepId};
 use goondan_protocol::message::{Message, ToolCall, ToolResult};
 use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of};
@@ -28,12 +32,27 @@ pub(crate) struct Calls {
 struct Slot {
     call: ToolCall,
     state: State,
+    /// Middlewares of modules that wait for the call's result, the outermost first.
+    open: Vec<walk::Open>,
+}
+
+impl Slot {
+    fn new(call: ToolCall, state: State) -> Self {
+        let open = Vec::new();
+        Self { call, state, open }
+    }
 }
 
 #[derive(Debug)]
 enum State {
     ToRun,
+    /// On its way inwards through the layers of extensions.
+    Inwards(walk::Inwards),
+    /// A middleware of a module is at work.
+    Visited(walk::Visited),
     Running,
+    /// On its way outwards.
+    Outwards(walk::Outwards),
     Finished(ToolOutcome),
     Recorded,
 }
@@ -47,9 +66,9 @@ impl Calls {
         calls: Vec<ToolCall>,
         effects: &mut Vec<Effect>,
     ) -> Self {
-        let slots = calls.into_iter().map(|call| Slot {
-            state: first_state(rules, &step_id, &call, effects),
-            call,
+        let slots = calls.into_iter().map(|call| {
+            let state = first_state(rules, &step_id, &call, effects);
+            Slot::new(call, state)
         });
         let slots = slots.collect();
         Self {
@@ -79,7 +98,7 @@ impl Calls {
                     state => state,
                 }
             };
-            Slot { call, state }
+            Slot::new(call, state)
         });
         let slots = slots.collect();
         Self {
@@ -168,7 +187,11 @@ impl Calls {
                     self.first_open += 1;
                     continue;
                 }
-                waiting @ (State::ToRun | State::Running) => {
+                waiting @ (State::ToRun
+                | State::Inwards(_)
+                | State::Visited(_)
+                | State::Running
+                | State::Outwards(_)) => {
                     slot.state = waiting;
                     return Ok(None);
                 }

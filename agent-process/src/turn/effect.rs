@@ -6,6 +6,8 @@ use goondan_protocol::message::{Message, MessageEvent, ToolCall};
 use goondan_protocol::observe::RuntimeEventKind;
 use goondan_protocol::usage::Spent;
 
+use super::visit::{Came, Enter, ExtensionFault, Heard, VisitId};
+use crate::extensions::onion::Middleware;
 use crate::model::{ModelError, ModelReply};
 
 /// Something happened outside.
@@ -52,6 +54,23 @@ pub enum Input {
         /// The event that brings it.
         event: Box<AgentEvent>,
     },
+    /// The modules of extensions are ready; these are their middlewares.
+    Assembled {
+        /// All of them.
+        middlewares: Vec<Middleware>,
+    },
+    /// A middleware did something.
+    Visited {
+        /// The visit.
+        visit: VisitId,
+        /// What it did.
+        heard: Heard,
+    },
+    /// The modules of extensions cannot be used, or not any more in this turn.
+    ExtensionsLost {
+        /// Why.
+        fault: ExtensionFault,
+    },
     /// The turn is committed.
     Committed {
         /// The turn.
@@ -79,6 +98,17 @@ pub enum Effect {
         seq: u64,
         /// The id of the message that is the answer.
         message_id: MessageId,
+    },
+    /// See to it that the modules of extensions are ready for the turn.
+    Assemble,
+    /// Enter a middleware.
+    Enter(Box<Enter>),
+    /// Tell a middleware what came of its `next()`.
+    Return {
+        /// The visit.
+        visit: VisitId,
+        /// What came.
+        came: Came,
     },
     /// Run a tool. Its arguments fit its schema.
     RunTool {

@@ -2,9 +2,10 @@
 
 use goondan_protocol::conversation::{Conversation, MissingTarget};
 use goondan_protocol::definition::LoopBreaker;
+use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{ExtensionStates, InvalidId, MessageId, TurnId};
 use goondan_protocol::ipc::TurnStart;
-use goondan_protocol::message::ToolCall;
+use goondan_protocol::message::{MessageEvent, ToolCall};
 use goondan_protocol::observe::RuntimeEventKind as Kind;
 use goondan_protocol::time::Timestamp;
 
@@ -145,7 +146,26 @@ impl<R: ToolRules> Engine<R> {
     /// Whether the model is offered this tool of the catalog in the coming step.
     #[must_use]
     pub fn offers(&self, tool_name: &str) -> bool {
-        self.extensions.offer(tool_name)
+        let is_hidden = self.turn.as_ref().is_some_and(|turn| turn.hides(tool_name));
+        !is_hidden && self.extensions.offer(tool_name)
+    }
+
+    /// The events of the running turn, if modules of extensions stand around it.
+    #[must_use]
+    pub fn turn_events(&self) -> &[MessageEvent] {
+        self.turn.as_ref().map_or(&[], Turn::events)
+    }
+
+    /// The event that the running turn answers, if modules of extensions stand around it.
+    #[must_use]
+    pub fn turn_event(&self) -> Option<&AgentEvent> {
+        self.turn.as_ref().and_then(Turn::event)
+    }
+
+    /// What the modules of extensions remember.
+    #[must_use]
+    pub fn states_of_modules(&self) -> ExtensionStates {
+        self.extensions.states_of_modules()
     }
 
     /// The running turn.
@@ -194,6 +214,9 @@ impl<R: ToolRules> Engine<R> {
             turn.observe(Kind::MessageWarning, Scope::Turn, &warning.to_string());
         }
         turn.remember(&open);
+        if self.extensions.has_modules() {
+            turn.keep_for_modules(&start.event, &open);
+        }
         let user_id = MessageId::new(format!("{}:u", turn.id()))?;
         match open.progress(turn.id(), user_id.as_str()) {
             Progress::Nothing => {
@@ -202,6 +225,12 @@ impl<R: ToolRules> Engine<R> {
             }
             Progress::Asked => {}
             Progress::Replied(replied) => turn.resume_after(&self.rules, replied),
+        }
+        if self.extensions.has_modules() {
+            turn.enter_modules();
+            self.extensions
+                .begin_with_modules(turn.id(), &start.event, open.events());
+            return self.advance(turn, now);
         }
         let conversation = &mut self.conversation;
         let made = self
@@ -241,6 +270,18 @@ impl<R: ToolRules> Engine<R> {
                 turn.finish_call(&mut around, key, outcome);
             }
             Input::Answer { event } => turn.give(*event),
+            Input::Assembled { middlewares } if turn.is_assembling() => {
+                turn.assembled(&mut self.extensions, &middlewares);
+            }
+            Input::Visited { visit, heard } => {
+                let mut around = Around {
+                    extensions: &mut self.extensions,
+                    conversation: &mut self.conversation,
+                    now,
+                };
+                turn.hear(&mut around, visit, heard);
+            }
+            Input::ExtensionsLost { fault } => turn.lose_modules(fault),
             Input::Committed { turn_id } if turn_id == *turn.id() && turn.is_completing() => {
                 self.extensions.committed();
                 return Ok(Vec::new());
@@ -260,6 +301,15 @@ impl<R: ToolRules> Engine<R> {
         while turn.step_forward(&self.rules, self.limits.step_count_max, &mut around)? {}
         let effects = turn.take_effects();
         self.turn = Some(turn);
+        let has_failed = |effect: &Effect| {
+            let Effect::Complete { outcome, .. } = effect else {
+                return false;
+            };
+            matches!(outcome, TurnOutcome::Failed { .. })
+        };
+        if effects.iter().any(has_failed) {
+            self.extensions.forget_turn();
+        }
         Ok(effects)
     }
 }
@@ -274,6 +324,9 @@ fn unexpected(input: &Input, doing: &'static str) -> EngineFault {
             format!("the result of call {} of step {}", key.index, key.step)
         }
         Input::Answer { event } => format!("answer `{}`", event.id),
+        Input::Assembled { .. } => "word that extensions are ready".to_owned(),
+        Input::Visited { visit, .. } => format!("word of visit {} of an extension", visit.0),
+        Input::ExtensionsLost { .. } => "word that extensions are lost".to_owned(),
         Input::Committed { turn_id } => format!("`turn.committed` of turn `{turn_id}`"),
     };
     EngineFault::Unexpected { input, doing }

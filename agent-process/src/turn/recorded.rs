@@ -86,7 +86,9 @@ impl OpenTurn {
     /// How far `turn_id` had come. It looks at what was recorded, not at the conversation: a message
     /// that was taken out again later was said all the same.
     pub(crate) fn progress(&self, turn_id: &TurnId, user_message_id: &str) -> Progress {
-        let last_step = self.messages().rev().find_map(|message| {
+        // A reply that an extension replaced later keeps its place.
+        let last_step = self.replies(turn_id).last();
+        let last_step = last_step.and_then(|message| {
             let number = step_number(turn_id, message.step_id()?)?;
             Some((number, message))
         });
@@ -178,6 +180,19 @@ mod tests {
         };
         assert_eq!(replied.step, 2);
         assert_eq!((replied.calls.len(), replied.answered.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_reply_that_was_replaced_later_is_not_the_last_one() {
+        let replaced = STEP.replace("append", "replace").replace(
+            r#""message":{"id":"t.2:a""#,
+            r#""targetId":"t.1:a","message":{"id":"t.1:b""#,
+        );
+        let replaced = replaced.replace(r#""stepId":"t.2""#, r#""stepId":"t.1""#);
+        let Progress::Replied(replied) = progress(&[USER, STEP, RESULT, &replaced]) else {
+            panic!("no reply was found");
+        };
+        assert_eq!(replied.step, 2);
     }
 
     #[test]

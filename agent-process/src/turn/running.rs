@@ -1,5 +1,7 @@
 //! One running turn: user message → (model → tools)* → answer.
 
+mod onion;
+
 use std::collections::BTreeSet;
 
 use goondan_protocol::conversation::Conversation;
@@ -20,6 +22,7 @@ use super::loop_breaker::Watch;
 use super::recorded::{OpenTurn, Replied};
 use crate::extensions::{Ending, Made};
 use crate::model::{ModelError, ModelReply};
+use onion::{Onion, Pass, Visiting};
 
 /// Most tool calls of one step; they run in parallel. A reply with more is a fault of the model.
 pub const MAX_CALLS_PER_STEP: usize = 64;
@@ -38,6 +41,8 @@ pub(crate) struct Turn {
     spending: Spending,
     /// The last step that extensions were asked about.
     prepared_step: u32,
+    /// What modules of extensions are told and have begun; nothing without them.
+    onion: Option<Box<Onion>>,
     effects: Vec<Effect>,
 }
 
@@ -50,6 +55,10 @@ enum Phase {
     Asking { step: u32 },
     /// Its tools.
     Calling(Calls),
+    /// That the modules of extensions are ready; then `Next`.
+    Assembling(Next),
+    /// A middleware of a module.
+    Visiting(Visiting),
     /// The commit.
     Completing,
 }
@@ -67,6 +76,10 @@ enum Next {
         reply: String,
     },
     Complete(TurnOutcome),
+    /// The modules of extensions are made ready.
+    Assemble(Box<Next>),
+    /// A layer of extensions is entered.
+    Enter(Pass),
 }
 
 impl Turn {
@@ -87,6 +100,7 @@ impl Turn {
             latest: Spent::default(),
             spending: Spending::default(),
             prepared_step: 0,
+            onion: None,
             effects: Vec::new(),
         }
     }
@@ -105,6 +119,8 @@ impl Turn {
             Phase::Settling(_) => "the turn waited for durability",
             Phase::Asking { .. } => "the model was asked",
             Phase::Calling(_) => "tools ran",
+            Phase::Assembling(_) => "the modules of extensions were made ready",
+            Phase::Visiting(_) => "a middleware of an extension worked",
             Phase::Completing => "the turn waited for its commit",
         }
     }
@@ -139,11 +155,19 @@ impl Turn {
     pub(crate) fn append(&mut self, conversation: &mut Conversation, message: Message) {
         self.watch.take(&message);
         conversation.push(message.clone());
+        self.record(Box::new(MessageEvent::Append { message }));
+    }
+
+    /// Records an event that is part of the conversation already, under the turn's next number.
+    fn record(&mut self, event: Box<MessageEvent>) {
         self.sent_seq += 1;
+        if let Some(onion) = &mut self.onion {
+            onion.note(&event);
+        }
         self.effects.push(Effect::Append {
             turn_id: self.id.clone(),
             seq: self.sent_seq,
-            event: Box::new(MessageEvent::Append { message }),
+            event,
         });
     }
 
@@ -235,6 +259,11 @@ impl Turn {
         };
         self.watch.take(&message);
         self.count(Spent::of_metadata(&message.metadata));
+        if let Some(onion) = &mut self.onion {
+            onion.note(&MessageEvent::Append {
+                message: message.clone(),
+            });
+        }
         conversation.push(message);
         // The model is asked only when everything is durable, and nothing is appended meanwhile.
         self.sent_seq += 1;
@@ -269,14 +298,7 @@ impl Turn {
     pub(crate) fn take_made(&mut self, made: Vec<Made>) {
         for made in made {
             match made {
-                Made::Event(event) => {
-                    self.sent_seq += 1;
-                    self.effects.push(Effect::Append {
-                        turn_id: self.id.clone(),
-                        seq: self.sent_seq,
-                        event,
-                    });
-                }
+                Made::Event(event) => self.record(event),
                 Made::Missing(missing) => {
                     self.observe(Kind::MessageWarning, Scope::Turn, &missing.to_string());
                 }
@@ -295,6 +317,10 @@ impl Turn {
         let Phase::Calling(calls) = &mut self.phase else {
             return;
         };
+        if self.onion.is_some() {
+            calls.begin_way_out(key, outcome);
+            return;
+        }
         let call = calls.call(key).cloned();
         let made = call.map(|call| {
             let Around {
@@ -315,6 +341,9 @@ impl Turn {
         step_count_max: u32,
         around: &mut Around<'_>,
     ) -> Result<bool, EngineFault> {
+        if let Some(has_moved) = self.go_around(around) {
+            return Ok(has_moved);
+        }
         let now = around.now;
         let is_settled = self.durable_seq == self.sent_seq;
         // `Completing` stands in only while the phase is looked at.
@@ -327,6 +356,10 @@ impl Turn {
                     }
                     None if self.prepared_step < step => {
                         self.prepared_step = step;
+                        if self.onion.is_some() {
+                            self.phase = self.begin_step(step, Next::Ask { step });
+                            return Ok(true);
+                        }
                         let made = around
                             .extensions
                             .before_step(step, around.conversation, now);
@@ -350,9 +383,11 @@ impl Turn {
                     self.append(around.conversation, message);
                 }
                 if !calls.all_recorded() {
+                    let has_moved = self.onion.is_some() && self.walk(&mut calls, rules, around);
                     self.phase = Phase::Calling(calls);
-                    return Ok(false);
+                    return Ok(has_moved);
                 }
+                self.release(around.conversation);
                 self.observe(
                     Kind::StepCompleted,
                     Scope::Step(calls.step_id().clone()),
@@ -361,7 +396,11 @@ impl Turn {
                 let step = calls.step().saturating_add(1);
                 Phase::Settling(Next::Ask { step })
             }
-            waiting @ (Phase::Settling(_) | Phase::Asking { .. } | Phase::Completing) => {
+            waiting @ (Phase::Settling(_)
+            | Phase::Asking { .. }
+            | Phase::Assembling(_)
+            | Phase::Visiting(_)
+            | Phase::Completing) => {
                 self.phase = waiting;
                 return Ok(false);
             }
@@ -442,7 +481,9 @@ impl Turn {
                 calls.run(&mut self.effects);
                 Phase::Calling(calls)
             }
-            (Next::End { step, reply }, _) => Phase::Settling(Next::End { step, reply }),
+            (next @ (Next::End { .. } | Next::Assemble(_) | Next::Enter(_)), _) => {
+                Phase::Settling(next)
+            }
             (Next::Complete(outcome), _) => {
                 let (kind, detail) = match &outcome {
                     TurnOutcome::Completed { reply } => (Kind::TurnCompleted, reply.clone()),

@@ -6,6 +6,8 @@
 //! on a real disk. After each crash a new engine resumes from the journal. Every action checks the
 //! engine's promises; the end checks the whole history.
 
+mod modules;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use goondan_protocol::agents::{IN_REPLY_TO, REPLY_KIND};
@@ -14,7 +16,7 @@ use goondan_protocol::definition::LoopBreaker;
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::ids::{EventId, ExtensionStates, MessageId, StepId, ToolCallId, TurnId};
 use goondan_protocol::ipc::TurnStart;
-use goondan_protocol::message::{Content, Message, MessageEvent, Role, ToolCall};
+use goondan_protocol::message::{Content, Message, MessageEvent, MessageSource, Role, ToolCall};
 use goondan_protocol::time::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
@@ -96,6 +98,10 @@ struct World {
     /// Answers that wait in the inbox.
     answers: Vec<AgentEvent>,
     answered: Vec<EventId>,
+    /// What extensions are to remember with the commit.
+    states: ExtensionStates,
+    /// The modules around the turn, if there are any.
+    modules: Option<modules::Modules>,
 }
 
 /// The state of one life of the process.
@@ -129,6 +135,8 @@ impl World {
             action_count: 0,
             answers: Vec::new(),
             answered: Vec::new(),
+            states: ExtensionStates::new(),
+            modules: None,
         }
     }
 
@@ -153,13 +161,20 @@ impl World {
         }
     }
 
-    fn born(&self) -> Life {
+    fn born(&mut self) -> Life {
+        if let Some(modules) = &mut self.modules {
+            modules.are_born();
+        }
         let mut open = OpenTurn::default();
         for event in &self.journal {
             open.push(Some(self.turn_id.clone()), event.clone());
         }
         let base = Conversation::from_base(self.base.clone());
-        let mut engine = Engine::new(Rules, limits(self.step_count_max), extensions(), base, open);
+        let extensions = match &self.modules {
+            Some(_) => modules::extensions(),
+            None => extensions(),
+        };
+        let mut engine = Engine::new(Rules, limits(self.step_count_max), extensions, base, open);
         let start = TurnStart {
             turn_id: self.turn_id.clone(),
             attempt: self.attempt,
@@ -265,6 +280,15 @@ impl World {
                 life.answers.push(Input::ToolFinished { key, outcome });
             }
             Effect::Observe(_) | Effect::Log { .. } => {}
+            effect @ (Effect::Assemble | Effect::Enter(_) | Effect::Return { .. }) => {
+                assert_eq!(
+                    life.acknowledged_seq,
+                    self.sent_seq(life),
+                    "a module is asked too early"
+                );
+                let modules = self.modules.as_mut().unwrap();
+                life.answers.push(modules.answer(effect));
+            }
             Effect::Complete {
                 last_seq,
                 outcome,
@@ -292,6 +316,7 @@ impl World {
                     "memory differs from disk"
                 );
                 self.outcome = Some(outcome);
+                self.states = life.engine.changed_states();
                 self.answered = answered;
                 let turn_id = self.turn_id.clone();
                 let rest = life
@@ -359,7 +384,11 @@ impl World {
     }
 
     fn history(&self) -> Vec<Message> {
-        self.base.iter().chain(self.messages()).cloned().collect()
+        let mut history = Conversation::from_base(self.base.clone());
+        for event in &self.journal {
+            history.apply(event.clone()).unwrap();
+        }
+        history.to_messages().unwrap()
     }
 
     /// What must hold at every instant, a crash included.
@@ -382,7 +411,9 @@ impl World {
         let mut awaited = VecDeque::new();
         for message in self.messages() {
             let is_user = message.data.role == Role::User;
-            assert!(!is_user || awaited.is_empty(), "between call and result");
+            let is_of_extension = matches!(message.source, MessageSource::Extension { .. });
+            let is_between = (is_user || is_of_extension) && !awaited.is_empty();
+            assert!(!is_between, "between call and result");
             for result in message.data.content.tool_results() {
                 assert_eq!(awaited.pop_front(), Some(result.tool_call_id));
             }
@@ -539,7 +570,7 @@ fn a_call_cut_short_is_said_to_be_interrupted_unless_it_is_idempotent() {
 
 #[test]
 fn a_broken_protocol_is_refused() {
-    let world = World::new(&[Act::Say("hi")], 9, 0, &[]);
+    let mut world = World::new(&[Act::Say("hi")], 9, 0, &[]);
     let turn_id = world.turn_id.clone();
     let start = |id: &str| TurnStart {
         turn_id: TurnId::new(id).unwrap(),

@@ -26,9 +26,9 @@ use std::str::FromStr;
 use goondan_protocol::ids::InvalidId;
 
 use crate::codes;
-use crate::document::{Document, Kind};
+use crate::document::Kind;
 use crate::environment::Variables;
-use crate::fields::{Fields, Located};
+use crate::fields::Located;
 use crate::project_files::ProjectFiles;
 use crate::report::{Problem, Report};
 use crate::secrets::Secrets;
@@ -91,31 +91,6 @@ pub(crate) fn read_entry(
             None
         }
     }
-}
-
-/// Checks an `entry` field, which names a module of the project (`ROOT-5`), and says that this version
-/// runs none.
-pub(crate) fn refuse_entry(document: &Document<'_>, spec: &mut Fields<'_>, cx: &mut Context<'_>) {
-    let Some(entry) = spec.text("entry", &mut cx.report) else {
-        return;
-    };
-    let found =
-        ProjectFiles::check_text(entry.value).and_then(|clean| cx.files.check_is_file(&clean));
-    if let Err(failure) = found {
-        cx.report.add(failure.at(entry.place));
-    }
-    cx.report.add(
-        Problem::new(
-            codes::UNSUPPORTED,
-            spec.place_of("entry").unwrap_or(entry.place),
-            format!(
-                "modules of the project (`entry`) are not supported by this version yet; {} cannot \
-                 be loaded",
-                document.label
-            ),
-        )
-        .help("name a built-in with `builtin`, or remove the document"),
-    );
 }
 
 /// What the `spec` of a kind holds.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_protocol::budget::{Budget, BudgetScope};
 use goondan_protocol::definition::{
-    AgentDefinition, ExtensionDefinition, ModelProvider, ToolDefinition,
+    AgentDefinition, ExtensionDefinition, ExtensionSource, ModelProvider, ToolDefinition,
 };
 use goondan_protocol::ids::AgentName;
 use goondan_protocol::settings::TOOL_SEARCH_FIND;
@@ -413,7 +413,10 @@ fn check_named_tools(
     agent: &AgentSpec,
     report: &mut Report,
 ) {
-    let extension = definition.builtin.as_str();
+    let ExtensionSource::Builtin { name, .. } = &definition.source else {
+        return;
+    };
+    let extension = name.as_str();
     let (search, _) = TOOL_SEARCH_FIND.split_once("__").unwrap_or_default();
     if extension == search
         && let Some(taken) = agent.tools.iter().find(|held| held.name == search)

@@ -19,6 +19,8 @@ mod crashes;
 #[cfg(test)]
 mod damage;
 #[cfg(test)]
+mod extension_modules;
+#[cfg(test)]
 mod extensions;
 #[cfg(test)]
 mod full_disk;

@@ -90,7 +90,7 @@ pub(super) enum FromHost {
 /// How important a log line of a module is.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum LogLevel {
+pub(crate) enum LogLevel {
     Debug,
     #[default]
     Info,
@@ -100,14 +100,14 @@ pub(super) enum LogLevel {
 
 /// Cuts what comes from a pipe into lines of bounded length.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     begun: Vec<u8>,
 }
 
 impl Lines {
     /// Adds what came and takes out the lines that are complete, without their ends. A line that grows
     /// past `bytes_max` comes in pieces.
-    pub(super) fn take(&mut self, chunk: &[u8], bytes_max: usize) -> Vec<Vec<u8>> {
+    pub(crate) fn take(&mut self, chunk: &[u8], bytes_max: usize) -> Vec<Vec<u8>> {
         let mut complete = Vec::new();
         for part in chunk.split_inclusive(|byte| *byte == b'\n') {
             self.begun.extend_from_slice(part);
@@ -122,7 +122,7 @@ impl Lines {
     }
 
     /// The line that was begun and not ended.
-    pub(super) fn rest(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn rest(&mut self) -> Option<Vec<u8>> {
         let rest = std::mem::take(&mut self.begun);
         (!rest.is_empty()).then_some(rest)
     }

@@ -2,15 +2,19 @@
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::base_package::BASE_PACKAGE;
-use goondan_protocol::definition::ExtensionDefinition;
+use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
 use goondan_protocol::ids::{ExtensionName, ResourceName};
+use goondan_protocol::module_file::ModuleKind;
 use goondan_protocol::settings;
 
-use super::{Context, builtin_settings, id, refuse_entry};
+use super::{Context, builtin_settings, id, read_entry};
+use crate::codes;
 use crate::document::{Document, Kind};
+use crate::fields::Fields;
+use crate::limits::{DEFAULT_TOOL_TIMEOUT_SECONDS, MAX_TOOL_TIMEOUT_SECONDS};
 use crate::reference::{Reference, check_builtin};
-use crate::report::Report;
-use crate::shape::{Case, Choice, Content, Field, Rule, Shape};
+use crate::report::{Problem, Report};
+use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
 use crate::tree::entries_to_json;
 
 /// What an Extension's `spec` holds.
@@ -41,10 +45,20 @@ static BUILTIN_SPEC: Shape = Shape::of(
 
 static MODULE_SPEC: Shape = Shape::of(
     "ModuleExtensionSpec",
-    "An extension that is a module of the project. Not supported by this version.",
+    "An extension that is a module of the project.",
     &[
-        Field::required("entry", Content::Path, "Path of the module."),
+        Field::required(
+            "entry",
+            Content::Path,
+            "Path of the module, in TypeScript or JavaScript, for bun, deno or node.",
+        ),
         Field::optional("builtin", Content::Text, "Not together with `entry`."),
+        Field::optional(
+            "timeoutSeconds",
+            Content::Number(1, MAX_TOOL_TIMEOUT_SECONDS),
+            "How long a middleware may work before `next()` and after it.",
+        )
+        .or(Default::Number(DEFAULT_TOOL_TIMEOUT_SECONDS)),
         CONFIG,
     ],
 )
@@ -56,26 +70,73 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Exte
     let name: Option<ResourceName> = id(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;
     let is_module = spec.has("entry");
-    if is_module {
-        refuse_entry(document, &mut spec, cx);
-    }
+    let source = if is_module {
+        let source = read_module(&mut spec, cx);
+        // A contradiction with `entry`, which is reported.
+        let _builtin = spec.text("builtin", &mut cx.report);
+        source
+    } else {
+        read_builtin(&mut spec, &mut cx.report)
+    };
     let report = &mut cx.report;
-    let builtin = spec.text("builtin", report);
     let config = spec.entries("config", report);
     let config_label = spec.label.field("config");
     spec.close();
-
-    let builtin = builtin.filter(|_| !is_module)?;
-    check_builtin(Kind::Extension, builtin.value, builtin.place, report)?;
-    if let Some(settings) = settings::of_extension(builtin.value) {
-        let owner = owner(builtin.value);
+    let source = source?;
+    if let ExtensionSource::Builtin { name: builtin, .. } = &source
+        && let Some(settings) = settings::of_extension(builtin.as_str())
+    {
+        let owner = owner(builtin.as_str());
         builtin_settings::check_written(settings, config, &config_label, &owner, report);
     }
     Some(ExtensionDefinition {
         name: ExtensionName::new(name?.as_str()).ok()?,
-        package: BASE_PACKAGE.to_owned(),
-        builtin: id(&builtin, report)?,
+        source,
         config: entries_to_json(config),
+    })
+}
+
+fn read_builtin(spec: &mut Fields<'_>, report: &mut Report) -> Option<ExtensionSource> {
+    let builtin = spec.text("builtin", report)?;
+    check_builtin(Kind::Extension, builtin.value, builtin.place, report)?;
+    Some(ExtensionSource::Builtin {
+        package: BASE_PACKAGE.to_owned(),
+        name: id(&builtin, report)?,
+    })
+}
+
+fn read_module(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<ExtensionSource> {
+    let written = spec.text("entry", &mut cx.report);
+    let entry = written.as_ref().and_then(|entry| read_entry(entry, cx));
+    let timeout_seconds = spec
+        .number("timeoutSeconds", &mut cx.report)
+        .unwrap_or(DEFAULT_TOOL_TIMEOUT_SECONDS);
+    let entry = entry?;
+    match ModuleKind::of(&entry) {
+        ModuleKind::JavaScript | ModuleKind::TypeScript => {}
+        other @ (ModuleKind::Python | ModuleKind::Executable) => {
+            cx.report.add(
+                Problem::new(
+                    codes::INVALID_VALUE,
+                    written?.place,
+                    format!(
+                        "an extension is a module in TypeScript or JavaScript; by its ending, `{}` \
+                         is {other}",
+                        entry.display()
+                    ),
+                )
+                .help(
+                    "name a file that ends in .ts, .mts, .js or .mjs and exports \
+                     `register(api, config)`",
+                ),
+            );
+            return None;
+        }
+    }
+    Some(ExtensionSource::Module {
+        digest: cx.files.digest(&entry),
+        entry,
+        timeout_ms: timeout_seconds * 1_000,
     })
 }
 
@@ -83,8 +144,10 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Exte
 pub(crate) fn builtin(name: &str) -> Option<ExtensionDefinition> {
     Some(ExtensionDefinition {
         name: name.parse().ok()?,
-        package: BASE_PACKAGE.to_owned(),
-        builtin: name.parse().ok()?,
+        source: ExtensionSource::Builtin {
+            package: BASE_PACKAGE.to_owned(),
+            name: name.parse().ok()?,
+        },
         config: JsonObject::new(),
     })
 }
@@ -95,8 +158,14 @@ pub(crate) fn with_settings(
     reference: &Reference,
     report: &mut Report,
 ) -> Option<ExtensionDefinition> {
-    let settings = settings::of_extension(definition.builtin.as_str())?;
-    let owner = owner(definition.builtin.as_str());
+    let ExtensionSource::Builtin { name: builtin, .. } = &definition.source else {
+        if let Some(listed) = &reference.config {
+            definition.config.extend(entries_to_json(&listed.entries));
+        }
+        return Some(definition);
+    };
+    let settings = settings::of_extension(builtin.as_str())?;
+    let owner = owner(builtin.as_str());
     if let Some(listed) = &reference.config {
         let (entries, label) = (&listed.entries, &listed.label);
         builtin_settings::check_written(settings, entries, label, &owner, report);

@@ -154,7 +154,7 @@ fn corpus() -> Vec<Value> {
         document(
             "Extension",
             "log",
-            &json!({"entry": "tools/x.ts", "config": {"a": 1}}),
+            &json!({"entry": "tools/x.ts", "timeoutSeconds": 9, "config": {"a": 1}}),
         ),
         document(
             "Extension",

@@ -310,24 +310,31 @@ fn what_this_version_does_not_do_is_said_clearly() {
 }
 
 #[test]
-fn root_5_extensions_lie_in_the_project_and_are_not_run_yet() {
+fn root_5_extensions_lie_in_the_project_and_are_typescript_or_javascript() {
     let module = |entry: &str| {
         Project::with(&document("Extension", &format!("entry: {entry}")))
             .file("tools/x.ts", "export {}")
+            .file("tools/x.py", "pass")
+            .file("tools/x", "")
             .link("tools/link.ts", "/etc/passwd")
             .problems()
     };
-    let unsupported = "E_CONFIG_UNSUPPORTED 14:8 modules of the project (`entry`) are not supported \
-                       by this version yet; Extension `x` cannot be loaded";
-    assert_eq!(module("tools/x.ts"), [unsupported]);
     for (entry, code) in OUTSIDE {
         let problems = module(entry);
-        assert_eq!(problems[0], unsupported);
         assert!(
-            problems[1].starts_with(&format!("{code} 14:15")),
+            problems[0].starts_with(&format!("{code} 14:15")),
             "{problems:?}"
         );
     }
+    let other = |entry: &str, kind: &str| {
+        let expected = format!(
+            "E_CONFIG_INVALID_VALUE 14:15 an extension is a module in TypeScript or JavaScript; by its \
+             ending, `{entry}` is {kind}"
+        );
+        assert_eq!(module(entry), [expected]);
+    };
+    other("tools/x.py", "Python");
+    other("tools/x", "an executable");
 }
 
 /// Entries that are refused, in a project with `tools/x.ts` and a link `tools/link.ts`.

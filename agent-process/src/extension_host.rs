@@ -1,0 +1,773 @@
+//! The host of an agent's extensions that are modules of the project (`EXT-2`, `EXT-4`).
+//!
+//! An agent has one such process for all of them. It is started with the first turn, in an enclosure, and
+//! lives as long as the agent process. [`Crew`] owns it and knows which middlewares are at work: whatever
+//! a module does, a crash or a hang is the end of the turn and no more, and the next turn starts the host
+//! anew. What the engine decides is said to the host; what the host says comes out as [`News`].
+
+mod wire;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::conversation::Conversation;
+use goondan_protocol::definition::{AgentAssignment, CatalogEntry, ExtensionSource};
+use goondan_protocol::event::{AgentEvent, TurnOutcome};
+use goondan_protocol::ids::{AgentName, ExtensionName, ExtensionStates, InstanceKey, TurnId};
+use goondan_protocol::limits::{MAX_EXTENSION_STATE_BYTES, MAX_INPUT_BYTES};
+use goondan_protocol::message::{Message, MessageEvent, MessageSource, Role};
+use goondan_protocol::observe::RuntimeEvent;
+use goondan_protocol::trace::TraceId;
+use serde_json::Value;
+use tokio::time::{Instant, sleep_until};
+
+use crate::extensions::onion::Middleware;
+use crate::tools::host::process::{Happened, MAX_LOG_LINE_BYTES, Process, happening, log};
+use crate::tools::host::wire::LogLevel;
+use crate::tools::host::{HostProgram, MAX_LINE_BYTES};
+use crate::tools::pipe::Surroundings;
+use crate::turn::{Came, Enter, ExtensionFault, Heard, Moment, Notes, Said, ToolOutcome, VisitId};
+pub(crate) use wire::Asked;
+use wire::{FromHost, Limits, RawNotes, Refusal, Returned, ToHost, ToRegister};
+
+/// What the runtime is given to run.
+pub(crate) const SCRIPT: &str = include_str!("extension_host/host.mjs");
+
+/// Longest message event of a module, in bytes.
+const MAX_EVENT_BYTES: usize = MAX_INPUT_BYTES;
+/// Most message events that a middleware emits before it is heard of again.
+const MAX_EVENTS: usize = 1_000;
+/// Longest line of a host that says what a middleware did, in bytes; the rest is for what stands around it.
+const MAX_SAID_BYTES: usize = MAX_LINE_BYTES - 64 * 1024;
+/// Messages that are told to a host at once.
+const MESSAGES_AT_ONCE: usize = 500;
+/// Most questions of one visit to other agents.
+const MAX_ASKS: u32 = 99;
+
+/// Something to be given to the engine, or to be done for a module.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// The modules are ready.
+    Assembled(Vec<Middleware>),
+    /// A middleware did something.
+    Visited {
+        /// The visit.
+        visit: VisitId,
+        /// What it did.
+        heard: Heard,
+        /// The call whose result it has made itself.
+        made_result_of: Option<String>,
+    },
+    /// The host is gone or of no use.
+    Lost(ExtensionFault),
+    /// A middleware asks for other agents.
+    Ask(Ask),
+}
+
+/// A question of a middleware to other agents.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    /// Identifies the question while the host lives.
+    pub(crate) id: u64,
+    /// The step, or none if the middleware stands around the turn.
+    pub(crate) step: Option<u32>,
+    /// The question's place in the step or the turn: the same again after a crash.
+    pub(crate) place: u32,
+    /// What is asked.
+    pub(crate) asked: Asked,
+}
+
+/// A turn that begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Begun<'a> {
+    pub(crate) turn_id: &'a TurnId,
+    pub(crate) trace_id: TraceId,
+    pub(crate) event: &'a AgentEvent,
+}
+
+#[derive(Debug)]
+struct ModuleOf {
+    name: ExtensionName,
+    entry: PathBuf,
+    path: PathBuf,
+    config: JsonObject,
+    timeout: Duration,
+}
+
+/// A middleware that was entered and is not done.
+#[derive(Debug)]
+struct Visit {
+    extension: ExtensionName,
+    timeout: Duration,
+    /// When it must be heard of; none while it waits for what lies further in, or for other agents.
+    deadline: Option<Instant>,
+    /// Questions that wait for an answer.
+    asking: usize,
+    /// What distinguishes its questions from those of others.
+    asks_from: u32,
+    moment: MomentOf,
+}
+
+#[derive(Debug)]
+enum MomentOf {
+    Turn {
+        outcome: Option<TurnOutcome>,
+    },
+    Step {
+        step: u32,
+        offered: Vec<String>,
+    },
+    Call {
+        call_id: String,
+        result: Option<ToolOutcome>,
+    },
+}
+
+/// The extensions of an agent that are modules, and their host.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    surroundings: Arc<Surroundings>,
+    agent_name: AgentName,
+    instance_key: InstanceKey,
+    modules: Vec<ModuleOf>,
+    process: Option<Process>,
+    /// All middlewares, once they are registered.
+    middlewares: Option<Vec<Middleware>>,
+    /// When they must be.
+    registered_by: Option<Instant>,
+    /// What a host that is started is told first: the conversation before the turn.
+    base: Option<Vec<Message>>,
+    /// Events of the turn that the host knows.
+    told_events: usize,
+    visits: BTreeMap<VisitId, Visit>,
+    asks: BTreeMap<u64, VisitId>,
+    news: VecDeque<News>,
+    span: tracing::Span,
+}
+
+impl Crew {
+    /// The modules among an agent's extensions; none if there are none. `conversation` is what stands
+    /// before the turn that comes first.
+    pub(crate) fn of(
+        assignment: &AgentAssignment,
+        surroundings: &Arc<Surroundings>,
+        conversation: &Conversation,
+    ) -> Option<Self> {
+        let definitions = assignment.agent.extensions.iter();
+        let modules: Vec<ModuleOf> = definitions
+            .filter_map(|definition| match &definition.source {
+                ExtensionSource::Builtin { .. } => None,
+                ExtensionSource::Module {
+                    entry, timeout_ms, ..
+                } => Some(ModuleOf {
+                    name: definition.name.clone(),
+                    entry: entry.clone(),
+                    path: assignment.project_root.join(entry),
+                    config: definition.config.clone(),
+                    timeout: Duration::from_millis(*timeout_ms),
+                }),
+            })
+            .collect();
+        (!modules.is_empty()).then(|| Self {
+            surroundings: Arc::clone(surroundings),
+            agent_name: assignment.agent.name.clone(),
+            instance_key: assignment.instance_key.clone(),
+            modules,
+            process: None,
+            middlewares: None,
+            registered_by: None,
+            base: Some(readable(conversation)),
+            told_events: 0,
+            visits: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            news: VecDeque::new(),
+            span: tracing::Span::none(),
+        })
+    }
+
+    /// The modules' files, as they are written and where they are.
+    pub(crate) fn entries(&self) -> Vec<(PathBuf, PathBuf)> {
+        let modules = self.modules.iter();
+        modules
+            .map(|module| (module.entry.clone(), module.path.clone()))
+            .collect()
+    }
+
+    /// A turn is about to begin; `conversation` is what stands before it.
+    pub(crate) fn prepare(&mut self, conversation: &Conversation) {
+        if self.process.as_mut().is_some_and(Process::has_ended) {
+            self.process = None;
+            self.middlewares = None;
+        }
+        if self.process.is_none() && self.base.is_none() {
+            self.base = Some(readable(conversation));
+        }
+    }
+
+    /// Whether a host has to be started.
+    pub(crate) fn needs_host(&self) -> bool {
+        self.process.is_none()
+    }
+
+    /// Starts the host and has the modules register.
+    ///
+    /// # Errors
+    ///
+    /// Why the host could not be started.
+    pub(crate) fn launch(
+        &mut self,
+        program: &HostProgram,
+        states: &ExtensionStates,
+    ) -> Result<(), ExtensionFault> {
+        let started = Process::start(&self.surroundings, program);
+        let mut process = started.map_err(|error| ExtensionFault {
+            code: "E_EXT_LOAD".to_owned(),
+            message: format!(
+                "{}, which runs the agent's extensions, could not be started: {error}",
+                program.name
+            ),
+        })?;
+        for messages in self
+            .base
+            .take()
+            .unwrap_or_default()
+            .chunks(MESSAGES_AT_ONCE)
+        {
+            process.say(&ToHost::Messages { messages });
+        }
+        let extensions = self.modules.iter().map(|module| ToRegister {
+            name: &module.name,
+            module: &module.path,
+            config: &module.config,
+            state: states.get(&module.name),
+        });
+        process.say(&ToHost::Register {
+            extensions: extensions.collect(),
+            limits: Limits {
+                event_bytes: MAX_EVENT_BYTES,
+                events: MAX_EVENTS,
+                state_bytes: MAX_EXTENSION_STATE_BYTES,
+                line_bytes: MAX_SAID_BYTES,
+            },
+        });
+        let timeout: Duration = self.modules.iter().map(|module| module.timeout).sum();
+        self.registered_by = Some(Instant::now() + timeout);
+        self.process = Some(process);
+        tracing::debug!(host = program.name, "extension host started");
+        Ok(())
+    }
+
+    /// The turn begins, with the host at hand; it is said when the modules are ready.
+    pub(crate) fn begin(&mut self, begun: Begun<'_>, states: ExtensionStates, span: tracing::Span) {
+        self.span = span;
+        self.told_events = 0;
+        self.visits.clear();
+        self.asks.clear();
+        if let Some(process) = &mut self.process {
+            process.say(&ToHost::Turn {
+                turn_id: begun.turn_id,
+                trace_id: begun.trace_id,
+                agent_name: &self.agent_name,
+                instance_key: &self.instance_key,
+                event: begun.event,
+                states,
+            });
+        }
+        if let Some(middlewares) = &self.middlewares {
+            self.news.push_back(News::Assembled(middlewares.clone()));
+        }
+    }
+
+    /// Enters a middleware. `events` are those of the turn; `catalog` is what its step offers so far.
+    pub(crate) fn enter(
+        &mut self,
+        enter: &Enter,
+        events: &[MessageEvent],
+        catalog: &[CatalogEntry],
+    ) {
+        let Some(process) = &mut self.process else {
+            return;
+        };
+        let fresh = match &enter.moment {
+            Moment::Turn | Moment::Step { .. } => {
+                let fresh = events.get(self.told_events..).unwrap_or_default();
+                self.told_events = events.len();
+                fresh
+            }
+            Moment::Call { .. } => &[],
+        };
+        let (step, call) = match &enter.moment {
+            Moment::Turn => (None, None),
+            Moment::Step { step } => (Some(*step), None),
+            Moment::Call { step, call } => (Some(*step), Some(call)),
+        };
+        process.say(&ToHost::Enter {
+            visit: enter.visit,
+            extension: &enter.extension,
+            number: enter.number,
+            id_prefix: &enter.id_prefix,
+            events: fresh,
+            step,
+            catalog: matches!(enter.moment, Moment::Step { .. }).then_some(catalog),
+            tool_name: call.map(|call| call.tool_name.as_str()),
+            tool_call_id: call.map(|call| call.id.as_str()),
+            args: call.map(|call| &call.input),
+        });
+        let place = self.modules.iter().position(|m| m.name == enter.extension);
+        let timeout = place.and_then(|place| Some(self.modules.get(place)?.timeout));
+        let timeout = timeout.unwrap_or_default();
+        let place = place
+            .and_then(|place| u32::try_from(place).ok())
+            .unwrap_or(0);
+        let visit = Visit {
+            extension: enter.extension.clone(),
+            timeout,
+            deadline: Some(Instant::now() + timeout),
+            asking: 0,
+            asks_from: asks_from(place, enter.number),
+            moment: match &enter.moment {
+                Moment::Turn => MomentOf::Turn { outcome: None },
+                Moment::Step { step } => MomentOf::Step {
+                    step: *step,
+                    offered: catalog.iter().map(|entry| entry.name.to_string()).collect(),
+                },
+                Moment::Call { call, .. } => MomentOf::Call {
+                    call_id: call.id.to_string(),
+                    result: None,
+                },
+            },
+        };
+        self.visits.insert(enter.visit, visit);
+    }
+
+    /// Tells a middleware what came of its `next()`.
+    pub(crate) fn tell(&mut self, id: VisitId, came: &Came, events: &[MessageEvent]) {
+        let (Some(process), Some(visit)) = (&mut self.process, self.visits.get_mut(&id)) else {
+            return;
+        };
+        let fresh = match came {
+            Came::Turn(_) | Came::Step { .. } => {
+                let fresh = events.get(self.told_events..).unwrap_or_default();
+                self.told_events = events.len();
+                fresh
+            }
+            Came::Call(_) => &[],
+        };
+        process.say(&ToHost::Return {
+            visit: id,
+            events: fresh,
+            came: came.into(),
+        });
+        visit.deadline = Some(Instant::now() + visit.timeout);
+        match (&mut visit.moment, came) {
+            (MomentOf::Turn { outcome }, Came::Turn(came)) => *outcome = Some(came.clone()),
+            (MomentOf::Call { result, .. }, Came::Call(came)) => *result = Some(came.clone()),
+            _ => {}
+        }
+    }
+
+    /// Tells modules what happened in the turn.
+    pub(crate) fn tell_event(&mut self, event: &RuntimeEvent) {
+        if let Some(process) = &mut self.process {
+            process.say(&ToHost::Event { event });
+        }
+    }
+
+    /// Tells a module what came of its question to other agents.
+    pub(crate) fn answer(&mut self, id: u64, answer: Result<Value, (String, String)>) {
+        let visit = self.asks.remove(&id);
+        if let Some(visit) = visit.and_then(|visit| self.visits.get_mut(&visit)) {
+            visit.asking = visit.asking.saturating_sub(1);
+            if visit.asking == 0 && visit.deadline.is_none() {
+                visit.deadline = Some(Instant::now() + visit.timeout);
+            }
+        }
+        let (result, error) = match answer {
+            Ok(result) => (Some(result), None),
+            Err((code, message)) => (None, Some(Refusal { code, message })),
+        };
+        if let Some(process) = &mut self.process {
+            process.say(&ToHost::Answer { id, result, error });
+        }
+    }
+
+    /// The next thing that is new. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> News {
+        loop {
+            if let Some(news) = self.news.pop_front() {
+                return news;
+            }
+            let deadlines = self.visits.values().filter_map(|visit| visit.deadline);
+            let deadline = deadlines.chain(self.registered_by).min();
+            let has_deadline = deadline.is_some();
+            tokio::select! {
+                happened = happening(&mut self.process) => self.take(happened),
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if has_deadline => {
+                    self.look_at_the_clock();
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, happened: Happened) {
+        match happened {
+            Happened::Wrote => {}
+            Happened::Stdout(chunk) => {
+                let Some(process) = &mut self.process else {
+                    return;
+                };
+                for line in process.out_lines.take(&chunk, MAX_LINE_BYTES) {
+                    self.hear(&line);
+                }
+            }
+            Happened::Stderr(chunk) => {
+                let Some(process) = &mut self.process else {
+                    return;
+                };
+                for line in process.err_lines.take(&chunk, MAX_LOG_LINE_BYTES) {
+                    let text = String::from_utf8_lossy(&line);
+                    let text = text.trim_end();
+                    if !text.is_empty() {
+                        log(&self.span, "extensions", LogLevel::Warn, text);
+                        if let Some(process) = &mut self.process {
+                            process.hear_last_words(text);
+                        }
+                    }
+                }
+            }
+            Happened::Ended(how) => {
+                let Some(process) = self.process.take() else {
+                    return;
+                };
+                let last_words = process.last_words();
+                let mut why = format!("the process of the agent's extensions ended ({how})");
+                if let Some(at_work) = self.at_work() {
+                    why.push_str(&format!(" while {at_work}"));
+                }
+                if !last_words.is_empty() {
+                    why.push_str("; its last words:\n");
+                    why.push_str(&last_words);
+                }
+                self.lose("E_EXT_CRASHED", why);
+            }
+        }
+    }
+
+    /// One line of the host's standard output: of the protocol, or for the log.
+    fn hear(&mut self, line: &[u8]) {
+        match serde_json::from_slice(line) {
+            Ok(FromHost::Registered { middlewares }) => {
+                self.registered_by = None;
+                self.middlewares = Some(middlewares.clone());
+                self.news.push_back(News::Assembled(middlewares));
+            }
+            Ok(FromHost::Unfit {
+                extension,
+                code,
+                message,
+            }) => {
+                let entry = self.modules.iter().find(|module| module.name == extension);
+                let entry = entry.map(|module| module.entry.display().to_string());
+                let entry = entry.unwrap_or_default();
+                let what = match code.as_str() {
+                    "E_EXT_LOAD" => "cannot be loaded",
+                    _ => "failed in `register`",
+                };
+                self.lose(
+                    &code,
+                    format!("extension `{extension}` (`{entry}`) {what}: {message}"),
+                );
+            }
+            Ok(FromHost::Next {
+                visit,
+                notes,
+                tools,
+                args,
+            }) => self.hear_next(visit, notes, tools, args),
+            Ok(FromHost::Leave {
+                visit,
+                notes,
+                result,
+            }) => {
+                let Some(left) = self.visits.remove(&visit) else {
+                    return;
+                };
+                let made_result_of = match (&left.moment, &result) {
+                    (MomentOf::Call { call_id, .. }, Some(_)) => Some(call_id.clone()),
+                    _ => None,
+                };
+                let heard = match notes_of(notes, &left.extension) {
+                    Ok(notes) => Heard::Left {
+                        notes,
+                        said: said_of(result, left.moment),
+                    },
+                    Err(message) => threw(message),
+                };
+                self.news.push_back(News::Visited {
+                    visit,
+                    heard,
+                    made_result_of,
+                });
+            }
+            Ok(FromHost::Throw {
+                visit,
+                notes,
+                code,
+                message,
+            }) => {
+                let Some(left) = self.visits.remove(&visit) else {
+                    return;
+                };
+                let heard = match notes_of(notes, &left.extension) {
+                    Ok(notes) => Heard::Threw {
+                        notes,
+                        code,
+                        message,
+                    },
+                    Err(fault) => threw(fault),
+                };
+                self.news.push_back(visited(visit, heard));
+            }
+            Ok(FromHost::Ask {
+                id,
+                visit,
+                place,
+                question,
+            }) => self.hear_ask(id, visit, place, question),
+            Ok(FromHost::Log {
+                level,
+                message,
+                extension,
+            }) => {
+                let name = extension.as_deref().unwrap_or("extensions");
+                log(&self.span, name, level, &message);
+            }
+            Err(_) => {
+                let text = String::from_utf8_lossy(line);
+                let text = text.trim_end();
+                let end = text.floor_char_boundary(MAX_LOG_LINE_BYTES);
+                let text = text.get(..end).unwrap_or_default();
+                if !text.is_empty() {
+                    log(&self.span, "extensions", LogLevel::Info, text);
+                }
+            }
+        }
+    }
+
+    fn hear_next(
+        &mut self,
+        id: VisitId,
+        notes: RawNotes,
+        tools: Option<Vec<String>>,
+        args: Option<Value>,
+    ) {
+        let Some(visit) = self.visits.get_mut(&id) else {
+            return;
+        };
+        visit.deadline = None;
+        let mut hidden = Vec::new();
+        if let (MomentOf::Step { offered, .. }, Some(tools)) = (&visit.moment, tools) {
+            hidden.extend(offered.iter().filter(|name| !tools.contains(name)).cloned());
+        }
+        let heard = match notes_of(notes, &visit.extension) {
+            Ok(notes) => Heard::Next {
+                notes,
+                hidden,
+                args,
+            },
+            Err(message) => {
+                self.visits.remove(&id);
+                threw(message)
+            }
+        };
+        self.news.push_back(visited(id, heard));
+    }
+
+    fn hear_ask(&mut self, id: u64, visit_id: VisitId, place: u32, asked: Asked) {
+        let Some(visit) = self.visits.get_mut(&visit_id) else {
+            return;
+        };
+        let step = match &visit.moment {
+            MomentOf::Turn { .. } => None,
+            MomentOf::Step { step, .. } => Some(*step),
+            MomentOf::Call { .. } => return,
+        };
+        visit.asking += 1;
+        visit.deadline = None;
+        let asks_from = visit.asks_from;
+        self.asks.insert(id, visit_id);
+        if place > MAX_ASKS {
+            let message = format!("a middleware asks other agents at most {MAX_ASKS} times");
+            self.answer(id, Err(("E_TOO_MANY_QUESTIONS".to_owned(), message)));
+            return;
+        }
+        self.news.push_back(News::Ask(Ask {
+            id,
+            step,
+            place: asks_from.saturating_add(place),
+            asked,
+        }));
+    }
+
+    /// A middleware, or the registration, is over its time: the host is ended.
+    fn look_at_the_clock(&mut self) {
+        let now = Instant::now();
+        let late = self
+            .visits
+            .values()
+            .find(|visit| visit.deadline.is_some_and(|deadline| deadline <= now));
+        let why = match late {
+            Some(visit) => format!(
+                "extension `{}` worked longer than {} ms and was ended; do less at once, or raise its \
+                 `timeoutSeconds`",
+                visit.extension,
+                visit.timeout.as_millis()
+            ),
+            None if self.registered_by.is_some_and(|deadline| deadline <= now) => {
+                "the extensions did not register in time and were ended; do less in `register`, or \
+                 raise their `timeoutSeconds`"
+                    .to_owned()
+            }
+            None => return,
+        };
+        self.lose("E_EXT_TIMEOUT", why);
+    }
+
+    /// Ends the host, if it is there.
+    fn lose(&mut self, code: &str, why: String) {
+        self.span
+            .in_scope(|| tracing::warn!(code, why, "the agent's extensions are lost"));
+        self.process = None;
+        self.middlewares = None;
+        self.registered_by = None;
+        self.visits.clear();
+        self.asks.clear();
+        self.news.clear();
+        self.news.push_back(News::Lost(ExtensionFault {
+            code: code.to_owned(),
+            message: why,
+        }));
+    }
+
+    /// Whose middlewares are at work, in words.
+    fn at_work(&self) -> Option<String> {
+        let working = self
+            .visits
+            .values()
+            .filter(|visit| visit.deadline.is_some());
+        let names: Vec<String> = working
+            .map(|visit| format!("extension `{}`", visit.extension))
+            .collect();
+        if names.is_empty() && self.registered_by.is_some() {
+            return Some("the extensions registered".to_owned());
+        }
+        (!names.is_empty()).then(|| format!("{} worked", names.join(", ")))
+    }
+}
+
+/// Where the places of a middleware's questions begin: above those of tool calls, and each apart.
+fn asks_from(place: u32, number: u32) -> u32 {
+    1_000_000_u32
+        .saturating_add(place.saturating_mul(100_000))
+        .saturating_add(number.saturating_mul(100))
+}
+
+/// The messages that can be read.
+fn readable(conversation: &Conversation) -> Vec<Message> {
+    let messages = conversation.messages().filter_map(Result::ok);
+    messages.map(std::borrow::Cow::into_owned).collect()
+}
+
+fn visited(visit: VisitId, heard: Heard) -> News {
+    News::Visited {
+        visit,
+        heard,
+        made_result_of: None,
+    }
+}
+
+fn threw(message: String) -> Heard {
+    Heard::Threw {
+        notes: Notes::default(),
+        code: None,
+        message,
+    }
+}
+
+/// Looks at what a middleware brought. A module writes no tool calls and no results, and nothing in
+/// another's name.
+fn notes_of(notes: RawNotes, extension: &ExtensionName) -> Result<Notes, String> {
+    let RawNotes { events, state } = notes;
+    let events = events.into_iter().map(|event| {
+        let bytes = event.to_string().len();
+        if bytes > MAX_EVENT_BYTES {
+            return Err(format!(
+                "a message event has {bytes} bytes; at most {MAX_EVENT_BYTES} are allowed"
+            ));
+        }
+        let event: MessageEvent = serde_json::from_value(event)
+            .map_err(|error| format!("it emitted something that is no message event: {error}"))?;
+        match event {
+            MessageEvent::Append { mut message } => {
+                let content = &message.data.content;
+                let is_of_tool = message.data.role == Role::Tool
+                    || !content.tool_calls().is_empty()
+                    || !content.tool_results().is_empty();
+                if is_of_tool {
+                    return Err(
+                        "it appended a tool call or a tool's result; only models call tools"
+                            .to_owned(),
+                    );
+                }
+                message.source = MessageSource::Extension {
+                    extension_name: extension.clone(),
+                    extra: JsonObject::new(),
+                };
+                Ok(MessageEvent::Append { message })
+            }
+            other => Ok(other),
+        }
+    });
+    Ok(Notes {
+        events: events.collect::<Result<_, _>>()?,
+        state,
+    })
+}
+
+/// What a middleware returned; nothing: what it was told.
+fn said_of(result: Option<Returned>, moment: MomentOf) -> Said {
+    match moment {
+        MomentOf::Step { .. } => Said::Step,
+        MomentOf::Turn { outcome } => {
+            let came = outcome.unwrap_or(TurnOutcome::Completed {
+                reply: String::new(),
+            });
+            Said::Turn(match result {
+                None => came,
+                Some(Returned {
+                    reply: Some(reply), ..
+                }) => TurnOutcome::Completed { reply },
+                Some(Returned { code, message, .. }) => TurnOutcome::Failed {
+                    code: code.unwrap_or_else(|| "E_EXT_FAILED".to_owned()),
+                    message: message.unwrap_or_default(),
+                },
+            })
+        }
+        MomentOf::Call { result: came, .. } => {
+            let said = result.and_then(|result| {
+                Some(ToolOutcome {
+                    text: result.text?,
+                    is_error: result.is_error,
+                })
+            });
+            Said::Call(said.or(came).unwrap_or_else(|| {
+                ToolOutcome::error(
+                    "E_EXT_FAILED: a middleware returned neither `next()` nor a result of its own",
+                )
+            }))
+        }
+    }
+}

@@ -1,0 +1,423 @@
+// The host of an agent's extensions that are modules of the project, for bun, deno and node.
+// It speaks the protocol of extension hosts (docs/extensions.md) and is given to the runtime as an argument.
+import { AsyncLocalStorage } from "node:async_hooks";
+import process from "node:process";
+import { createInterface } from "node:readline";
+import { pathToFileURL } from "node:url";
+import { format } from "node:util";
+
+const write = process.stdout.write.bind(process.stdout);
+const send = (message) => write(JSON.stringify(message) + "\n");
+const working = new AsyncLocalStorage();
+
+const log = (level, ...parts) =>
+  send({ type: "log", level, message: format(...parts), extension: working.getStore()?.name });
+const logger = {
+  debug: (...parts) => log("debug", ...parts),
+  info: (...parts) => log("info", ...parts),
+  warn: (...parts) => log("warn", ...parts),
+  error: (...parts) => log("error", ...parts),
+};
+Object.assign(logger, { log: logger.info, trace: logger.debug });
+// Standard output is the protocol's: what a module prints there is logged.
+Object.assign(console, logger);
+process.stdout.write = (text) => {
+  const lines = String(text).replace(/\n$/, "");
+  if (lines !== "") log("info", lines);
+  return true;
+};
+
+const RINGS = ["turn", "step", "toolCall"];
+const extensions = new Map();
+const visits = new Map();
+const asks = new Map();
+const listeners = new Map();
+// The conversation: what it was when the turn began, and the turn's events.
+let base = [];
+let events = [];
+let turn;
+let limits;
+let lastAsk = 0;
+
+const applied = (messages, changes) => {
+  let next = [...messages];
+  for (const { type, message, targetId } of changes) {
+    const at = next.findIndex((other) => other.id === targetId);
+    if (type === "append") next.push(message);
+    else if (type === "truncate") next = [];
+    else if (type === "remove" && at >= 0) next.splice(at, 1);
+    else if (type === "replace" && at >= 0) next[at] = message;
+  }
+  return next;
+};
+
+const textOf = (content) =>
+  typeof content === "string"
+    ? content
+    : (content ?? []).filter((part) => part.type === "text").map((part) => part.text).join("");
+
+// EXT-4: only JSON values.
+const checkJson = (value, path, seen = new Set()) => {
+  if (value === null || ["string", "boolean"].includes(typeof value) || Number.isFinite(value)) return;
+  const isPlain = [Object.prototype, Array.prototype, null].includes(
+    typeof value === "object" ? Object.getPrototypeOf(value) : undefined,
+  );
+  if (!isPlain) throw new TypeError(`${path} is ${format(value)}, which is no JSON value`);
+  if (seen.has(value)) throw new TypeError(`${path} holds itself, so that it is no JSON value`);
+  seen.add(value);
+  for (const [name, inner] of Object.entries(value)) checkJson(inner, `${path}.${name}`, seen);
+  seen.delete(value);
+};
+
+const emit = (name, args) => {
+  for (const { handler, extension } of listeners.get(name) ?? []) {
+    working.run(extension, () => {
+      const failed = (error) => log("error", `a handler of the event ${name} failed:`, error);
+      try {
+        Promise.resolve(handler(...args)).catch(failed);
+      } catch (error) {
+        failed(error);
+      }
+    });
+  }
+};
+
+const apiOf = (extension) => ({
+  pipeline: {
+    register(type, fn, { priority = 0 } = {}) {
+      if (!RINGS.includes(type)) {
+        throw new TypeError(`there are middlewares of the types ${RINGS.join(", ")}, not ${format(type)}`);
+      }
+      if (typeof fn !== "function") throw new TypeError(`a middleware is a function, not ${format(fn)}`);
+      if (!Number.isSafeInteger(priority)) {
+        throw new TypeError(`a priority is a whole number, not ${format(priority)}`);
+      }
+      if (extension.isRegistered) throw new Error("middlewares are registered within `register`");
+      extension.middlewares.push({ type, fn, priority });
+    },
+  },
+  tools: {
+    register() {
+      throw new Error("`api.tools.register` is not supported by this version; write a Tool with `entry`");
+    },
+  },
+  state: {
+    async get() {
+      return structuredClone(extension.state ?? null);
+    },
+    async set(value) {
+      checkJson(value, "the state");
+      const text = JSON.stringify(value);
+      if (text.length > limits.stateBytes) {
+        throw new RangeError(`a state has at most ${limits.stateBytes} bytes, not ${text.length}`);
+      }
+      extension.state = JSON.parse(text);
+      extension.isChanged = true;
+    },
+  },
+  events: {
+    on(name, handler) {
+      if (!listeners.has(name)) listeners.set(name, new Set());
+      const listener = { handler, extension };
+      listeners.get(name).add(listener);
+      return () => listeners.get(name).delete(listener);
+    },
+    emit: (name, ...args) => emit(name, args),
+  },
+  logger,
+});
+
+// Of errors that say little by themselves.
+const hint = (error) =>
+  error instanceof SyntaxError && /'export'|import statement/.test(error.message)
+    ? "; name the file .mjs or .mts, or write \"type\": \"module\" into package.json"
+    : "";
+const brief = (error) =>
+  error instanceof Error ? `${error.name}: ${error.message}${hint(error)}` : format(error);
+
+const register = async (message) => {
+  limits = message.limits;
+  for (const { name, state } of message.extensions) {
+    extensions.set(name, { name, state, middlewares: [], isChanged: false, isRegistered: false });
+  }
+  for (const { name, module, config } of message.extensions) {
+    const extension = extensions.get(name);
+    let code = "E_EXT_LOAD";
+    try {
+      const loaded = await import(pathToFileURL(module).href);
+      const start = loaded.register ?? loaded.default?.register ?? loaded.default;
+      if (typeof start !== "function") throw new Error("the module exports no function `register`");
+      code = "E_EXT_INIT";
+      await working.run(extension, () => start(apiOf(extension), config));
+      extension.isRegistered = true;
+    } catch (error) {
+      working.run(extension, () => log("error", "the extension could not be registered:", error));
+      send({ type: "unfit", extension: name, code, message: brief(error) });
+      return;
+    }
+  }
+  const middlewares = [...extensions.values()].flatMap(({ name, middlewares }) =>
+    middlewares.map(({ type, priority }, number) => ({ extension: name, type, number, priority })));
+  send({ type: "registered", middlewares });
+};
+
+// What a visit brings since it was last heard of.
+const notesOf = (visit) => {
+  const notes = { events: visit.drafts.splice(0) };
+  if (visit.extension.isChanged) notes.state = visit.extension.state;
+  visit.extension.isChanged = false;
+  return notes;
+};
+
+const draft = (visit, event) => {
+  if (visit.isOver) throw new Error("the middleware has returned; it emits no events any more");
+  checkJson(event, "the event");
+  const { type, targetId, message } = event;
+  if (!["append", "replace", "remove", "truncate"].includes(type)) {
+    throw new TypeError(`a message event has the type append, replace, remove or truncate, not ${format(type)}`);
+  }
+  if (["replace", "remove"].includes(type) && typeof targetId !== "string") {
+    throw new TypeError(`a ${type} names its message in \`targetId\``);
+  }
+  const made = { type };
+  if (targetId !== undefined) made.targetId = targetId;
+  if (["append", "replace"].includes(type)) {
+    if (typeof message?.data?.role !== "string") {
+      throw new TypeError(`a ${type} brings a message with \`data: {role, content}\``);
+    }
+    visit.made += 1;
+    made.message = {
+      id: visit.idPrefix + visit.made,
+      metadata: {},
+      createdAt: new Date().toISOString(),
+      source: { type: "extension", extensionName: visit.extension.name },
+      ...message,
+    };
+  }
+  const bytes = Buffer.byteLength(JSON.stringify(made));
+  if (bytes > limits.eventBytes) {
+    throw new RangeError(`a message event has at most ${limits.eventBytes} bytes, not ${bytes}`);
+  }
+  if (visit.drafts.length >= limits.events) {
+    throw new RangeError(`at most ${limits.events} message events are emitted at once`);
+  }
+  visit.drafts.push(made);
+  return made.message?.id;
+};
+
+const ask = (visit, question) => {
+  if (visit.isOver) throw new Error("the middleware has returned; it asks for nothing any more");
+  lastAsk += 1;
+  visit.asked += 1;
+  send({ type: "ask", id: lastAsk, visit: visit.id, place: visit.asked, question });
+  const id = lastAsk;
+  return new Promise((resolve, reject) => asks.set(id, { resolve, reject }));
+};
+
+const agentsOf = (visit) => {
+  const errand = (op, { target, input, instanceKey, wait, timeoutMs } = {}) => ({
+    op,
+    agent: String(target ?? "").replace(/^Agent\//, ""),
+    input: String(input ?? ""),
+    instanceKey,
+    wait,
+    timeoutMs,
+  });
+  return {
+    request: (params) => ask(visit, errand("request", params)),
+    send: (params) => ask(visit, errand("send", params)),
+    spawn: (params) => ask(visit, errand("spawn", params)),
+    list: ({ scope } = {}) => ask(visit, { op: "list", scope }),
+    catalog: () => ask(visit, { op: "catalog" }),
+  };
+};
+
+const stateOf = (visit) => {
+  const own = [...events, ...visit.drafts];
+  let next;
+  return {
+    baseMessages: [...base],
+    events: own,
+    get nextMessages() {
+      next ??= applied(base, own);
+      return next;
+    },
+    toLlmMessages() {
+      return this.nextMessages.map(({ data }) => data);
+    },
+  };
+};
+
+const CODE = /^(E_[A-Z0-9_]+): /;
+
+// What came of next(), as each type of middleware is told.
+const told = {
+  turn({ reply, code, message }) {
+    const { turnId } = turn;
+    if (code !== undefined) {
+      return { turnId, finishReason: code === "E_MAX_STEPS" ? "max_steps" : "error", error: { code, message } };
+    }
+    const last = applied(base, events).findLast(({ data }) => data.role === "assistant");
+    const isIt = last !== undefined && textOf(last.data.content) === reply;
+    const responseMessage = isIt ? last : { ...last, data: { role: "assistant", content: reply } };
+    return { turnId, finishReason: "text_response", responseMessage };
+  },
+  step({ calls, results, error }, { metadata }) {
+    const toolCalls = calls.map(({ id, toolName, input }) => ({ id, name: toolName, args: input }));
+    const toolResults = results.map(({ id, toolName, text, isError }) =>
+      told.toolCall({ text, isError }, { toolCallId: id, toolName }));
+    const status = error === undefined ? "completed" : "failed";
+    const result = { status, hasToolCalls: toolCalls.length > 0, toolCalls, toolResults, metadata };
+    return error === undefined ? result : { ...result, error: { message: error } };
+  },
+  toolCall({ text, isError }, { toolCallId, toolName }) {
+    if (!isError) return { toolCallId, toolName, status: "ok", output: text };
+    const code = CODE.exec(text)?.[1];
+    const message = text.replace(CODE, "");
+    return { toolCallId, toolName, status: "error", error: code ? { code, message } : { message } };
+  },
+};
+
+// What a middleware returned, as the turn goes on with it. Nothing: what came.
+const returned = {
+  turn(result) {
+    if (result === undefined) return undefined;
+    const { responseMessage, error } = result;
+    if (error) return { code: error.code ?? "E_EXT_FAILED", message: String(error.message ?? "") };
+    if (responseMessage === undefined) throw new TypeError("a turn's result has a `responseMessage` or an `error`");
+    return { reply: textOf(responseMessage.data?.content) };
+  },
+  step: () => undefined,
+  toolCall(result) {
+    if (result === undefined) return undefined;
+    const { status, output, error } = result;
+    if (status === "error" || error) {
+      const { code, message } = error ?? {};
+      return { text: code ? `${code}: ${message}` : String(message ?? "the call failed"), isError: true };
+    }
+    if (status !== "ok") throw new TypeError("a tool call's result has the status `ok` or `error`");
+    const text = typeof output === "string" ? output : JSON.stringify(output ?? null);
+    return { text: output === undefined || output === null ? "[no output]" : text, isError: false };
+  },
+};
+
+const enter = async (message) => {
+  const extension = extensions.get(message.extension);
+  const { type, fn } = extension.middlewares[message.number];
+  const visit = {
+    id: message.visit,
+    extension,
+    idPrefix: message.idPrefix,
+    drafts: [],
+    made: 0,
+    asked: 0,
+    isOver: false,
+  };
+  visits.set(visit.id, visit);
+  const metadataOf = (key) => {
+    if (!turn.metadata.has(key)) turn.metadata.set(key, {});
+    return turn.metadata.get(key);
+  };
+  const { agentName, instanceKey, turnId, traceId, event } = turn;
+  const ctx = { agentName, instanceKey, turnId, traceId };
+  if (type === "toolCall") {
+    const { toolName, toolCallId, args, step } = message;
+    Object.assign(ctx, { toolName, toolCallId, args, stepIndex: step - 1, metadata: metadataOf(toolCallId) });
+  } else {
+    Object.defineProperty(ctx, "conversationState", { get: () => stateOf(visit), enumerable: true });
+    ctx.agents = agentsOf(visit);
+    ctx.emitMessageEvent = (event) => draft(visit, event);
+    if (type === "turn") Object.assign(ctx, { inputEvent: event, metadata: metadataOf("turn") });
+    else {
+      const { step, catalog } = message;
+      const ofTurn = { id: turnId, turnId, traceId, agentName, instanceKey, inputEvent: event };
+      Object.assign(ctx, { turn: ofTurn, stepIndex: step - 1, metadata: metadataOf(step), toolCatalog: catalog });
+    }
+  }
+  const before = JSON.stringify(message.args);
+  const offered = new Set(message.catalog?.map(({ name }) => name));
+  const changesOf = () => {
+    if (type === "step") {
+      const tools = ctx.toolCatalog.map(({ name }) => name);
+      const unknown = tools.find((name) => !offered.has(name));
+      if (unknown !== undefined) {
+        throw new Error(`\`toolCatalog\` can lose tools and gains none; \`${unknown}\` was not in it`);
+      }
+      return { tools };
+    }
+    if (type !== "toolCall") return {};
+    checkJson(ctx.args, "`args`");
+    return JSON.stringify(ctx.args) === before ? {} : { args: ctx.args };
+  };
+  ctx.next = async () => {
+    if (visit.settle !== undefined) throw new Error("`next()` was called a second time");
+    if (visit.isOver) throw new Error("`next()` was called after the middleware had returned");
+    const changes = changesOf();
+    const came = new Promise((settle) => { visit.settle = settle; });
+    send({ type: "next", visit: visit.id, ...notesOf(visit), ...changes });
+    visit.came = await came;
+    return told[type](visit.came, ctx);
+  };
+  let last;
+  try {
+    const brought = await working.run(extension, fn, ctx);
+    if (visit.settle === undefined && type !== "toolCall") throw new Error("it returned without calling `next()`");
+    const result = returned[type](brought);
+    // What stays as it came need not be said again.
+    const { text, isError } = visit.came ?? {};
+    const isAsItCame = type === "toolCall" && result?.text === text && result?.isError === isError;
+    last = { type: "leave", result: isAsItCame ? undefined : result };
+  } catch (error) {
+    working.run(extension, () => log("error", `the ${type} middleware failed:`, error));
+    const code = typeof error?.code === "string" && /^E_[A-Z0-9_]{1,62}$/.test(error.code) ? error.code : undefined;
+    last = { type: "throw", code, message: brief(error) };
+  }
+  visit.isOver = true;
+  visits.delete(visit.id);
+  const line = { ...last, visit: visit.id, ...notesOf(visit) };
+  const bytes = Buffer.byteLength(JSON.stringify(line));
+  if (bytes <= limits.lineBytes) send(line);
+  else {
+    const message = `a middleware returns at most ${limits.lineBytes} bytes, not ${bytes}`;
+    send({ type: "throw", visit: visit.id, message });
+  }
+};
+
+const take = {
+  messages: ({ messages }) => { for (const message of messages) base.push(message); },
+  register,
+  turn({ states, ...given }) {
+    base = applied(base, events);
+    events = [];
+    visits.clear();
+    turn = { ...given, metadata: new Map() };
+    for (const extension of extensions.values()) {
+      extension.state = states[extension.name];
+      extension.isChanged = false;
+    }
+  },
+  enter(message) {
+    events.push(...(message.events ?? []));
+    return enter(message);
+  },
+  return(message) {
+    events.push(...(message.events ?? []));
+    visits.get(message.visit)?.settle(message.came);
+  },
+  event: ({ event }) => emit(event.type, [event]),
+  answer({ id, result, error }) {
+    const waiting = asks.get(id);
+    asks.delete(id);
+    if (error === undefined) waiting?.resolve(result);
+    else waiting?.reject(Object.assign(new Error(error.message), { code: error.code }));
+  },
+};
+
+process.on("unhandledRejection", (reason) => log("error", "nobody caught this rejection:", reason));
+
+createInterface({ input: process.stdin, crlfDelay: Infinity })
+  .on("line", (line) => {
+    const message = JSON.parse(line);
+    take[message.type]?.(message);
+  })
+  .on("close", () => process.exit(0));

@@ -1,0 +1,343 @@
+//! The protocol of extension hosts: one JSON object a line.
+
+use std::path::Path;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::definition::CatalogEntry;
+use goondan_protocol::event::{AgentEvent, TurnOutcome};
+use goondan_protocol::ids::{AgentName, ExtensionName, ExtensionStates, InstanceKey, TurnId};
+use goondan_protocol::message::{Message, MessageEvent, ToolCall, ToolResult};
+use goondan_protocol::observe::RuntimeEvent;
+use goondan_protocol::trace::TraceId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::extensions::onion::Middleware;
+use crate::tools::host::wire::LogLevel;
+use crate::turn::{Came, VisitId};
+
+/// What the agent says to the host.
+#[derive(Debug, Serialize)]
+#[serde(
+    tag = "type",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub(super) enum ToHost<'a> {
+    /// Some of the conversation as it was before the turn, oldest first.
+    Messages {
+        /// The messages.
+        messages: &'a [Message],
+    },
+    /// Load the modules and have them register.
+    Register {
+        /// The extensions, in the agent's order.
+        extensions: Vec<ToRegister<'a>>,
+        /// What a module may say at most.
+        limits: Limits,
+    },
+    /// A turn begins. What the turn before had done is part of the conversation.
+    Turn {
+        /// The turn.
+        turn_id: &'a TurnId,
+        /// Its trace.
+        trace_id: TraceId,
+        /// The agent.
+        agent_name: &'a AgentName,
+        /// The conversation.
+        instance_key: &'a InstanceKey,
+        /// The event it answers.
+        event: &'a AgentEvent,
+        /// What extensions remember.
+        states: ExtensionStates,
+    },
+    /// Enter a middleware.
+    Enter {
+        /// The visit.
+        visit: VisitId,
+        /// Whose middleware.
+        extension: &'a ExtensionName,
+        /// Which of them.
+        number: u32,
+        /// How the ids of messages begin that it makes.
+        id_prefix: &'a str,
+        /// Events of the turn that the host does not know yet.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        events: &'a [MessageEvent],
+        /// The number of the step, from 1; none for a turn.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        step: Option<u32>,
+        /// The step's tools.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        catalog: Option<&'a [CatalogEntry]>,
+        /// The tool that is called.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tool_name: Option<&'a str>,
+        /// The call.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tool_call_id: Option<&'a str>,
+        /// Its arguments.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        args: Option<&'a Value>,
+    },
+    /// What came of a middleware's `next()`.
+    Return {
+        /// The visit.
+        visit: VisitId,
+        /// Events of the turn that the host does not know yet.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        events: &'a [MessageEvent],
+        /// What came.
+        came: CameLine<'a>,
+    },
+    /// Something happened in the turn.
+    Event {
+        /// What.
+        event: &'a RuntimeEvent,
+    },
+    /// What came of a question to other agents.
+    Answer {
+        /// The question.
+        id: u64,
+        /// What they said.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<Value>,
+        /// Why there is no answer.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<Refusal>,
+    },
+}
+
+/// An extension that is to be registered.
+#[derive(Debug, Serialize)]
+pub(super) struct ToRegister<'a> {
+    pub(super) name: &'a ExtensionName,
+    /// The module's absolute path.
+    pub(super) module: &'a Path,
+    pub(super) config: &'a JsonObject,
+    /// What it remembers.
+    pub(super) state: Option<&'a Value>,
+}
+
+/// What a module may say at most.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Limits {
+    pub(super) event_bytes: usize,
+    pub(super) events: usize,
+    pub(super) state_bytes: usize,
+    pub(super) line_bytes: usize,
+}
+
+/// Why a question has no answer.
+#[derive(Debug, Serialize)]
+pub(super) struct Refusal {
+    pub(super) code: String,
+    pub(super) message: String,
+}
+
+/// What came of a middleware's `next()`.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum CameLine<'a> {
+    Completed {
+        reply: &'a str,
+    },
+    Failed {
+        code: &'a str,
+        message: &'a str,
+    },
+    #[serde(rename_all = "camelCase")]
+    Step {
+        calls: Vec<CallLine<'a>>,
+        results: Vec<ResultLine<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<&'a str>,
+    },
+    #[serde(rename_all = "camelCase")]
+    Call {
+        text: &'a str,
+        is_error: bool,
+    },
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CallLine<'a> {
+    id: &'a str,
+    tool_name: &'a str,
+    input: &'a Value,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ResultLine<'a> {
+    id: &'a str,
+    tool_name: &'a str,
+    text: &'a str,
+    is_error: bool,
+}
+
+impl<'a> From<&'a Came> for CameLine<'a> {
+    fn from(came: &'a Came) -> Self {
+        match came {
+            Came::Turn(TurnOutcome::Completed { reply }) => Self::Completed { reply },
+            Came::Turn(TurnOutcome::Failed { code, message }) => Self::Failed { code, message },
+            Came::Step {
+                calls,
+                results,
+                error,
+            } => Self::Step {
+                calls: calls.iter().map(line_of_call).collect(),
+                results: results.iter().map(line_of_result).collect(),
+                error: error.as_deref(),
+            },
+            Came::Call(outcome) => Self::Call {
+                text: &outcome.text,
+                is_error: outcome.is_error,
+            },
+        }
+    }
+}
+
+fn line_of_call(call: &ToolCall) -> CallLine<'_> {
+    CallLine {
+        id: call.id.as_str(),
+        tool_name: &call.tool_name,
+        input: &call.input,
+    }
+}
+
+fn line_of_result(result: &ToolResult) -> ResultLine<'_> {
+    ResultLine {
+        id: result.tool_call_id.as_str(),
+        tool_name: &result.tool_name,
+        text: &result.text,
+        is_error: result.is_error,
+    }
+}
+
+/// What the host says to the agent.
+#[derive(Debug, Deserialize)]
+#[serde(
+    tag = "type",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub(super) enum FromHost {
+    /// All modules have registered.
+    Registered {
+        /// Their middlewares.
+        middlewares: Vec<Middleware>,
+    },
+    /// A module could not be loaded or registered.
+    Unfit {
+        /// Whose.
+        extension: ExtensionName,
+        /// `E_EXT_LOAD` or `E_EXT_INIT`.
+        code: String,
+        /// Why.
+        message: String,
+    },
+    /// A middleware asked for what lies further in.
+    Next {
+        /// The visit.
+        visit: VisitId,
+        #[serde(flatten)]
+        notes: RawNotes,
+        /// The tools it leaves in the step's catalog.
+        #[serde(default)]
+        tools: Option<Vec<String>>,
+        /// The call's arguments, if it changed them.
+        #[serde(default)]
+        args: Option<Value>,
+    },
+    /// A middleware returned.
+    Leave {
+        /// The visit.
+        visit: VisitId,
+        #[serde(flatten)]
+        notes: RawNotes,
+        /// What it returned; none: what came of `next()`.
+        #[serde(default)]
+        result: Option<Returned>,
+    },
+    /// A middleware failed.
+    Throw {
+        /// The visit.
+        visit: VisitId,
+        #[serde(flatten)]
+        notes: RawNotes,
+        /// A code of its own.
+        #[serde(default)]
+        code: Option<String>,
+        /// Why.
+        message: String,
+    },
+    /// A middleware asks for other agents.
+    Ask {
+        /// Identifies the question while the host lives.
+        id: u64,
+        /// The visit.
+        visit: VisitId,
+        /// The question's place among those of its visit, from 1.
+        place: u32,
+        /// What is asked.
+        question: Asked,
+    },
+    /// Something for the log.
+    Log {
+        /// How important.
+        #[serde(default)]
+        level: LogLevel,
+        /// What happened.
+        message: String,
+        /// Whose module.
+        #[serde(default)]
+        extension: Option<String>,
+    },
+}
+
+/// What a middleware did since it was last heard of, not looked at.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct RawNotes {
+    #[serde(default)]
+    pub(super) events: Vec<Value>,
+    /// `null` is a state, too.
+    #[serde(default, deserialize_with = "present")]
+    pub(super) state: Option<Value>,
+}
+
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+/// What a middleware returned.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Returned {
+    pub(super) reply: Option<String>,
+    pub(super) code: Option<String>,
+    pub(super) message: Option<String>,
+    pub(super) text: Option<String>,
+    pub(super) is_error: bool,
+}
+
+/// What a middleware asks of other agents.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Asked {
+    pub(crate) op: String,
+    #[serde(default)]
+    pub(crate) agent: String,
+    #[serde(default)]
+    pub(crate) input: String,
+    #[serde(default)]
+    pub(crate) instance_key: Option<String>,
+    #[serde(default)]
+    pub(crate) wait: Option<bool>,
+    #[serde(default)]
+    pub(crate) timeout_ms: Option<u64>,
+    #[serde(default)]
+    pub(crate) scope: Option<String>,
+}

@@ -1,0 +1,250 @@
+//! The order in which extensions are asked when modules of the project are among them.
+//!
+//! A built-in extension is asked in here, by its hooks. A module is a process of its own: its middlewares
+//! are asked one by one, and each stands around what lies further in until that is done. Whoever has the
+//! lower priority lies further out; among equals, whoever comes first in the agent's list. A built-in
+//! extension has the priority 0.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::conversation::Conversation;
+use goondan_protocol::event::AgentEvent;
+use goondan_protocol::ids::{ExtensionName, ExtensionStates, TurnId};
+use goondan_protocol::message::{MessageEvent, ToolCall};
+use goondan_protocol::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Extension, Extensions, Made, Scene};
+use crate::turn::{Notes, ToolOutcome, VisitId};
+
+/// The priority of built-in extensions, and of a middleware that names none.
+const USUAL_PRIORITY: i64 = 0;
+
+/// What a middleware stands around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Ring {
+    /// A whole turn.
+    Turn,
+    /// A step: the model's reply and the calls it leads to.
+    Step,
+    /// One tool call.
+    ToolCall,
+}
+
+/// A middleware that a module has registered.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Middleware {
+    /// Whose it is.
+    pub extension: ExtensionName,
+    /// What it stands around.
+    #[serde(rename = "type")]
+    pub ring: Ring,
+    /// Its place among those of its extension, from 0.
+    pub number: u32,
+    /// The lower, the further out.
+    #[serde(default)]
+    pub priority: i64,
+}
+
+/// One layer of the onion. `place` is that of the extension in the agent's list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layer {
+    /// A built-in extension.
+    Builtin { place: usize },
+    /// A middleware of a module.
+    Module { place: usize, number: u32 },
+}
+
+/// What stands in for a module where built-in extensions are asked.
+#[derive(Debug)]
+pub(super) struct Module;
+
+impl Extension for Module {}
+
+/// The layers around a turn, its steps and its calls, the outermost first.
+#[derive(Debug, Default)]
+pub(super) struct Onion {
+    turn: Vec<Layer>,
+    step: Vec<Layer>,
+    tool_call: Vec<Layer>,
+    /// Events the turn had recorded before a crash, and how often.
+    recorded: BTreeMap<String, usize>,
+    last_visit: u64,
+}
+
+impl Extensions {
+    /// Whether modules are among them.
+    #[must_use]
+    pub(crate) fn has_modules(&self) -> bool {
+        self.held.iter().any(|held| held.is_module)
+    }
+
+    /// A turn begins around which modules stand; `recorded` is what a crash left of it.
+    pub(crate) fn begin_with_modules(
+        &mut self,
+        turn_id: &TurnId,
+        event: &AgentEvent,
+        recorded: &[MessageEvent],
+    ) {
+        self.stand_around(turn_id, event);
+        self.onion.recorded.clear();
+        for event in recorded {
+            *self.onion.recorded.entry(same(event)).or_default() += 1;
+        }
+    }
+
+    /// The modules are ready: puts all layers in order. What is registered by nobody is left out.
+    pub(crate) fn assemble(&mut self, middlewares: &[Middleware]) {
+        for ring in [Ring::Turn, Ring::Step, Ring::ToolCall] {
+            let mut layers = Vec::new();
+            for (place, held) in self.held.iter().enumerate() {
+                if !held.is_module {
+                    layers.push((USUAL_PRIORITY, place, 0, Layer::Builtin { place }));
+                }
+                let own = middlewares
+                    .iter()
+                    .filter(|middleware| middleware.ring == ring)
+                    .filter(|middleware| held.is_module && middleware.extension == held.name);
+                layers.extend(own.map(|middleware| {
+                    let number = middleware.number;
+                    let layer = Layer::Module { place, number };
+                    (middleware.priority, place, number, layer)
+                }));
+            }
+            layers.sort_by_key(|(priority, place, number, _)| (*priority, *place, *number));
+            *self.ring_mut(ring) = layers.into_iter().map(|(_, _, _, layer)| layer).collect();
+        }
+    }
+
+    /// A layer of a ring, the outermost being 0.
+    pub(crate) fn layer(&self, ring: Ring, at: usize) -> Option<Layer> {
+        self.ring(ring).get(at).copied()
+    }
+
+    /// How many layers a ring has.
+    pub(crate) fn depth(&self, ring: Ring) -> usize {
+        self.ring(ring).len()
+    }
+
+    fn ring(&self, ring: Ring) -> &[Layer] {
+        match ring {
+            Ring::Turn => &self.onion.turn,
+            Ring::Step => &self.onion.step,
+            Ring::ToolCall => &self.onion.tool_call,
+        }
+    }
+
+    fn ring_mut(&mut self, ring: Ring) -> &mut Vec<Layer> {
+        match ring {
+            Ring::Turn => &mut self.onion.turn,
+            Ring::Step => &mut self.onion.step,
+            Ring::ToolCall => &mut self.onion.tool_call,
+        }
+    }
+
+    /// The name of the extension at a place.
+    pub(crate) fn name_at(&self, place: usize) -> Option<&ExtensionName> {
+        self.held.get(place).map(|held| &held.name)
+    }
+
+    /// A number for the next visit, never given twice.
+    pub(crate) fn next_visit(&mut self) -> VisitId {
+        self.onion.last_visit += 1;
+        VisitId(self.onion.last_visit)
+    }
+
+    /// A built-in extension is asked where a turn or a step begins.
+    pub(crate) fn enter_at(
+        &mut self,
+        place: usize,
+        step: Option<u32>,
+        conversation: &mut Conversation,
+        now: Timestamp,
+    ) -> Vec<Made> {
+        let hook = step.map_or_else(|| "b".to_owned(), |step| format!("s{step}"));
+        let mut ask = |extension: &mut dyn Extension, scene: &mut Scene<'_>| match step {
+            None => extension.begin_turn(scene),
+            Some(_) => extension.before_step(scene),
+        };
+        self.ask_at(place, conversation, now, &hook, &mut ask)
+    }
+
+    /// A built-in extension is asked before a tool runs.
+    pub(crate) fn before_call_at(
+        &mut self,
+        place: usize,
+        call: &ToolCall,
+        conversation: &mut Conversation,
+        now: Timestamp,
+    ) -> (Result<(), String>, Vec<Made>) {
+        let mut verdict = Ok(());
+        let mut ask = |extension: &mut dyn Extension, scene: &mut Scene<'_>| {
+            verdict = extension.before_call(scene, call);
+        };
+        let made = self.ask_at(place, conversation, now, &format!("c{}", call.id), &mut ask);
+        (verdict, made)
+    }
+
+    /// A built-in extension is asked after a tool has run.
+    pub(crate) fn after_call_at(
+        &mut self,
+        place: usize,
+        call: &ToolCall,
+        outcome: &mut ToolOutcome,
+        conversation: &mut Conversation,
+        now: Timestamp,
+    ) -> Vec<Made> {
+        let mut ask = |extension: &mut dyn Extension, scene: &mut Scene<'_>| {
+            extension.after_call(scene, call, outcome);
+        };
+        self.ask_at(place, conversation, now, &format!("r{}", call.id), &mut ask)
+    }
+
+    /// Takes what a module brought: its state, and the events it emitted but for those that the turn
+    /// recorded before a crash.
+    pub(crate) fn take_notes(&mut self, place: usize, notes: Notes) -> Vec<MessageEvent> {
+        if let (Some(held), Some(state)) = (self.held.get_mut(place), notes.state) {
+            held.state = Some(state);
+        }
+        let recorded = &mut self.onion.recorded;
+        let is_new = |event: &MessageEvent| match recorded.get_mut(&same(event)) {
+            Some(times) if *times > 0 => {
+                *times -= 1;
+                false
+            }
+            Some(_) | None => true,
+        };
+        notes.events.into_iter().filter(is_new).collect()
+    }
+
+    /// What modules remember.
+    pub(crate) fn states_of_modules(&self) -> ExtensionStates {
+        let modules = self.held.iter().filter(|held| held.is_module);
+        modules
+            .filter_map(|held| Some((held.name.clone(), held.state.clone()?)))
+            .collect()
+    }
+
+    /// The turn has failed: what modules remember is what it was before.
+    pub(crate) fn forget_turn(&mut self) {
+        for held in self.held.iter_mut().filter(|held| held.is_module) {
+            held.state.clone_from(&held.committed);
+        }
+    }
+}
+
+/// What makes two events the same when a turn is resumed. Ids of messages follow from where they were
+/// made, their times do not.
+fn same(event: &MessageEvent) -> String {
+    let key = match event {
+        MessageEvent::Append { message } => ("append", message.id.as_str(), ""),
+        MessageEvent::Replace { target_id, message } => {
+            ("replace", target_id.as_str(), message.id.as_str())
+        }
+        MessageEvent::Remove { target_id } => ("remove", target_id.as_str(), ""),
+        MessageEvent::Truncate => ("truncate", "", ""),
+    };
+    Value::from(vec![key.0, key.1, key.2]).to_string()
+}

@@ -1,0 +1,331 @@
+//! The process loop's part in extensions that are modules: what the engine wants of their host, and what
+//! comes from there.
+
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, ListScope, Question};
+use goondan_protocol::call::CallPlace;
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::{AgentName, InstanceKey, StepId};
+use goondan_protocol::limits::{
+    DEFAULT_REQUEST_TIMEOUT_MS, MAX_INPUT_BYTES, MAX_REQUEST_TIMEOUT_MS,
+};
+use serde_json::{Value, json};
+
+use super::{Agent, Done, ProcessError};
+use crate::extension_host::{Ask, Asked, Begun, News, SCRIPT};
+use crate::tools::ToolFault;
+use crate::tools::host::HostProgram;
+use crate::turn::{Came, Enter, ExtensionFault, Heard, Input, Moment, Said, Scope, VisitId};
+
+/// What a question to other agents came to: an answer, or a code and what is wrong.
+pub(super) type Answered = Result<Value, (String, String)>;
+
+impl Agent {
+    /// A turn is about to begin.
+    pub(super) fn prepare_modules(&mut self) {
+        if let Some(crew) = &mut self.crew {
+            crew.prepare(self.engine.conversation());
+        }
+    }
+
+    /// Sees to it that the modules are ready for the turn.
+    pub(super) fn assemble(&mut self) {
+        let Some(crew) = &self.crew else {
+            return;
+        };
+        if !crew.needs_host() {
+            self.begin_with_host();
+            return;
+        }
+        let (toolbox, entries) = (self.toolbox.clone(), crew.entries());
+        self.work.spawn(async move {
+            let program = toolbox.host_of_modules(SCRIPT, &entries).await;
+            Done::HostOfModules { program }
+        });
+    }
+
+    /// What runs the modules is known: starts it.
+    pub(super) async fn launch_host(
+        &mut self,
+        program: Result<Option<HostProgram>, ToolFault>,
+    ) -> Result<(), ProcessError> {
+        let lost = |message: String| ExtensionFault {
+            code: "E_EXT_LOAD".to_owned(),
+            message,
+        };
+        let states = self.engine.states_of_modules();
+        let started = match (program, &mut self.crew) {
+            (Ok(Some(program)), Some(crew)) => crew.launch(&program, &states),
+            (Err(fault), Some(_)) => Err(lost(format!("an extension: {}", fault.message))),
+            (Ok(None), _) | (_, None) => Ok(()),
+        };
+        match started {
+            Ok(()) => {
+                self.begin_with_host();
+                Ok(())
+            }
+            Err(fault) => self.lose_modules(fault).await,
+        }
+    }
+
+    fn begin_with_host(&mut self) {
+        let states = self.engine.states_of_modules();
+        let (Some(crew), Some(recorder), Some(turn_id), Some(event)) = (
+            &mut self.crew,
+            &self.recorder,
+            self.engine.turn_id(),
+            self.engine.turn_event(),
+        ) else {
+            return;
+        };
+        let begun = Begun {
+            turn_id,
+            trace_id: recorder.trace().trace_id,
+            event,
+        };
+        crew.begin(begun, states, recorder.turn_span());
+    }
+
+    /// Enters a middleware. What MCP servers offer is asked before a step's catalog is shown.
+    pub(super) fn enter(&mut self, enter: Box<Enter>) {
+        let step = match &enter.moment {
+            Moment::Step { step } => Some(*step),
+            Moment::Turn | Moment::Call { .. } => None,
+        };
+        match step {
+            Some(step)
+                if !self.toolbox.servers().is_empty() && self.asked_servers != Some(step) =>
+            {
+                self.asked_servers = Some(step);
+                let asking = self.asking_servers(step);
+                self.work.spawn(async move {
+                    if let Some(asking) = asking {
+                        asking.await;
+                    }
+                    Done::OfferedTo { enter }
+                });
+            }
+            _ => self.enter_now(&enter),
+        }
+    }
+
+    pub(super) fn enter_now(&mut self, enter: &Enter) {
+        let catalog = match &enter.moment {
+            Moment::Step { .. } => self.offered().into_owned(),
+            Moment::Turn | Moment::Call { .. } => Vec::new(),
+        };
+        if let Some(crew) = &mut self.crew {
+            crew.enter(enter, self.engine.turn_events(), &catalog);
+        }
+    }
+
+    pub(super) fn return_to(&mut self, visit: VisitId, came: &Came) {
+        if let Some(crew) = &mut self.crew {
+            crew.tell(visit, came, self.engine.turn_events());
+        }
+    }
+
+    pub(super) async fn take_news(&mut self, news: News) -> Result<(), ProcessError> {
+        // A host that ends between turns is started again for the next one.
+        if self.engine.turn_id().is_none() {
+            return Ok(());
+        }
+        match news {
+            News::Assembled(middlewares) => self.handle(Input::Assembled { middlewares }).await,
+            News::Visited {
+                visit,
+                heard,
+                made_result_of,
+            } => {
+                let heard = match (heard, made_result_of) {
+                    (
+                        Heard::Left {
+                            notes,
+                            said: Said::Call(outcome),
+                        },
+                        Some(call_id),
+                    ) => {
+                        let said = Said::Call(self.toolbox.shortened(outcome, &call_id));
+                        Heard::Left { notes, said }
+                    }
+                    (heard, _) => heard,
+                };
+                self.handle(Input::Visited { visit, heard }).await
+            }
+            News::Lost(fault) => self.lose_modules(fault).await,
+            News::Ask(ask) => {
+                self.ask_others(ask);
+                Ok(())
+            }
+        }
+    }
+
+    async fn lose_modules(&mut self, fault: ExtensionFault) -> Result<(), ProcessError> {
+        self.handle(Input::ExtensionsLost { fault }).await
+    }
+
+    fn ask_others(&mut self, ask: Ask) {
+        let Ask {
+            id,
+            step,
+            place,
+            asked,
+        } = ask;
+        let Some(turn_id) = self.engine.turn_id().cloned() else {
+            return;
+        };
+        let scope = match step {
+            Some(step) => Scope::Step(StepId::of_turn(&turn_id, step)),
+            None => Scope::Turn,
+        };
+        let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
+        let colleagues = self.colleagues.clone();
+        self.work.spawn(async move {
+            let answer = match question_of(asked) {
+                Err(fault) => Err(fault),
+                Ok(question) => {
+                    let ask = AgentAsk {
+                        turn_id,
+                        step: step.unwrap_or(0),
+                        call: place,
+                        question,
+                    };
+                    match colleagues.ask(ask, trace).await {
+                        Some(answer) => told(answer),
+                        None => Err(fault("E_UNAVAILABLE", "this process is ending")),
+                    }
+                }
+            };
+            Done::Answered { id, answer }
+        });
+    }
+
+    pub(super) fn answer_module(&mut self, id: u64, answer: Answered) {
+        if let Some(crew) = &mut self.crew {
+            crew.answer(id, answer);
+        }
+    }
+
+    /// Where in the turn a step stands, for calls to the outside.
+    pub(super) fn place_of_step(&self, step: u32) -> Option<CallPlace> {
+        let turn_id = self.engine.turn_id()?;
+        Some(CallPlace {
+            turn_id: turn_id.clone(),
+            step_id: Some(StepId::of_turn(turn_id, step)),
+            tool_call_id: None,
+        })
+    }
+}
+
+fn fault(code: &str, message: impl Into<String>) -> (String, String) {
+    (code.to_owned(), message.into())
+}
+
+fn question_of(asked: Asked) -> Result<Question, (String, String)> {
+    let Asked {
+        op,
+        agent,
+        input,
+        instance_key,
+        wait,
+        timeout_ms,
+        scope,
+    } = asked;
+    let invalid = |message: String| fault("E_INVALID_REQUEST", message);
+    match op.as_str() {
+        "list" => {
+            let scope = match scope.as_deref() {
+                None | Some("conversation") => ListScope::Conversation,
+                Some("workspace") => ListScope::Workspace,
+                Some(other) => {
+                    return Err(invalid(format!(
+                        "the scope is `conversation` or `workspace`, not `{other}`"
+                    )));
+                }
+            };
+            return Ok(Question::List { scope });
+        }
+        "catalog" => return Ok(Question::Catalog {}),
+        _ => {}
+    }
+    let agent: AgentName = agent
+        .parse()
+        .map_err(|error| fault("E_AGENT_NOT_FOUND", format!("`target`: {error}")))?;
+    let instance_key = instance_key.map(|key| key.parse::<InstanceKey>());
+    let instance_key = instance_key
+        .transpose()
+        .map_err(|error| invalid(format!("`instanceKey`: {error}")))?;
+    if input.is_empty() || input.len() > MAX_INPUT_BYTES {
+        return Err(invalid(format!(
+            "`input` has 1 to {MAX_INPUT_BYTES} bytes, not {}",
+            input.len()
+        )));
+    }
+    let timeout_ms = timeout_ms.unwrap_or(DEFAULT_REQUEST_TIMEOUT_MS);
+    if timeout_ms == 0 || timeout_ms > MAX_REQUEST_TIMEOUT_MS {
+        return Err(invalid(format!(
+            "`timeoutMs` is 1 to {MAX_REQUEST_TIMEOUT_MS}, not {timeout_ms}"
+        )));
+    }
+    match op.as_str() {
+        "request" => Ok(Question::Request {
+            agent,
+            instance_key,
+            input,
+            wait: wait.unwrap_or(true),
+            timeout_ms,
+        }),
+        "send" => Ok(Question::Send {
+            agent,
+            instance_key,
+            input,
+        }),
+        "spawn" => Ok(Question::Spawn {
+            agent,
+            instance_key,
+            input,
+        }),
+        other => Err(invalid(format!("there is no `{other}` to ask agents for"))),
+    }
+}
+
+/// What a module reads.
+fn told(answer: AgentAnswer) -> Answered {
+    match answer {
+        AgentAnswer::Answered {
+            agent,
+            instance_key,
+            event_id,
+            outcome: TurnOutcome::Completed { reply },
+        } => Ok(json!({
+            "target": agent, "response": reply, "instanceKey": instance_key, "eventId": event_id,
+        })),
+        AgentAnswer::Answered {
+            agent,
+            outcome: TurnOutcome::Failed { code, message },
+            ..
+        } => Err(fault(
+            "E_AGENT_FAILED",
+            format!("agent `{agent}` could not answer: {code}: {message}"),
+        )),
+        AgentAnswer::Accepted {
+            agent,
+            instance_key,
+            event_id,
+        } => Ok(json!({
+            "accepted": true, "target": agent, "instanceKey": instance_key, "eventId": event_id,
+        })),
+        AgentAnswer::Pending { agent, reason, .. } => Err(fault(
+            "E_AGENT_PENDING",
+            format!(
+                "agent `{agent}` has not answered yet: {reason}. Its answer comes as a message later"
+            ),
+        )),
+        AgentAnswer::Instances { instances, more } => {
+            Ok(json!({"instances": instances, "more": more}))
+        }
+        AgentAnswer::Catalog { agents } => Ok(json!({"agents": agents})),
+        // Only the tool that restarts its own process is told so.
+        AgentAnswer::Restarting {} => Ok(Value::Null),
+        AgentAnswer::Refused { code, message } => Err((code, message)),
+    }
+}

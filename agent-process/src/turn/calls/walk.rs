@@ -1,0 +1,315 @@
+//! Calls that middlewares of modules stand around.
+//!
+//! Each call makes its way by itself: inwards through the layers, into its tool, and outwards again. A
+//! middleware that returns without `next()` gives the call its result, and the tool does not run; one
+//! that throws makes it an error.
+
+use std::collections::BTreeSet;
+
+use super::{Calls, Slot, State, called};
+use crate::extensions::onion::{Layer, Ring};
+use crate::extensions::{Extensions, Made};
+use crate::turn::around::Around;
+use crate::turn::effect::{CallKey, Effect, ToolOutcome};
+use crate::turn::engine::ToolRules;
+use crate::turn::visit::{Came, Enter, Heard, Moment, Said, VisitId};
+
+/// The code of a call that a middleware failed without a code of its own.
+const FAILED: &str = "E_EXT_FAILED";
+
+/// The means of moving calls on.
+pub(crate) struct Walk<'a, 'b> {
+    pub(crate) around: &'a mut Around<'b>,
+    /// Tools that are not offered in the step.
+    pub(crate) hidden: &'a BTreeSet<String>,
+    pub(crate) effects: &'a mut Vec<Effect>,
+    /// What came of asking built-in extensions.
+    pub(crate) made: Vec<Made>,
+}
+
+/// A middleware that was entered: its layer and the visit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Open {
+    at: usize,
+    visit: VisitId,
+}
+
+/// A call on its way inwards.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Inwards {
+    /// The layer to be entered.
+    at: usize,
+    /// Whether a middleware changed the arguments.
+    is_changed: bool,
+}
+
+/// A call that a middleware works on.
+#[derive(Debug)]
+pub(super) struct Visited {
+    place: usize,
+    open: Open,
+    way: Way,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    In { is_changed: bool },
+    Out { has_run: bool },
+}
+
+/// A call on its way outwards.
+#[derive(Debug)]
+pub(super) struct Outwards {
+    /// The layers from this one on have been left, or were never entered.
+    below: usize,
+    outcome: ToolOutcome,
+    /// Whether the tool has run.
+    has_run: bool,
+}
+
+/// What one move led to.
+enum Moved {
+    On(State),
+    Waits(State),
+    Runs,
+}
+
+impl Calls {
+    /// Calls that are to be run begin their way inwards.
+    pub(crate) fn begin_way_in(&mut self) {
+        for slot in &mut self.slots {
+            if matches!(slot.state, State::ToRun) {
+                let is_changed = false;
+                slot.state = State::Inwards(Inwards { at: 0, is_changed });
+            }
+        }
+    }
+
+    /// A tool has ended: its call begins its way outwards.
+    pub(crate) fn begin_way_out(&mut self, key: CallKey, outcome: ToolOutcome) {
+        if let Some(slot) = self.slots.get_mut(key.index) {
+            slot.state = State::Outwards(Outwards {
+                below: usize::MAX,
+                outcome,
+                has_run: true,
+            });
+        }
+    }
+
+    /// Moves every call on that waits for nothing. False if none came to its end by that.
+    pub(crate) fn walk<R: ToolRules>(&mut self, rules: &R, walk: &mut Walk<'_, '_>) -> bool {
+        let (step, step_id) = (self.step, &self.step_id);
+        let mut has_ended = false;
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            loop {
+                let moved = match std::mem::replace(&mut slot.state, State::Running) {
+                    State::Inwards(inwards) => go_in(slot, step, inwards, rules, walk),
+                    State::Outwards(outwards) => {
+                        let has_run = outwards.has_run;
+                        let moved = go_out(slot, outwards, walk);
+                        if let Moved::Waits(State::Finished(_)) = &moved {
+                            has_ended = true;
+                            if !has_run {
+                                walk.effects.push(called(step_id, &slot.call));
+                            }
+                        }
+                        moved
+                    }
+                    other => Moved::Waits(other),
+                };
+                match moved {
+                    Moved::On(state) => slot.state = state,
+                    Moved::Waits(state) => {
+                        slot.state = state;
+                        break;
+                    }
+                    Moved::Runs => {
+                        walk.effects.push(called(step_id, &slot.call));
+                        let call = slot.call.clone();
+                        let key = CallKey { step, index };
+                        walk.effects.push(Effect::RunTool { key, call });
+                        break;
+                    }
+                }
+            }
+        }
+        has_ended
+    }
+
+    /// A middleware did something.
+    pub(crate) fn hear(&mut self, extensions: &mut Extensions, visit: VisitId, heard: Heard) {
+        let is_it = |slot: &&mut Slot| matches!(&slot.state, State::Visited(visited) if visited.open.visit == visit);
+        let Some(slot) = self.slots.iter_mut().find(is_it) else {
+            return;
+        };
+        let State::Visited(Visited { place, open, way }) =
+            std::mem::replace(&mut slot.state, State::Running)
+        else {
+            return;
+        };
+        let outcome = match heard {
+            Heard::Next { notes, args, .. } => {
+                extensions.take_notes(place, notes);
+                slot.state = match way {
+                    Way::In { is_changed } => {
+                        slot.open.push(open);
+                        let is_changed = is_changed || args.is_some();
+                        slot.call.input = args.unwrap_or_else(|| slot.call.input.take());
+                        let at = open.at + 1;
+                        State::Inwards(Inwards { at, is_changed })
+                    }
+                    // A host does not let a middleware ask twice.
+                    Way::Out { .. } => State::Visited(Visited { place, open, way }),
+                };
+                return;
+            }
+            Heard::Left { notes, said } => {
+                extensions.take_notes(place, notes);
+                match said {
+                    Said::Call(outcome) => outcome,
+                    Said::Turn(_) | Said::Step => ToolOutcome::error(format!(
+                        "{FAILED}: a middleware returned no result of a tool call"
+                    )),
+                }
+            }
+            Heard::Threw {
+                notes,
+                code,
+                message,
+            } => {
+                extensions.take_notes(place, notes);
+                let name = extensions.name_at(place);
+                let name = name.map(ToString::to_string).unwrap_or_default();
+                let code = code.as_deref().unwrap_or(FAILED);
+                ToolOutcome::error(format!("{code}: extension `{name}`: {message}"))
+            }
+        };
+        slot.state = State::Outwards(Outwards {
+            below: open.at,
+            outcome,
+            has_run: matches!(way, Way::Out { has_run: true }),
+        });
+    }
+
+    /// The modules are gone: calls that would need them end with an error. Tools that run go on.
+    pub(crate) fn give_up(&mut self, why: &str, effects: &mut Vec<Effect>) {
+        for slot in &mut self.slots {
+            slot.open.clear();
+            let has_run = match &slot.state {
+                State::ToRun | State::Inwards(_) => false,
+                State::Visited(Visited { way, .. }) => matches!(way, Way::Out { has_run: true }),
+                State::Running | State::Outwards(_) | State::Finished(_) | State::Recorded => {
+                    continue;
+                }
+            };
+            if !has_run {
+                effects.push(called(&self.step_id, &slot.call));
+            }
+            slot.state = State::Finished(ToolOutcome::error(why));
+        }
+    }
+}
+
+fn go_in<R: ToolRules>(
+    slot: &mut Slot,
+    step: u32,
+    inwards: Inwards,
+    rules: &R,
+    walk: &mut Walk<'_, '_>,
+) -> Moved {
+    let Inwards { at, is_changed } = inwards;
+    let turned_back = |text: String| {
+        Moved::On(State::Outwards(Outwards {
+            below: at,
+            outcome: ToolOutcome::error(text),
+            has_run: false,
+        }))
+    };
+    let tool_name = &slot.call.tool_name;
+    if walk.hidden.contains(tool_name) {
+        return turned_back(format!(
+            "E_TOOL_NOT_IN_CATALOG: `{tool_name}` is not offered in this step"
+        ));
+    }
+    let Around {
+        extensions,
+        conversation,
+        now,
+    } = &mut *walk.around;
+    match extensions.layer(Ring::ToolCall, at) {
+        None => match rules.check(&slot.call) {
+            Err(fault) if is_changed => turned_back(fault),
+            Ok(()) | Err(_) => Moved::Runs,
+        },
+        Some(Layer::Builtin { place }) => {
+            let (verdict, made) = extensions.before_call_at(place, &slot.call, conversation, *now);
+            walk.made.extend(made);
+            match verdict {
+                Err(reason) => turned_back(reason),
+                Ok(()) => Moved::On(State::Inwards(Inwards {
+                    at: at + 1,
+                    is_changed,
+                })),
+            }
+        }
+        Some(Layer::Module { place, number }) => {
+            let Some(name) = extensions.name_at(place).cloned() else {
+                return turned_back("E_EXT_FAILED: the extension is not there".to_owned());
+            };
+            let visit = extensions.next_visit();
+            walk.effects.push(Effect::Enter(Box::new(Enter {
+                visit,
+                extension: name,
+                number,
+                moment: Moment::Call {
+                    step,
+                    call: slot.call.clone(),
+                },
+                id_prefix: String::new(),
+            })));
+            let open = Open { at, visit };
+            let way = Way::In { is_changed };
+            Moved::Waits(State::Visited(Visited { place, open, way }))
+        }
+    }
+}
+
+fn go_out(slot: &mut Slot, outwards: Outwards, walk: &mut Walk<'_, '_>) -> Moved {
+    let Outwards {
+        below,
+        mut outcome,
+        has_run,
+    } = outwards;
+    let Around {
+        extensions,
+        conversation,
+        now,
+    } = &mut *walk.around;
+    let below = below.min(extensions.depth(Ring::ToolCall));
+    let Some(at) = below.checked_sub(1) else {
+        return Moved::Waits(State::Finished(outcome));
+    };
+    match extensions.layer(Ring::ToolCall, at) {
+        Some(Layer::Builtin { place }) if has_run => {
+            let made =
+                extensions.after_call_at(place, &slot.call, &mut outcome, conversation, *now);
+            walk.made.extend(made);
+        }
+        Some(Layer::Module { place, .. }) => {
+            if let Some(open) = slot.open.pop_if(|open| open.at == at) {
+                walk.effects.push(Effect::Return {
+                    visit: open.visit,
+                    came: Came::Call(outcome),
+                });
+                let way = Way::Out { has_run };
+                return Moved::Waits(State::Visited(Visited { place, open, way }));
+            }
+        }
+        Some(Layer::Builtin { .. }) | None => {}
+    }
+    Moved::On(State::Outwards(Outwards {
+        below: at,
+        outcome,
+        has_run,
+    }))
+}

@@ -1,0 +1,350 @@
+//! Goal: modules around a turn keep their onion whatever crashes.
+//!
+//! Method: two modules with middlewares of every type answer as the schedule lets them. Each emits a
+//! message before `next()` and one after it, the outer one takes a message out of the conversation, too.
+//! Every entering and leaving is checked against what is open.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::ExtensionStates;
+use goondan_protocol::message::{Message, MessageEvent, Role};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{Act, World, any_act, at};
+use crate::extensions::Extensions;
+use crate::extensions::onion::{Middleware, Ring};
+use crate::turn::effect::{Effect, Input, ToolOutcome};
+use crate::turn::visit::{Came, Enter, ExtensionFault, Heard, Moment, Notes, Said, VisitId};
+
+const CRASHED: &str = "E_EXT_CRASHED";
+
+/// What stands around a turn in these tests.
+#[derive(Debug, Default)]
+pub(super) struct Modules {
+    /// Visits that wait for what lies further in, by what they stand around.
+    open: BTreeMap<String, Vec<VisitId>>,
+    visits: BTreeMap<VisitId, Enter>,
+    /// So many are entered before the host crashes.
+    entered_until_lost: Option<usize>,
+    /// The middleware that throws before `next()`.
+    throws: Option<(&'static str, Ring)>,
+    /// Everything that was entered and left in the latest life, in order.
+    trace: Vec<String>,
+}
+
+/// `outer` comes second in the agent's list, but its priority is lower.
+pub(super) fn extensions() -> Extensions {
+    let definition = |name: &str| ExtensionDefinition {
+        name: name.parse().unwrap(),
+        source: ExtensionSource::Module {
+            entry: format!("{name}.mjs").into(),
+            digest: String::new(),
+            timeout_ms: 1,
+        },
+        config: goondan_protocol::JsonObject::new(),
+    };
+    let (agent, key) = ("worker".parse().unwrap(), "main".parse().unwrap());
+    let definitions = [definition("inner"), definition("outer")];
+    Extensions::new(agent, key, &definitions, ExtensionStates::new()).unwrap()
+}
+
+fn ring_of(moment: &Moment) -> (Ring, String) {
+    match moment {
+        Moment::Turn => (Ring::Turn, "turn".to_owned()),
+        Moment::Step { step, .. } => (Ring::Step, format!("step {step}")),
+        Moment::Call { call, .. } => (Ring::ToolCall, format!("call {}", call.id)),
+    }
+}
+
+impl Modules {
+    pub(super) fn are_born(&mut self) {
+        self.open.clear();
+        self.visits.clear();
+        self.trace.clear();
+    }
+
+    pub(super) fn answer(&mut self, effect: Effect) -> Input {
+        match effect {
+            Effect::Assemble => {
+                let middleware = |extension: &str, ring: Ring, priority: i64| Middleware {
+                    extension: extension.parse().unwrap(),
+                    ring,
+                    number: 0,
+                    priority,
+                };
+                let rings = [Ring::Turn, Ring::Step, Ring::ToolCall];
+                let both = rings
+                    .into_iter()
+                    .flat_map(|ring| [middleware("inner", ring, 7), middleware("outer", ring, -7)]);
+                let middlewares = both.collect();
+                Input::Assembled { middlewares }
+            }
+            Effect::Enter(enter) => self.enter(*enter),
+            Effect::Return { visit, came } => self.leave(visit, came),
+            other => panic!("{other:?} is nothing for modules"),
+        }
+    }
+
+    fn enter(&mut self, enter: Enter) -> Input {
+        if let Some(left) = &mut self.entered_until_lost {
+            if *left == 0 {
+                self.entered_until_lost = None;
+                return Input::ExtensionsLost {
+                    fault: ExtensionFault {
+                        code: CRASHED.to_owned(),
+                        message: "gone".to_owned(),
+                    },
+                };
+            }
+            *left -= 1;
+        }
+        let (ring, around) = ring_of(&enter.moment);
+        self.trace.push(format!("{} > {around}", enter.extension));
+        let visit = enter.visit;
+        if self
+            .throws
+            .is_some_and(|(name, of)| enter.extension.as_str() == name && of == ring)
+        {
+            let heard = Heard::Threw {
+                notes: Notes::default(),
+                code: None,
+                message: "no".to_owned(),
+            };
+            return Input::Visited { visit, heard };
+        }
+        let open = self.open.entry(around).or_default();
+        let is_outer = enter.extension.as_str() == "outer";
+        assert_eq!(open.is_empty(), is_outer, "entered out of order");
+        open.push(visit);
+        let mut notes = notes_of(&enter, 1);
+        if is_outer && ring == Ring::Turn {
+            let target_id = "earlier".parse().unwrap();
+            notes.events.push(MessageEvent::Remove { target_id });
+        }
+        self.visits.insert(visit, enter);
+        let heard = Heard::Next {
+            notes,
+            hidden: Vec::new(),
+            args: None,
+        };
+        Input::Visited { visit, heard }
+    }
+
+    fn leave(&mut self, visit: VisitId, came: Came) -> Input {
+        let enter = &self.visits[&visit];
+        let (ring, around) = ring_of(&enter.moment);
+        self.trace.push(format!("{} < {around}", enter.extension));
+        let open = self.open.get_mut(&around).unwrap();
+        assert_eq!(open.pop(), Some(visit), "left out of order");
+        if ring != Ring::ToolCall {
+            let calls = self
+                .open
+                .iter()
+                .filter(|(name, _)| name.starts_with("call"));
+            assert!(
+                calls.clone().all(|(_, open)| open.is_empty()),
+                "a call is open"
+            );
+        }
+        let said = match came {
+            Came::Turn(outcome) => Said::Turn(outcome),
+            Came::Step { .. } => Said::Step,
+            Came::Call(outcome) => {
+                let text = format!("{} ({})", outcome.text, enter.extension);
+                Said::Call(ToolOutcome { text, ..outcome })
+            }
+        };
+        let notes = notes_of(enter, 2);
+        let heard = Heard::Left { notes, said };
+        Input::Visited { visit, heard }
+    }
+
+    fn all_left(&self) -> bool {
+        self.open.values().all(Vec::is_empty)
+    }
+}
+
+/// A message and a state, but around a call.
+fn notes_of(enter: &Enter, n: u32) -> Notes {
+    if enter.id_prefix.is_empty() {
+        return Notes::default();
+    }
+    let id = format!("{}{n}", enter.id_prefix).parse().unwrap();
+    let message = Message::extension(id, at(), enter.extension.clone(), Role::System, "note");
+    Notes {
+        events: vec![MessageEvent::Append { message }],
+        state: Some(json!(enter.id_prefix)),
+    }
+}
+
+fn world(plan: &[Act], seed: u64, crashes: &[usize]) -> World {
+    let mut world = World::new(plan, 9, seed, crashes);
+    world.modules = Some(Modules::default());
+    world
+}
+
+fn outcome_of(world: &World) -> (&str, &str) {
+    match world.outcome.as_ref().unwrap() {
+        TurnOutcome::Completed { reply } => ("", reply),
+        TurnOutcome::Failed { code, message } => (code, message),
+    }
+}
+
+#[test]
+fn ext_2_middlewares_form_an_onion_by_their_priorities() {
+    let plan = [Act::Call(vec!["read"]), Act::Say("done")];
+    let mut world = world(&plan, 3, &[]);
+    world.play();
+    let modules = world.modules.as_ref().unwrap();
+    let expected = [
+        "outer > turn",
+        "inner > turn",
+        "outer > step 1",
+        "inner > step 1",
+        "outer > call 1:0",
+        "inner > call 1:0",
+        "inner < call 1:0",
+        "outer < call 1:0",
+        "inner < step 1",
+        "outer < step 1",
+        "outer > step 2",
+        "inner > step 2",
+        "inner < step 2",
+        "outer < step 2",
+        "inner < turn",
+        "outer < turn",
+    ];
+    assert_eq!(modules.trace, expected);
+    assert_eq!(
+        world.results(),
+        [("did 1:0 (inner) (outer)".to_owned(), false)]
+    );
+}
+
+#[test]
+fn ext_2_a_crash_at_every_single_action_repeats_no_event_of_a_module() {
+    let plan = [Act::Call(vec!["run", "read", "bad"]), Act::Say("done")];
+    for seed in 0..12 {
+        let mut whole = world(&plan, seed, &[]);
+        whole.play();
+        for crash_at in 1..=whole.action_count {
+            let mut world = world(&plan, seed, &[crash_at]);
+            world.play();
+            check(&world);
+            assert_eq!(outcome_of(&world), ("", "done"));
+        }
+    }
+}
+
+/// What must hold at the end of every turn that modules stood around to its end.
+fn check(world: &World) {
+    world.check_pairs();
+    assert!(world.modules.as_ref().unwrap().all_left());
+    let removed = |event: &&MessageEvent| matches!(event, MessageEvent::Remove { .. });
+    assert_eq!(world.journal.iter().filter(removed).count(), 1);
+    let of_turn = |message: &&Message| message.id.as_str().contains("m0b.");
+    assert_eq!(world.messages().filter(of_turn).count(), 4, "two of each");
+}
+
+#[test]
+fn a_host_that_crashes_anywhere_fails_the_turn_and_leaves_no_call_without_its_result() {
+    let plan = [Act::Call(vec!["run", "read", "bad"]), Act::Say("done")];
+    for seed in 0..12 {
+        for entered in 0..10 {
+            let mut world = world(&plan, seed, &[]);
+            world.modules.as_mut().unwrap().entered_until_lost = Some(entered);
+            world.play();
+            world.check_pairs();
+            assert_eq!(outcome_of(&world), (CRASHED, "gone"), "after {entered}");
+        }
+    }
+}
+
+#[test]
+fn what_a_middleware_throws_fails_its_turn_or_its_call() {
+    let plan = [Act::Call(vec!["run"]), Act::Say("done")];
+    for (ring, name, outcome) in [
+        (
+            Ring::Turn,
+            "inner",
+            ("E_EXT_FAILED", "extension `inner` failed: no"),
+        ),
+        (
+            Ring::Step,
+            "outer",
+            ("E_EXT_FAILED", "extension `outer` failed: no"),
+        ),
+        (Ring::ToolCall, "inner", ("", "done")),
+    ] {
+        let mut world = world(&plan, 1, &[]);
+        world.modules.as_mut().unwrap().throws = Some((name, ring));
+        world.play();
+        world.check_pairs();
+        assert_eq!(outcome_of(&world), outcome);
+        assert!(world.modules.as_ref().unwrap().all_left());
+        if ring == Ring::ToolCall {
+            let refused = "E_EXT_FAILED: extension `inner`: no (outer)".to_owned();
+            assert_eq!(world.results(), [(refused, true)]);
+            assert!(world.begun_runs.is_empty(), "the tool did not run");
+        }
+    }
+}
+
+#[test]
+fn ext_2_what_a_failed_turn_set_is_not_remembered() {
+    let states = |plan: &[Act]| {
+        let mut world = world(plan, 1, &[]);
+        world.play();
+        world.states
+    };
+    let kept = states(&[Act::Say("done")]);
+    let outer = "outer".parse().unwrap();
+    assert_eq!(kept.get(&outer), Some(&Value::from("t:x1m0b.")));
+    assert!(states(&[Act::Fail("broken")]).is_empty());
+}
+
+#[test]
+fn modules_that_are_unknown_register_nothing() {
+    let mut extensions = extensions();
+    extensions.assemble(&[Middleware {
+        extension: "stranger".parse().unwrap(),
+        ring: Ring::Turn,
+        number: 0,
+        priority: 0,
+    }]);
+    assert_eq!(extensions.depth(Ring::Turn), 0);
+}
+
+proptest! {
+    /// Any turn, any schedule, any number of crashes.
+    #[test]
+    fn ext_2_modules_survive_many_crashes(
+        mut plan in prop::collection::vec(any_act(), 0..4),
+        seed in any::<u64>(),
+        crashes in prop::collection::vec(1usize..40, 0..8),
+    ) {
+        plan.push(Act::Say("done"));
+        let mut world = world(&plan, seed, &crashes);
+        world.play();
+        check(&world);
+        prop_assert_eq!(outcome_of(&world), ("", "done"));
+    }
+
+    /// The same with a host that crashes, too.
+    #[test]
+    fn a_turn_ends_in_pairs_whatever_crashes(
+        mut plan in prop::collection::vec(any_act(), 0..4),
+        seed in any::<u64>(),
+        crashes in prop::collection::vec(1usize..40, 0..8),
+        entered in 0usize..30,
+    ) {
+        plan.push(Act::Say("done"));
+        let mut world = world(&plan, seed, &crashes);
+        world.modules.as_mut().unwrap().entered_until_lost = Some(entered);
+        world.play();
+        world.check_pairs();
+    }
+}

@@ -1,0 +1,358 @@
+//! Extensions that are modules of the project, run for real (`EXT-2`, `EXT-4`).
+
+use std::fs;
+use std::path::Path;
+
+use goondan_tests::log::message;
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::{Value, json};
+
+/// Two agents; around the turns of the first stands a module that does what it is asked to.
+const PROJECT: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {user: '^run (?P<command>.+)', step: 1}
+        call: [{tool: bash__exec, args: {command: "${command}"}}]
+      - when: {user: '^wait', step: 1}
+        call: [{tool: wait__for, args: {seconds: 2}}]
+      - when: {user: '^fail'}
+        fail: broken
+      - when: {tool: bash__exec, result: '(?s)(?P<all>.*)'}
+        say: "${all}"
+      - say: "${input}"
+---
+apiVersion: goondan.ai/v1
+kind: Extension
+metadata: {name: lab}
+spec:
+  entry: extensions/lab.mjs
+  timeoutSeconds: 2
+  config: {shelf: 3}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: worker}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools:
+    - {kind: Tool, name: bash, package: "@goondan/base"}
+    - {kind: Tool, name: wait, package: "@goondan/base"}
+    - {kind: Tool, name: json-query, package: "@goondan/base"}
+  extensions: [Extension/lab]
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: clerk}
+spec:
+  modelConfig: {modelRef: Model/main}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: team}
+spec: {entryAgent: Agent/worker, agents: [Agent/worker, Agent/clerk]}
+"#;
+
+const LAB: &str = r#"
+export function register(api, config) {
+  let heard = 0;
+  api.events.on("turn.completed", () => { heard += 1; });
+  api.events.on("own", (text) => api.logger.warn(`heard ${text}`));
+  api.pipeline.register("turn", async (ctx) => {
+    const count = ((await api.state.get())?.count ?? 0) + 1;
+    await api.state.set({ count });
+    const { input } = ctx.inputEvent;
+    ctx.metadata.count = count;
+    ctx.emitMessageEvent({
+      type: "append",
+      message: { data: { role: "system", content: `turn ${count}` } },
+    });
+    if (input === "crash") { process.stderr.write("last words\n"); process.exit(3); }
+    if (input === "hang") for (;;);
+    if (input === "throw") throw Object.assign(new Error("sold out"), { code: "E_SOLD_OUT" });
+    if (input === "leave") return { finishReason: "text_response" };
+    if (input === "twice") { await ctx.next(); await ctx.next(); }
+    if (input === "bad state") await api.state.set({ a: [() => 1] });
+    if (input === "bad event") ctx.emitMessageEvent({
+      type: "append", message: { data: { role: "tool", content: [] } },
+    });
+    api.events.emit("own", "a word");
+    const asked = input.startsWith("ask ")
+      ? (await ctx.agents.request({ target: "clerk", input: input.slice(4) })).response
+      : undefined;
+    const result = await ctx.next();
+    if (result.error) return result.error.code === "E_MODEL"
+      ? { ...result, finishReason: "text_response", error: undefined, responseMessage: { data: { role: "assistant", content: "saved" } } }
+      : result;
+    const { baseMessages, events, nextMessages } = ctx.conversationState;
+    const told = {
+      reply: result.responseMessage.data.content, asked, count, heard, config,
+      base: baseMessages.length, events: events.length, next: nextMessages.length,
+      steps: ctx.metadata.steps, agent: ctx.agentName, key: ctx.instanceKey,
+    };
+    const data = { role: "assistant", content: JSON.stringify(told) };
+    return { ...result, responseMessage: { ...result.responseMessage, data } };
+  });
+  api.pipeline.register("step", async (ctx) => {
+    ctx.toolCatalog = ctx.toolCatalog.filter(({ name }) => !name.startsWith("json-query"));
+    const result = await ctx.next();
+    api.logger.info(`step ${ctx.stepIndex} of ${ctx.turn.id} had ${result.toolCalls.length} calls`);
+    return result;
+  });
+  api.pipeline.register("toolCall", async (ctx) => {
+    const { command } = ctx.args;
+    if (command === "forbidden") throw new Error("not this command");
+    if (command === "known") return { status: "ok", output: "known already" };
+    if (command === "echo changed") ctx.args = { command: "echo something else" };
+    if (command === "echo wrong") ctx.args = { command: 7 };
+    if (command === "die") process.exit(4);
+    const result = await ctx.next();
+    return { ...result, output: `${result.output}!` };
+  });
+}
+"#;
+
+fn lab() -> Home {
+    let home = Home::new(PROJECT);
+    home.write("project/extensions/lab.mjs", LAB);
+    home
+}
+
+fn told(home: &Home, text: &str) -> Value {
+    serde_json::from_str(&home.ask("ann", text)).unwrap()
+}
+
+/// The state follows the reply: it is part of the commit, and the file comes with the fold.
+#[track_caller]
+fn wait_for_state(home: &Home, expected: &Value) {
+    let file = home
+        .workspace_dir()
+        .join("instances/ann/extensions/lab.json");
+    let state = || serde_json::from_slice::<Value>(&fs::read(&file).ok()?).ok();
+    wait_until("the state is written", || {
+        state().as_ref() == Some(expected)
+    });
+}
+
+fn notes(home: &Home) -> Vec<String> {
+    let messages = home.history("ann").into_iter();
+    let notes = messages.filter(|message| message["source"]["extensionName"] == "lab");
+    notes
+        .map(|message| message["data"]["content"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn ext_2_a_module_stands_around_turns_steps_and_calls() {
+    let home = lab();
+    let daemon = Daemon::serving(&home);
+    let first = told(&home, "one");
+    assert_eq!(
+        first,
+        json!({
+            "reply": "one", "count": 1, "heard": 0, "config": {"shelf": 3}, "base": 0, "events": 3,
+            "next": 3, "agent": "worker", "key": "ann",
+        })
+    );
+    wait_for_state(&home, &json!({"count": 1}));
+    let second = told(&home, "run echo hello");
+    assert!(
+        second["reply"].as_str().unwrap().contains("hello\n!"),
+        "{second}"
+    );
+    assert_eq!(
+        [&second["base"], &second["events"], &second["heard"]],
+        [3, 5, 1].map(|n| json!(n)).each_ref()
+    );
+    assert_eq!(notes(&home), ["turn 1", "turn 2"]);
+    for (command, said) in [
+        (
+            "forbidden",
+            "E_EXT_FAILED: extension `lab`: Error: not this command",
+        ),
+        ("known", "known already"),
+        ("echo changed", "something else"),
+        (
+            "echo wrong",
+            "E_TOOL_INVALID_ARGS: bash__exec: at `/command`",
+        ),
+    ] {
+        let told = told(&home, &format!("run {command}"));
+        assert!(told["reply"].as_str().unwrap().contains(said), "{told}");
+    }
+    let asked = told(&home, "ask what now");
+    assert_eq!(asked["asked"], "what now");
+    assert_eq!(
+        home.ask("ann", "fail"),
+        "saved",
+        "what a model could not say"
+    );
+    daemon.log().wait_for("its lines are in the log", |line| {
+        message(line) == "heard a word" && line["traceId"].is_string()
+    });
+    daemon.stop();
+}
+
+#[test]
+fn a_module_that_fails_fails_its_turn_and_no_more() {
+    let home = lab();
+    let daemon = Daemon::serving(&home);
+    assert_eq!(told(&home, "one")["count"], 1);
+    let agent = home.ps_agent("ann").unwrap()["pid"].clone();
+    for (input, said) in [
+        (
+            "crash",
+            ["E_EXT_CRASHED", "extension `lab` worked", "last words"],
+        ),
+        (
+            "hang",
+            [
+                "E_EXT_TIMEOUT",
+                "extension `lab` worked longer than 2000 ms",
+                "`timeoutSeconds`",
+            ],
+        ),
+        (
+            "throw",
+            ["E_SOLD_OUT", "extension `lab` failed", "sold out"],
+        ),
+        (
+            "leave",
+            [
+                "E_EXT_FAILED",
+                "extension `lab` failed",
+                "without calling `next()`",
+            ],
+        ),
+        (
+            "twice",
+            [
+                "E_EXT_FAILED",
+                "extension `lab` failed",
+                "called a second time",
+            ],
+        ),
+        (
+            "bad state",
+            ["E_EXT_FAILED", "the state.a.0 is", "no JSON value"],
+        ),
+        (
+            "bad event",
+            [
+                "E_EXT_FAILED",
+                "extension `lab` failed",
+                "only models call tools",
+            ],
+        ),
+        (
+            "run die",
+            ["E_EXT_CRASHED", "extension `lab` worked", "exit code 4"],
+        ),
+    ] {
+        let ran = home.gdn(&["send", "--instance", "ann", input]);
+        ran.exits(7).tells(&said);
+        wait_for_state(&home, &json!({"count": 1}));
+    }
+    assert_eq!(told(&home, "two")["count"], 2, "the turns go on");
+    assert_eq!(home.ps_agent("ann").unwrap()["pid"], agent);
+    let messages = home.history("ann");
+    let of = |kind: &str| {
+        let parts = messages
+            .iter()
+            .filter_map(|m| m["data"]["content"].as_array());
+        let parts = parts.flatten().filter(|part| part["type"] == kind);
+        parts
+            .map(|part| part["toolCallId"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("tool-call").len(), 1);
+    assert_eq!(of("tool-call"), of("tool-result"), "calls have results");
+    daemon.stop();
+}
+
+#[test]
+fn ext_2_a_turn_that_goes_on_after_a_crash_repeats_nothing_of_a_module() {
+    let home = lab();
+    let daemon = Daemon::serving(&home);
+    assert_eq!(told(&home, "one")["count"], 1);
+    let waiting = home.start_gdn(&["send", "--instance", "ann", "wait"]);
+    let is_called = || {
+        let pending = home.gdn_json(&["instance", "history", "ann"])["pending"].to_string();
+        pending.contains("wait__for")
+    };
+    wait_until("the tool runs", is_called);
+    let pid = home.ps_agent("ann").unwrap()["pid"].as_i64().unwrap();
+    processes::signal(u32::try_from(pid).unwrap(), Signal::SIGKILL);
+    let told: Value = serde_json::from_str(&waiting.wait().exits(0).stdout).unwrap();
+    assert_eq!(told["count"], 2, "it began with the state of before");
+    assert_eq!(
+        told["next"],
+        told["base"].as_u64().unwrap() + told["events"].as_u64().unwrap()
+    );
+    assert_eq!(notes(&home), ["turn 1", "turn 2"]);
+    daemon.stop();
+}
+
+#[test]
+fn a_module_that_cannot_be_used_says_why_and_an_edit_mends_it() {
+    let home = lab();
+    home.write("project/extensions/lab.mjs", "export const nothing = 1;");
+    let daemon = Daemon::start(&home);
+    home.gdn(&["run", "--watch"]).exits(0);
+    let refused = || home.gdn(&["send", "--instance", "ann", "one"]).exits(7);
+    refused().tells(&[
+        "E_EXT_LOAD",
+        "`extensions/lab.mjs`",
+        "no function `register`",
+    ]);
+    for (module, said) in [
+        (
+            "export const register = () => { throw new Error('not today'); };",
+            ["E_EXT_INIT", "not today"],
+        ),
+        (
+            "export const register = (api) => api.pipeline.register('tool', () => {});",
+            ["E_EXT_INIT", "turn, step, toolCall"],
+        ),
+    ] {
+        edit(&home, &daemon, module);
+        refused().tells(&said);
+    }
+    edit(&home, &daemon, LAB);
+    assert_eq!(told(&home, "one")["count"], 1);
+    daemon.stop();
+}
+
+fn edit(home: &Home, daemon: &Daemon, module: &str) {
+    let seen = daemon.log().lines().len();
+    home.write("project/extensions/lab.mjs", module);
+    let line = daemon.log().wait_for_after(seen, "it is taken up", |line| {
+        message(line) == "configuration changed"
+    });
+    assert_eq!(line["changes"], json!(["Agent/worker changed"]));
+}
+
+#[test]
+fn the_example_withholds_what_it_should() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/extensions");
+    let example = example.canonicalize().unwrap();
+    let home = Home::without_project();
+    let ask = |question: &str| {
+        let ran = home.gdn(&["demo", example.to_str().unwrap(), "--ask", question]);
+        ran.exits(0).stdout
+    };
+    assert_eq!(
+        ask("Who stays in room 12?"),
+        "In room 12 stays Ada ((address withheld)). Good night!\n"
+    );
+    assert_eq!(
+        ask("Delete the guest list"),
+        "I may not do that (E_TOOL_NOT_IN_CATALOG: `bash__exec` is not offered in this step). Good \
+         night!\n"
+    );
+}
