@@ -108,8 +108,9 @@ const apiOf = (extension) => ({
     async set(value) {
       checkJson(value, "the state");
       const text = JSON.stringify(value);
-      if (text.length > limits.stateBytes) {
-        throw new RangeError(`a state has at most ${limits.stateBytes} bytes, not ${text.length}`);
+      const bytes = Buffer.byteLength(text);
+      if (bytes >= limits.stateBytes) {
+        throw new RangeError(`a state has less than ${limits.stateBytes} bytes, not ${bytes}`);
       }
       extension.state = JSON.parse(text);
       extension.isChanged = true;

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{ExtensionName, ExtensionStates, TurnId};
+use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
 use goondan_protocol::message::{MessageEvent, ToolCall};
 use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -204,9 +205,17 @@ impl Extensions {
 
     /// Takes what a module brought: its state, and the events it emitted but for those that the turn
     /// recorded before a crash.
-    pub(crate) fn take_notes(&mut self, place: usize, notes: Notes) -> Vec<MessageEvent> {
-        if let (Some(held), Some(state)) = (self.held.get_mut(place), notes.state) {
-            held.state = Some(state);
+    ///
+    /// # Errors
+    ///
+    /// In words, if the agent's extensions would remember too much.
+    pub(crate) fn take_notes(
+        &mut self,
+        place: usize,
+        notes: Notes,
+    ) -> Result<Vec<MessageEvent>, String> {
+        if let Some(state) = notes.state {
+            self.remember(place, state)?;
         }
         let recorded = &mut self.onion.recorded;
         let is_new = |event: &MessageEvent| match recorded.get_mut(&same(event)) {
@@ -216,7 +225,27 @@ impl Extensions {
             }
             Some(_) | None => true,
         };
-        notes.events.into_iter().filter(is_new).collect()
+        Ok(notes.events.into_iter().filter(is_new).collect())
+    }
+
+    fn remember(&mut self, place: usize, state: Value) -> Result<(), String> {
+        let of_others = self.held.iter().enumerate();
+        let of_others = of_others.filter(|(at, _)| *at != place);
+        let of_others = of_others.filter_map(|(_, held)| held.state.as_ref());
+        let of_all: usize = of_others
+            .chain([&state])
+            .map(|state| state.to_string().len() + 1)
+            .sum();
+        if of_all > MAX_EXTENSION_STATE_BYTES {
+            return Err(format!(
+                "the agent's extensions would remember {of_all} bytes; at most \
+                 {MAX_EXTENSION_STATE_BYTES} are allowed for all together"
+            ));
+        }
+        if let Some(held) = self.held.get_mut(place) {
+            held.state = Some(state);
+        }
+        Ok(())
     }
 
     /// What modules remember.

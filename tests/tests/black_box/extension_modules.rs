@@ -328,6 +328,34 @@ fn a_module_that_cannot_be_used_says_why_and_an_edit_mends_it() {
     daemon.stop();
 }
 
+/// With or without something that runs TypeScript: the turn goes on, or says what to install.
+#[test]
+fn a_module_in_typescript_runs_or_says_what_would_run_it() {
+    let home = Home::new(&PROJECT.replace("lab.mjs", "lab.mts"));
+    home.write(
+        "project/extensions/lab.mts",
+        r#"
+type Context = { inputEvent: { input: string }; next(): Promise<unknown> };
+export function register(api: { pipeline: { register(type: "turn", fn: (ctx: Context) => unknown): void } }): void {
+  api.pipeline.register("turn", async (ctx: Context): Promise<unknown> => {
+    await ctx.next();
+    const data = { role: "assistant", content: `typed ${ctx.inputEvent.input}` };
+    return { finishReason: "text_response", responseMessage: { data } };
+  });
+}
+"#,
+    );
+    let daemon = Daemon::serving(&home);
+    let ran = home.gdn(&["send", "--instance", "ann", "one"]);
+    if ran.code == 0 {
+        assert_eq!(ran.stdout.trim_end(), "typed one");
+    } else {
+        let said = ["E_EXT_LOAD", "`extensions/lab.mts`", "node 22.6 or newer"];
+        ran.exits(7).tells(&said);
+    }
+    daemon.stop();
+}
+
 fn edit(home: &Home, daemon: &Daemon, module: &str) {
     let seen = daemon.log().lines().len();
     home.write("project/extensions/lab.mjs", module);

@@ -149,39 +149,44 @@ impl Calls {
         };
         let outcome = match heard {
             Heard::Next { notes, args, .. } => {
-                extensions.take_notes(place, notes);
-                slot.state = match way {
-                    Way::In { is_changed } => {
+                let taken = extensions.take_notes(place, notes);
+                slot.state = match (way, taken) {
+                    (Way::In { is_changed }, Ok(_)) => {
                         slot.open.push(open);
                         let is_changed = is_changed || args.is_some();
                         slot.call.input = args.unwrap_or_else(|| slot.call.input.take());
                         let at = open.at + 1;
                         State::Inwards(Inwards { at, is_changed })
                     }
+                    (Way::In { .. }, Err(why)) => {
+                        slot.open.push(open);
+                        State::Outwards(Outwards {
+                            below: open.at + 1,
+                            outcome: failed_by(extensions, place, None, &why),
+                            has_run: false,
+                        })
+                    }
                     // A host does not let a middleware ask twice.
-                    Way::Out { .. } => State::Visited(Visited { place, open, way }),
+                    (Way::Out { .. }, _) => State::Visited(Visited { place, open, way }),
                 };
                 return;
             }
-            Heard::Left { notes, said } => {
-                extensions.take_notes(place, notes);
-                match said {
-                    Said::Call(outcome) => outcome,
-                    Said::Turn(_) | Said::Step => ToolOutcome::error(format!(
-                        "{FAILED}: a middleware returned no result of a tool call"
-                    )),
+            Heard::Left { notes, said } => match (extensions.take_notes(place, notes), said) {
+                (Ok(_), Said::Call(outcome)) => outcome,
+                (Err(why), _) => failed_by(extensions, place, None, &why),
+                (Ok(_), Said::Turn(_) | Said::Step) => {
+                    let why = "it returned no result of a tool call";
+                    failed_by(extensions, place, None, why)
                 }
-            }
+            },
             Heard::Threw {
                 notes,
                 code,
                 message,
             } => {
-                extensions.take_notes(place, notes);
-                let name = extensions.name_at(place);
-                let name = name.map(ToString::to_string).unwrap_or_default();
-                let code = code.as_deref().unwrap_or(FAILED);
-                ToolOutcome::error(format!("{code}: extension `{name}`: {message}"))
+                // It has failed already; what it would remember besides changes nothing.
+                drop(extensions.take_notes(place, notes));
+                failed_by(extensions, place, code.as_deref(), &message)
             }
         };
         slot.state = State::Outwards(Outwards {
@@ -208,6 +213,13 @@ impl Calls {
             slot.state = State::Finished(ToolOutcome::error(why));
         }
     }
+}
+
+fn failed_by(extensions: &Extensions, place: usize, code: Option<&str>, why: &str) -> ToolOutcome {
+    let name = extensions.name_at(place);
+    let name = name.map(ToString::to_string).unwrap_or_default();
+    let code = code.unwrap_or(FAILED);
+    ToolOutcome::error(format!("{code}: extension `{name}`: {why}"))
 }
 
 fn go_in<R: ToolRules>(

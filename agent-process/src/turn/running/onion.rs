@@ -282,24 +282,35 @@ impl Turn {
             } => (notes, (code, message)),
         };
         self.take_notes(around, open.place, notes);
-        let name = around.extensions.name_at(open.place);
-        let name = name.map(ToString::to_string).unwrap_or_default();
         let (code, message) = threw;
-        let fault = ExtensionFault {
-            code: code.unwrap_or_else(|| FAILED.to_owned()),
-            message: format!("extension `{name}` failed: {message}"),
-        };
-        if let Some(onion) = &mut self.onion {
-            onion.fault.get_or_insert(fault);
-        }
+        self.fail_by(around.extensions, open.place, code, &message);
         match way {
             Way::In(pass) => *pass.then,
             Way::Out(next) => next,
         }
     }
 
+    /// The turn fails by an extension.
+    fn fail_by(&mut self, extensions: &Extensions, place: usize, code: Option<String>, why: &str) {
+        let name = extensions.name_at(place);
+        let name = name.map(ToString::to_string).unwrap_or_default();
+        let fault = ExtensionFault {
+            code: code.unwrap_or_else(|| FAILED.to_owned()),
+            message: format!("extension `{name}` failed: {why}"),
+        };
+        if let Some(onion) = &mut self.onion {
+            onion.fault.get_or_insert(fault);
+        }
+    }
+
     fn take_notes(&mut self, around: &mut Around<'_>, place: usize, notes: Notes) {
-        let events = around.extensions.take_notes(place, notes);
+        let events = match around.extensions.take_notes(place, notes) {
+            Ok(events) => events,
+            Err(why) => {
+                self.fail_by(around.extensions, place, None, &why);
+                return;
+            }
+        };
         let held_back = self
             .onion
             .as_mut()

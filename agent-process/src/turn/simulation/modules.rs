@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::ExtensionStates;
+use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
 use goondan_protocol::message::{Message, MessageEvent, Role};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -304,6 +305,28 @@ fn ext_2_what_a_failed_turn_set_is_not_remembered() {
     let outer = "outer".parse().unwrap();
     assert_eq!(kept.get(&outer), Some(&Value::from("t:x1m0b.")));
     assert!(states(&[Act::Fail("broken")]).is_empty());
+}
+
+#[test]
+fn ext_4_extensions_remember_at_most_so_much_together() {
+    let mut extensions = extensions();
+    let mut remember = |place: usize, bytes: usize| {
+        let notes = Notes {
+            events: Vec::new(),
+            state: Some(Value::from("x".repeat(bytes))),
+        };
+        extensions.take_notes(place, notes)
+    };
+    let half = MAX_EXTENSION_STATE_BYTES / 2;
+    assert_eq!(remember(0, half), Ok(Vec::new()));
+    let refused = remember(1, half).unwrap_err();
+    assert!(refused.contains("for all together"), "{refused}");
+    assert_eq!(remember(1, half - 10), Ok(Vec::new()));
+    assert_eq!(
+        remember(0, half - 10),
+        Ok(Vec::new()),
+        "in place of another"
+    );
 }
 
 #[test]
