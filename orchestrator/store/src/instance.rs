@@ -410,8 +410,17 @@ impl InstanceStore {
     ///
     /// [`StoreError::Io`]: nothing staged may be acknowledged, and the instance must be opened anew.
     pub fn sync(&mut self) -> Result<(), StoreError> {
-        self.inbox.sync()?;
+        self.sync_inbox()?;
         self.turn.sync()
+    }
+
+    /// Makes durable what is staged of the inbox alone: the events that wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::sync`].
+    pub fn sync_inbox(&mut self) -> Result<(), StoreError> {
+        self.inbox.sync()
     }
 
     /// Makes a committed turn part of the base, marks its event done and clears the journal. Can be

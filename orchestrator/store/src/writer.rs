@@ -48,6 +48,7 @@ mod outcome;
 use ledgers::Ledgers;
 use outcome::{again, report_findings};
 
+use op::Promise;
 pub use op::{Completion, Inspection, Job, Op, Report};
 
 /// The way to the writer threads. Dropping it ends them once their queues are empty.
@@ -233,7 +234,7 @@ impl Worker {
     pub fn work(&mut self, batch: &mut Vec<Job>) -> Vec<Completion> {
         self.settle();
         let mut staged: Vec<(u64, Option<InstanceRef>, Result<Report, StoreError>)> = Vec::new();
-        let mut touched: Vec<(InstanceRef, bool)> = Vec::new();
+        let mut touched: Vec<(InstanceRef, Promise)> = Vec::new();
         let mut failed: HashMap<InstanceRef, StoreError> = HashMap::new();
         for job in batch.drain(..) {
             if let Op::RecordUsage {
@@ -248,7 +249,7 @@ impl Worker {
                 continue;
             }
             let instance = job.op.instance().cloned();
-            let must_be_durable = job.op.is_promise();
+            let promise = job.op.promise();
             let result = match instance.as_ref().and_then(|instance| failed.get(instance)) {
                 Some(error) => Err(again(error)),
                 None => self.stage(job.op),
@@ -260,19 +261,24 @@ impl Worker {
                         failed.insert(instance.clone(), again(error));
                     }
                     _ => match touched.iter_mut().find(|(known, _)| known == instance) {
-                        Some((_, sync)) => *sync |= must_be_durable,
-                        None => touched.push((instance.clone(), must_be_durable)),
+                        Some((_, greatest)) => *greatest = promise.max(*greatest),
+                        None => touched.push((instance.clone(), promise)),
                     },
                 }
             }
             staged.push((job.token, instance, result));
         }
         self.ledgers.sync(self.disk.as_ref(), &mut staged);
-        for (instance, must_be_durable) in touched {
+        for (instance, promise) in touched {
             let Some(held) = self.open.get_mut(&instance) else {
                 continue;
             };
-            if must_be_durable && let Err(error) = held.store.sync() {
+            let synced = match promise {
+                Promise::Nothing => Ok(()),
+                Promise::Inbox => held.store.sync_inbox(),
+                Promise::Everything => held.store.sync(),
+            };
+            if let Err(error) = synced {
                 report_unwritable(&instance, &error);
                 self.open.remove(&instance);
                 failed.insert(instance, error);

@@ -5,11 +5,18 @@ use std::error::Error;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use goondan_protocol::ipc::IPC_FD_VAR;
+use goondan_protocol::definition::{
+    AgentAssignment, AgentDefinition, LoopBreaker, ModelDefinition, ModelProvider,
+};
+use goondan_protocol::envelope::Address;
+use goondan_protocol::ipc::{Assignment, Head, IPC_FD_VAR, ToChild, Welcome};
+use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::version::Version;
+use goondan_protocol::working_directory::CwdMode;
 use goondan_tests::binaries::bin;
 use goondan_tests::home::AGENT;
 use serde_json::{Value, json};
@@ -21,17 +28,7 @@ const ROUNDS: usize = 200;
 /// Starts agents one after the other.
 pub(crate) fn spawn_to_ready() -> Outcome {
     let work = tempfile::tempdir()?;
-    let dir = work.path().to_str().ok_or("a path that is no text")?;
-    let welcome = json!({
-        "type": "welcome", "from": "orchestrator", "to": "agent:worker:main",
-        "payload": {"version": Version::current(), "assignment": {"role": "agent", "definition": {
-            "workspaceId": "w", "instanceKey": "main", "workDir": dir, "projectRoot": dir,
-            "agent": {"name": "worker", "tools": [], "maxStepsPerTurn": 8, "model": {
-                "name": "instant", "model": "scripted",
-                "provider": {"kind": "scripted", "script": {"rules": [{"say": "Done."}]}},
-            }},
-        }}},
-    });
+    let welcome = welcome(work.path())?;
     let mut times = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
         times.push(start_one(&welcome)?);
@@ -44,7 +41,43 @@ pub(crate) fn spawn_to_ready() -> Outcome {
     Ok(())
 }
 
-fn start_one(welcome: &Value) -> Result<Duration, Box<dyn Error>> {
+/// The frame that says to an agent who it is.
+fn welcome(dir: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
+    let assignment = AgentAssignment {
+        workspace_id: "w".parse()?,
+        instance_key: "main".parse()?,
+        agent: AgentDefinition {
+            name: "worker".parse()?,
+            description: None,
+            system_prompt: None,
+            model: ModelDefinition {
+                name: "instant".parse()?,
+                model: "scripted".to_owned(),
+                provider: ModelProvider::Scripted {
+                    script: serde_json::from_value(json!({"rules": [{"say": "Done."}]}))?,
+                },
+            },
+            tools: Vec::new(),
+            extensions: Vec::new(),
+            max_steps_per_turn: 8,
+            loop_breaker: LoopBreaker::default(),
+            cwd_mode: CwdMode::default(),
+            limits: ProcessLimits::default(),
+        },
+        work_dir: dir.to_owned(),
+        project_root: dir.to_owned(),
+    };
+    let welcome = ToChild::Welcome(Box::new(Welcome {
+        version: Version::current(),
+        assignment: Assignment::Agent(Box::new(assignment)),
+    }));
+    let body = welcome.to_frame(&Head::new(Address::Orchestrator, Address::Child))?;
+    let mut frame = u32::try_from(body.len())?.to_be_bytes().to_vec();
+    frame.extend(body);
+    Ok(frame)
+}
+
+fn start_one(welcome: &[u8]) -> Result<Duration, Box<dyn Error>> {
     let (mut ours, theirs) = UnixStream::pair()?;
     let start = Instant::now();
     let mut child = Command::new(bin(AGENT))
@@ -55,9 +88,7 @@ fn start_one(welcome: &Value) -> Result<Duration, Box<dyn Error>> {
         .stderr(Stdio::inherit())
         .spawn()?;
     expect(&mut ours, "hello")?;
-    let body = serde_json::to_vec(welcome)?;
-    ours.write_all(&u32::try_from(body.len())?.to_be_bytes())?;
-    ours.write_all(&body)?;
+    ours.write_all(welcome)?;
     expect(&mut ours, "conversation.load")?;
     let elapsed = start.elapsed();
     // A process whose socket closes ends.

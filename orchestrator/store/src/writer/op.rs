@@ -235,14 +235,27 @@ pub enum Op {
     },
 }
 
+/// What must be durable before an operation is reported. The greater covers the lesser.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Promise {
+    /// Nothing of it.
+    Nothing,
+    /// What is in the inbox. That the journal of the last turn was cleared is none of it: a journal
+    /// that is there again after a crash is cleared again.
+    Inbox,
+    /// All that is staged for the instance.
+    Everything,
+}
+
 impl Op {
-    /// Whether its report promises that what it wrote is durable. A turn's beginning promises nothing:
-    /// it is durable with the first event of the turn, and one that is lost had not begun.
-    pub(super) fn is_promise(&self) -> bool {
-        !matches!(
-            self,
-            Self::BeginTurn { .. } | Self::Observe { .. } | Self::LogLlm { .. }
-        )
+    /// What its report promises to be durable. A turn's beginning promises nothing: it is durable with
+    /// the first event of the turn, and one that is lost had not begun.
+    pub(super) fn promise(&self) -> Promise {
+        match self {
+            Self::BeginTurn { .. } | Self::Observe { .. } | Self::LogLlm { .. } => Promise::Nothing,
+            Self::Accept { .. } => Promise::Inbox,
+            _ => Promise::Everything,
+        }
     }
 
     pub(super) fn instance(&self) -> Option<&InstanceRef> {

@@ -63,9 +63,14 @@ impl Step {
         }
     }
 
-    /// Whether its acknowledgement promises that it survives.
-    fn is_promise(&self) -> bool {
-        !matches!(self, Self::Begin(..) | Self::Observe(_))
+    /// Whether its acknowledgement promises that `earlier`, or it itself, survives.
+    fn promises(&self, earlier: &Self) -> bool {
+        match self {
+            Self::Begin(..) | Self::Observe(_) => false,
+            // An event that waits says nothing of the turn that is open.
+            Self::Accept(..) => earlier.file() == 0,
+            _ => true,
+        }
     }
 
     /// The file whose order it is part of: unacknowledged changes of two files may survive apart.
@@ -129,13 +134,13 @@ impl World {
         }
     }
 
-    /// Applies what is promised of acknowledged steps: each with a promise, and whatever was done to
-    /// the same instance before. Returns the rest.
+    /// Applies what is promised of acknowledged steps. Returns the rest.
     fn apply_promised(&mut self, steps: &[Step]) -> Batch {
         let mut rest = Batch::new();
         for (place, step) in steps.iter().enumerate() {
             let same = |later: &&Step| later.instance() == step.instance();
-            if steps.iter().skip(place).filter(same).any(Step::is_promise) {
+            let mut later = steps.iter().skip(place).filter(same);
+            if later.any(|later| later.promises(step)) {
                 self.apply(step);
             } else {
                 rest.push(step.clone());
