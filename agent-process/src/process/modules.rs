@@ -55,7 +55,10 @@ impl Agent {
         let states = self.engine.states_of_modules();
         let started = match (program, &mut self.crew) {
             (Ok(Some(program)), Some(crew)) => crew.launch(&program, &states),
-            (Err(fault), Some(_)) => Err(lost(format!("an extension: {}", fault.message))),
+            (Err(fault), Some(_)) => Err(lost(format!(
+                "the module of an extension cannot be run: {}",
+                fault.message
+            ))),
             (Ok(None), _) | (_, None) => Ok(()),
         };
         match started {

@@ -1,7 +1,8 @@
 //! Goal: modules around a turn keep their onion whatever crashes.
 //!
 //! Method: two modules with middlewares of every type answer as the schedule lets them. Each emits a
-//! message before `next()` and one after it, the outer one takes a message out of the conversation, too.
+//! message before `next()` and one after it, the outer one takes a message out of the conversation, too,
+//! and says after each crash something that it has not said before.
 //! Every entering and leaving is checked against what is open.
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ pub(super) struct Modules {
     entered_until_lost: Option<usize>,
     /// The middleware that throws before `next()`.
     throws: Option<(&'static str, Ring)>,
+    lives: u32,
     /// Everything that was entered and left in the latest life, in order.
     trace: Vec<String>,
 }
@@ -65,6 +67,7 @@ impl Modules {
         self.open.clear();
         self.visits.clear();
         self.trace.clear();
+        self.lives += 1;
     }
 
     pub(super) fn answer(&mut self, effect: Effect) -> Input {
@@ -124,6 +127,11 @@ impl Modules {
         if is_outer && ring == Ring::Turn {
             let target_id = "earlier".parse().unwrap();
             notes.events.push(MessageEvent::Remove { target_id });
+            if self.lives > 1 {
+                notes
+                    .events
+                    .extend(notes_of(&enter, 100 + self.lives).events);
+            }
         }
         self.visits.insert(visit, enter);
         let heard = Heard::Next {
@@ -246,7 +254,10 @@ fn check(world: &World) {
     assert!(world.modules.as_ref().unwrap().all_left());
     let removed = |event: &&MessageEvent| matches!(event, MessageEvent::Remove { .. });
     assert_eq!(world.journal.iter().filter(removed).count(), 1);
-    let of_turn = |message: &&Message| message.id.as_str().contains("m0b.");
+    let of_turn = |message: &&Message| {
+        let id = message.id.as_str();
+        id.ends_with("m0b.1") || id.ends_with("m0b.2")
+    };
     assert_eq!(world.messages().filter(of_turn).count(), 4, "two of each");
 }
 
