@@ -5,6 +5,7 @@
 //! a module does, a crash or a hang is the end of the turn and no more, and the next turn starts the host
 //! anew. What the engine decides is said to the host; what the host says comes out as [`News`].
 
+mod looked_at;
 mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +19,7 @@ use goondan_protocol::definition::{AgentAssignment, CatalogEntry, ExtensionSourc
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{AgentName, ExtensionName, ExtensionStates, InstanceKey, TurnId};
 use goondan_protocol::limits::{MAX_EXTENSION_STATE_BYTES, MAX_INPUT_BYTES};
-use goondan_protocol::message::{Message, MessageEvent, MessageSource, Role};
+use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::observe::RuntimeEvent;
 use goondan_protocol::trace::TraceId;
 use serde_json::Value;
@@ -29,9 +30,10 @@ use crate::tools::host::process::{Happened, MAX_LOG_LINE_BYTES, Process, happeni
 use crate::tools::host::wire::LogLevel;
 use crate::tools::host::{HostProgram, MAX_LINE_BYTES};
 use crate::tools::pipe::Surroundings;
-use crate::turn::{Came, Enter, ExtensionFault, Heard, Moment, Notes, Said, ToolOutcome, VisitId};
+use crate::turn::{Came, Enter, ExtensionFault, Heard, Moment, Notes, ToolOutcome, VisitId};
+use looked_at::{notes_of, said_of};
 pub(crate) use wire::Asked;
-use wire::{FromHost, Limits, RawNotes, Refusal, Returned, ToHost, ToRegister};
+use wire::{FromHost, Limits, RawNotes, Refusal, ToHost, ToRegister};
 
 /// What the runtime is given to run.
 pub(crate) const SCRIPT: &str = include_str!("extension_host/host.mjs");
@@ -694,80 +696,5 @@ fn threw(message: String) -> Heard {
         notes: Notes::default(),
         code: None,
         message,
-    }
-}
-
-/// Looks at what a middleware brought. A module writes no tool calls and no results, and nothing in
-/// another's name.
-fn notes_of(notes: RawNotes, extension: &ExtensionName) -> Result<Notes, String> {
-    let RawNotes { events, state } = notes;
-    let events = events.into_iter().map(|event| {
-        let bytes = event.to_string().len();
-        if bytes > MAX_EVENT_BYTES {
-            return Err(format!(
-                "a message event has {bytes} bytes; at most {MAX_EVENT_BYTES} are allowed"
-            ));
-        }
-        let event: MessageEvent = serde_json::from_value(event)
-            .map_err(|error| format!("it emitted something that is no message event: {error}"))?;
-        match event {
-            MessageEvent::Append { mut message } => {
-                let content = &message.data.content;
-                let is_of_tool = message.data.role == Role::Tool
-                    || !content.tool_calls().is_empty()
-                    || !content.tool_results().is_empty();
-                if is_of_tool {
-                    return Err(
-                        "it appended a tool call or a tool's result; only models call tools"
-                            .to_owned(),
-                    );
-                }
-                message.source = MessageSource::Extension {
-                    extension_name: extension.clone(),
-                    extra: JsonObject::new(),
-                };
-                Ok(MessageEvent::Append { message })
-            }
-            other => Ok(other),
-        }
-    });
-    Ok(Notes {
-        events: events.collect::<Result<_, _>>()?,
-        state,
-    })
-}
-
-/// What a middleware returned; nothing: what it was told.
-fn said_of(result: Option<Returned>, moment: MomentOf) -> Said {
-    match moment {
-        MomentOf::Step { .. } => Said::Step,
-        MomentOf::Turn { outcome } => {
-            let came = outcome.unwrap_or(TurnOutcome::Completed {
-                reply: String::new(),
-            });
-            Said::Turn(match result {
-                None => came,
-                Some(Returned {
-                    reply: Some(reply), ..
-                }) => TurnOutcome::Completed { reply },
-                Some(Returned { code, message, .. }) => TurnOutcome::Failed {
-                    code: code.unwrap_or_else(|| "E_EXT_FAILED".to_owned()),
-                    message: message.unwrap_or_default(),
-                },
-            })
-        }
-        MomentOf::Call { result: came, .. } => {
-            let said = result.and_then(|result| {
-                Some(ToolOutcome {
-                    text: result.text?,
-                    is_error: result.is_error,
-                })
-            });
-            Said::Call(said.or(came).unwrap_or_else(|| {
-                ToolOutcome::error(
-                    "E_EXT_FAILED: a middleware returned neither `next()` nor a result of its own",
-                )
-            }))
-        }
     }
 }

@@ -277,3 +277,78 @@ fn same(event: &MessageEvent) -> String {
     };
     Value::from(vec![key.0, key.1, key.2]).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::JsonObject;
+    use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
+
+    use super::*;
+
+    /// `log`, `module`, `integrity`: a module between two built-in extensions.
+    fn extensions() -> Extensions {
+        let builtin = |name: &str, builtin: &str| ExtensionDefinition {
+            name: name.parse().unwrap(),
+            source: ExtensionSource::Builtin {
+                package: "@goondan/base".to_owned(),
+                name: builtin.parse().unwrap(),
+            },
+            config: JsonObject::new(),
+        };
+        let module = ExtensionDefinition {
+            source: ExtensionSource::Module {
+                entry: "module.mjs".into(),
+                digest: String::new(),
+                timeout_ms: 1,
+            },
+            ..builtin("module", "logging")
+        };
+        let definitions = [
+            builtin("log", "logging"),
+            module,
+            builtin("integrity", "message-integrity"),
+        ];
+        let (agent, key) = ("clerk".parse().unwrap(), "ann".parse().unwrap());
+        Extensions::new(agent, key, &definitions, ExtensionStates::new()).unwrap()
+    }
+
+    fn layers(extensions: &Extensions, ring: Ring) -> Vec<String> {
+        let layers = (0..extensions.depth(ring)).filter_map(|at| extensions.layer(ring, at));
+        let named = layers.map(|layer| match layer {
+            Layer::Builtin { place } => extensions.name_at(place).unwrap().to_string(),
+            Layer::Module { place, number } => {
+                format!("{} {number}", extensions.name_at(place).unwrap())
+            }
+        });
+        named.collect()
+    }
+
+    #[test]
+    fn a_lower_priority_is_further_out_and_equals_keep_their_order() {
+        let mut extensions = extensions();
+        let priorities = [0, 5, -5, 0];
+        let middlewares = priorities
+            .iter()
+            .zip(0..)
+            .map(|(priority, number)| Middleware {
+                extension: "module".parse().unwrap(),
+                ring: Ring::Step,
+                number,
+                priority: *priority,
+            });
+        let middlewares: Vec<Middleware> = middlewares.collect();
+        extensions.assemble(&middlewares);
+        assert_eq!(
+            layers(&extensions, Ring::Step),
+            [
+                "module 2",
+                "log",
+                "module 0",
+                "module 3",
+                "integrity",
+                "module 1"
+            ]
+        );
+        assert_eq!(layers(&extensions, Ring::Turn), ["log", "integrity"]);
+    }
+}

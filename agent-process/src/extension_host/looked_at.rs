@@ -1,0 +1,85 @@
+//! What a module says, looked at before the engine hears of it.
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::ExtensionName;
+use goondan_protocol::message::{MessageEvent, MessageSource, Role};
+
+use super::wire::{RawNotes, Returned};
+use super::{MAX_EVENT_BYTES, MomentOf};
+use crate::turn::{Notes, Said, ToolOutcome};
+
+/// Looks at what a middleware brought. A module writes no tool calls and no results, and nothing in
+/// another's name.
+pub(super) fn notes_of(notes: RawNotes, extension: &ExtensionName) -> Result<Notes, String> {
+    let RawNotes { events, state } = notes;
+    let events = events.into_iter().map(|event| {
+        let bytes = event.to_string().len();
+        if bytes > MAX_EVENT_BYTES {
+            return Err(format!(
+                "a message event has {bytes} bytes; at most {MAX_EVENT_BYTES} are allowed"
+            ));
+        }
+        let event: MessageEvent = serde_json::from_value(event)
+            .map_err(|error| format!("it emitted something that is no message event: {error}"))?;
+        match event {
+            MessageEvent::Append { mut message } => {
+                let content = &message.data.content;
+                let is_of_tool = message.data.role == Role::Tool
+                    || !content.tool_calls().is_empty()
+                    || !content.tool_results().is_empty();
+                if is_of_tool {
+                    return Err(
+                        "it appended a tool call or a tool's result; only models call tools"
+                            .to_owned(),
+                    );
+                }
+                message.source = MessageSource::Extension {
+                    extension_name: extension.clone(),
+                    extra: JsonObject::new(),
+                };
+                Ok(MessageEvent::Append { message })
+            }
+            other => Ok(other),
+        }
+    });
+    Ok(Notes {
+        events: events.collect::<Result<_, _>>()?,
+        state,
+    })
+}
+
+/// What a middleware returned; nothing: what it was told.
+pub(super) fn said_of(result: Option<Returned>, moment: MomentOf) -> Said {
+    match moment {
+        MomentOf::Step { .. } => Said::Step,
+        MomentOf::Turn { outcome } => {
+            let came = outcome.unwrap_or(TurnOutcome::Completed {
+                reply: String::new(),
+            });
+            Said::Turn(match result {
+                None => came,
+                Some(Returned {
+                    reply: Some(reply), ..
+                }) => TurnOutcome::Completed { reply },
+                Some(Returned { code, message, .. }) => TurnOutcome::Failed {
+                    code: code.unwrap_or_else(|| "E_EXT_FAILED".to_owned()),
+                    message: message.unwrap_or_default(),
+                },
+            })
+        }
+        MomentOf::Call { result: came, .. } => {
+            let said = result.and_then(|result| {
+                Some(ToolOutcome {
+                    text: result.text?,
+                    is_error: result.is_error,
+                })
+            });
+            Said::Call(said.or(came).unwrap_or_else(|| {
+                ToolOutcome::error(
+                    "E_EXT_FAILED: a middleware returned neither `next()` nor a result of its own",
+                )
+            }))
+        }
+    }
+}
