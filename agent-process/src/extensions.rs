@@ -33,6 +33,7 @@ use onion::{Module, Onion};
 mod context_message;
 mod inter_agent;
 mod logging;
+mod message_compaction;
 mod message_integrity;
 mod message_window;
 pub(crate) mod onion;
@@ -63,6 +64,19 @@ pub(crate) trait Extension: Debug + Send {
     fn after_call(&mut self, _scene: &mut Scene<'_>, _call: &ToolCall, _outcome: &mut ToolOutcome) {
     }
 
+    /// Whether it has what is long past summarized.
+    fn is_summarizer(&self) -> bool {
+        false
+    }
+
+    /// What is to be summarized before the turn's first step, if anything is.
+    fn wants_summary(&mut self, _scene: &mut Scene<'_>) -> Option<SummaryWanted> {
+        None
+    }
+
+    /// The summary came, now or before a crash, or it could not be had.
+    fn take_summary(&mut self, _scene: &mut Scene<'_>, _summary: &Summary<'_>) {}
+
     /// Whether the model is offered this tool in the coming step.
     fn offers(&self, _tool_name: &str) -> bool {
         true
@@ -72,6 +86,30 @@ pub(crate) trait Extension: Debug + Send {
     fn end_turn(&mut self, _scene: &mut Scene<'_>, _reply: &mut String) -> Ending {
         Ending::Accept
     }
+}
+
+/// A summary that an extension wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SummaryWanted {
+    /// Of how many messages: the oldest that may be summarized.
+    pub(crate) count: usize,
+    /// What the model is told to do.
+    pub(crate) system: String,
+    /// What it is to summarize.
+    pub(crate) text: String,
+}
+
+/// A summary that came, or why none did.
+#[derive(Debug)]
+pub(crate) struct Summary<'a> {
+    /// Of how many messages.
+    pub(crate) count: usize,
+    /// The model's reply, which is part of the conversation until it is taken out.
+    pub(crate) reply_id: &'a MessageId,
+    /// The id of the message that takes the place of what is summarized.
+    pub(crate) message_id: &'a MessageId,
+    /// What the model wrote.
+    pub(crate) text: Result<&'a str, &'a str>,
 }
 
 /// What is to become of a turn that is about to end.
@@ -177,6 +215,14 @@ impl Scene<'_> {
     /// The messages that can be read, oldest first.
     pub(crate) fn messages(&self) -> impl Iterator<Item = std::borrow::Cow<'_, Message>> {
         self.conversation.messages().filter_map(Result::ok)
+    }
+
+    /// The messages that may be summarized, oldest first.
+    pub(crate) fn old_messages(&self) -> Vec<Message> {
+        let old = self.messages();
+        old.filter(|message| message_compaction::is_old(self, message))
+            .map(std::borrow::Cow::into_owned)
+            .collect()
     }
 
     /// Whether a message was made in the running turn.
@@ -354,6 +400,47 @@ impl Extensions {
         (ending, made)
     }
 
+    /// Asks the extension that has what is long past summarized, if there is one; of several, the first.
+    pub(crate) fn wants_summary(
+        &mut self,
+        conversation: &mut Conversation,
+        now: Timestamp,
+    ) -> (Option<SummaryWanted>, Vec<Made>) {
+        let mut wanted = None;
+        let made = self.ask_summarizer(conversation, now, &mut |extension, scene| {
+            wanted = extension.wants_summary(scene);
+        });
+        (wanted, made)
+    }
+
+    /// Tells it what came of that.
+    pub(crate) fn take_summary(
+        &mut self,
+        summary: &Summary<'_>,
+        conversation: &mut Conversation,
+        now: Timestamp,
+    ) -> Vec<Made> {
+        self.ask_summarizer(conversation, now, &mut |extension, scene| {
+            extension.take_summary(scene, summary);
+        })
+    }
+
+    fn ask_summarizer(
+        &mut self,
+        conversation: &mut Conversation,
+        now: Timestamp,
+        ask: &mut impl FnMut(&mut dyn Extension, &mut Scene<'_>),
+    ) -> Vec<Made> {
+        let mut all = self.held.iter_mut().enumerate();
+        let found = all.find(|(_, held)| held.extension.is_summarizer());
+        match (&self.turn, found) {
+            (Some(turn), Some((place, held))) => {
+                held.ask(turn, conversation, now, &format!("x{place}s"), ask)
+            }
+            (None, _) | (_, None) => Vec::new(),
+        }
+    }
+
     /// Whether every extension lets the model be offered this tool in the coming step.
     pub(crate) fn offer(&self, tool_name: &str) -> bool {
         self.held
@@ -480,6 +567,9 @@ fn of_settings(settings: ExtensionSettings) -> Box<dyn Extension> {
             Box::new(inter_agent::InterAgentResponseFormat::new(instructions))
         }
         ExtensionSettings::Logging { content } => Box::new(logging::Logging::new(content)),
+        ExtensionSettings::MessageCompaction(settings) => {
+            Box::new(message_compaction::MessageCompaction::new(settings))
+        }
         ExtensionSettings::MessageIntegrity => Box::new(message_integrity::MessageIntegrity),
         ExtensionSettings::MessageWindow { max_messages } => {
             Box::new(message_window::MessageWindow::new(max_messages))

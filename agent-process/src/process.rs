@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 use goondan_log::unix_millis_now;
+use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::{AgentAssignment, CatalogEntry};
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::ids::{ExtensionStates, MessageId, StepId, ToolCallId};
@@ -20,7 +21,7 @@ use goondan_protocol::ipc::{
     ConversationLoad, ConversationPage, Pong, ShutdownAck, ToChild, ToOrchestrator, TurnAppend,
     TurnComplete, TurnStart,
 };
-use goondan_protocol::message::ToolCall;
+use goondan_protocol::message::{Message, ToolCall};
 use goondan_protocol::records::Records;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
@@ -290,6 +291,9 @@ enum Done {
         step: u32,
         answer: Result<Answer, ModelError>,
     },
+    Summary {
+        came: Result<Answer, ModelError>,
+    },
     Tool {
         key: CallKey,
         outcome: ToolOutcome,
@@ -363,6 +367,7 @@ impl Agent {
                         Done::Model { step, answer: Err(error) } => {
                             Input::ModelFailed { step, error }
                         }
+                        Done::Summary { came } => Input::Summarized { came },
                         Done::Tool { key, outcome } => Input::ToolFinished { key, outcome },
                         Done::Offered { step, seq, message_id } => {
                             self.ask_model(step, seq, &message_id);
@@ -522,6 +527,13 @@ impl Agent {
                 Effect::Assemble => self.assemble(),
                 Effect::Enter(enter) => self.enter(enter),
                 Effect::Return { visit, came } => self.return_to(visit, &came),
+                Effect::AskSummary {
+                    step_id,
+                    seq,
+                    message_id,
+                    system,
+                    text,
+                } => self.ask_summary(&step_id, seq, &message_id, &system, &text),
                 Effect::RunTool { key, call } => {
                     let span = self.log_span(key, &call);
                     let site = self.site_of(key, &call.id, &call.tool_name);
@@ -644,6 +656,38 @@ impl Agent {
             catalog.to_mut().retain(|entry| !is_left_out(entry));
         }
         catalog
+    }
+
+    /// Has the model summarize a text, which it is given as a conversation of one message.
+    fn ask_summary(
+        &mut self,
+        step_id: &StepId,
+        seq: u64,
+        message_id: &MessageId,
+        system: &str,
+        text: &str,
+    ) {
+        let Some(turn_id) = self.engine.turn_id() else {
+            return;
+        };
+        let question = Message::user(message_id.clone(), now(), text);
+        let scope = Scope::Step(step_id.clone());
+        let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
+        let answer = self.model.ask(ModelRequest {
+            system: Some(system),
+            messages: &Conversation::from_base(vec![question]),
+            catalog: &[],
+            turn_id,
+            step_id,
+            seq,
+            message_id,
+            trace,
+            step: 0,
+        });
+        self.work.spawn(async move {
+            let came = answer.await;
+            Done::Summary { came }
+        });
     }
 
     fn ask_model(&mut self, step: u32, seq: u64, message_id: &MessageId) {

@@ -27,6 +27,8 @@ mod recorded;
 mod running;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod summary_tests;
 mod visit;
 
 pub use effect::{CallKey, Effect, Input, Observation, Scope, ToolOutcome};

@@ -79,6 +79,7 @@ pub const EXTENSIONS: &[&str] = &[
     "context-message",
     "inter-agent-response-format",
     "logging",
+    "message-compaction",
     "message-integrity",
     "message-window",
     "required-tools-guard",

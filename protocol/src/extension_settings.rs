@@ -14,6 +14,10 @@ pub const MESSAGE_WINDOW_MIN: usize = 4;
 pub const MESSAGE_WINDOW_MAX: usize = 1_000_000;
 /// How often an agent is reminded of a required tool when its settings do not say.
 pub const DEFAULT_REMINDERS: u32 = 2;
+/// Largest size of a conversation that a compaction may be asked for at, in characters or tokens.
+pub const COMPACTION_SIZE_MAX: u64 = 100_000_000;
+/// Latest messages of earlier turns that a compaction leaves as they are when the settings do not say.
+pub const DEFAULT_KEEP_MESSAGES: usize = 20;
 /// Tools that one search finds when the settings do not say.
 pub const DEFAULT_TOOL_RESULTS: usize = 5;
 /// Most tools that one search finds.
@@ -39,6 +43,8 @@ pub enum ExtensionSettings {
         /// Whether texts are logged too, cut to a line.
         content: bool,
     },
+    /// The oldest messages give way to a summary when the conversation grows too long.
+    MessageCompaction(CompactionSettings),
     /// Tool calls and their results are kept in pairs.
     MessageIntegrity,
     /// The oldest messages leave the conversation when it grows too long.
@@ -60,6 +66,27 @@ pub enum ExtensionSettings {
         /// The full names of those that are always offered.
         always_offered: Vec<String>,
     },
+}
+
+/// When a conversation is summarized, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CompactionSettings {
+    /// Messages there may be.
+    pub max_messages: Option<u64>,
+    /// Characters there may be.
+    pub max_characters: Option<u64>,
+    /// Tokens that the latest reply may have read and written.
+    pub max_tokens: Option<u64>,
+    /// Latest messages of earlier turns that stay as they are.
+    #[serde(default = "default_keep_messages")]
+    pub keep_messages: usize,
+    /// What the model is told besides.
+    pub instructions: Option<String>,
+}
+
+fn default_keep_messages() -> usize {
+    DEFAULT_KEEP_MESSAGES
 }
 
 /// Why settings cannot be used, in words for the person who wrote them.
@@ -133,6 +160,7 @@ impl ExtensionSettings {
                 let Logging { content } = of(config)?;
                 Self::Logging { content }
             }
+            "message-compaction" => Self::MessageCompaction(of(config)?),
             "message-integrity" => Self::MessageIntegrity,
             "message-window" => {
                 let MessageWindow { max_messages } = of(config)?;
@@ -195,6 +223,8 @@ mod tests {
             "context-message": {"text": "Today is ${date}."},
             "inter-agent-response-format": {},
             "logging": {"content": true},
+            "message-compaction": {"maxMessages": 40, "maxCharacters": 5_000, "maxTokens": 9_000,
+                                   "keepMessages": 0, "instructions": "Be brief."},
             "message-integrity": {},
             "message-window": {"maxMessages": 40},
             "required-tools-guard": {"tools": ["bash__exec"]},

@@ -231,6 +231,28 @@ impl StepId {
     pub fn of_turn(turn: &TurnId, number: u32) -> Self {
         Self(Arc::from(format!("{turn}.{number}")))
     }
+
+    /// The id under which a summary of the `count` oldest messages is asked for before a step of `turn`.
+    /// It is recorded and counted like a step's reply, and is none.
+    #[must_use]
+    pub fn of_summary(turn: &TurnId, count: usize) -> Self {
+        Self(Arc::from(format!("{turn}.s{count}")))
+    }
+
+    /// How many messages it is a summary of, if it is one of `turn`.
+    #[must_use]
+    pub fn summarized(&self, turn: &TurnId) -> Option<usize> {
+        let count = self.0.strip_prefix(turn.as_str())?.strip_prefix(".s")?;
+        let count = count.parse().ok()?;
+        (Self::of_summary(turn, count) == *self).then_some(count)
+    }
+
+    /// Whether it is no step, but a summary.
+    #[must_use]
+    pub fn is_summary(&self) -> bool {
+        let count = self.0.rsplit_once(".s").map(|(_, count)| count);
+        count.is_some_and(|count| !count.is_empty() && count.bytes().all(|b| b.is_ascii_digit()))
+    }
 }
 
 /// Names one instance: a conversation of one agent in one workspace (`INST-3`).

@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::JsonObject;
 use crate::base_package;
 use crate::extension_settings::{
-    DEFAULT_REMINDERS, DEFAULT_TOOL_RESULTS, MAX_REMINDERS, MAX_TOOL_RESULTS, MESSAGE_WINDOW_MAX,
-    MESSAGE_WINDOW_MIN,
+    COMPACTION_SIZE_MAX, DEFAULT_KEEP_MESSAGES, DEFAULT_REMINDERS, DEFAULT_TOOL_RESULTS,
+    MAX_REMINDERS, MAX_TOOL_RESULTS, MESSAGE_WINDOW_MAX, MESSAGE_WINDOW_MIN,
 };
 
 /// Longest text of a setting, in bytes.
@@ -158,6 +158,40 @@ static OF_EXTENSIONS: &[(&str, Settings)] = &[
             "Whether inputs, arguments, results and replies are logged too, cut to a line.",
         )
         .or(Default::Truth(false))]),
+    ),
+    (
+        "message-compaction",
+        Settings {
+            settings: &[
+                Setting::optional(
+                    "maxMessages",
+                    Content::Number(MESSAGE_WINDOW_MIN as u64, MESSAGE_WINDOW_MAX as u64),
+                    "Messages from which on the conversation is too long: one more.",
+                ),
+                Setting::optional(
+                    "maxCharacters",
+                    Content::Number(1_000, COMPACTION_SIZE_MAX),
+                    "The same in characters of all messages.",
+                ),
+                Setting::optional(
+                    "maxTokens",
+                    Content::Number(1_000, COMPACTION_SIZE_MAX),
+                    "The same in tokens that the latest reply read and wrote, as its provider tells.",
+                ),
+                Setting::optional(
+                    "keepMessages",
+                    Content::Number(0, MESSAGE_WINDOW_MAX as u64),
+                    "Latest messages of earlier turns that stay as they are.",
+                )
+                .or(Default::Number(DEFAULT_KEEP_MESSAGES as u64)),
+                Setting::optional(
+                    "instructions",
+                    Content::Text,
+                    "What the model is told besides, when it writes a summary.",
+                ),
+            ],
+            any_of: &["maxMessages", "maxCharacters", "maxTokens"],
+        },
     ),
     ("message-integrity", Settings::NONE),
     (

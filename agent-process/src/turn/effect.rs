@@ -8,7 +8,7 @@ use goondan_protocol::usage::Spent;
 
 use super::visit::{Came, Enter, ExtensionFault, Heard, VisitId};
 use crate::extensions::onion::Middleware;
-use crate::model::{ModelError, ModelReply};
+use crate::model::{Answer, ModelError, ModelReply};
 
 /// Something happened outside.
 #[derive(Debug, Clone)]
@@ -41,6 +41,11 @@ pub enum Input {
         step: u32,
         /// Why.
         error: ModelError,
+    },
+    /// The model wrote a summary, or could not. One that is recorded is durable already.
+    Summarized {
+        /// What came.
+        came: Result<Answer, ModelError>,
     },
     /// A tool ended.
     ToolFinished {
@@ -109,6 +114,19 @@ pub enum Effect {
         visit: VisitId,
         /// What came.
         came: Came,
+    },
+    /// Ask the model for a summary of what is long past.
+    AskSummary {
+        /// What it is asked under.
+        step_id: StepId,
+        /// The number of the event that records the answer, whoever records it.
+        seq: u64,
+        /// The id of the message that is the answer.
+        message_id: MessageId,
+        /// What it is told to do.
+        system: String,
+        /// What it is to summarize.
+        text: String,
     },
     /// Run a tool. Its arguments fit its schema.
     RunTool {

@@ -261,6 +261,14 @@ impl<R: ToolRules> Engine<R> {
             Input::ModelFailed { step, error } if turn.is_asking(step) => {
                 turn.fail_step(step, error);
             }
+            Input::Summarized { came } if turn.is_summarizing() => {
+                let mut around = Around {
+                    extensions: &mut self.extensions,
+                    conversation: &mut self.conversation,
+                    now,
+                };
+                turn.summarize(&mut around, came)?;
+            }
             Input::ToolFinished { key, outcome } if turn.is_running(key) => {
                 let mut around = Around {
                     extensions: &mut self.extensions,
@@ -320,6 +328,7 @@ fn unexpected(input: &Input, doing: &'static str) -> EngineFault {
         Input::ModelReplied { step, .. } => format!("a reply for step {step}"),
         Input::ModelRecorded { step, .. } => format!("a recorded reply for step {step}"),
         Input::ModelFailed { step, .. } => format!("a model failure for step {step}"),
+        Input::Summarized { .. } => "a summary".to_owned(),
         Input::ToolFinished { key, .. } => {
             format!("the result of call {} of step {}", key.index, key.step)
         }

@@ -83,6 +83,19 @@ impl OpenTurn {
         })
     }
 
+    /// The summary that `turn_id` had the model write.
+    pub(crate) fn summary(&self, turn_id: &TurnId) -> Option<&Message> {
+        self.events.iter().find_map(|event| match event {
+            MessageEvent::Append { message } => {
+                message.step_id()?.summarized(turn_id)?;
+                Some(message)
+            }
+            MessageEvent::Replace { .. } | MessageEvent::Remove { .. } | MessageEvent::Truncate => {
+                None
+            }
+        })
+    }
+
     /// How far `turn_id` had come. It looks at what was recorded, not at the conversation: a message
     /// that was taken out again later was said all the same.
     pub(crate) fn progress(&self, turn_id: &TurnId, user_message_id: &str) -> Progress {

@@ -1,6 +1,7 @@
 //! One running turn: user message → (model → tools)* → answer.
 
 mod onion;
+mod summary;
 
 use std::collections::BTreeSet;
 
@@ -23,6 +24,7 @@ use super::recorded::{OpenTurn, Replied};
 use crate::extensions::{Ending, Made};
 use crate::model::{ModelError, ModelReply};
 use onion::{Onion, Pass, Visiting};
+use summary::Compaction;
 
 /// Most tool calls of one step; they run in parallel. A reply with more is a fault of the model.
 pub const MAX_CALLS_PER_STEP: usize = 64;
@@ -43,6 +45,7 @@ pub(crate) struct Turn {
     prepared_step: u32,
     /// What modules of extensions are told and have begun; nothing without them.
     onion: Option<Box<Onion>>,
+    compaction: Compaction,
     effects: Vec<Effect>,
 }
 
@@ -53,6 +56,8 @@ enum Phase {
     Settling(Next),
     /// The model's reply.
     Asking { step: u32 },
+    /// The model's summary of so many messages, before a step.
+    Summarizing { step: u32, count: usize },
     /// Its tools.
     Calling(Calls),
     /// That the modules of extensions are ready; then `Next`.
@@ -101,6 +106,7 @@ impl Turn {
             spending: Spending::default(),
             prepared_step: 0,
             onion: None,
+            compaction: Compaction::default(),
             effects: Vec::new(),
         }
     }
@@ -118,6 +124,7 @@ impl Turn {
         match self.phase {
             Phase::Settling(_) => "the turn waited for durability",
             Phase::Asking { .. } => "the model was asked",
+            Phase::Summarizing { .. } => "the model was asked for a summary",
             Phase::Calling(_) => "tools ran",
             Phase::Assembling(_) => "the modules of extensions were made ready",
             Phase::Visiting(_) => "a middleware of an extension worked",
@@ -154,6 +161,11 @@ impl Turn {
     /// Adds a message to the conversation, under the turn's next number.
     pub(crate) fn append(&mut self, conversation: &mut Conversation, message: Message) {
         self.watch.take(&message);
+        self.append_unwatched(conversation, message);
+    }
+
+    /// The same for a message that says nothing of how the turn gets on.
+    fn append_unwatched(&mut self, conversation: &mut Conversation, message: Message) {
         conversation.push(message.clone());
         self.record(Box::new(MessageEvent::Append { message }));
     }
@@ -173,7 +185,9 @@ impl Turn {
 
     /// Takes note of what was recorded of the turn before.
     pub(crate) fn remember(&mut self, open: &OpenTurn) {
-        for message in open.messages() {
+        self.remember_summary(open);
+        let is_summary = |message: &&Message| message.step_id().is_some_and(StepId::is_summary);
+        for message in open.messages().filter(|message| !is_summary(message)) {
             self.watch.take(message);
         }
         let replies = open.replies(&self.id);
@@ -191,6 +205,7 @@ impl Turn {
 
     /// Goes on behind the last recorded reply.
     pub(crate) fn resume_after<R: ToolRules>(&mut self, rules: &R, replied: Replied) {
+        self.end_compaction();
         self.phase = Phase::Settling(if replied.calls.is_empty() {
             Next::End {
                 step: replied.step,
@@ -259,6 +274,11 @@ impl Turn {
         };
         self.watch.take(&message);
         self.count(Spent::of_metadata(&message.metadata));
+        self.take_recorded_message(conversation, message);
+        self.follow(rules, step, reply);
+    }
+
+    fn take_recorded_message(&mut self, conversation: &mut Conversation, message: Message) {
         if let Some(onion) = &mut self.onion {
             onion.note(&MessageEvent::Append {
                 message: message.clone(),
@@ -268,7 +288,6 @@ impl Turn {
         // The model is asked only when everything is durable, and nothing is appended meanwhile.
         self.sent_seq += 1;
         self.durable_seq = self.sent_seq;
-        self.follow(rules, step, reply);
     }
 
     /// What a recorded reply leads to, once it is durable.
@@ -348,6 +367,9 @@ impl Turn {
         let is_settled = self.durable_seq == self.sent_seq;
         // `Completing` stands in only while the phase is looked at.
         self.phase = match std::mem::replace(&mut self.phase, Phase::Completing) {
+            Phase::Settling(Next::Ask { step }) if is_settled && self.is_compaction_open() => {
+                self.compact(step, around)?
+            }
             Phase::Settling(Next::Ask { step }) if is_settled => {
                 match self.answers.next_message(&self.id, now)? {
                     Some(message) => {
@@ -400,6 +422,7 @@ impl Turn {
             | Phase::Asking { .. }
             | Phase::Assembling(_)
             | Phase::Visiting(_)
+            | Phase::Summarizing { .. }
             | Phase::Completing) => {
                 self.phase = waiting;
                 return Ok(false);

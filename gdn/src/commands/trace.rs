@@ -157,6 +157,9 @@ impl Span {
         match self.kind {
             SpanKind::Turn => self.instance_key.to_string(),
             SpanKind::Step => {
+                if self.step_id.as_ref().is_some_and(StepId::is_summary) {
+                    return "summary".to_owned();
+                }
                 let step = self.step_id.as_ref().map(StepId::as_str);
                 let number = step.and_then(|step| step.rsplit_once('.'));
                 format!("step {}", number.map_or("?", |(_, number)| number))

@@ -229,7 +229,12 @@ fn line_of(event: &RuntimeEvent, columns: usize, palette: Palette) -> Option<Str
     let (mark, style, subject) = match event.kind {
         Kind::StepStarted => {
             // Step ids end in the step's number (`StepId::of_turn`).
-            let id = event.step_id.as_ref()?.as_str();
+            let step_id = event.step_id.as_ref()?;
+            if step_id.is_summary() {
+                let line = "summarizing what is long past";
+                return Some(palette.paint(style::FAINT, &text::fit(line, columns)));
+            }
+            let id = step_id.as_str();
             let number = id.rsplit_once('.').map_or(id, |(_, number)| number);
             let line = text::one_line(&format!("step {number}"));
             return Some(palette.paint(style::FAINT, &text::fit(&line, columns)));

@@ -471,7 +471,11 @@ impl Core {
             let piece = ToChild::CallPiece(CallPiece { call_id, piece });
             self.send_agent(&at, process, None, None, piece);
         }
-        let Some(place) = place else { return };
+        // A summary of what is long past is no part of the turn's answer.
+        let is_summary = |place: &CallPlace| place.step_id.as_ref().is_some_and(StepId::is_summary);
+        let Some(place) = place.filter(|place| !is_summary(place)) else {
+            return;
+        };
         for token in self.watchers(&at, &place) {
             self.push(Effect::Piece {
                 token,

@@ -9,6 +9,8 @@ mod cgroups;
 #[cfg(test)]
 mod children;
 #[cfg(test)]
+mod compaction;
+#[cfg(test)]
 mod connectors;
 #[cfg(test)]
 mod control;

@@ -219,7 +219,10 @@ impl Turn {
                 calls.give_up(&told(&fault), &mut self.effects);
                 Phase::Calling(calls)
             }
-            other @ (Phase::Settling(_) | Phase::Asking { .. } | Phase::Completing) => other,
+            other @ (Phase::Settling(_)
+            | Phase::Asking { .. }
+            | Phase::Summarizing { .. }
+            | Phase::Completing) => other,
         };
     }
 

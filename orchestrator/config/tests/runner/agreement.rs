@@ -189,6 +189,13 @@ fn corpus() -> Vec<Value> {
         ),
         document(
             "Extension",
+            "compaction",
+            &json!({"builtin": "message-compaction",
+                    "config": {"maxMessages": 40, "maxCharacters": 5000, "maxTokens": 9000,
+                               "keepMessages": 0, "instructions": "t"}}),
+        ),
+        document(
+            "Extension",
             "search",
             &json!({"builtin": "tool-search",
                     "config": {"maxResults": 3, "alwaysOffered": ["bash__exec"]}}),

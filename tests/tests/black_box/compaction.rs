@@ -1,0 +1,174 @@
+//! The extension `message-compaction`: a summary takes the place of what is long past.
+
+use goondan_tests::home::AGENT;
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::provider::{Answer, Provider, openai_saying};
+use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::Value;
+
+use crate::conversation::{check, text};
+
+/// An agent that remembers what it was told as long as it is in the conversation. Its summaries take
+/// `DELAY` milliseconds.
+const PROJECT: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {system: 'You summarize', user: '(?s)my name is (?P<name>\w+)'}
+        delayMs: DELAY
+        say: "The name is ${name}."
+      - when: {user: '^Who am I', history: '(?s)Summary.*name is (?P<name>\w+)'}
+        say: "You are ${name}, by the summary."
+      - say: "I hear ${input}."
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: clerk}
+spec:
+  modelConfig: {modelRef: Model/main}
+  extensions:
+    - ref: {kind: Extension, name: message-compaction, package: "@goondan/base"}
+      config: {maxMessages: 8, keepMessages: 2}
+"#;
+
+fn fill(home: &Home) {
+    home.ask("main", "my name is Ann");
+    for n in 0..3 {
+        assert_eq!(
+            home.ask("main", &format!("fact {n}")),
+            format!("I hear fact {n}.")
+        );
+    }
+}
+
+fn texts(home: &Home) -> Vec<String> {
+    home.history("main").iter().map(text).collect()
+}
+
+const COMPACTED: [&str; 5] = [
+    "Summary of the conversation so far:\n\nThe name is Ann.",
+    "fact 2",
+    "I hear fact 2.",
+    "Who am I?",
+    "You are Ann, by the summary.",
+];
+
+#[test]
+fn msg_3_what_is_long_past_gives_way_to_a_summary_that_stays_over_restarts() {
+    let home = Home::new(&PROJECT.replace("DELAY", "0"));
+    let daemon = Daemon::serving(&home);
+    fill(&home);
+    assert_eq!(home.history("main").len(), 8);
+    assert_eq!(
+        home.ask("main", "Who am I?"),
+        "You are Ann, by the summary."
+    );
+    check(&home.history("main"));
+    assert_eq!(texts(&home), COMPACTED);
+    let summary = &home.history("main")[0];
+    assert_eq!(summary["source"]["type"], "extension");
+    assert_eq!(summary["metadata"]["summarizedMessages"], 6);
+    drop(daemon.stop());
+
+    let _daemon = Daemon::start(&home);
+    assert_eq!(texts(&home), COMPACTED);
+    // The next summary is about the one before, too.
+    for n in 3..5 {
+        home.ask("main", &format!("fact {n}"));
+    }
+    assert_eq!(
+        home.ask("main", "Who am I?"),
+        "You are Ann, by the summary."
+    );
+    home.gdn(&["verify"]).exits(0);
+}
+
+#[test]
+fn msg_8_a_process_killed_while_it_has_a_summary_written_makes_one_in_the_end() {
+    let home = Home::new(&PROJECT.replace("DELAY", "1500"));
+    let daemon = Daemon::serving(&home);
+    fill(&home);
+    let asking = home.start_gdn(&["send", "Who am I?"]);
+    wait_until("the summary is asked for", || {
+        let started = daemon.log().saying("step.started");
+        let is_summary = |line: &Value| {
+            let step = line["stepId"].as_str().unwrap_or_default();
+            step.ends_with(".s6")
+        };
+        started.iter().any(is_summary)
+    });
+    processes::signal(home.running(AGENT)[0].pid, Signal::SIGKILL);
+    assert_eq!(
+        asking.wait().exits(0).stdout,
+        "You are Ann, by the summary.\n"
+    );
+    check(&home.history("main"));
+    assert_eq!(texts(&home), COMPACTED);
+    drop(daemon.stop());
+}
+
+#[test]
+fn a_summary_is_counted_and_one_that_cannot_be_had_is_only_warned_of() {
+    // The third question is the first that a summary comes before; that of the fifth fails.
+    let provider = Provider::start(|received| {
+        let system = received.body["messages"][0]["content"].as_str();
+        let is_summary = system.is_some_and(|text| text.starts_with("You summarize"));
+        match (is_summary, received.number) {
+            (true, 0..=3) => Answer::stream(&openai_saying(&["All is well."])),
+            (true, _) => Answer::error(400, &serde_json::json!({"error": {"message": "No."}})),
+            (false, _) => Answer::stream(&openai_saying(&["Yes."])),
+        }
+    });
+    let project = format!(
+        r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: hosted}}
+spec:
+  provider: openai
+  model: big-1
+  endpoint: {}
+  apiKey: {{value: sk-x}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: clerk}}
+spec:
+  modelConfig: {{modelRef: Model/hosted}}
+  extensions:
+    - ref: {{kind: Extension, name: message-compaction, package: "@goondan/base"}}
+      config: {{maxMessages: 4, keepMessages: 0}}
+"#,
+        provider.endpoint()
+    );
+    let home = Home::new(&project);
+    let daemon = Daemon::serving(&home);
+    for question in ["one", "two"] {
+        assert_eq!(home.ask("main", question), "Yes.");
+    }
+    // What streams in is the answer, not the summary.
+    let streamed = home.gdn(&["send", "--stream", "three"]).exits(0);
+    assert_eq!(streamed.stdout, "Yes.\n");
+    assert_eq!(home.history("main").len(), 3);
+    assert_eq!(provider.received().len(), 4);
+    let used = home.gdn_json(&["usage"]);
+    assert_eq!(used["rows"][0]["spending"]["replies"], 4, "{used}");
+
+    assert_eq!(home.ask("main", "four"), "Yes.");
+    assert_eq!(
+        home.ask("main", "five"),
+        "Yes.",
+        "the whole conversation was asked"
+    );
+    assert_eq!(home.history("main").len(), 7);
+    let log = daemon.stop();
+    let told = log.lines().iter().any(|line| {
+        let line = line.to_string();
+        line.contains("no summary could be made, the conversation stays whole")
+    });
+    assert!(told, "it is in the log");
+}
