@@ -17,6 +17,7 @@ use std::time::Duration;
 mod answer;
 mod client;
 mod idle;
+mod routing;
 mod spawn;
 
 /// What a measure ends in.
@@ -25,11 +26,12 @@ pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 /// A measure; it prints what it found.
 type Measure = fn() -> Outcome;
 
-const MEASURES: [(&str, Measure); 4] = [
+const MEASURES: [(&str, Measure); 5] = [
     ("spawn", spawn::spawn_to_ready),
     ("latency", answer::latency),
     ("turns", answer::turns_per_second),
     ("idle", idle::many),
+    ("routing", routing::messages_per_second),
 ];
 
 /// An agent that answers at once.
