@@ -3,7 +3,7 @@
 //! They are made of the ledger when the workspace is opened, and take each entry in once it is durable
 //! there. So they are never less than what was spent, whatever was killed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_protocol::budget::BudgetPeriod;
 use goondan_protocol::ids::{AgentName, InstanceKey};
@@ -51,7 +51,7 @@ impl Accounts {
     pub(crate) fn take(&mut self, line: &Line) {
         let charge = line.charge();
         let agent = &line.agent_name;
-        for payer in payers(agent, &line.instance_key, &line.asked_by) {
+        for payer in payers_of_line(line) {
             let is_own = payer == Payer::Instance(line.instance_key.clone());
             let account = self.of.entry(payer).or_default();
             account.ever = account.ever.plus(charge);
@@ -89,18 +89,36 @@ impl Accounts {
     }
 }
 
-/// Everybody whom a reply counts against.
+/// Everybody whom a reply counts against: of agents and of conversations its own, and those that had
+/// asked for its turn. Each counts once.
 pub(crate) fn payers(
-    agent: &AgentName,
-    own: &InstanceKey,
-    asked_by: &[InstanceKey],
-) -> impl Iterator<Item = Payer> {
-    let instances = std::iter::once(own).chain(asked_by);
-    [Payer::Workspace, Payer::Agent(agent.clone())]
-        .into_iter()
-        .chain(instances.cloned().map(Payer::Instance))
-        .collect::<Vec<_>>()
-        .into_iter()
+    (agent, asking): (&AgentName, &[AgentName]),
+    (own, asked_by): (&InstanceKey, &[InstanceKey]),
+) -> impl Iterator<Item = Payer> + use<> {
+    let agents = std::iter::once(agent).chain(asking).cloned();
+    let instances = std::iter::once(own).chain(asked_by).cloned();
+    let all: BTreeSet<Payer> = std::iter::once(Payer::Workspace)
+        .chain(agents.map(Payer::Agent))
+        .chain(instances.map(Payer::Instance))
+        .collect();
+    all.into_iter()
+}
+
+/// Everybody whom what a line says counts against.
+pub(crate) fn payers_of_line(line: &Line) -> impl Iterator<Item = Payer> + use<> {
+    payers(
+        (&line.agent_name, &line.asked_by_agents),
+        (&line.instance_key, &line.asked_by),
+    )
+}
+
+/// The agents among them.
+pub(crate) fn agents_of(payers: &[Payer]) -> Vec<AgentName> {
+    let agents = payers.iter().filter_map(|payer| match payer {
+        Payer::Agent(name) => Some(name.clone()),
+        Payer::Workspace | Payer::Instance(_) => None,
+    });
+    agents.collect()
 }
 
 #[cfg(test)]
@@ -115,6 +133,7 @@ mod tests {
             agent_name: if key == "main" { "boss" } else { "hand" }.parse().unwrap(),
             instance_key: key.parse().unwrap(),
             asked_by: asked_by.iter().map(|key| key.parse().unwrap()).collect(),
+            asked_by_agents: asked_by.iter().map(|_| "boss".parse().unwrap()).collect(),
             model: "m".parse().unwrap(),
             spending: Spending {
                 usage: Usage {
@@ -132,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_agent_spends_for_another_counts_for_both_conversations_and_once_for_all() {
+    fn what_an_agent_spends_for_another_counts_for_both_and_once_for_all() {
         let accounts = Accounts::of(&[
             line("2026-01-01", "main", &[], 10),
             line("2026-01-02", "hand:main", &["main"], 5),
@@ -144,10 +163,9 @@ mod tests {
         assert_eq!(spent(&Payer::Workspace, BudgetPeriod::Day), 6);
         assert_eq!(spent(&key("main"), BudgetPeriod::Ever), 17);
         assert_eq!(spent(&key("hand:main"), BudgetPeriod::Ever), 6);
-        assert_eq!(
-            spent(&Payer::Agent("boss".parse().unwrap()), BudgetPeriod::Ever),
-            11
-        );
+        let agent = |name: &str| Payer::Agent(name.parse().unwrap());
+        assert_eq!(spent(&agent("boss"), BudgetPeriod::Ever), 17);
+        assert_eq!(spent(&agent("hand"), BudgetPeriod::Ever), 6);
         assert_eq!(spent(&key("nobody"), BudgetPeriod::Ever), 0);
         let agent = accounts.agent_of(&"hand:main".parse().unwrap());
         assert_eq!(agent.map(AgentName::as_str), Some("hand"));

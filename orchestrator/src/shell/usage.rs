@@ -106,6 +106,7 @@ mod tests {
             agent_name: agent.parse().unwrap(),
             instance_key: key.parse().unwrap(),
             asked_by: Vec::new(),
+            asked_by_agents: Vec::new(),
             model: "m".parse().unwrap(),
             spending,
             assumed: Charge::default(),

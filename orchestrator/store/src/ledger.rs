@@ -44,6 +44,9 @@ pub struct Entry {
     /// The other conversations it counts against: those that had asked for the turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_by: Vec<InstanceKey>,
+    /// The other agents it counts against: those of these conversations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked_by_agents: Vec<AgentName>,
     /// The turn.
     pub turn_id: TurnId,
     /// The step.
@@ -81,6 +84,7 @@ impl Entry {
             agent_name: self.agent_name,
             instance_key: self.instance_key,
             asked_by: self.asked_by,
+            asked_by_agents: self.asked_by_agents,
             model: self.model,
             spending,
             assumed: self.assumed,
@@ -101,6 +105,9 @@ pub struct Line {
     /// The other conversations it counts against.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_by: Vec<InstanceKey>,
+    /// The other agents it counts against.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked_by_agents: Vec<AgentName>,
     /// The Model.
     pub model: ResourceName,
     /// What they took.
@@ -300,14 +307,16 @@ impl Ledger {
     }
 }
 
-type Key = (Day, AgentName, InstanceKey, Vec<InstanceKey>, ResourceName);
+/// What the replies of a sum have in common.
+type Key = (Day, AgentName, InstanceKey, Askers, ResourceName);
+type Askers = (Vec<InstanceKey>, Vec<AgentName>);
 
 fn add(sums: &mut BTreeMap<Key, Line>, line: Line) {
     let key = (
         line.day,
         line.agent_name.clone(),
         line.instance_key.clone(),
-        line.asked_by.clone(),
+        (line.asked_by.clone(), line.asked_by_agents.clone()),
         line.model.clone(),
     );
     match sums.entry(key) {

@@ -26,6 +26,7 @@ fn entry(number: u64) -> Entry {
         agent_name: "clerk".parse().unwrap(),
         instance_key: format!("k{}", number % 3).parse().unwrap(),
         asked_by: Vec::new(),
+        asked_by_agents: Vec::new(),
         turn_id: "t".parse().unwrap(),
         step_id: "t.1".parse().unwrap(),
         model: "big".parse().unwrap(),

@@ -29,7 +29,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::OpenCall;
-use crate::core::accounts::{Payer, payers};
+use crate::core::accounts::{Payer, payers, payers_of_line};
 use crate::core::{Core, LogEvent, Workspace};
 use crate::limits::{
     BUDGET_STATES_SHOWN, BUDGET_WARNING_PERCENT, ESTIMATE_BYTES_PER_TOKEN, ESTIMATE_REPLY_TOKENS,
@@ -177,7 +177,9 @@ impl Core {
         match (target, entry) {
             (CallTarget::Model { .. }, Some(entry)) => {
                 let asked_by = entry.asked_by(&at.instance_key);
-                payers(&entry.agent, &at.instance_key, &asked_by).collect()
+                let agents = asked_by.iter();
+                let agents: Vec<_> = agents.filter_map(|key| agent_of(workspace?, key)).collect();
+                payers((&entry.agent, &agents), (&at.instance_key, &asked_by)).collect()
             }
             _ => Vec::new(),
         }
@@ -254,8 +256,7 @@ impl Core {
             return;
         };
         workspace.accounts.take(line);
-        let own: Vec<Payer> =
-            payers(&line.agent_name, &line.instance_key, &line.asked_by).collect();
+        let own: Vec<Payer> = payers_of_line(line).collect();
         let charge = line.charge();
         let mut warnings: Vec<String> = Vec::new();
         let workspace = &*workspace;

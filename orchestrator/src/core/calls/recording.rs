@@ -18,6 +18,7 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::{OpenCall, Standing};
+use crate::core::accounts::agents_of;
 use crate::core::jobs::Purpose;
 use crate::core::{Core, LogEvent, ProcessId};
 
@@ -163,12 +164,15 @@ impl Core {
             tokens: spent.usage.map_or(reserved.tokens, |_| 0),
             micro_usd: spent.cost.map_or(reserved.micro_usd, |_| MicroUsd(0)),
         };
+        let mut asked_by_agents = agents_of(&call.payers);
         let entry = self.instance_mut(&at)?;
+        asked_by_agents.retain(|agent| *agent != entry.agent);
         Some(Entry {
             id: entry_id,
             at: received_at,
             agent_name: entry.agent.clone(),
             asked_by: entry.asked_by(&at.instance_key),
+            asked_by_agents,
             instance_key: at.instance_key,
             turn_id,
             step_id,
