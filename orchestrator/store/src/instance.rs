@@ -238,6 +238,11 @@ impl InstanceStore {
         &self.metadata
     }
 
+    /// Whether no turn is open or committed and not folded.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.turn.open.is_none() && self.turn.commit.is_none()
+    }
+
     /// How many events wait.
     #[must_use]
     pub fn waiting_count(&self) -> usize {

@@ -14,7 +14,7 @@
 //! * Overload: the queue of a thread is bounded; who submits waits. Reports are unbounded, since there
 //!   is one for each operation that was admitted.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::PathBuf;
@@ -33,7 +33,8 @@ use crate::error::{IoContext as _, StoreError};
 use crate::index::InstanceIndex;
 use crate::instance::{self, Brought, InstanceStore};
 use crate::limits::{
-    FOLD_RETRY_MAX_MS, FOLD_RETRY_MIN_MS, METADATA_INTERVAL_MS, WRITER_BATCH_OPS, WRITER_QUEUE_OPS,
+    FOLD_RETRY_MAX_MS, FOLD_RETRY_MIN_MS, METADATA_INTERVAL_MS, WRITER_BATCH_OPS,
+    WRITER_OPEN_INSTANCES_MAX, WRITER_QUEUE_OPS,
 };
 use crate::naming::instance_dir_name;
 use crate::root::Layout;
@@ -44,11 +45,12 @@ mod check;
 mod ledgers;
 mod op;
 mod outcome;
+mod resting;
 
 use ledgers::Ledgers;
+use op::Promise;
 use outcome::{again, report_findings};
 
-use op::Promise;
 pub use op::{Completion, Inspection, Job, Op, Report};
 
 /// The way to the writer threads. Dropping it ends them once their queues are empty.
@@ -131,6 +133,8 @@ impl Writers {
 
 struct Held {
     store: InstanceStore,
+    /// Counts up with each use of any instance.
+    last_use: u64,
     /// Whether it stays open when nothing is done on it: a process works with it.
     is_kept: bool,
     metadata_due: Option<Instant>,
@@ -147,6 +151,9 @@ pub struct Worker {
     unsettled: Vec<InstanceRef>,
     /// Whose last turn is committed and could not be folded.
     unfolded: HashMap<InstanceRef, Unfolded>,
+    /// Those that processes work with and that are closed all the same.
+    resting: HashSet<InstanceRef>,
+    uses: u64,
 }
 
 /// A fold that is tried again.
@@ -190,6 +197,8 @@ impl Worker {
             ledgers: Ledgers::default(),
             unsettled: Vec::new(),
             unfolded: HashMap::new(),
+            resting: HashSet::new(),
+            uses: 0,
         }
     }
 
@@ -319,6 +328,7 @@ impl Worker {
                 held.metadata_due = Some(Instant::now() + interval);
             }
         }
+        self.rest_surplus(WRITER_OPEN_INSTANCES_MAX);
     }
 
     /// Tries the folds again that are due; `all` tries those too that are not due yet (`MSG-10`).
@@ -516,6 +526,7 @@ impl Worker {
                 if let Some(unfolded) = self.unfolded.get_mut(&instance) {
                     unfolded.is_kept = false;
                 }
+                self.resting.remove(&instance);
                 if let Some(mut held) = self.open.remove(&instance) {
                     held.store.sync()?;
                     held.store.flush_metadata()?;
@@ -525,6 +536,7 @@ impl Worker {
             Op::Delete(instance) => {
                 self.open.remove(&instance);
                 self.unfolded.remove(&instance);
+                self.resting.remove(&instance);
                 let dir = self.dir_of(&instance);
                 let trash = format!(".removed-{}", uuid::Uuid::now_v7());
                 let existed = instance::delete(self.disk.as_ref(), &dir, &trash)?;
@@ -567,17 +579,17 @@ impl Worker {
                     "the turn that could not become part of the base is part of it now"
                 );
             }
-            self.hold(
-                instance,
-                store,
-                unfolded.is_some_and(|unfolded| unfolded.is_kept),
-            );
+            let is_kept = unfolded.is_some_and(|unfolded| unfolded.is_kept);
+            let rested = self.resting.remove(instance);
+            self.hold(instance, store, is_kept || rested);
         }
-        self.open
-            .get_mut(instance)
-            .ok_or_else(|| StoreError::NoInstance {
-                key: instance.instance_key.clone(),
-            })
+        self.uses += 1;
+        let held = self.open.get_mut(instance);
+        let held = held.ok_or_else(|| StoreError::NoInstance {
+            key: instance.instance_key.clone(),
+        })?;
+        held.last_use = self.uses;
+        Ok(held)
     }
 
     fn hold(&mut self, instance: &InstanceRef, store: InstanceStore, is_kept: bool) {
@@ -585,6 +597,7 @@ impl Worker {
             instance.clone(),
             Held {
                 store,
+                last_use: self.uses,
                 is_kept,
                 metadata_due: None,
             },
@@ -652,15 +665,19 @@ impl Worker {
             held.metadata_due = None;
             // Metadata is for people to read; the next change tries again.
             if let Err(error) = held.store.flush_metadata() {
-                tracing::warn!(
-                    workspace_id = %instance.workspace_id,
-                    instance_key = %instance.instance_key,
-                    error = &error as &dyn std::error::Error,
-                    "metadata.json could not be written"
-                );
+                report_stale_metadata(instance, &error);
             }
         }
     }
+}
+
+fn report_stale_metadata(instance: &InstanceRef, error: &StoreError) {
+    tracing::warn!(
+        workspace_id = %instance.workspace_id,
+        instance_key = %instance.instance_key,
+        error = error as &dyn std::error::Error,
+        "metadata.json could not be written"
+    );
 }
 
 fn report_unwritable(instance: &InstanceRef, error: &StoreError) {

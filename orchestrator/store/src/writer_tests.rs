@@ -1,7 +1,9 @@
 //! Tests of the writer threads over the real file system.
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::event::EventSource;
+use std::collections::BTreeMap;
+
+use goondan_protocol::event::{EventSource, TurnOutcome};
 use goondan_protocol::ids::{TurnId, WorkspaceId};
 
 use super::*;
@@ -223,4 +225,94 @@ async fn the_index_is_what_a_new_look_at_the_disk_would_find() {
     assert_eq!(listed.len(), 1);
     rig.index.forget(&rig.workspace_id);
     assert_eq!(rig.index.list(&rig.workspace_id), None);
+}
+
+fn begin(instance: InstanceRef, turn_id: &str, event_id: &str) -> Op {
+    Op::BeginTurn {
+        config_digest: None,
+        instance,
+        turn_id: turn_id.parse().unwrap(),
+        event_id: event_id.parse().unwrap(),
+        at: Timestamp::from_unix_millis(5),
+    }
+}
+
+fn append(instance: InstanceRef, turn_id: &str) -> Op {
+    let event = r#"{"type":"append","message":{"id":"m","data":{"role":"user","content":"hi"},"metadata":{},"createdAt":"2026-01-01T00:00:00.000Z","source":{"type":"user"}}}"#;
+    Op::AppendEvent {
+        instance,
+        turn_id: turn_id.parse().unwrap(),
+        seq: 1,
+        event: serde_json::from_str(event).unwrap(),
+    }
+}
+
+/// Files of conversations that this process holds open, by the conversation.
+#[cfg(target_os = "linux")]
+fn open_files(rig: &Rig) -> HashMap<String, usize> {
+    let instances = rig.layout.instances(&rig.workspace_id);
+    let mut found = HashMap::new();
+    for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
+        // The one that lists them is gone when it is looked at.
+        let Ok(path) = std::fs::read_link(entry.unwrap().path()) else {
+            continue;
+        };
+        if let Ok(inside) = path.strip_prefix(&instances) {
+            let key = inside.iter().next().unwrap().to_str().unwrap();
+            *found.entry(key.to_owned()).or_insert(0) += 1;
+        }
+    }
+    found
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn thousands_of_idle_conversations_hold_no_files_open() {
+    let mut rig = rig();
+    let busy = rig.instance("busy");
+    rig.run(accept(busy.clone(), "agent", "e")).await.unwrap();
+    rig.run(Op::Open(busy.clone())).await.unwrap();
+    rig.run(begin(busy.clone(), "t", "e")).await.unwrap();
+    let count = 3 * WRITER_OPEN_INSTANCES_MAX;
+    for n in 0..count {
+        let instance = rig.instance(&format!("k{n}"));
+        let id = format!("e{n}");
+        rig.run(accept(instance.clone(), "agent", &id))
+            .await
+            .unwrap();
+        rig.run(Op::Open(instance)).await.unwrap();
+    }
+    // What a batch leaves is closed before the next one begins.
+    let first = rig.instance("k0");
+    rig.run(begin(first.clone(), "t0", "e0")).await.unwrap();
+    let open = open_files(&rig);
+    // One more than that for each of the two threads: the batch that was just done may not be settled.
+    let most = 2 * (WRITER_OPEN_INSTANCES_MAX + 2);
+    assert!(open.len() <= most, "{} are open", open.len());
+    assert!(open.contains_key("busy") && open.contains_key("k0"));
+    assert!(open.values().all(|files| *files <= 6), "{open:?}");
+
+    // All go on where they were, the one that stayed open and one that was closed.
+    for (instance, turn_id) in [(busy, "t"), (first, "t0")] {
+        rig.run(append(instance.clone(), turn_id)).await.unwrap();
+        let complete = Op::CompleteTurn {
+            instance: instance.clone(),
+            turn_id: turn_id.parse().unwrap(),
+            last_seq: 1,
+            also: Vec::new(),
+            states: BTreeMap::new(),
+            outcome: TurnOutcome::Completed { reply: "x".into() },
+            at: Timestamp::from_unix_millis(6),
+        };
+        rig.run(complete).await.unwrap();
+        let read = Op::ReadPage {
+            instance,
+            offset: 0,
+            states_of: Vec::new(),
+        };
+        let Report::Page(page) = rig.run(read).await.unwrap() else {
+            panic!("a page was expected");
+        };
+        assert_eq!((page.messages.len(), page.events.len()), (1, 0));
+    }
 }

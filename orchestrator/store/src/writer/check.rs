@@ -28,7 +28,7 @@ impl Worker {
         if repair && verified.worst() > Some(crate::Severity::Info) {
             let was_kept = self.open.remove(at).is_some_and(|held| held.is_kept);
             verified.kept = instance::repair(&self.disk, &dir, now)?;
-            self.held(at)?.is_kept = was_kept;
+            self.held(at)?.is_kept |= was_kept;
         }
         Ok(Report::Verified(Box::new(verified)))
     }
