@@ -32,6 +32,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::limits::TICKS_OF_REST;
 use goondan_config::Bundle;
 use goondan_protocol::control::{ControlError, ErrorCode, Watching, WorkspaceProblem};
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
@@ -165,6 +166,7 @@ pub(crate) struct Core {
     facts: Facts,
     workspaces: BTreeMap<WorkspaceId, Workspace>,
     owners: BTreeMap<ProcessId, Owner>,
+    ticks: u64,
     jobs: Jobs,
     calls: Calls,
     stopping: Option<Stopping>,
@@ -187,6 +189,7 @@ impl Core {
             facts,
             workspaces: BTreeMap::new(),
             owners: BTreeMap::new(),
+            ticks: 0,
             jobs: Jobs::default(),
             calls: Calls::default(),
             stopping: None,
@@ -282,8 +285,13 @@ impl Core {
     /// Compares desired with actual everywhere (`SUP-5`).
     fn on_tick(&mut self) {
         let mut owners: Vec<Owner> = Vec::new();
+        self.ticks = self.ticks.wrapping_add(1);
+        let is_for_all = self.ticks.is_multiple_of(TICKS_OF_REST);
         for (id, workspace) in &self.workspaces {
-            for key in workspace.instances.keys() {
+            for (key, entry) in &workspace.instances {
+                if !is_for_all && entry.is_at_rest() {
+                    continue;
+                }
                 let (workspace_id, instance_key) = (id.clone(), key.clone());
                 owners.push(Owner::Agent(InstanceRef {
                     workspace_id,

@@ -3,6 +3,9 @@
 /// How often the core compares desired with actual (`SUP-5`), in milliseconds.
 pub(crate) const TICK_MS: u64 = 250;
 
+/// An agent that has nothing to do is looked at once in so many ticks: there may be thousands of them.
+pub(crate) const TICKS_OF_REST: u64 = 4;
+
 /// Crashes in a row after which a process is still started again at once (`SUP-4`).
 pub(crate) const IMMEDIATE_RESTARTS: u32 = 5;
 /// The first delay after those, in milliseconds; each further crash doubles it (`SUP-4`).

@@ -163,6 +163,15 @@ impl Instance {
         event.map_or_else(Vec::new, |event| event.asked_by(own))
     }
 
+    /// Whether its process runs and nothing at all is expected of it.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.turn.is_none()
+            && self.waiting.is_empty()
+            && self.awaiting.is_empty()
+            && self.deleting.is_none()
+            && self.slot.ready().is_some()
+    }
+
     pub(super) fn pending(&self) -> usize {
         self.waiting.len() + self.accepting
     }
