@@ -32,7 +32,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::limits::TICKS_OF_REST;
 use goondan_config::Bundle;
 use goondan_protocol::control::{ControlError, ErrorCode, Watching, WorkspaceProblem};
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
@@ -41,6 +40,8 @@ use goondan_protocol::version::Version;
 use goondan_store::root::Layout;
 use goondan_store::workspace::WorkspaceRecord;
 use uuid::Uuid;
+
+use crate::limits::TICKS_OF_REST;
 
 mod accounts;
 mod agents;

@@ -4,7 +4,7 @@
 pub(crate) const TICK_MS: u64 = 250;
 
 /// An agent that has nothing to do is looked at once in so many ticks: there may be thousands of them.
-pub(crate) const TICKS_OF_REST: u64 = 4;
+pub(crate) const TICKS_OF_REST: u64 = 8;
 
 /// Crashes in a row after which a process is still started again at once (`SUP-4`).
 pub(crate) const IMMEDIATE_RESTARTS: u32 = 5;
@@ -14,7 +14,7 @@ pub(crate) const BACK_OFF_FIRST_MS: u64 = 1_000;
 pub(crate) const BACK_OFF_MAX_MS: u64 = 300_000;
 
 /// How often a child is asked whether it is there, in milliseconds.
-pub(crate) const HEARTBEAT_INTERVAL_MS: u64 = 10_000;
+pub(crate) const HEARTBEAT_INTERVAL_MS: u64 = 14_000;
 /// Silence after which a child counts as hung and is killed, in milliseconds.
 pub(crate) const HEARTBEAT_TIMEOUT_MS: u64 = 30_000;
 
