@@ -179,7 +179,8 @@ impl Link {
     }
 
     /// Receives the frame of records that a message announced, straight into `place`, which is as
-    /// long as the frame must be; false when the orchestrator is gone.
+    /// long as the frame must be; false when the orchestrator is gone. Not cancel-safe: a conversation is
+    /// loaded before anything else is waited for.
     ///
     /// # Errors
     ///
