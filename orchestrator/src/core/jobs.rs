@@ -6,6 +6,8 @@ use goondan_protocol::agents::AgentAnswer;
 use goondan_protocol::call::CallId;
 use goondan_protocol::control::Sent;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
+#[cfg(test)]
+use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId};
 use goondan_store::writer::{Completion, Job, Op};
 
@@ -226,6 +228,18 @@ impl Jobs {
             .values()
             .filter_map(Purpose::instance)
             .any(&mut test)
+    }
+
+    /// Whether the store is asked what became of an event.
+    #[cfg(test)]
+    pub(super) fn is_looking_up(&self, key: &InstanceKey, event_id: &EventId) -> bool {
+        self.open.values().any(|purpose| match purpose {
+            Purpose::LookUp {
+                instance,
+                event_id: looked_up,
+            } => instance.instance_key == *key && looked_up == event_id,
+            _ => false,
+        })
     }
 
     fn add(&mut self, purpose: Purpose) -> u64 {

@@ -243,6 +243,11 @@ impl InstanceStore {
         self.turn.open.is_none() && self.turn.commit.is_none()
     }
 
+    /// Whether a turn is committed, or its commit staged, and is not folded yet.
+    pub(crate) fn has_committed(&self) -> bool {
+        self.turn.commit.is_some()
+    }
+
     /// How many events wait.
     #[must_use]
     pub fn waiting_count(&self) -> usize {
@@ -255,7 +260,7 @@ impl InstanceStore {
     ///
     /// [`StoreError::Io`].
     pub fn accept(&mut self, event: AgentEvent) -> Result<EventState, StoreError> {
-        let state = self.inbox.state_of(&event.id)?;
+        let state = self.event_state(&event.id)?;
         if state == EventState::Unknown {
             let at = event.created_at;
             self.inbox.accept(event)?;
@@ -264,13 +269,17 @@ impl InstanceStore {
         Ok(state)
     }
 
-    /// What is known of an event.
+    /// What is known of an event. One whose turn is committed is over, whether it is folded or not:
+    /// who asked is not told that it waits after its end was reported.
     ///
     /// # Errors
     ///
     /// [`StoreError::Io`].
     pub fn event_state(&mut self, event_id: &EventId) -> Result<EventState, StoreError> {
-        self.inbox.state_of(event_id)
+        match &self.turn.commit {
+            Some(commit) if commit.ends(event_id) => Ok(EventState::Done(commit.outcome.clone())),
+            Some(_) | None => self.inbox.state_of(event_id),
+        }
     }
 
     /// Stages the beginning of a turn, or of another attempt at the one that is open; the open turn

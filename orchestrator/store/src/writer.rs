@@ -311,16 +311,10 @@ impl Worker {
     /// (`MSG-10`).
     pub fn settle(&mut self) {
         for instance in std::mem::take(&mut self.unsettled) {
+            self.fold(&instance);
             let Some(held) = self.open.get_mut(&instance) else {
                 continue;
             };
-            if let Err(error) = held.store.finish_turn() {
-                let first = Duration::from_millis(FOLD_RETRY_MIN_MS);
-                let unfolded = Unfolded::after(first, held.is_kept);
-                self.open.remove(&instance);
-                self.postpone(instance, unfolded, &error);
-                continue;
-            }
             if !held.is_kept {
                 self.open.remove(&instance);
             } else if held.store.metadata_is_dirty() && held.metadata_due.is_none() {
@@ -329,6 +323,20 @@ impl Worker {
             }
         }
         self.rest_surplus(WRITER_OPEN_INSTANCES_MAX);
+    }
+
+    /// Folds the committed turn of an open instance, if it has one; if that fails, it is tried again
+    /// later.
+    fn fold(&mut self, instance: &InstanceRef) {
+        let Some(held) = self.open.get_mut(instance) else {
+            return;
+        };
+        if let Err(error) = held.store.finish_turn() {
+            let first = Duration::from_millis(FOLD_RETRY_MIN_MS);
+            let unfolded = Unfolded::after(first, held.is_kept);
+            self.open.remove(instance);
+            self.postpone(instance.clone(), unfolded, &error);
+        }
     }
 
     /// Tries the folds again that are due; `all` tries those too that are not due yet (`MSG-10`).
@@ -369,7 +377,7 @@ impl Worker {
                 event,
             } => self.accept(&instance, &agent, *event),
             Op::Open(instance) => {
-                let held = self.held(&instance)?;
+                let held = self.folded(&instance)?;
                 held.is_kept = true;
                 Ok(Report::Opened(Box::new(held.store.state())))
             }
@@ -380,7 +388,7 @@ impl Worker {
                 config_digest,
                 at,
             } => {
-                let store = &mut self.held(&instance)?.store;
+                let store = &mut self.folded(&instance)?.store;
                 store
                     .begin_turn_under(turn_id, &event_id, config_digest.as_deref(), at)
                     .map(Report::Began)
@@ -441,7 +449,7 @@ impl Worker {
                 attempts,
                 at,
             } => {
-                let store = &mut self.held(&instance)?.store;
+                let store = &mut self.folded(&instance)?.store;
                 let attempts = store.note_attempts(&event_id, attempts, at)?;
                 Ok(Report::Attempts { event_id, attempts })
             }
@@ -451,7 +459,7 @@ impl Worker {
                 reason,
                 at,
             } => {
-                self.held(&instance)?.store.park(&event_id, &reason, at)?;
+                self.folded(&instance)?.store.park(&event_id, &reason, at)?;
                 Ok(Report::Parked { event_id })
             }
             Op::Retry {
@@ -459,7 +467,7 @@ impl Worker {
                 event_id,
                 at,
             } => {
-                let store = &mut self.held(&instance)?.store;
+                let store = &mut self.folded(&instance)?.store;
                 store.retry(&event_id, at)?;
                 let waiting = store.state().waiting;
                 Ok(Report::Retried { event_id, waiting })
@@ -469,7 +477,7 @@ impl Worker {
                 event_id,
                 at,
             } => {
-                self.held(&instance)?.store.drop_parked(&event_id, at)?;
+                self.folded(&instance)?.store.drop_parked(&event_id, at)?;
                 Ok(Report::Dropped { event_id })
             }
             Op::ReadPage {
@@ -477,7 +485,7 @@ impl Worker {
                 offset,
                 states_of,
             } => {
-                let store = &mut self.held(&instance)?.store;
+                let store = &mut self.folded(&instance)?.store;
                 let mut page = store.page(offset)?;
                 let (states, damage) = store.restore_states(&states_of)?;
                 page.states = states;
@@ -506,7 +514,7 @@ impl Worker {
                 skip_damaged,
                 at,
             } => {
-                let store = &mut self.held(&instance)?.store;
+                let store = &mut self.folded(&instance)?.store;
                 let part = store.export(position, skip_damaged, at)?;
                 Ok(Report::Exported(Box::new(part)))
             }
@@ -592,6 +600,17 @@ impl Worker {
         Ok(held)
     }
 
+    /// An instance as it is after the turn that an earlier job of the same batch committed: what is read
+    /// or changed next must not be what was before.
+    fn folded(&mut self, instance: &InstanceRef) -> Result<&mut Held, StoreError> {
+        let held = self.held(instance)?;
+        if held.store.has_committed() {
+            held.store.sync()?;
+            self.fold(instance);
+        }
+        self.held(instance)
+    }
+
     fn hold(&mut self, instance: &InstanceRef, store: InstanceStore, is_kept: bool) {
         self.open.insert(
             instance.clone(),
@@ -643,7 +662,7 @@ impl Worker {
     }
 
     fn inspect(&mut self, instance: &InstanceRef) -> Result<Report, StoreError> {
-        let store = &mut self.held(instance)?.store;
+        let store = &mut self.folded(instance)?.store;
         Ok(Report::Inspected(Box::new(Inspection {
             metadata: store.metadata().clone(),
             dir: store.dir().to_owned(),

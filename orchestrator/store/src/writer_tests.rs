@@ -316,3 +316,60 @@ async fn thousands_of_idle_conversations_hold_no_files_open() {
         assert_eq!((page.messages.len(), page.events.len()), (1, 0));
     }
 }
+
+/// Goal: what is asked in the same breath as a turn ends is answered as after the turn. Method: all of it
+/// in one batch.
+#[tokio::test]
+async fn msg_13_an_event_whose_turn_ended_in_the_same_batch_does_not_wait_any_more() {
+    let rig = rig();
+    let instance = rig.instance("k");
+    let mut worker = Worker::new(Arc::new(RealDisk), rig.layout.clone());
+    let mut work = |ops: Vec<Op>| -> Vec<Report> {
+        let mut batch = (0..)
+            .zip(ops)
+            .map(|(token, op)| Job { token, op })
+            .collect();
+        let done = worker.work(&mut batch).into_iter();
+        done.map(|completion| completion.result.unwrap()).collect()
+    };
+    let turn = "0f0e0d0c-0b0a-4908-8706-050403020100";
+    let outcome = TurnOutcome::Completed { reply: "hi".into() };
+    work(vec![
+        accept(instance.clone(), "agent", "e1"),
+        accept(instance.clone(), "agent", "e2"),
+        begin(instance.clone(), turn, "e1"),
+        append(instance.clone(), turn),
+    ]);
+    let reports = work(vec![
+        Op::CompleteTurn {
+            instance: instance.clone(),
+            turn_id: turn.parse().unwrap(),
+            last_seq: 1,
+            also: vec!["e2".parse().unwrap()],
+            states: BTreeMap::new(),
+            outcome: outcome.clone(),
+            at: Timestamp::from_unix_millis(6),
+        },
+        accept(instance.clone(), "agent", "e1"),
+        Op::LookUpEvent {
+            instance: instance.clone(),
+            event_id: "e2".parse().unwrap(),
+        },
+        Op::Inspect(instance.clone()),
+        Op::Open(instance),
+    ]);
+    let over = EventState::Done(outcome);
+    let [
+        Report::Committed { .. },
+        Report::Accepted { before, .. },
+        Report::EventState(taken_in),
+        Report::Inspected(inspected),
+        Report::Opened(state),
+    ] = &reports[..]
+    else {
+        panic!("{reports:#?}")
+    };
+    assert_eq!((before, taken_in), (&over, &over));
+    assert_eq!((inspected.messages, inspected.waiting), (1, 0));
+    assert_eq!((&state.open_turn, &state.waiting[..]), (&None, &[][..]));
+}

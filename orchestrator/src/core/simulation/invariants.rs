@@ -5,6 +5,7 @@
 //! * A turn runs only where a process is, or waits there for the next.
 //! * The number of crashes in a row grows by one, for a crash or for what could not be read, and never
 //!   otherwise; the delay that follows is the rule's to the millisecond.
+//! * Whoever waits for the answer to an event waits for one that is still to have its turn.
 //! * A start that was put off is neither early (the oracle sees to that) nor late.
 
 use std::collections::BTreeMap;
@@ -14,6 +15,8 @@ use goondan_protocol::time::Timestamp;
 
 use super::world::World;
 use crate::core::ProcessId;
+use crate::core::agents::{Inbox, Instance};
+use crate::core::jobs::Jobs;
 use crate::core::slot::Slot;
 use crate::limits::TICK_MS;
 
@@ -100,6 +103,21 @@ impl Seen {
     }
 }
 
+/// Nobody waits for what was over before they asked: nothing would tell them (`MSG-13`).
+fn check_waiters(jobs: &Jobs, instance: &Instance, key: &InstanceKey) {
+    // Before its inbox is read, it is not known what is over; then it is looked up for who waits.
+    if instance.inbox != Inbox::Read {
+        return;
+    }
+    for event_id in instance.waiters.keys() {
+        let mut waiting = instance.waiting.iter();
+        assert!(
+            waiting.any(|event| event.id == *event_id) || jobs.is_looking_up(key, event_id),
+            "{key:?}: somebody waits for {event_id:?}, which does not wait for a turn (MSG-13)"
+        );
+    }
+}
+
 impl World {
     /// Checks what must hold after a step in which the core was told something.
     pub(super) fn check(&mut self) {
@@ -134,6 +152,7 @@ impl World {
                 let before = self.places.agents.remove(key).unwrap_or_default();
                 let is_wanted = false;
                 let seen = before.follow(&instance.slot, is_wanted, step, key);
+                check_waiters(&self.core.jobs, instance, key);
                 up_count += usize::from(self.has_child(seen.process, key));
                 after.agents.insert(key.clone(), seen);
             }

@@ -87,6 +87,14 @@ pub(super) struct CommitRecord {
     pub states: ExtensionStates,
 }
 
+impl CommitRecord {
+    /// Whether an event is over with this turn.
+    pub(super) fn ends(&self, event_id: &EventId) -> bool {
+        let events = self.also.iter().chain(&self.event);
+        events.into_iter().any(|event| event.event_id == *event_id)
+    }
+}
+
 #[derive(Serialize)]
 #[serde(
     tag = "type",

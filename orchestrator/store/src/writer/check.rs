@@ -22,7 +22,7 @@ impl Worker {
         }
         if let Some(held) = self.open.get_mut(at) {
             held.store.sync()?;
-            held.store.finish_turn()?;
+            self.fold(at);
         }
         let mut verified = verify::instance(self.disk.as_ref(), &dir)?;
         if repair && verified.worst() > Some(crate::Severity::Info) {
