@@ -13,6 +13,7 @@ use goondan_protocol::message::{Message, ToolCall};
 use goondan_protocol::trace::TraceContext;
 
 use crate::outgoing::Outgoing;
+use crate::turn::ModelPlace;
 
 /// What a model is asked.
 #[derive(Debug, Clone, Copy)]
@@ -86,6 +87,9 @@ pub trait Model: Send {
     /// Asks for a step. Whatever the model needs of the request it takes before it returns the
     /// future, so that the conversation is not copied; dropping the future gives the call up.
     fn ask(&self, request: ModelRequest<'_>) -> BoxFuture<'static, Result<Answer, ModelError>>;
+
+    /// Whether asking it touches anything outside this process.
+    fn place(&self) -> ModelPlace;
 }
 
 /// The model of an agent.

@@ -154,6 +154,7 @@ pub(crate) async fn run(
             TurnLimits {
                 step_count_max: assignment.agent.max_steps_per_turn,
                 loop_breaker: assignment.agent.loop_breaker,
+                model: model.place(),
             },
             extensions,
             conversation,

@@ -8,7 +8,8 @@
 //!
 //! * Every message event of a turn has a number, from 1, without gaps, also across resumptions.
 //! * Nothing outside is touched (a model asked, a tool run) before everything appended so far is
-//!   known to be durable.
+//!   known to be durable. A model inside the process is nothing outside: its reply is recorded behind
+//!   what it was asked.
 //! * Message ids follow from the turn's id and the message's place in it, and what is recorded is
 //!   never made again: a resumed turn never holds a message twice.
 //! * A step whose reply is recorded is never asked again.
@@ -32,7 +33,7 @@ mod summary_tests;
 mod visit;
 
 pub use effect::{CallKey, Effect, Input, Observation, Scope, ToolOutcome};
-pub use engine::{Engine, EngineFault, MAX_TURN_ID_BYTES, ToolRules, TurnLimits};
+pub use engine::{Engine, EngineFault, MAX_TURN_ID_BYTES, ModelPlace, ToolRules, TurnLimits};
 pub use recorded::OpenTurn;
 pub use running::MAX_CALLS_PER_STEP;
 pub use visit::{Came, Enter, ExtensionFault, Heard, Moment, Notes, Said, VisitId};

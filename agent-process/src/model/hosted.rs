@@ -16,6 +16,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::{Answer, Model, ModelError, ModelRequest};
 use crate::outgoing::{Ask, Outgoing};
+use crate::turn::ModelPlace;
 
 /// How long a step waits for its reply, queueing and tries included, in milliseconds. The
 /// connector's own time-outs are shorter; this one ends what even they do not.
@@ -140,6 +141,10 @@ impl Model for HostedModel {
             }
         }
         .boxed()
+    }
+
+    fn place(&self) -> ModelPlace {
+        ModelPlace::Outside
     }
 }
 

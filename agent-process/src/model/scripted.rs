@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::pattern::{CompiledRule, Pattern, compile};
 use super::template::Captures;
 use super::{Answer, Model, ModelError, ModelReply, ModelRequest};
+use crate::turn::ModelPlace;
 
 /// Most text one reply may hold, its arguments included, in bytes: captures could otherwise blow a
 /// message up past what a frame carries.
@@ -84,6 +85,10 @@ impl Model for ScriptedModel {
             reply.map(Answer::Reply)
         }
         .boxed()
+    }
+
+    fn place(&self) -> ModelPlace {
+        ModelPlace::Inside
     }
 }
 

@@ -36,6 +36,15 @@ pub trait ToolRules {
     fn error_limit_chars(&self, tool_name: &str) -> usize;
 }
 
+/// Whether asking the model touches anything outside this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelPlace {
+    /// Its replies follow from the conversation, here; asking twice leaves no trace.
+    Inside,
+    /// It costs, and may remember.
+    Outside,
+}
+
 /// How far a turn may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnLimits {
@@ -43,6 +52,8 @@ pub struct TurnLimits {
     pub step_count_max: u32,
     /// When it is taken to go in circles.
     pub loop_breaker: LoopBreaker,
+    /// Whether what is appended must be durable before the model is asked.
+    pub model: ModelPlace,
 }
 
 /// Why the engine cannot go on. The other side broke the protocol; the process ends.
@@ -202,7 +213,7 @@ impl<R: ToolRules> Engine<R> {
         let input = start.event.input.as_deref().unwrap_or("");
         let recorded_seq = u64::try_from(open.events().len()).unwrap_or(u64::MAX);
         let answers = Answers::after(open.taken_in(&given));
-        let mut turn = Turn::new(given, recorded_seq, self.limits.loop_breaker, answers);
+        let mut turn = Turn::new(given, recorded_seq, self.limits, answers);
         let resumed = start.attempt > 1 || recorded_seq > 0;
         let kind = if resumed {
             Kind::TurnResumed

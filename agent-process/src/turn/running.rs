@@ -6,7 +6,6 @@ mod summary;
 use std::collections::BTreeSet;
 
 use goondan_protocol::conversation::Conversation;
-use goondan_protocol::definition::LoopBreaker;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{InvalidId, MessageId, StepId, TurnId};
 use goondan_protocol::message::{Content, Message, MessageEvent};
@@ -18,7 +17,7 @@ use super::answers::Answers;
 use super::around::Around;
 use super::calls::Calls;
 use super::effect::{CallKey, Effect, Observation, Scope, ToolOutcome};
-use super::engine::{EngineFault, ToolRules};
+use super::engine::{EngineFault, ModelPlace, ToolRules, TurnLimits};
 use super::loop_breaker::Watch;
 use super::recorded::{OpenTurn, Replied};
 use crate::extensions::{Ending, Made};
@@ -35,6 +34,7 @@ pub(crate) struct Turn {
     id: TurnId,
     sent_seq: u64,
     durable_seq: u64,
+    model: ModelPlace,
     phase: Phase,
     watch: Watch,
     answers: Answers,
@@ -89,18 +89,14 @@ enum Next {
 
 impl Turn {
     /// A turn of which `recorded_seq` events are durable already.
-    pub(crate) fn new(
-        id: TurnId,
-        recorded_seq: u64,
-        loop_breaker: LoopBreaker,
-        answers: Answers,
-    ) -> Self {
+    pub(crate) fn new(id: TurnId, recorded_seq: u64, limits: TurnLimits, answers: Answers) -> Self {
         Self {
             id,
             sent_seq: recorded_seq,
             durable_seq: recorded_seq,
             phase: Phase::Settling(Next::Ask { step: 1 }),
-            watch: Watch::new(loop_breaker),
+            watch: Watch::new(limits.loop_breaker),
+            model: limits.model,
             answers,
             latest: Spent::default(),
             spending: Spending::default(),
@@ -365,12 +361,13 @@ impl Turn {
         }
         let now = around.now;
         let is_settled = self.durable_seq == self.sent_seq;
+        let is_inside = self.model == ModelPlace::Inside && !self.is_compaction_open();
         // `Completing` stands in only while the phase is looked at.
         self.phase = match std::mem::replace(&mut self.phase, Phase::Completing) {
             Phase::Settling(Next::Ask { step }) if is_settled && self.is_compaction_open() => {
                 self.compact(step, around)?
             }
-            Phase::Settling(Next::Ask { step }) if is_settled => {
+            Phase::Settling(Next::Ask { step }) if is_settled || is_inside => {
                 match self.answers.next_message(&self.id, now)? {
                     Some(message) => {
                         self.append(around.conversation, message);

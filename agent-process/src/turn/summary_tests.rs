@@ -116,6 +116,7 @@ impl World {
         let limits = TurnLimits {
             step_count_max: 8,
             loop_breaker: LoopBreaker::default(),
+            model: ModelPlace::Outside,
         };
         let (base, extensions) = (self.base.clone(), self.extensions());
         let mut engine = Engine::new(NoTools, limits, extensions, base, open);

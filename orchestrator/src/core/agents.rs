@@ -76,6 +76,8 @@ pub(super) struct Turn {
     pub(super) inputs: BTreeSet<EventId>,
     /// Why its agent wants its process restarted afterwards, if it does.
     pub(super) restart: Option<String>,
+    /// Its commit is on the way: whoever hears of that needs to hear of nothing before it.
+    pub(super) is_completing: bool,
 }
 
 /// Whether it is known what an instance has to do.

@@ -204,6 +204,7 @@ impl Core {
             context,
             inputs: BTreeSet::new(),
             restart: None,
+            is_completing: false,
         });
         self.give_up_calls_of(at, Some(&turn_id));
         self.push(Effect::SetTrace {
@@ -300,6 +301,10 @@ impl Core {
     ) {
         match result {
             Ok(Report::Appended { turn_id, seq }) => {
+                let turn = self.current_turn(at, &turn_id);
+                if turn.is_some_and(|turn| turn.is_completing) {
+                    return;
+                }
                 let appended = TurnAppended { turn_id, seq };
                 self.send_agent(at, process, None, None, ToChild::TurnAppended(appended));
             }
@@ -326,6 +331,9 @@ impl Core {
         } = complete;
         if !answered.iter().all(|id| turn.inputs.contains(id)) {
             return self.on_broken(process, "it took in an event that it was not given");
+        }
+        if let Some(turn) = self.instance_mut(at).and_then(|entry| entry.turn.as_mut()) {
+            turn.is_completing = true;
         }
         let op = Op::CompleteTurn {
             instance: at.clone(),

@@ -135,6 +135,8 @@ pub struct InstanceStore {
     llm: Journal,
     /// The messages of the committed turn as lines, until they are in the base.
     delta: Option<Vec<u8>>,
+    /// Whether the committed turn is part of the base, and only its journal is to be cleared.
+    is_folded: bool,
     findings: Vec<Finding>,
 }
 
@@ -198,6 +200,7 @@ impl InstanceStore {
             observed,
             llm,
             delta: None,
+            is_folded: false,
             findings,
         };
         store.recover()?;
@@ -243,7 +246,7 @@ impl InstanceStore {
         self.turn.open.is_none() && self.turn.commit.is_none()
     }
 
-    /// Whether a turn is committed, or its commit staged, and is not folded yet.
+    /// Whether a turn is committed, or its commit staged, and not everything that follows is done.
     pub(crate) fn has_committed(&self) -> bool {
         self.turn.commit.is_some()
     }
@@ -312,6 +315,9 @@ impl InstanceStore {
         let wrong = || StoreError::WrongEvent {
             event_id: event_id.clone(),
         };
+        if self.is_folded {
+            self.finish_turn()?;
+        }
         let inbox_seq = self.inbox.seq_of_waiting(event_id).ok_or_else(wrong)?;
         let event = TurnEvent {
             event_id: event_id.clone(),
@@ -445,7 +451,26 @@ impl InstanceStore {
     /// [`StoreError::Io`] or [`StoreError::Damaged`]: the turn stays committed, its events are kept,
     /// and opening the instance tries again (`MSG-10`).
     pub fn finish_turn(&mut self) -> Result<(), StoreError> {
-        let Some(commit) = self.turn.commit.clone() else {
+        self.fold_turn()?;
+        if self.is_folded {
+            // A journal that is cleared before its event is known to be done would let the turn begin anew.
+            self.inbox.sync()?;
+            self.turn.clear(self.disk.as_ref())?;
+            self.is_folded = false;
+            self.inbox.compact(self.disk.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Makes a committed turn part of the base, durably, and marks its event done. The mark becomes
+    /// durable with whatever the inbox takes next; [`Self::finish_turn`], which the next turn begins
+    /// with, sees to it otherwise. Does nothing if no fold is due.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::finish_turn`].
+    pub fn fold_turn(&mut self) -> Result<(), StoreError> {
+        let Some(commit) = self.turn.commit.clone().filter(|_| !self.is_folded) else {
             return Ok(());
         };
         match commit.fold {
@@ -466,10 +491,10 @@ impl InstanceStore {
         for (name, state) in &commit.states {
             self.set_extension_state(name, state)?;
         }
-        self.finish_events(&commit)?;
-        self.turn.clear(self.disk.as_ref())?;
+        self.mark_events(&commit)?;
+        self.is_folded = true;
         self.touch(commit.at);
-        self.inbox.compact(self.disk.as_ref())
+        Ok(())
     }
 
     /// Appends one line to the runtime events (`MSG-12`). Not synced: they are never an input of

@@ -14,6 +14,10 @@ pub const WRITER_OPEN_INSTANCES_MAX: usize = 128;
 /// people and scripts what the daemon knows; recovery does not depend on it.
 pub const METADATA_INTERVAL_MS: u64 = 1_000;
 
+/// How long the journal of a folded turn is kept for the next turn to clear it, in milliseconds; then it is
+/// cleared without one.
+pub const JOURNAL_CLEAR_DELAY_MS: u64 = 10;
+
 /// Wait before a fold that failed is tried again, in milliseconds; it doubles with each failure up to
 /// [`FOLD_RETRY_MAX_MS`] (`MSG-10`).
 pub const FOLD_RETRY_MIN_MS: u64 = 1_000;

@@ -33,8 +33,8 @@ use crate::error::{IoContext as _, StoreError};
 use crate::index::InstanceIndex;
 use crate::instance::{self, Brought, InstanceStore};
 use crate::limits::{
-    FOLD_RETRY_MAX_MS, FOLD_RETRY_MIN_MS, METADATA_INTERVAL_MS, WRITER_BATCH_OPS,
-    WRITER_OPEN_INSTANCES_MAX, WRITER_QUEUE_OPS,
+    FOLD_RETRY_MAX_MS, FOLD_RETRY_MIN_MS, JOURNAL_CLEAR_DELAY_MS, METADATA_INTERVAL_MS,
+    WRITER_BATCH_OPS, WRITER_OPEN_INSTANCES_MAX, WRITER_QUEUE_OPS,
 };
 use crate::naming::instance_dir_name;
 use crate::root::Layout;
@@ -138,6 +138,8 @@ struct Held {
     /// Whether it stays open when nothing is done on it: a process works with it.
     is_kept: bool,
     metadata_due: Option<Instant>,
+    /// When the journal of its folded turn is cleared, if no other turn begins before.
+    clear_due: Option<Instant>,
 }
 
 /// What a writer thread does with its jobs, without the thread: for simulations.
@@ -209,9 +211,7 @@ impl Worker {
     ) {
         let mut batch = Vec::with_capacity(WRITER_BATCH_OPS);
         loop {
-            let metadata = self.open.values().filter_map(|held| held.metadata_due);
-            let folds = self.unfolded.values().map(|unfolded| unfolded.due);
-            let due = metadata.chain(folds).min();
+            let due = self.next_due();
             let later = async {
                 match due {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -229,13 +229,25 @@ impl Worker {
                     }
                     self.settle();
                 }
-                () = later => {
-                    self.retry_folds(false);
-                    self.flush_metadata(false);
-                }
+                () = later => self.tidy(false),
             }
         }
+        self.finish_folded(true);
         self.flush_metadata(true);
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let held = self.open.values();
+        let held = held.flat_map(|held| [held.metadata_due, held.clear_due]);
+        let folds = self.unfolded.values().map(|unfolded| unfolded.due);
+        held.flatten().chain(folds).min()
+    }
+
+    /// Does what was put off and is due; `all` does what is not due yet too.
+    pub fn tidy(&mut self, all: bool) {
+        self.finish_folded(all);
+        self.retry_folds(all);
+        self.flush_metadata(all);
     }
 
     /// Does a batch of jobs, syncing each touched file once, and reports them in their order. What it
@@ -306,15 +318,19 @@ impl Worker {
         reported.collect()
     }
 
-    /// Folds the turns that the last batch committed. One that cannot be folded stays committed, with
+    /// Folds the turns that the last batch committed; their journals are cleared a little later. One that cannot be folded stays committed, with
     /// its events; it is folded by [`Self::retry_folds`], or before that when its instance is needed
     /// (`MSG-10`).
     pub fn settle(&mut self) {
         for instance in std::mem::take(&mut self.unsettled) {
-            self.fold(&instance);
+            self.fold(&instance, InstanceStore::fold_turn);
             let Some(held) = self.open.get_mut(&instance) else {
                 continue;
             };
+            if held.store.has_committed() && held.clear_due.is_none() {
+                let delay = Duration::from_millis(JOURNAL_CLEAR_DELAY_MS);
+                held.clear_due = Some(Instant::now() + delay);
+            }
             if !held.is_kept {
                 self.open.remove(&instance);
             } else if held.store.metadata_is_dirty() && held.metadata_due.is_none() {
@@ -325,13 +341,29 @@ impl Worker {
         self.rest_surplus(WRITER_OPEN_INSTANCES_MAX);
     }
 
-    /// Folds the committed turn of an open instance, if it has one; if that fails, it is tried again
+    /// Clears the journals of folded turns that no other turn followed.
+    fn finish_folded(&mut self, all: bool) {
+        let now = Instant::now();
+        let is_due = |held: &Held| held.clear_due.is_some_and(|due| all || due <= now);
+        let due = self.open.iter().filter(|(_, held)| is_due(held));
+        let due: Vec<InstanceRef> = due.map(|(instance, _)| instance.clone()).collect();
+        for instance in due {
+            self.fold(&instance, InstanceStore::finish_turn);
+        }
+    }
+
+    /// Has an open instance fold its committed turn, if it has one; if that fails, it is tried again
     /// later.
-    fn fold(&mut self, instance: &InstanceRef) {
+    fn fold(
+        &mut self,
+        instance: &InstanceRef,
+        how: fn(&mut InstanceStore) -> Result<(), StoreError>,
+    ) {
         let Some(held) = self.open.get_mut(instance) else {
             return;
         };
-        if let Err(error) = held.store.finish_turn() {
+        held.clear_due = None;
+        if let Err(error) = how(&mut held.store) {
             let first = Duration::from_millis(FOLD_RETRY_MIN_MS);
             let unfolded = Unfolded::after(first, held.is_kept);
             self.open.remove(instance);
@@ -535,6 +567,9 @@ impl Worker {
                     unfolded.is_kept = false;
                 }
                 self.resting.remove(&instance);
+                if self.open.contains_key(&instance) {
+                    self.folded(&instance)?;
+                }
                 if let Some(mut held) = self.open.remove(&instance) {
                     held.store.sync()?;
                     held.store.flush_metadata()?;
@@ -606,7 +641,7 @@ impl Worker {
         let held = self.held(instance)?;
         if held.store.has_committed() {
             held.store.sync()?;
-            self.fold(instance);
+            self.fold(instance, InstanceStore::finish_turn);
         }
         self.held(instance)
     }
@@ -619,6 +654,7 @@ impl Worker {
                 last_use: self.uses,
                 is_kept,
                 metadata_due: None,
+                clear_due: None,
             },
         );
     }

@@ -290,7 +290,9 @@ async fn thousands_of_idle_conversations_hold_no_files_open() {
     let most = 2 * (WRITER_OPEN_INSTANCES_MAX + 2);
     assert!(open.len() <= most, "{} are open", open.len());
     assert!(open.contains_key("busy") && open.contains_key("k0"));
-    assert!(open.values().all(|files| *files <= 6), "{open:?}");
+    // A thread that writes metadata has the new file, and then its directory, open beside them.
+    let beside: usize = open.values().map(|files| files.saturating_sub(6)).sum();
+    assert!(beside <= 2, "{open:?}");
 
     // All go on where they were, the one that stayed open and one that was closed.
     for (instance, turn_id) in [(busy, "t"), (first, "t0")] {

@@ -402,8 +402,7 @@ impl World {
     fn run_store(&mut self) {
         let completions = self.worker.work(&mut self.batch);
         if self.rng.u64(..20) == 0 {
-            self.worker.flush_metadata(true);
-            self.worker.retry_folds(true);
+            self.worker.tidy(true);
         }
         for completion in completions {
             let due_ms = self.last_stored_ms.max(self.mono_ms + self.rng.u64(0..3));

@@ -20,7 +20,8 @@ impl InstanceStore {
         if event.is_some_and(|event| self.inbox.is_over(&event.event_id, event.inbox_seq)) {
             // The turn is part of the base; only clearing its journal was cut short.
             if let Some(commit) = self.turn.commit.clone() {
-                self.finish_events(&commit)?;
+                self.mark_events(&commit)?;
+                self.inbox.sync()?;
             }
             self.turn.clear(self.disk.as_ref())?;
             self.turn.sync()?;

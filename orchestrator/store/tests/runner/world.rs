@@ -189,6 +189,10 @@ pub(crate) fn perform_with(
         if let Some(error) = reports.into_iter().find_map(|report| report.result.err()) {
             return (done, Some(error));
         }
+        // Some turns begin before the journal of the last is cleared, some after.
+        if done % 2 == 1 {
+            worker.tidy(true);
+        }
     }
     (batches.len(), None)
 }
