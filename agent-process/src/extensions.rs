@@ -77,9 +77,9 @@ pub(crate) trait Extension: Debug + Send {
     /// The summary came, now or before a crash, or it could not be had.
     fn take_summary(&mut self, _scene: &mut Scene<'_>, _summary: &Summary<'_>) {}
 
-    /// Whether the model is offered this tool in the coming step.
-    fn offers(&self, _tool_name: &str) -> bool {
-        true
+    /// Why the model is not offered this tool in the coming step; none if it is.
+    fn why_not_offered(&self, _tool_name: &str) -> Option<String> {
+        None
     }
 
     /// The model has answered, and the turn is about to end with this reply.
@@ -441,11 +441,11 @@ impl Extensions {
         }
     }
 
-    /// Whether every extension lets the model be offered this tool in the coming step.
-    pub(crate) fn offer(&self, tool_name: &str) -> bool {
-        self.held
-            .iter()
-            .all(|held| held.extension.offers(tool_name))
+    /// Why the model is not offered this tool in the coming step, as the first extension says that keeps
+    /// it back; none if it is offered.
+    pub(crate) fn why_not_offered(&self, tool_name: &str) -> Option<String> {
+        let mut held = self.held.iter();
+        held.find_map(|held| held.extension.why_not_offered(tool_name))
     }
 
     /// What is remembered otherwise than at the latest commit (`EXT-3`).

@@ -357,22 +357,19 @@ fn ext_2_what_a_search_finds_is_offered_from_the_next_step_on_and_remembered() {
     let mut conversation = history(1);
     begin(&mut search, &facts(&person()), &mut conversation);
     let offers = |search: &Extensions, names: &[&str]| -> Vec<bool> {
-        names.iter().map(|name| search.offer(name)).collect()
+        names
+            .iter()
+            .map(|name| search.why_not_offered(name).is_none())
+            .collect()
     };
     let all = ["tool-search__find", "wait__for", "a__b", "c__d"];
     assert_eq!(offers(&search, &all), [true, true, false, false]);
-    let (refused, _) = search.before_call(&call("c", "a__b"), &mut conversation, now());
-    assert!(
-        refused
-            .unwrap_err()
-            .starts_with("E_TOOL_NOT_IN_CATALOG: `a__b`")
-    );
+    let refused = search.why_not_offered("a__b").unwrap();
+    assert!(refused.starts_with("`a__b` is not among"), "{refused}");
 
     conversation.push(finding("r0", &["a__b"]));
     search.before_step(2, &mut conversation, now());
     assert_eq!(offers(&search, &all), [true, true, true, false]);
-    let (allowed, _) = search.before_call(&call("c", "a__b"), &mut conversation, now());
-    assert_eq!(allowed, Ok(()));
     let state = search.changed().into_values().next().unwrap();
     search.committed();
     search.before_step(3, &mut conversation, now());
@@ -397,8 +394,9 @@ fn of_what_was_found_the_latest_stays_offered() {
     conversation.push(finding("r70", &["a__n7"]));
     begin(&mut search, &facts(&person()), &mut conversation);
     let offered = (0..70)
-        .filter(|n| search.offer(&format!("a__n{n}")))
+        .filter(|n| search.why_not_offered(&format!("a__n{n}")).is_none())
         .count();
     assert_eq!(offered, 64);
-    assert!(search.offer("a__n7") && search.offer("a__n69") && !search.offer("a__n5"));
+    let is_offered = |name| search.why_not_offered(name).is_none();
+    assert!(is_offered("a__n7") && is_offered("a__n69") && !is_offered("a__n5"));
 }

@@ -45,7 +45,7 @@ use serde_json::Value;
 
 use crate::colleagues::Colleagues;
 use crate::outgoing::Outgoing;
-use crate::turn::{CallKey, ToolOutcome, ToolRules};
+use crate::turn::{CallKey, Misfit, ToolOutcome, ToolRules};
 use host::{HostProgram, Hosts};
 use mcp::Server;
 use module::Runtimes;
@@ -91,6 +91,15 @@ impl ToolFault {
         Self {
             code,
             message: message.into(),
+        }
+    }
+}
+
+impl From<Misfit> for ToolFault {
+    fn from(misfit: Misfit) -> Self {
+        match misfit {
+            Misfit::NotInCatalog(message) => Self::new("E_TOOL_NOT_IN_CATALOG", message),
+            Misfit::InvalidArgs(message) => Self::new("E_TOOL_INVALID_ARGS", message),
         }
     }
 }
@@ -407,7 +416,7 @@ impl Toolbox {
             None => match self.server_of(&tool_name) {
                 Some(server) => (Arc::clone(server).run(tool_name, call), Output::MayBeLong),
                 None => {
-                    let outcome = self.not_in_catalog(&tool_name).into();
+                    let outcome = ToolOutcome::error(self.not_in_catalog(&tool_name).to_string());
                     return Box::pin(std::future::ready(outcome));
                 }
             },
@@ -451,14 +460,11 @@ impl Toolbox {
         descendants::end_all_but(&self.places.surroundings.residents.pids())
     }
 
-    fn not_in_catalog(&self, tool_name: &str) -> ToolFault {
+    fn not_in_catalog(&self, tool_name: &str) -> Misfit {
         if self.tools.contains_key(TOOL_SEARCH_FIND) {
-            return ToolFault::new(
-                "E_TOOL_NOT_IN_CATALOG",
-                format!(
-                    "`{tool_name}` is no tool of this agent; look for one with `{TOOL_SEARCH_FIND}`"
-                ),
-            );
+            return Misfit::NotInCatalog(format!(
+                "`{tool_name}` is no tool of this agent; look for one with `{TOOL_SEARCH_FIND}`"
+            ));
         }
         let mut names: Vec<_> = self.tools.keys().map(|name| format!("`{name}`")).collect();
         let offered = self.servers.iter().flat_map(|server| server.entries());
@@ -468,19 +474,18 @@ impl Toolbox {
         } else {
             format!("there are {}", names.join(", "))
         };
-        ToolFault::new(
-            "E_TOOL_NOT_IN_CATALOG",
-            format!("`{tool_name}` is no tool of this agent; {there_are}"),
-        )
+        Misfit::NotInCatalog(format!(
+            "`{tool_name}` is no tool of this agent; {there_are}"
+        ))
     }
 }
 
 impl ToolRules for Toolbox {
-    fn check(&self, call: &ToolCall) -> Result<(), String> {
+    fn check(&self, call: &ToolCall) -> Result<(), Misfit> {
         match self.tools.get(&call.tool_name) {
             None => match self.server_of(&call.tool_name) {
                 Some(server) => server.check(&call.tool_name, &call.input),
-                None => Err(self.not_in_catalog(&call.tool_name).to_string()),
+                None => Err(self.not_in_catalog(&call.tool_name)),
             },
             Some(tool) => {
                 let schema = tool
@@ -494,7 +499,7 @@ impl ToolRules for Toolbox {
                     Err(reason) => Err(format!("its schema is not valid itself: {reason}")),
                 };
                 checked
-                    .map_err(|faults| format!("E_TOOL_INVALID_ARGS: {}: {faults}", call.tool_name))
+                    .map_err(|faults| Misfit::InvalidArgs(format!("{}: {faults}", call.tool_name)))
             }
         }
     }

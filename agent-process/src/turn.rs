@@ -33,7 +33,9 @@ mod summary_tests;
 mod visit;
 
 pub use effect::{CallKey, Effect, Input, Observation, Scope, ToolOutcome};
-pub use engine::{Engine, EngineFault, MAX_TURN_ID_BYTES, ModelPlace, ToolRules, TurnLimits};
+pub use engine::{
+    Engine, EngineFault, MAX_TURN_ID_BYTES, Misfit, ModelPlace, ToolRules, TurnLimits,
+};
 pub use recorded::OpenTurn;
 pub use running::MAX_CALLS_PER_STEP;
 pub use visit::{Came, Enter, ExtensionFault, Heard, Moment, Notes, Said, VisitId};

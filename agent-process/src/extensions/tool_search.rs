@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use goondan_protocol::message::{Message, MessageSource, ToolCall};
+use goondan_protocol::message::{Message, MessageSource};
 use goondan_protocol::settings::TOOL_SEARCH_FIND;
 use serde_json::{Value, json};
 
@@ -68,21 +68,17 @@ impl Extension for ToolSearch {
         self.look(scene);
     }
 
-    fn before_call(&mut self, _scene: &mut Scene<'_>, call: &ToolCall) -> Result<(), String> {
-        if self.offers(&call.tool_name) {
-            return Ok(());
-        }
-        Err(format!(
-            "E_TOOL_NOT_IN_CATALOG: `{}` is not among the tools you are offered; look for it with \
-             `{TOOL_SEARCH_FIND}` first",
-            call.tool_name
-        ))
-    }
-
-    fn offers(&self, tool_name: &str) -> bool {
-        tool_name == TOOL_SEARCH_FIND
+    fn why_not_offered(&self, tool_name: &str) -> Option<String> {
+        let is_offered = tool_name == TOOL_SEARCH_FIND
             || self.always.contains(tool_name)
-            || self.found.iter().any(|name| name == tool_name)
+            || self.found.iter().any(|name| name == tool_name);
+        let why = || {
+            format!(
+                "`{tool_name}` is not among the tools you are offered; look for it with \
+                 `{TOOL_SEARCH_FIND}` first"
+            )
+        };
+        (!is_offered).then(why)
     }
 }
 

@@ -21,7 +21,7 @@ use super::outside::{Way, fault_of};
 use super::schema::ArgumentSchema;
 use super::{Invocation, ToolFault};
 use crate::outgoing::{Ask, Outgoing};
-use crate::turn::ToolOutcome;
+use crate::turn::{Misfit, ToolOutcome};
 
 /// How long a step waits for a server's list, in milliseconds. A server that is being started has this
 /// long.
@@ -112,12 +112,12 @@ impl Server {
     }
 
     /// Checks a call as far as the server is known. What is not known yet is checked when it is run.
-    pub(super) fn check(&self, name: &str, input: &Value) -> Result<(), String> {
+    pub(super) fn check(&self, name: &str, input: &Value) -> Result<(), Misfit> {
         let Some(listed) = self.listed() else {
             return Ok(());
         };
         match listed.tools.get(name) {
-            None => Err(self.not_there(name, &listed).to_string()),
+            None => Err(self.not_there(name, &listed)),
             Some(offered) => {
                 let schema = offered
                     .schema
@@ -126,29 +126,26 @@ impl Server {
                     Ok(schema) => schema.check(input),
                     Err(reason) => Err(format!("its schema is not valid itself: {reason}")),
                 };
-                checked.map_err(|faults| format!("E_TOOL_INVALID_ARGS: {name}: {faults}"))
+                checked.map_err(|faults| Misfit::InvalidArgs(format!("{name}: {faults}")))
             }
         }
     }
 
-    fn not_there(&self, name: &str, listed: &Listed) -> ToolFault {
+    fn not_there(&self, name: &str, listed: &Listed) -> Misfit {
         let names: Vec<_> = listed
             .tools
             .keys()
             .map(|name| format!("`{name}`"))
             .collect();
-        ToolFault::new(
-            "E_TOOL_NOT_IN_CATALOG",
-            format!(
-                "`{name}` is no tool of the MCP server of connection `{}`; it has {}",
-                self.connection,
-                if names.is_empty() {
-                    "none".to_owned()
-                } else {
-                    names.join(", ")
-                }
-            ),
-        )
+        Misfit::NotInCatalog(format!(
+            "`{name}` is no tool of the MCP server of connection `{}`; it has {}",
+            self.connection,
+            if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            }
+        ))
     }
 
     /// Asks the server what it offers. What it offered before stays if it does not answer.
@@ -243,8 +240,7 @@ impl Server {
             // The call was recorded by a process that is gone; what it fits is asked for now.
             self.refresh(way.outgoing(), way.call_place(), way.trace())
                 .await?;
-            let checked = self.check(name, &call.args);
-            checked.map_err(|fault| ToolFault::new("E_TOOL_INVALID_ARGS", fault))?;
+            self.check(name, &call.args)?;
         }
         let listed = self.listed().unwrap_or_default();
         let offered = listed.tools.get(name);
@@ -343,12 +339,18 @@ mod tests {
         assert_eq!(entries[0].description, "said by the project");
         assert!(server.is_idempotent("notes__add"));
         assert_eq!(server.check("notes__add", &json!({"n": 1})), Ok(()));
-        let wrong = server.check("notes__add", &json!({"n": "x"})).unwrap_err();
+        let wrong = server
+            .check("notes__add", &json!({"n": "x"}))
+            .unwrap_err()
+            .to_string();
         assert!(
             wrong.contains("E_TOOL_INVALID_ARGS") && wrong.contains("/n"),
             "{wrong}"
         );
-        let gone = server.check("notes__drop", &json!({})).unwrap_err();
+        let gone = server
+            .check("notes__drop", &json!({}))
+            .unwrap_err()
+            .to_string();
         assert!(
             gone.contains("E_TOOL_NOT_IN_CATALOG") && gone.contains("`notes__add`"),
             "{gone}"

@@ -11,7 +11,7 @@ use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::Spent;
 
 use super::effect::{CallKey, Effect, Observation, Scope, ToolOutcome};
-use super::engine::{EngineFault, ToolRules};
+use super::engine::{EngineFault, Misfit, ToolRules};
 use super::recorded::Replied;
 
 /// What the model is told of a call that a crash cut short.
@@ -46,6 +46,8 @@ impl Slot {
 #[derive(Debug)]
 enum State {
     ToRun,
+    /// To be answered with this, unless the tool is not offered at all.
+    Unfit(String),
     /// On its way inwards through the layers of extensions.
     Inwards(walk::Inwards),
     /// A middleware of a module is at work.
@@ -58,7 +60,7 @@ enum State {
 }
 
 impl Calls {
-    /// The calls of a fresh reply. Those that may not be made have their result at once.
+    /// The calls of a fresh reply.
     pub(crate) fn new<R: ToolRules>(
         rules: &R,
         step: u32,
@@ -134,6 +136,32 @@ impl Calls {
         self.slots.get(key.index).map(|slot| &slot.call)
     }
 
+    /// Answers calls that are not to be made: first those of tools that are not offered, then those
+    /// whose arguments do not fit.
+    pub(crate) fn keep_to_catalog(
+        &mut self,
+        why_not_offered: impl Fn(&str) -> Option<String>,
+        effects: &mut Vec<Effect>,
+    ) {
+        for slot in &mut self.slots {
+            let unfit = match &mut slot.state {
+                State::ToRun => None,
+                State::Unfit(fault) => Some(std::mem::take(fault)),
+                _ => continue,
+            };
+            let why_not = why_not_offered(&slot.call.tool_name)
+                .map(|why| Misfit::NotInCatalog(why).to_string())
+                .or(unfit);
+            slot.state = match why_not {
+                None => State::ToRun,
+                Some(why) => {
+                    effects.push(called(&self.step_id, &slot.call));
+                    State::Finished(ToolOutcome::error(why))
+                }
+            };
+        }
+    }
+
     /// The calls that are to be run.
     pub(crate) fn to_run(&self) -> Vec<(usize, ToolCall)> {
         let slots = self.slots.iter().enumerate();
@@ -188,6 +216,7 @@ impl Calls {
                     continue;
                 }
                 waiting @ (State::ToRun
+                | State::Unfit(_)
                 | State::Inwards(_)
                 | State::Visited(_)
                 | State::Running
@@ -228,7 +257,8 @@ impl Calls {
     }
 }
 
-/// A call that may be made is to be run; any other has its result at once.
+/// What becomes of a call, as far as it is known by itself. One that fits is to be run; one of a tool
+/// that there is not has its result at once.
 fn first_state<R: ToolRules>(
     rules: &R,
     step_id: &StepId,
@@ -237,9 +267,10 @@ fn first_state<R: ToolRules>(
 ) -> State {
     match rules.check(call) {
         Ok(()) => State::ToRun,
-        Err(fault) => {
+        Err(unfit @ Misfit::InvalidArgs(_)) => State::Unfit(unfit.to_string()),
+        Err(unknown @ Misfit::NotInCatalog(_)) => {
             effects.push(called(step_id, call));
-            State::Finished(ToolOutcome::error(fault))
+            State::Finished(ToolOutcome::error(unknown.to_string()))
         }
     }
 }

@@ -26,8 +26,8 @@ pub trait ToolRules {
     ///
     /// # Errors
     ///
-    /// What the model is told instead of a result: a code, the exact place and the fault.
-    fn check(&self, call: &ToolCall) -> Result<(), String>;
+    /// What the model is told instead of a result.
+    fn check(&self, call: &ToolCall) -> Result<(), Misfit>;
 
     /// Whether the tool may be run a second time when nobody knows if it ran before.
     fn is_idempotent(&self, tool_name: &str) -> bool;
@@ -43,6 +43,17 @@ pub enum ModelPlace {
     Inside,
     /// It costs, and may remember.
     Outside,
+}
+
+/// Why a call is not made, as the model is told.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Misfit {
+    /// There is no such tool; the text says which there are.
+    #[error("E_TOOL_NOT_IN_CATALOG: {0}")]
+    NotInCatalog(String),
+    /// The arguments do not fit; the text says where.
+    #[error("E_TOOL_INVALID_ARGS: {0}")]
+    InvalidArgs(String),
 }
 
 /// How far a turn may go.
@@ -158,7 +169,7 @@ impl<R: ToolRules> Engine<R> {
     #[must_use]
     pub fn offers(&self, tool_name: &str) -> bool {
         let is_hidden = self.turn.as_ref().is_some_and(|turn| turn.hides(tool_name));
-        !is_hidden && self.extensions.offer(tool_name)
+        !is_hidden && self.extensions.why_not_offered(tool_name).is_none()
     }
 
     /// The events of the running turn, if modules of extensions stand around it.

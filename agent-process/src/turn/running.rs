@@ -430,6 +430,11 @@ impl Turn {
 
     /// Asks extensions about the calls that are to be made.
     fn ask_before_calls(&mut self, mut calls: Calls, around: &mut Around<'_>) -> Calls {
+        let extensions = &around.extensions;
+        calls.keep_to_catalog(
+            |tool_name| extensions.why_not_offered(tool_name),
+            &mut self.effects,
+        );
         for (index, call) in calls.to_run() {
             let Around {
                 extensions,

@@ -22,7 +22,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::effect::{CallKey, Effect, Input, ToolOutcome};
-use super::engine::{Engine, ModelPlace, ToolRules, TurnLimits};
+use super::engine::{Engine, Misfit, ModelPlace, ToolRules, TurnLimits};
 use super::recorded::OpenTurn;
 use crate::extensions::Extensions;
 use crate::model::{ModelError, ModelReply};
@@ -34,9 +34,9 @@ const ACTIONS_MAX: usize = 10_000;
 struct Rules;
 
 impl ToolRules for Rules {
-    fn check(&self, call: &ToolCall) -> Result<(), String> {
+    fn check(&self, call: &ToolCall) -> Result<(), Misfit> {
         if call.tool_name == "bad" {
-            Err("E_TOOL_NOT_IN_CATALOG: `bad`".to_owned())
+            Err(Misfit::NotInCatalog("`bad`".to_owned()))
         } else {
             Ok(())
         }

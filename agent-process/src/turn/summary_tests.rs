@@ -22,8 +22,8 @@ fn at() -> Timestamp {
 struct NoTools;
 
 impl ToolRules for NoTools {
-    fn check(&self, _call: &ToolCall) -> Result<(), String> {
-        Err("there are no tools".to_owned())
+    fn check(&self, _call: &ToolCall) -> Result<(), Misfit> {
+        Err(Misfit::NotInCatalog("there are no tools".to_owned()))
     }
 
     fn is_idempotent(&self, _tool_name: &str) -> bool {

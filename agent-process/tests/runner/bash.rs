@@ -120,7 +120,10 @@ async fn a_flood_of_output_is_shown_at_its_ends_and_kept_in_a_file() {
 fn arguments_that_do_not_fit_are_refused_with_their_place() {
     let site = Site::new();
     let toolbox = toolbox(&site);
-    let check = |tool: &str, input: Value| toolbox.check(&call(tool, input)).unwrap_err();
+    let check = |tool: &str, input: Value| {
+        let misfit = toolbox.check(&call(tool, input)).unwrap_err();
+        misfit.to_string()
+    };
     assert_eq!(
         check("bash__exec", json!({"command": "ls", "timeoutMs": 600_001})),
         "E_TOOL_INVALID_ARGS: bash__exec: at `/timeoutMs`: the value is greater than the maximum \

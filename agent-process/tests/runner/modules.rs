@@ -125,7 +125,7 @@ async fn a_handler_gets_its_call_and_its_result_is_the_models() {
         .check(&call("lab__echo", json!({"n": "x"})))
         .unwrap_err();
     assert_eq!(
-        refused,
+        refused.to_string(),
         "E_TOOL_INVALID_ARGS: lab__echo: at `/n`: the value is not of type \"integer\""
     );
 }

@@ -21,9 +21,13 @@ spec:
         call: [{tool: bash__exec, args: {command: "${command}"}}]
       - when: {user: '^wait', step: 1}
         call: [{tool: wait__for, args: {seconds: 2}}]
+      - when: {user: '^query', step: 1}
+        call: [{tool: json-query__query, args: {wrong: true}}]
       - when: {user: '^fail'}
         fail: broken
       - when: {tool: bash__exec, result: '(?s)(?P<all>.*)'}
+        say: "${all}"
+      - when: {tool: json-query__query, result: '(?s)(?P<all>.*)'}
         say: "${all}"
       - say: "${input}"
 ---
@@ -353,6 +357,18 @@ export function register(api: { pipeline: { register(type: "turn", fn: (ctx: Con
         let said = ["E_EXT_LOAD", "`extensions/lab.mts`", "node 22.6 or newer"];
         ran.exits(7).tells(&said);
     }
+    daemon.stop();
+}
+
+#[test]
+fn what_a_step_takes_out_is_not_there_whatever_it_is_given() {
+    let home = lab();
+    let daemon = Daemon::serving(&home);
+    let told: Value = serde_json::from_str(&home.ask("ann", "query")).unwrap();
+    assert_eq!(
+        told["reply"],
+        "E_TOOL_NOT_IN_CATALOG: `json-query__query` is not offered in this step"
+    );
     daemon.stop();
 }
 

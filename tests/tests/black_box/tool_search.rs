@@ -63,7 +63,8 @@ fn names(names: &[&str]) -> BTreeSet<String> {
 #[test]
 fn ext_2_a_tool_is_offered_once_it_was_looked_for_and_stays_so_in_another_process() {
     let provider = Provider::start(|received| match received.number {
-        0 => calling("file-system__read", &json!({"path": "x.txt"})),
+        // What is not offered is not there, whatever it is given.
+        0 => calling("file-system__read", &json!({"pfad": "x.txt"})),
         1 => calling("tool-search__find", &json!({"query": "count characters"})),
         2 => calling("text-transform__count", &json!({"text": "abc"})),
         _ => Answer::stream(&openai_saying(&["Done."])),

@@ -4,8 +4,6 @@
 //! middleware that returns without `next()` gives the call its result, and the tool does not run; one
 //! that throws makes it an error.
 
-use std::collections::BTreeSet;
-
 use super::{Calls, Slot, State, called};
 use crate::extensions::onion::{Layer, Ring};
 use crate::extensions::{Extensions, Made};
@@ -20,8 +18,6 @@ const FAILED: &str = "E_EXT_FAILED";
 /// The means of moving calls on.
 pub(crate) struct Walk<'a, 'b> {
     pub(crate) around: &'a mut Around<'b>,
-    /// Tools that are not offered in the step.
-    pub(crate) hidden: &'a BTreeSet<String>,
     pub(crate) effects: &'a mut Vec<Effect>,
     /// What came of asking built-in extensions.
     pub(crate) made: Vec<Made>,
@@ -201,7 +197,7 @@ impl Calls {
         for slot in &mut self.slots {
             slot.open.clear();
             let has_run = match &slot.state {
-                State::ToRun | State::Inwards(_) => false,
+                State::ToRun | State::Unfit(_) | State::Inwards(_) => false,
                 State::Visited(Visited { way, .. }) => matches!(way, Way::Out { has_run: true }),
                 State::Running | State::Outwards(_) | State::Finished(_) | State::Recorded => {
                     continue;
@@ -237,12 +233,6 @@ fn go_in<R: ToolRules>(
             has_run: false,
         }))
     };
-    let tool_name = &slot.call.tool_name;
-    if walk.hidden.contains(tool_name) {
-        return turned_back(format!(
-            "E_TOOL_NOT_IN_CATALOG: `{tool_name}` is not offered in this step"
-        ));
-    }
     let Around {
         extensions,
         conversation,
@@ -250,7 +240,7 @@ fn go_in<R: ToolRules>(
     } = &mut *walk.around;
     match extensions.layer(Ring::ToolCall, at) {
         None => match rules.check(&slot.call) {
-            Err(fault) if is_changed => turned_back(fault),
+            Err(fault) if is_changed => turned_back(fault.to_string()),
             Ok(()) | Err(_) => Moved::Runs,
         },
         Some(Layer::Builtin { place }) => {

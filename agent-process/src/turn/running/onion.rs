@@ -82,6 +82,12 @@ impl Onion {
         self.events.push(event.clone());
     }
 
+    /// Why a tool is not offered in the step that was begun last, if a middleware took it out.
+    fn why_not_offered(&self, tool_name: &str) -> Option<String> {
+        let is_hidden = self.hidden.contains(tool_name);
+        is_hidden.then(|| format!("`{tool_name}` is not offered in this step"))
+    }
+
     /// Whether the step and the turn are left before the turn goes on like this.
     fn leaves(&self, next: &Next) -> (bool, bool) {
         match next {
@@ -364,8 +370,8 @@ impl Turn {
 
     /// Whether a middleware has taken this tool from the step's catalog.
     pub(crate) fn hides(&self, tool_name: &str) -> bool {
-        let mut onion = self.onion.iter();
-        onion.any(|onion| onion.hidden.contains(tool_name))
+        let onion = self.onion.as_ref();
+        onion.is_some_and(|onion| onion.why_not_offered(tool_name).is_some())
     }
 
     /// Does the next thing that modules have to do with. Whether it has, or waits until all is durable;
@@ -404,6 +410,15 @@ impl Turn {
             }
             Next::Enter(pass) => self.phase = self.enter(pass, around),
             Next::Call(mut calls) => {
+                let extensions = &around.extensions;
+                calls.keep_to_catalog(
+                    |tool_name| {
+                        onion
+                            .why_not_offered(tool_name)
+                            .or_else(|| extensions.why_not_offered(tool_name))
+                    },
+                    &mut self.effects,
+                );
                 calls.begin_way_in();
                 if let Some(fault) = &onion.fault {
                     calls.give_up(&told(fault), &mut self.effects);
@@ -470,12 +485,8 @@ impl Turn {
         if self.durable_seq != self.sent_seq {
             return false;
         }
-        let Some(onion) = &self.onion else {
-            return false;
-        };
         let mut walk = Walk {
             around,
-            hidden: &onion.hidden,
             effects: &mut self.effects,
             made: Vec::new(),
         };
