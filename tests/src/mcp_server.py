@@ -17,8 +17,13 @@ TOOLS = [
     {"name": "fail", "description": "Fails.", "inputSchema": {"type": "object"}},
     {"name": "die", "description": "Ends the server.", "inputSchema": {"type": "object"}},
     {"name": "learn", "description": "Adds a tool.", "inputSchema": {"type": "object"}},
+    {"name": "hang", "description": "Never answers.", "inputSchema": {"type": "object"}},
     {"name": "picture", "description": "Gives a picture.", "inputSchema": {"type": "object"}},
 ]
+
+
+# Calls that are never answered, by their ids.
+HANGING = {}
 
 
 def text(value, **more):
@@ -46,6 +51,8 @@ def call(name, arguments, notify):
 
 
 def answer(request, notify):
+    if request["method"] == "notifications/cancelled":
+        print("given up: " + HANGING.pop(request["params"]["requestId"]), file=sys.stderr, flush=True)
     if "id" not in request:
         return None
     method, params = request["method"], request.get("params", {})
@@ -57,6 +64,10 @@ def answer(request, notify):
         }
     elif method == "tools/list":
         result = {"tools": TOOLS}
+    elif method == "tools/call" and params["name"] == "hang":
+        HANGING[request["id"]] = "hang"
+        print("it hangs", file=sys.stderr, flush=True)
+        return None
     elif method == "tools/call":
         try:
             result = call(params["name"], params.get("arguments", {}), notify)

@@ -1,8 +1,10 @@
 //! The extension `message-compaction`: a summary takes the place of what is long past.
 
+use std::sync::mpsc::channel;
+
 use goondan_tests::home::AGENT;
 use goondan_tests::processes::{self, Signal};
-use goondan_tests::provider::{Answer, Provider, openai_saying};
+use goondan_tests::provider::{Answer, Provider, Received, openai_saying};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
@@ -111,19 +113,9 @@ fn msg_8_a_process_killed_while_it_has_a_summary_written_makes_one_in_the_end() 
     drop(daemon.stop());
 }
 
-#[test]
-fn a_summary_is_counted_and_one_that_cannot_be_had_is_only_warned_of() {
-    // The third question is the first that a summary comes before; that of the fifth fails.
-    let provider = Provider::start(|received| {
-        let system = received.body["messages"][0]["content"].as_str();
-        let is_summary = system.is_some_and(|text| text.starts_with("You summarize"));
-        match (is_summary, received.number) {
-            (true, 0..=3) => Answer::stream(&openai_saying(&["All is well."])),
-            (true, _) => Answer::error(400, &serde_json::json!({"error": {"message": "No."}})),
-            (false, _) => Answer::stream(&openai_saying(&["Yes."])),
-        }
-    });
-    let project = format!(
+/// One agent that summarizes whatever has more than four messages, with a model at `provider`.
+fn hosted(provider: &Provider) -> String {
+    format!(
         r#"
 apiVersion: goondan.ai/v1
 kind: Model
@@ -144,8 +136,86 @@ spec:
       config: {{maxMessages: 4, keepMessages: 0}}
 "#,
         provider.endpoint()
-    );
-    let home = Home::new(&project);
+    )
+}
+
+fn asks_for_summary(received: &Received) -> bool {
+    let system = received.body["messages"][0]["content"].as_str();
+    system.is_some_and(|text| text.starts_with("You summarize"))
+}
+
+#[test]
+fn msg_8_a_summary_that_is_recorded_is_used_whoever_is_killed_before_it_takes_its_place() {
+    for is_daemon_killed in [false, true] {
+        let (go, wait) = channel::<()>();
+        let provider = Provider::start(move |received| {
+            if !asks_for_summary(received) {
+                return Answer::stream(&openai_saying(&["Yes."]));
+            }
+            wait.recv().unwrap();
+            Answer::stream(&openai_saying(&["All is well."]))
+        });
+        let home = Home::new(&hosted(&provider));
+        let mut daemon = Daemon::serving(&home);
+        for question in ["one", "two"] {
+            home.ask("main", question);
+        }
+        let ask = ["send", "--event-id", "e3", "three"];
+        let asking = home.start_gdn(&ask);
+        wait_until("the summary is asked for", || {
+            provider.received().len() == 3
+        });
+        // The agent sees nothing of the reply, which is recorded all the same.
+        let agent = home.running(AGENT)[0].pid;
+        processes::signal(agent, Signal::SIGSTOP);
+        go.send(()).unwrap();
+        let journal = home
+            .workspace_dir()
+            .join("instances/main/messages/events.jsonl");
+        wait_until("the summary is recorded", || {
+            std::fs::read_to_string(&journal).is_ok_and(|text| text.contains(".s4:a\""))
+        });
+        assert_eq!(home.history("main").len(), 6, "no message gave way to it");
+        if is_daemon_killed {
+            drop(daemon.kill());
+            processes::signal(agent, Signal::SIGKILL);
+            asking.wait().exits(9);
+            daemon = Daemon::start(&home);
+            assert_eq!(home.gdn(&ask).exits(0).stdout, "Yes.\n");
+        } else {
+            processes::signal(agent, Signal::SIGKILL);
+            assert_eq!(asking.wait().exits(0).stdout, "Yes.\n");
+        }
+        let summaries = provider.received();
+        let summaries = summaries.iter().filter(|it| asks_for_summary(it)).count();
+        assert_eq!(summaries, 1, "the recorded one was used");
+        assert_eq!(provider.received().len(), 4);
+        check(&home.history("main"));
+        let expected = [
+            "Summary of the conversation so far:\n\nAll is well.",
+            "three",
+            "Yes.",
+        ];
+        assert_eq!(texts(&home), expected);
+        let used = home.gdn_json(&["usage"]);
+        assert_eq!(used["rows"][0]["spending"]["replies"], 4, "{used}");
+        home.gdn(&["verify"]).exits(0);
+        drop(daemon.stop());
+    }
+}
+
+#[test]
+fn a_summary_is_counted_and_one_that_cannot_be_had_is_only_warned_of() {
+    // The third question is the first that a summary comes before; that of the fifth fails.
+    let provider =
+        Provider::start(
+            |received| match (asks_for_summary(received), received.number) {
+                (true, 0..=3) => Answer::stream(&openai_saying(&["All is well."])),
+                (true, _) => Answer::error(400, &serde_json::json!({"error": {"message": "No."}})),
+                (false, _) => Answer::stream(&openai_saying(&["Yes."])),
+            },
+        );
+    let home = Home::new(&hosted(&provider));
     let daemon = Daemon::serving(&home);
     for question in ["one", "two"] {
         assert_eq!(home.ask("main", question), "Yes.");

@@ -3,6 +3,7 @@
 use goondan_tests::home::AGENT;
 use goondan_tests::log::message;
 use goondan_tests::mcp::{HttpServer, SERVER};
+use goondan_tests::processes::Signal;
 use goondan_tests::{Daemon, Home, processes, wait_until};
 
 use crate::conversation::{check, result_text, role};
@@ -18,6 +19,7 @@ fn project(connection: &str) -> String {
         "learn",
         "learned",
         "picture",
+        "hang",
         "nonsense",
     ];
     let calls = names.map(|name| {
@@ -63,10 +65,17 @@ spec:
 }
 
 fn over_stdio() -> Home {
+    over_stdio_with("")
+}
+
+fn over_stdio_with(setting: &str) -> Home {
     let home = Home::without_project();
     let connection = "  config:\n    command: [python3, servers/double.py]\n    \
-                      env: {SERVER_TOKEN: {valueFrom: {env: SERVER_TOKEN}}}";
-    home.write("project/goondan.yaml", &project(connection));
+                      env: {SERVER_TOKEN: {valueFrom: {env: SERVER_TOKEN}}}\n    ";
+    home.write(
+        "project/goondan.yaml",
+        &project(&format!("{connection}{setting}")),
+    );
     home.write("project/.env", &format!("SERVER_TOKEN={TOKEN}\n"));
     home.write("project/servers/double.py", SERVER);
     home
@@ -172,6 +181,37 @@ fn a_server_that_dies_is_an_error_of_its_call_and_is_started_again() {
     assert_eq!(servers(), 1);
     daemon.kill();
     wait_until("no server outlives the daemon", || servers() == 0);
+}
+
+#[test]
+fn a_call_that_takes_too_long_is_given_up_at_the_server_too() {
+    let home = over_stdio_with("timeoutSeconds: 1");
+    let daemon = Daemon::serving(&home);
+    home.ask("a", "call hang");
+    let said = last_result(&home, "a");
+    assert!(said.contains("did not answer within 1 s"), "{said}");
+    daemon.log().wait_for("the server is told", |line| {
+        message(line) == "given up: hang"
+    });
+    assert_eq!(home.ask("a", "call echo again"), "so: echo: again");
+}
+
+#[test]
+fn a_call_whose_agent_is_gone_is_given_up_at_the_server_and_not_made_again() {
+    let home = over_stdio();
+    let daemon = Daemon::serving(&home);
+    let asking = home.start_gdn(&["send", "--instance", "a", "call hang"]);
+    daemon
+        .log()
+        .wait_for("the server is asked", |line| message(line) == "it hangs");
+    processes::signal(home.running(AGENT)[0].pid, Signal::SIGKILL);
+    asking.wait().exits(0);
+    let said = last_result(&home, "a");
+    assert!(said.contains("E_TOOL_INTERRUPTED"), "{said}");
+    daemon.log().wait_for("the server is told", |line| {
+        message(line) == "given up: hang"
+    });
+    assert_eq!(daemon.log().saying("it hangs").len(), 1);
 }
 
 #[test]

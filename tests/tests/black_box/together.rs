@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use goondan_tests::home::AGENT;
+use goondan_tests::log::message;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::random::Random;
 use goondan_tests::team::TEAM;
@@ -76,6 +77,67 @@ fn agents_see_each_other_and_make_conversations_of_their_own() {
         home.ask("main", "ask nobody do 1"),
         "E_AGENT_NOT_FOUND: there is no agent `nobody`; the agents are: boss, left, right"
     );
+}
+
+/// A connection that is asked by Ada, once.
+const BY_ADA: &str = r#"---
+apiVersion: goondan.ai/v1
+kind: Connector
+metadata: {name: desk}
+spec: {entry: connectors/desk.py}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: desk}
+spec: {connectorRef: Connector/desk}
+"#;
+
+#[test]
+fn ipc_2_who_asks_is_passed_on_unchanged_to_whoever_is_asked_and_back() {
+    let home = Home::without_project();
+    home.write(
+        "project/goondan.yaml",
+        &home.filled_in(&format!("{TEAM}{BY_ADA}")),
+    );
+    let auth = serde_json::json!({"user": "ada", "scopes": ["read", {"until": 7}], "n": 1.5});
+    let event = serde_json::json!({"type": "event", "id": "e1", "input": "later 1", "auth": auth,
+        "instanceKey": "main"});
+    let program = format!("import sys\nprint('''{event}''', flush=True)\nsys.stdin.read()\n");
+    home.write("project/connectors/desk.py", &program);
+    home.write("notes/go", "");
+    let daemon = Daemon::serving(&home);
+    daemon.log().wait_for("the turn is over", |line| {
+        message(line) == "turn.completed" && line["instanceKey"] == "main"
+    });
+    wait_until("the answer came", || {
+        let messages = home.history("main");
+        let last = messages.last().map(text);
+        last.is_some_and(|last| last == "heard left: left did 1")
+    });
+    home.ask("main", "ask left do 2");
+    let instances = std::fs::read_dir(home.workspace_dir().join("instances")).unwrap();
+    let mut seen: Vec<(String, Value)> = Vec::new();
+    for instance in instances {
+        let inbox = instance.unwrap().path().join("messages/inbox.jsonl");
+        let inbox = std::fs::read_to_string(inbox).unwrap();
+        let records = inbox.lines().map(|l| serde_json::from_str(l).unwrap());
+        let events = records.filter_map(|record: Value| record.get("event").cloned());
+        seen.extend(events.map(|event| {
+            let kind = event["type"].as_str().unwrap();
+            (kind.to_owned(), event["auth"].clone())
+        }));
+    }
+    seen.sort_by_key(|(kind, auth)| (kind.clone(), auth.is_null()));
+    let ours = |kind: &str| (kind.to_owned(), auth.clone());
+    let nobodys = |kind: &str| (kind.to_owned(), Value::Null);
+    let expected = [
+        ours("message"),
+        nobodys("message"),
+        ours("reply"),
+        ours("request"),
+        nobodys("request"),
+    ];
+    assert_eq!(seen, expected);
 }
 
 #[test]
