@@ -34,12 +34,18 @@ struct Slot {
     state: State,
     /// Middlewares of modules that wait for the call's result, the outermost first.
     open: Vec<walk::Open>,
+    /// Whether its end has been told.
+    is_told: bool,
 }
 
 impl Slot {
     fn new(call: ToolCall, state: State) -> Self {
-        let open = Vec::new();
-        Self { call, state, open }
+        Self {
+            call,
+            state,
+            open: Vec::new(),
+            is_told: false,
+        }
     }
 }
 
@@ -202,12 +208,34 @@ impl Calls {
         }
     }
 
+    /// Tells of the calls that have ended: at once, whatever earlier ones still do.
+    pub(crate) fn tell_ends<R: ToolRules>(&mut self, rules: &R, effects: &mut Vec<Effect>) {
+        for slot in &mut self.slots {
+            let State::Finished(outcome) = &mut slot.state else {
+                continue;
+            };
+            if std::mem::replace(&mut slot.is_told, true) {
+                continue;
+            }
+            if outcome.is_error {
+                let chars_max = rules.error_limit_chars(&slot.call.tool_name);
+                outcome.text = cut(std::mem::take(&mut outcome.text), chars_max);
+            }
+            effects.push(Effect::Observe(Observation {
+                kind: if outcome.is_error {
+                    Kind::ToolFailed
+                } else {
+                    Kind::ToolCompleted
+                },
+                scope: scope_of(&self.step_id, &slot.call),
+                spent: Spent::default(),
+                detail: Some(detail_of(&outcome.text)),
+            }));
+        }
+    }
+
     /// The next result to be recorded, if it is there: results keep the order of their calls.
-    pub(crate) fn next_result<R: ToolRules>(
-        &mut self,
-        rules: &R,
-        now: Timestamp,
-    ) -> Result<Option<(Observation, Message)>, EngineFault> {
+    pub(crate) fn next_result(&mut self, now: Timestamp) -> Result<Option<Message>, EngineFault> {
         while let Some(slot) = self.slots.get_mut(self.first_open) {
             let outcome = match std::mem::replace(&mut slot.state, State::Recorded) {
                 State::Finished(outcome) => outcome,
@@ -228,30 +256,14 @@ impl Calls {
             let index = self.first_open;
             self.first_open += 1;
             let call = &slot.call;
-            let is_error = outcome.is_error;
-            let text = if is_error {
-                cut(outcome.text, rules.error_limit_chars(&call.tool_name))
-            } else {
-                outcome.text
-            };
-            let observation = Observation {
-                kind: if is_error {
-                    Kind::ToolFailed
-                } else {
-                    Kind::ToolCompleted
-                },
-                scope: scope_of(&self.step_id, call),
-                spent: Spent::default(),
-                detail: Some(detail_of(&text)),
-            };
             let result = ToolResult {
                 tool_call_id: call.id.clone(),
                 tool_name: call.tool_name.clone(),
-                text,
-                is_error,
+                text: outcome.text,
+                is_error: outcome.is_error,
             };
             let id = MessageId::new(format!("{}:r{index}", self.step_id))?;
-            return Ok(Some((observation, Message::tool(id, now, &result))));
+            return Ok(Some(Message::tool(id, now, &result)));
         }
         Ok(None)
     }

@@ -397,8 +397,8 @@ impl Turn {
             Phase::Settling(next @ Next::Complete(_)) => self.act(next, step_count_max)?,
             Phase::Settling(next) if is_settled => self.act(next, step_count_max)?,
             Phase::Calling(mut calls) => {
-                while let Some((observation, message)) = calls.next_result(rules, now)? {
-                    self.effects.push(Effect::Observe(observation));
+                calls.tell_ends(rules, &mut self.effects);
+                while let Some(message) = calls.next_result(now)? {
                     self.append(around.conversation, message);
                 }
                 if !calls.all_recorded() {

@@ -206,7 +206,9 @@ fn spinner() -> ProgressBar {
 fn status_of(event: &RuntimeEvent) -> Option<String> {
     use RuntimeEventKind as Kind;
     match event.kind {
-        Kind::StepStarted | Kind::ToolCompleted | Kind::ToolFailed => Some("thinking".to_owned()),
+        Kind::StepStarted => Some("thinking".to_owned()),
+        // The next step follows at once, unless others still run.
+        Kind::ToolCompleted | Kind::ToolFailed => Some("waiting for tools".to_owned()),
         Kind::ToolCalled => event
             .tool_name
             .as_ref()

@@ -65,6 +65,8 @@ mod templates;
 #[cfg(test)]
 mod together;
 #[cfg(test)]
+mod tool_calls;
+#[cfg(test)]
 mod tool_search;
 #[cfg(test)]
 mod usage;

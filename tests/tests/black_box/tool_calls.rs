@@ -1,0 +1,55 @@
+//! Calls of tools, as the processes really make them.
+
+use goondan_tests::log::message;
+use goondan_tests::{Daemon, Home};
+
+use crate::conversation::{check, result_text, shape};
+
+/// An agent that calls two commands in one step, of which the first waits for the note `go`.
+const PROJECT: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {step: 1}
+        call:
+          - {tool: bash__exec, args: {command: "until [ -e NOTES/go ]; do sleep 0.02; done; echo slow"}}
+          - {tool: bash__exec, args: {command: "echo quick"}}
+      - say: "${result}"
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: clerk}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools:
+    - {kind: Tool, name: bash, package: "@goondan/base"}
+"#;
+
+#[test]
+fn calls_of_one_step_run_beside_each_other_and_are_recorded_in_their_order() {
+    let home = Home::new(PROJECT);
+    let daemon = Daemon::serving(&home);
+    let asking = home.start_gdn(&["send", "both"]);
+    // The end of the second is told at once, though the first has not come to its own.
+    let quick = daemon.log().wait_for("the second call is over", |line| {
+        let call = line["toolCallId"].as_str().unwrap_or_default();
+        message(line) == "tool.completed" && call.ends_with(":c1")
+    });
+    home.write("notes/go", "");
+    assert_eq!(
+        asking.wait().exits(0).stdout,
+        "exit code: 0\nstdout:\nquick\n"
+    );
+    let ended = daemon.log().saying("tool.completed");
+    assert_eq!(ended.len(), 2, "{ended:#?}");
+    assert_eq!(ended[0], quick);
+    let messages = home.history("main");
+    check(&messages);
+    assert_eq!(shape(&messages), "uatta");
+    assert_eq!(result_text(&messages[2]), "exit code: 0\nstdout:\nslow\n");
+    assert_eq!(result_text(&messages[3]), "exit code: 0\nstdout:\nquick\n");
+}
