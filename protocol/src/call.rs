@@ -16,6 +16,7 @@ use crate::ids::{
     AgentName, ConnectionName, InstanceKey, MessageId, ResourceName, StepId, ToolCallId, TurnId,
 };
 use crate::message::{Content, Role};
+use crate::usage::Usage;
 
 /// The method by which a model is asked for its next reply: from a [`Completion`] to a
 /// [`ModelAnswer`].
@@ -246,6 +247,9 @@ pub struct CallError {
     /// How long to wait before that, in milliseconds, if the other side says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// What a model took all the same, if its provider says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 impl CallError {
@@ -258,6 +262,7 @@ impl CallError {
             suggestion: None,
             retryable: false,
             retry_after_ms: None,
+            usage: None,
         }
     }
 
@@ -268,6 +273,12 @@ impl CallError {
             suggestion: Some(suggestion.into()),
             ..self
         }
+    }
+
+    /// The same of a model that took so much all the same.
+    #[must_use]
+    pub fn having_taken(self, usage: Option<Usage>) -> Self {
+        Self { usage, ..self }
     }
 
     /// The same, but it may succeed later: after `after_ms`, if that is known.

@@ -46,10 +46,11 @@ pub(super) async fn of(
                 ahead.flush().await;
                 // Google's protocol has no mark of the end but the reason for it, and the library
                 // makes an end of any silence.
+                let usage = end.captured_usage.as_ref().map(usage_of);
                 if model.provider == HostedProvider::Google && end.captured_stop_reason.is_none() {
-                    return Err(failure::broken_off(model));
+                    return Err(failure::broken_off(model).having_taken(usage));
                 }
-                return answer_of(model, end);
+                return answer_of(model, end).map_err(|error| error.having_taken(usage));
             }
             Some(Ok(
                 ChatStreamEvent::Start

@@ -312,11 +312,13 @@ fn google_is_asked_and_answers_and_its_silence_is_no_end() {
         part(json!([{"text": "이"}]), None),
         part(json!([call(1), call(2)]), Some("STOP")),
     ];
+    let refused = provider::google(&[part(json!([]), Some("SAFETY"))]);
     let whole = Answer::stream(&provider::google(&events)).in_parts_of(4);
     let cut = Answer::stream(&provider::google(&events[..2])).ending(Ending::Closed);
     let provider = Provider::start(move |received| match received.number {
         0 => whole.clone(),
-        _ => cut.clone(),
+        1 => cut.clone(),
+        _ => Answer::stream(&refused),
     });
     let mut model = Model::at(&provider, "google");
     let made = model.ask(&conversation());
@@ -334,6 +336,12 @@ fn google_is_asked_and_answers_and_its_silence_is_no_end() {
 
     let made = model.hi();
     assert_eq!(made.error().code, CallErrorCode::Interrupted);
+
+    // What a provider tells of a reply that is none was taken all the same.
+    let made = model.hi();
+    assert_eq!(made.error().code, CallErrorCode::Refused);
+    let taken = made.error().usage.unwrap();
+    assert_eq!((taken.input_tokens, taken.output_tokens), (12, 3));
 }
 
 #[test]

@@ -516,7 +516,10 @@ impl Core {
         match result.outcome {
             CallOutcome::Ok(answer) if is_recorded => self.record_reply(id, &answer),
             CallOutcome::Ok(answer) => self.end_call(id, CallOutcome::Ok(answer)),
-            CallOutcome::Error(error) => self.on_call_failed(id, error),
+            CallOutcome::Error(error) => {
+                self.count_failure(id, error.usage);
+                self.on_call_failed(id, error);
+            }
         }
         self.serve_lane(&lane);
     }

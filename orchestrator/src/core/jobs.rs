@@ -9,6 +9,7 @@ use goondan_protocol::event::{AgentEvent, TurnOutcome};
 #[cfg(test)]
 use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId};
+use goondan_store::ledger::Entry;
 use goondan_store::writer::{Completion, Job, Op};
 
 use super::agents::TurnContext;
@@ -65,6 +66,11 @@ pub(super) enum Purpose {
         instance: InstanceRef,
         turn_id: TurnId,
         call_id: CallId,
+    },
+    /// What a call took that failed all the same.
+    CountFailure {
+        instance: InstanceRef,
+        entry: Box<Entry>,
     },
     RecordReply {
         instance: InstanceRef,
@@ -185,6 +191,7 @@ impl Purpose {
             | Self::Begin { instance, .. }
             | Self::Append { instance, .. }
             | Self::CountReply { instance, .. }
+            | Self::CountFailure { instance, .. }
             | Self::RecordReply { instance, .. }
             | Self::Complete { instance, .. }
             | Self::AwaitThenAsk { instance, .. }
@@ -283,6 +290,9 @@ impl Core {
                 turn_id,
                 call_id,
             } => self.on_reply_counted(&instance, &turn_id, call_id, result),
+            Purpose::CountFailure { instance, entry } => {
+                self.on_failure_counted(&instance, *entry, result);
+            }
             Purpose::RecordReply {
                 instance,
                 turn_id,

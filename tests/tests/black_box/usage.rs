@@ -257,6 +257,35 @@ fn a_budget_warns_once_refuses_before_it_is_passed_and_is_remembered() {
 }
 
 #[test]
+fn what_a_provider_takes_for_declining_counts_too() {
+    let declined = openai(&[
+        openai_delta(&json!({"role": "assistant"})),
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "content_filter"}]}),
+        json!({"choices": [], "usage": {"prompt_tokens": 4_299, "completion_tokens": 1}}),
+    ]) + "data: [DONE]\n\n";
+    let provider = Provider::start(move |_| Answer::stream(&declined));
+    let bounded = format!("params: {{maxTokens: 500}}\n  {PRICES}");
+    let budgets = "  budgets: [{for: instance, tokens: 9000}]\n";
+    let home = Home::new(&(project(&provider, &bounded) + budgets));
+    let daemon = Daemon::serving(&home);
+    for _ in 0..2 {
+        home.gdn(&["send", "Hi."])
+            .exits(7)
+            .tells(&["E_MODEL_REFUSED"]);
+    }
+    wait_until("it is counted", || total(&home)["replies"] == 2);
+    assert_eq!(total(&home)["costMicroUsd"], 2 * (4_299 * 10 + 50));
+    home.gdn(&["send", "Hi."])
+        .exits(7)
+        .tells(&["E_BUDGET", "8600 tokens spent"]);
+    assert_eq!(provider.received().len(), 2);
+    daemon.kill();
+    let daemon = Daemon::serving(&home);
+    assert_eq!(total(&home)["replies"], 2);
+    daemon.stop().check(false);
+}
+
+#[test]
 fn what_an_agent_does_for_another_counts_against_the_budget_of_the_one_that_asked() {
     let provider = Provider::start(|_| Answer::stream(&taking(900)));
     let boss = r#"---

@@ -144,7 +144,50 @@ impl Core {
                 }
                 self.write_reply(id, message);
             }
-            Err(error) => self.end_call(id, CallOutcome::Error(error)),
+            Err(error) => {
+                self.count_failure(id, error.usage);
+                self.end_call(id, CallOutcome::Error(error));
+            }
+        }
+    }
+
+    /// What a call took that failed is put down as if it had been a reply, if the provider tells it.
+    pub(super) fn count_failure(&mut self, id: CallId, usage: Option<Usage>) {
+        let Some((call, usage)) = self.calls.open.get(&id).zip(usage) else {
+            return;
+        };
+        let cost = self.cost_of(call, &usage);
+        let usage = Some(usage);
+        let Some(entry) = self.bill_of(id, Spent { usage, cost }).map(Box::new) else {
+            return;
+        };
+        let Some(instance) = self.calls.open.get(&id).map(|call| call.at.clone()) else {
+            return;
+        };
+        let op = Op::RecordUsage {
+            workspace_id: instance.workspace_id.clone(),
+            entry: entry.clone(),
+        };
+        self.store(op, Purpose::CountFailure { instance, entry });
+    }
+
+    /// What a call took that failed is durable, or could not be made so.
+    pub(in crate::core) fn on_failure_counted(
+        &mut self,
+        at: &InstanceRef,
+        entry: Entry,
+        result: Result<Report, StoreError>,
+    ) {
+        match result {
+            Ok(Report::UsageRecorded) => {
+                let step = SpanId::of_step(&entry.step_id);
+                self.charge(at, &entry.into_line(), Some(step));
+            }
+            Ok(other) => self.log_confusion(at, &other),
+            Err(error) => {
+                let event = LogEvent::warn("what a failed call took could not be put down").of(at);
+                self.log(event.with("error", goondan_log::error_chain(&error)));
+            }
         }
     }
 
@@ -218,7 +261,8 @@ impl Core {
         let bytes = message.get().len();
         if bytes > MAX_MESSAGE_BYTES {
             let problem = format!("the model's reply has {bytes} bytes, more than a message holds");
-            return Err(CallError::new(CallErrorCode::TooLarge, problem));
+            let error = CallError::new(CallErrorCode::TooLarge, problem);
+            return Err(error.having_taken(spent.usage));
         }
         Ok((message, spent))
     }
