@@ -356,7 +356,7 @@ pub(crate) struct Run {
     /// Take the workspace's environment variables from no named files any more
     #[arg(long, conflicts_with = "env_file")]
     pub(crate) no_env_file: bool,
-    /// A daemon that is started now runs no last known good configuration in place of an invalid one
+    /// Run no last known good configuration in place of an invalid one: stop it if it runs
     #[arg(long)]
     pub(crate) strict: bool,
 }

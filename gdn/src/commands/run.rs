@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use goondan_protocol::control::{ListWorkspaces, OpenWorkspace, WorkspaceInfo};
+use goondan_protocol::control::{CloseWorkspace, ListWorkspaces, OpenWorkspace, WorkspaceInfo};
 use serde_json::json;
 
 use super::running::{self, Running};
@@ -51,10 +51,13 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
                 Err(error) => {
                     let failure = Failure::from(error);
                     let running = running_instead(&mut client, &project_root, &failure).await?;
-                    let Some(info) = running else {
-                        return Err(failure);
-                    };
-                    (info, Some(failure))
+                    match running {
+                        None => return Err(failure),
+                        Some(info) if args.strict && info.last_known_good => {
+                            return Err(stopped_instead(&mut client, info, failure).await?);
+                        }
+                        Some(info) => (info, Some(failure)),
+                    }
                 }
             }
         }
@@ -102,6 +105,24 @@ async fn running_instead(
         is_of_project && info.config_digest.is_some()
     });
     Ok(of_project.next())
+}
+
+/// Stops what the daemon fell back to: the workspace, until it is run again.
+async fn stopped_instead(
+    client: &mut Client,
+    info: WorkspaceInfo,
+    failure: Failure,
+) -> Result<Failure, Failure> {
+    let running = Running::of(&info).told();
+    let workspace_id = info.workspace_id;
+    client.change(CloseWorkspace { workspace_id }).await?;
+    let message = failure.message;
+    Ok(Failure {
+        message: format!(
+            "{message}\n\n{running}. It is stopped now, since only a valid one is wanted"
+        ),
+        ..failure
+    })
 }
 
 /// What is wrong with the project's configuration, what runs in its place, and how to change that.

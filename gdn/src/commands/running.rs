@@ -54,8 +54,7 @@ impl<'w> Running<'w> {
     pub(super) fn refusal(&self, context: &Context) -> Option<String> {
         self.is_last_known_good.then(|| {
             format!(
-                "to run nothing in its place: `{}`, then `{}`",
-                context.daemon_command("shutdown"),
+                "to run nothing in its place: `{}`",
                 context.command("run --strict")
             )
         })

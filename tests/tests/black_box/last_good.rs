@@ -54,7 +54,7 @@ fn sup_8_a_daemon_that_starts_on_a_broken_file_runs_the_last_known_good_configur
                 "goondan.yaml",
                 "The last known good configuration runs in its place: ",
                 ", that of 20",
-                "gdn shutdown`, then `gdn run --strict`",
+                "to run nothing in its place: `gdn run --strict`",
             ]);
         home.gdn(&["ps"]).exits(0).tells(&["last known good"]);
         assert_eq!(home.ask("main", "echo again"), "again");
@@ -98,7 +98,7 @@ fn sup_8_run_and_reload_say_what_is_wrong_and_that_the_last_known_good_configura
             "unknown field `provier`",
             "goondan.yaml:",
             &format!("The last known good configuration runs in its place: {head}, that of 20"),
-            "to run nothing in its place: `gdn shutdown`, then `gdn run --strict`",
+            "to run nothing in its place: `gdn run --strict`",
         ]);
         let (wrong, runs) = (
             told.stderr.find("provier"),
@@ -135,14 +135,25 @@ fn sup_8_run_and_reload_say_what_is_wrong_and_that_the_last_known_good_configura
     );
     assert_eq!(home.ask("main", "echo on"), "on");
 
-    // What the hint says does what it says.
-    home.gdn(&["shutdown"]).exits(0);
-    drop(daemon);
+    // What the hint says does what it says, and stays so.
+    home.gdn(&["run", "--strict"]).exits(6).tells(&[
+        "unknown field `provier`",
+        &format!("The last known good configuration runs in its place: {head}, that of 20"),
+        "It is stopped now",
+    ]);
+    assert!(home.running(AGENT).is_empty());
+    drop(daemon.stop());
+    let daemon = Daemon::start(&home);
+    let list = home.gdn_json(&["workspace", "list"]);
+    assert_eq!(list["workspaces"], serde_json::json!([]));
+    drop(daemon.stop());
     let strict = home.gdn(&["run", "--strict"]).exits(6);
     assert!(!strict.stderr.contains("last known good"), "{strict:#?}");
     strict.tells(&["unknown field `provier`"]);
-    assert!(home.running(AGENT).is_empty());
-    home.gdn(&["status"]).tells(&["Nothing runs in its place"]);
+    home.write("project/goondan.yaml", &home.filled_in(LAB));
+    home.gdn(&["run", "--strict"]).exits(0);
+    assert_eq!(home.ask("main", "echo more"), "more");
+    assert_eq!(home.history("main").len(), 4, "the conversation goes on");
     home.gdn(&["shutdown"]).exits(0);
 }
 
