@@ -22,7 +22,7 @@ use goondan_protocol::call::{
 };
 use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{
-    ConnectionName, InstanceRef, ResourceName, StepId, TurnId, WorkspaceId,
+    AgentName, ConnectionName, InstanceRef, ResourceName, StepId, TurnId, WorkspaceId,
 };
 use goondan_protocol::ipc::{Head, ToChild};
 use goondan_protocol::trace::TraceContext;
@@ -31,7 +31,7 @@ use goondan_store::ledger::Entry;
 use serde_json::value::{RawValue, to_raw_value};
 
 use self::budgets::Verdict;
-use self::lane::Lane;
+use self::lane::{Lane, Who};
 use super::accounts::Payer;
 use super::agents::Waiter;
 use super::{Core, Effect, LogEvent, ProcessId, RequestToken};
@@ -73,6 +73,7 @@ enum Standing {
 #[derive(Debug)]
 struct OpenCall {
     at: InstanceRef,
+    agent: AgentName,
     /// Who waits, and its own name for the call; nobody, after the agent crashed.
     waiter: Option<(ProcessId, CallId)>,
     lane: LaneKey,
@@ -100,6 +101,14 @@ struct OpenCall {
 }
 
 impl OpenCall {
+    /// Whose turn it takes.
+    fn who(&self) -> Who<'_> {
+        Who {
+            agent: &self.agent,
+            instance_key: &self.at.instance_key,
+        }
+    }
+
     /// Whether this is the call for the reply of a step.
     fn is_for(&self, at: &InstanceRef, step_id: &StepId) -> bool {
         self.at == *at && self.record.as_ref().is_some_and(|(id, _)| id == step_id)
@@ -145,7 +154,7 @@ impl Calls {
         let call = self.open.remove(&id)?;
         if let Some(lane) = self.lanes.get_mut(&call.lane) {
             match call.standing {
-                Standing::Waiting => lane.remove(&call.at.instance_key, id),
+                Standing::Waiting => lane.remove(call.who(), id),
                 Standing::Running { .. } => lane.ended(),
                 Standing::Recording { .. } | Standing::Unrecorded { .. } => {}
             }
@@ -159,7 +168,7 @@ impl Calls {
             && let Some(lane) = self.lanes.get_mut(&call.lane)
         {
             lane.ended();
-            lane.push_back_in(&call.at.instance_key, id);
+            lane.push_back_in(call.who(), id);
             call.not_before_ms = not_before_ms;
             call.reserved = None;
             call.standing = Standing::Waiting;
@@ -228,12 +237,19 @@ impl Core {
             let error = CallError::new(CallErrorCode::NotFound, message);
             return self.answer_call(at, waiter, CallOutcome::Error(error));
         };
+        let Some(agent) = self.instance_mut(at).map(|entry| entry.agent.clone()) else {
+            return;
+        };
+        let who = Who {
+            agent: &agent,
+            instance_key: &at.instance_key,
+        };
         let lane = (at.workspace_id.clone(), credential);
         self.calls.next_id += 1;
         let id = CallId(self.calls.next_id);
         let queue = self.calls.lanes.entry(lane.clone()).or_default();
         queue.is_served_by(&asked.target);
-        if !queue.push(&at.instance_key, id) {
+        if !queue.push(who, id) {
             let message = format!("too many calls wait for {}", asked.target);
             let error = CallError::new(CallErrorCode::Overloaded, message).later(None);
             return self.answer_call(at, waiter, CallOutcome::Error(error));
@@ -241,6 +257,7 @@ impl Core {
         let deadline_ms = asked.deadline_ms.min(CALL_DEADLINE_MAX_MS);
         let call = OpenCall {
             at: at.clone(),
+            agent,
             waiter: Some(waiter),
             lane: lane.clone(),
             target: asked.target.clone(),
@@ -377,18 +394,16 @@ impl Core {
         call.attempts = call.attempts.saturating_add(1);
         call.standing = Standing::Running { process };
         call.reserved = reserved;
-        let (at, target, trace) = (call.at.clone(), call.target.clone(), call.trace);
+        let (target, trace) = (call.target.clone(), call.trace);
+        let caller = Caller {
+            agent: call.agent.clone(),
+            instance_key: call.at.instance_key.clone(),
+        };
         let (method, params) = (call.method.clone(), call.params.clone());
         let deadline_ms = call.deadline_ms.saturating_sub(now_ms);
-        let Some(agent) = self.instance_mut(&at).map(|entry| entry.agent.clone()) else {
-            return;
-        };
         let order = CallOrder {
             call_id: id,
-            caller: Caller {
-                agent,
-                instance_key: at.instance_key,
-            },
+            caller,
             method,
             params,
             deadline_ms,

@@ -188,3 +188,51 @@ fn too_many_calls_are_made_again_later_and_a_wrong_key_is_said_and_never_shown()
         .unwrap();
     assert!(state.stdout.is_empty(), "the key is in the state root");
 }
+
+/// Calls with one credential that run at one time (`CALLS_IN_FLIGHT_PER_CREDENTIAL`).
+const IN_FLIGHT_MAX: usize = 16;
+
+#[test]
+fn models_with_one_key_are_asked_so_many_times_at_once_together() {
+    let (go, wait) = channel::<()>();
+    let provider = Provider::start(move |_| {
+        wait.recv().unwrap();
+        Answer::stream(&openai_saying(&["Yes."]))
+    });
+    let other = project(&provider)
+        .replace("name: hosted", "name: other")
+        .replace("name: worker", "name: second")
+        .replace("Model/hosted", "Model/other");
+    let swarm = "---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: both}\n\
+                 spec: {entryAgent: Agent/worker}\n";
+    let home = Home::new(&format!("{}---{other}{swarm}", project(&provider)));
+    let daemon = Daemon::serving(&home);
+    let all = IN_FLIGHT_MAX + 4;
+    for n in 0..all {
+        let (agent, key) = (["worker", "second"][n % 2], format!("k{n}"));
+        let send = [
+            "send",
+            "--no-wait",
+            "--agent",
+            agent,
+            "--instance",
+            &key,
+            "Hi.",
+        ];
+        home.gdn(&send).exits(0);
+    }
+    wait_until("every turn is at its question", || {
+        daemon.log().saying("step.started").len() == all
+    });
+    for answered in 0..all {
+        let expected = all.min(IN_FLIGHT_MAX + answered);
+        wait_until("as many are asked as may be", || {
+            provider.received().len() >= expected
+        });
+        assert_eq!(provider.received().len(), expected);
+        go.send(()).unwrap();
+    }
+    wait_until("every turn is over", || {
+        daemon.log().saying("turn.completed").len() == all
+    });
+}

@@ -1,24 +1,95 @@
 //! The calls that share one credential: who waits, who is next, how many run (pure).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use goondan_protocol::call::{CallId, CallTarget};
-use goondan_protocol::ids::InstanceKey;
+use goondan_protocol::ids::{AgentName, InstanceKey};
 
 use crate::limits::{CALLS_IN_FLIGHT_PER_CREDENTIAL, CALLS_WAITING_PER_CREDENTIAL};
 
-/// One credential's queue. Agents take turns: one with many calls does not hold up one with few.
+/// One credential's queue. Agents take turns, and each agent's conversations do: neither one with many
+/// calls nor one with many conversations holds up one with few.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// The calls of each agent that wait, oldest first. No queue is empty.
-    waiting: BTreeMap<InstanceKey, VecDeque<CallId>>,
-    /// The agents with calls that wait, the next one first.
-    rotation: VecDeque<InstanceKey>,
+    /// The agents with calls that wait.
+    agents: Turns<AgentName, Turns<InstanceKey, VecDeque<CallId>>>,
+    /// How many calls wait.
+    waiting: usize,
     /// Who makes its calls.
     targets: BTreeSet<CallTarget>,
     in_flight: usize,
     /// No call begins before this.
     cool_until_ms: u64,
+}
+
+/// Whose call it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Who<'a> {
+    pub(super) agent: &'a AgentName,
+    pub(super) instance_key: &'a InstanceKey,
+}
+
+/// Those who take turns, the next one first. Each has something that waits.
+#[derive(Debug)]
+struct Turns<K, V>(VecDeque<(K, V)>);
+
+impl<K, V> Default for Turns<K, V> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<K: Clone + PartialEq, V: Default> Turns<K, V> {
+    /// Puts something to what of one waits; whoever had nothing comes last.
+    fn put(&mut self, who: &K, put: impl FnOnce(&mut V)) {
+        if let Some((_, waiting)) = self.0.iter_mut().find(|(other, _)| other == who) {
+            return put(waiting);
+        }
+        let mut waiting = V::default();
+        put(&mut waiting);
+        self.0.push_back((who.clone(), waiting));
+    }
+
+    /// Takes something of one that waits, if `take` finds it. Whoever has nothing left is gone.
+    fn take_of<T>(
+        &mut self,
+        who: &K,
+        is_empty: impl Fn(&V) -> bool,
+        take: impl FnOnce(&mut V) -> Option<T>,
+    ) -> Option<T> {
+        let mut all = self.0.iter_mut().enumerate();
+        let (place, (_, waiting)) = all.find(|(_, (other, _))| other == who)?;
+        let taken = take(waiting)?;
+        if is_empty(waiting) {
+            self.0.remove(place);
+        }
+        Some(taken)
+    }
+
+    /// Takes the next thing that can be had. Whoever had its turn goes to the end; whoever could not
+    /// keeps its place.
+    fn take_next<T>(
+        &mut self,
+        is_empty: impl Fn(&V) -> bool,
+        mut take: impl FnMut(&mut V) -> Option<T>,
+    ) -> Option<T> {
+        let mut all = self.0.iter_mut().enumerate();
+        let (place, taken) = all.find_map(|(place, (_, waiting))| Some((place, take(waiting)?)))?;
+        let served = self.0.remove(place);
+        self.0
+            .extend(served.filter(|(_, waiting)| !is_empty(waiting)));
+        Some(taken)
+    }
+}
+
+/// Takes the first call out that `fits`.
+fn take_call(calls: &mut VecDeque<CallId>, fits: impl Fn(CallId) -> bool) -> Option<CallId> {
+    let place = calls.iter().position(|call_id| fits(*call_id))?;
+    calls.remove(place)
+}
+
+fn has_nobody(conversations: &Turns<InstanceKey, VecDeque<CallId>>) -> bool {
+    conversations.0.is_empty()
 }
 
 impl Lane {
@@ -34,37 +105,35 @@ impl Lane {
         }
     }
 
-    /// Puts a call at the end of its agent's queue; false if the lane holds too many.
-    pub(super) fn push(&mut self, who: &InstanceKey, call_id: CallId) -> bool {
-        let waiting: usize = self.waiting.values().map(VecDeque::len).sum();
-        if waiting >= CALLS_WAITING_PER_CREDENTIAL {
+    /// Puts a call at the end of its conversation's queue; false if the lane holds too many.
+    pub(super) fn push(&mut self, who: Who<'_>, call_id: CallId) -> bool {
+        if self.waiting >= CALLS_WAITING_PER_CREDENTIAL {
             return false;
         }
-        self.queue_of(who).push_back(call_id);
+        self.put(who, |calls| calls.push_back(call_id));
         true
     }
 
-    /// Puts a call that was begun in vain before all others of its agent.
-    pub(super) fn push_back_in(&mut self, who: &InstanceKey, call_id: CallId) {
-        self.queue_of(who).push_front(call_id);
+    /// Puts a call that was begun in vain before all others of its conversation.
+    pub(super) fn push_back_in(&mut self, who: Who<'_>, call_id: CallId) {
+        self.put(who, |calls| calls.push_front(call_id));
     }
 
-    fn queue_of(&mut self, who: &InstanceKey) -> &mut VecDeque<CallId> {
-        if !self.waiting.contains_key(who) {
-            self.rotation.push_back(who.clone());
-        }
-        self.waiting.entry(who.clone()).or_default()
+    fn put(&mut self, who: Who<'_>, put: impl FnOnce(&mut VecDeque<CallId>)) {
+        self.waiting += 1;
+        self.agents.put(who.agent, |conversations| {
+            conversations.put(who.instance_key, put);
+        });
     }
 
     /// Takes a call out that waits.
-    pub(super) fn remove(&mut self, who: &InstanceKey, call_id: CallId) {
-        if let Some(queue) = self.waiting.get_mut(who) {
-            queue.retain(|waiting| *waiting != call_id);
-            if queue.is_empty() {
-                self.waiting.remove(who);
-                self.rotation.retain(|other| other != who);
-            }
-        }
+    pub(super) fn remove(&mut self, who: Who<'_>, call_id: CallId) {
+        let taken = self.agents.take_of(who.agent, has_nobody, |conversations| {
+            conversations.take_of(who.instance_key, VecDeque::is_empty, |calls| {
+                take_call(calls, |waiting| waiting == call_id)
+            })
+        });
+        self.waiting -= usize::from(taken.is_some());
     }
 
     /// The next call that may begin now, of those that can. It counts as begun.
@@ -76,16 +145,10 @@ impl Lane {
         if self.in_flight >= CALLS_IN_FLIGHT_PER_CREDENTIAL || now_ms < self.cool_until_ms {
             return None;
         }
-        let found = self.rotation.iter().enumerate().find_map(|(place, who)| {
-            let queue = self.waiting.get(who)?;
-            let call_id = queue.iter().find(|call_id| can_begin(**call_id))?;
-            Some((place, *call_id))
-        });
-        let (place, call_id) = found?;
-        // Whoever had its turn goes to the end; whoever could not keeps its place.
-        let who = self.rotation.remove(place)?;
-        self.rotation.push_back(who.clone());
-        self.remove(&who, call_id);
+        let call_id = self.agents.take_next(has_nobody, |conversations| {
+            conversations.take_next(VecDeque::is_empty, |calls| take_call(calls, &can_begin))
+        })?;
+        self.waiting -= 1;
         self.in_flight += 1;
         Some(call_id)
     }
@@ -102,7 +165,7 @@ impl Lane {
 
     /// Whether forgetting it changes nothing.
     pub(super) fn is_idle(&self, now_ms: u64) -> bool {
-        self.waiting.is_empty() && self.in_flight == 0 && now_ms >= self.cool_until_ms
+        self.waiting == 0 && self.in_flight == 0 && now_ms >= self.cool_until_ms
     }
 }
 
@@ -110,8 +173,25 @@ impl Lane {
 mod tests {
     use super::*;
 
-    fn key(name: &str) -> InstanceKey {
-        name.parse().unwrap()
+    /// Who a call is made for: `agent/conversation`.
+    struct Name(AgentName, InstanceKey);
+
+    impl Name {
+        fn of(name: &str) -> Self {
+            let (agent, key) = name.split_once('/').unwrap();
+            Self(agent.parse().unwrap(), key.parse().unwrap())
+        }
+
+        fn who(&self) -> Who<'_> {
+            Who {
+                agent: &self.0,
+                instance_key: &self.1,
+            }
+        }
+    }
+
+    fn push(lane: &mut Lane, name: &str, call_id: u64) -> bool {
+        lane.push(Name::of(name).who(), CallId(call_id))
     }
 
     fn drain(lane: &mut Lane) -> Vec<u64> {
@@ -124,37 +204,63 @@ mod tests {
     }
 
     #[test]
-    fn agents_take_turns_however_many_calls_one_has() {
+    fn conversations_take_turns_however_many_calls_one_has() {
         let mut lane = Lane::default();
         for n in 0..5 {
-            assert!(lane.push(&key("busy"), CallId(n)));
+            assert!(push(&mut lane, "a/busy", n));
         }
-        lane.push(&key("calm"), CallId(10));
-        lane.push(&key("also calm"), CallId(20));
+        push(&mut lane, "a/calm", 10);
+        push(&mut lane, "a/also calm", 20);
         assert_eq!(drain(&mut lane), [0, 10, 20, 1, 2, 3, 4]);
+        assert!(lane.is_idle(0));
+    }
+
+    #[test]
+    fn agents_take_turns_however_many_conversations_one_has() {
+        let mut lane = Lane::default();
+        for n in 0..5 {
+            push(&mut lane, &format!("busy/{n}"), n);
+        }
+        push(&mut lane, "calm/one", 10);
+        push(&mut lane, "calm/one", 11);
+        push(&mut lane, "calm/two", 20);
+        assert_eq!(drain(&mut lane), [0, 10, 1, 20, 2, 11, 3, 4]);
         assert!(lane.is_idle(0));
     }
 
     #[test]
     fn what_cannot_begin_holds_up_nobody_and_keeps_its_turn() {
         let mut lane = Lane::default();
-        lane.push(&key("a"), CallId(1));
-        lane.push(&key("b"), CallId(2));
-        assert_eq!(lane.next(0, |call| call.0 != 1), Some(CallId(2)));
+        push(&mut lane, "a/1", 1);
+        push(&mut lane, "b/1", 2);
+        push(&mut lane, "b/2", 3);
+        assert_eq!(lane.next(0, |call| call.0 == 3), Some(CallId(3)));
         assert_eq!(lane.next(0, |_| false), None);
-        lane.push(&key("b"), CallId(3));
-        assert_eq!(drain(&mut lane), [1, 3]);
+        push(&mut lane, "b/2", 4);
+        assert_eq!(drain(&mut lane), [1, 2, 4]);
     }
 
     #[test]
-    fn a_call_begun_in_vain_is_the_first_of_its_agent() {
+    fn a_call_begun_in_vain_is_the_first_of_its_conversation() {
         let mut lane = Lane::default();
-        lane.push(&key("a"), CallId(1));
-        lane.push(&key("a"), CallId(2));
+        push(&mut lane, "a/1", 1);
+        push(&mut lane, "a/1", 2);
         assert_eq!(lane.next(0, |_| true), Some(CallId(1)));
         lane.ended();
-        lane.push_back_in(&key("a"), CallId(1));
+        lane.push_back_in(Name::of("a/1").who(), CallId(1));
         assert_eq!(drain(&mut lane), [1, 2]);
+    }
+
+    #[test]
+    fn a_call_that_is_taken_out_does_not_count() {
+        let mut lane = Lane::default();
+        push(&mut lane, "a/1", 1);
+        push(&mut lane, "a/2", 2);
+        lane.remove(Name::of("a/1").who(), CallId(1));
+        lane.remove(Name::of("a/1").who(), CallId(1));
+        lane.remove(Name::of("b/1").who(), CallId(2));
+        assert_eq!(drain(&mut lane), [2]);
+        assert!(lane.is_idle(0));
     }
 
     #[test]
@@ -162,14 +268,14 @@ mod tests {
         let mut lane = Lane::default();
         let all = CALLS_IN_FLIGHT_PER_CREDENTIAL + CALLS_WAITING_PER_CREDENTIAL;
         for n in 0..CALLS_IN_FLIGHT_PER_CREDENTIAL {
-            assert!(lane.push(&key("a"), CallId(n as u64)));
+            assert!(push(&mut lane, "a/1", n as u64));
             assert!(lane.next(0, |_| true).is_some());
         }
         for n in CALLS_IN_FLIGHT_PER_CREDENTIAL..all {
-            assert!(lane.push(&key("a"), CallId(n as u64)));
+            assert!(push(&mut lane, "a/1", n as u64));
         }
         assert_eq!(lane.next(0, |_| true), None);
-        assert!(!lane.push(&key("b"), CallId(all as u64)));
+        assert!(!push(&mut lane, "b/1", all as u64));
         lane.ended();
         assert!(lane.next(0, |_| true).is_some());
     }
@@ -177,7 +283,7 @@ mod tests {
     #[test]
     fn nothing_begins_while_the_credential_cools_down() {
         let mut lane = Lane::default();
-        lane.push(&key("a"), CallId(1));
+        push(&mut lane, "a/1", 1);
         lane.cool_down(500);
         lane.cool_down(100);
         assert_eq!(lane.next(499, |_| true), None);
