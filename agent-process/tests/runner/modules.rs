@@ -289,7 +289,8 @@ export const handlers = {
         tool
     };
     let limits = ProcessLimits {
-        memory_bytes: Some(512 << 20),
+        // Deno needs more than any other to come up at all.
+        memory_bytes: Some(704 << 20),
         open_files: Some(100),
         processes: None,
     };
@@ -302,7 +303,7 @@ export const handlers = {
             let line = held.lines().find_map(|line| line.strip_prefix(name));
             line.unwrap().split_whitespace().nth(1).map(str::to_owned)
         };
-        assert_eq!(of("Max data size").as_deref(), Some("536870912"));
+        assert_eq!(of("Max data size").as_deref(), Some("738197504"));
         assert_eq!(of("Max open files").as_deref(), Some("100"));
         let hoard = error(run("tight__hoard").await);
         assert!(hoard.contains("E_"), "{hoard}");
