@@ -122,7 +122,7 @@ pub enum ExtensionSource {
     Module {
         /// The file's path within the project.
         entry: PathBuf,
-        /// SHA-256 of the file when the configuration was loaded, as for a tool.
+        /// SHA-256 of the file and of what it imports when the configuration was loaded, as for a tool.
         digest: String,
         /// How long a middleware may work before it asks for the next one or returns, in milliseconds.
         timeout_ms: u64,
@@ -205,8 +205,9 @@ pub enum ToolSource {
     Module {
         /// The file's path within the project.
         entry: PathBuf,
-        /// SHA-256 of the file when the configuration was loaded: with another content it is another
-        /// tool. Empty if the configuration is one that was kept.
+        /// SHA-256 of the file, and of the files of the project it imports, when the configuration was
+        /// loaded: with another content it is another tool. Empty if the configuration is one that was
+        /// kept.
         digest: String,
         /// How long one call may take, in milliseconds.
         timeout_ms: u64,

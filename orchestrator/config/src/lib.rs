@@ -29,6 +29,7 @@ mod document;
 mod effective;
 mod environment;
 mod fields;
+mod imports;
 mod kept;
 mod kinds;
 pub mod limits;
@@ -212,7 +213,8 @@ pub struct ConnectionDefinition {
     pub connector: ResourceName,
     /// The program that is the connector, by its path in the Project Root; `None` if it is built in.
     pub entry: Option<PathBuf>,
-    /// SHA-256 of that program, as hex digits: an edited program is another connector (`SUP-8`).
+    /// SHA-256 of that program and of what it imports, as hex digits: an edited program is another
+    /// connector (`SUP-8`).
     pub entry_digest: Option<String>,
     /// Its settings. May hold values of environment variables.
     pub config: JsonObject,

@@ -12,6 +12,12 @@ pub const MAX_ENV_FILE_BYTES: usize = 256 * 1024;
 /// How much of a file is compared to see whether it changed, in bytes.
 pub const MAX_COMPARED_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Largest file whose text is looked at for what it imports, in bytes.
+pub const MAX_IMPORTING_BYTES: usize = 1024 * 1024;
+
+/// Most places looked at for the files that one module imports, those of the files it imports included.
+pub const MAX_IMPORT_PLACES: usize = 4_000;
+
 /// Most files read from `resources/`, and most directories looked into.
 pub const MAX_RESOURCE_FILES: usize = 256;
 

@@ -6,9 +6,15 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
 use crate::codes;
+use crate::imports;
 use crate::kept::KeptFiles;
-use crate::limits::{MAX_ENV_FILE_BYTES, MAX_RESOURCE_DEPTH, MAX_RESOURCE_FILES};
+use crate::limits::{
+    MAX_ENV_FILE_BYTES, MAX_IMPORT_PLACES, MAX_IMPORTING_BYTES, MAX_RESOURCE_DEPTH,
+    MAX_RESOURCE_FILES,
+};
 use crate::report::{Place, Problem};
 use crate::sources::{FileState, Sources};
 
@@ -201,12 +207,72 @@ impl ProjectFiles {
         }
     }
 
-    /// SHA-256 of a file that was checked, in hexadecimal digits. Empty if the project is what was kept of
-    /// one: then nothing is known of files that are not read.
-    pub(crate) fn digest(&self, path: &Path) -> String {
-        match FileState::of(&self.root.join(path)) {
-            FileState::File(digest) if self.kept.is_none() => hex::encode(digest),
-            FileState::File(_) | FileState::Absent | FileState::Other => String::new(),
+    /// SHA-256 of a module that was checked, with all it imports from the project, in hexadecimal digits.
+    /// Empty if the project is what was kept of one: then nothing is known of files that are not read.
+    pub(crate) fn digest(&self, entry: &Path) -> String {
+        let own = match FileState::of(&self.root.join(entry)) {
+            FileState::File(own) if self.kept.is_none() => own,
+            FileState::File(_) | FileState::Absent | FileState::Other => return String::new(),
+        };
+        let imported = self.imported_by(entry);
+        if imported.is_empty() {
+            return hex::encode(own);
+        }
+        let mut hash = Sha256::new_with_prefix(own);
+        for (path, digest) in imported {
+            hash.update(path.as_os_str().as_encoded_bytes());
+            hash.update([0]);
+            hash.update(digest);
+        }
+        hex::encode(hash.finalize())
+    }
+
+    /// The files that a module imports, itself or through others, and what is in them. All that were
+    /// looked for are noted, so that one that comes to be there is noticed, too.
+    fn imported_by(&self, entry: &Path) -> BTreeMap<PathBuf, [u8; 32]> {
+        let mut found = BTreeMap::new();
+        let mut waiting = vec![entry.to_path_buf()];
+        let mut places_left = MAX_IMPORT_PLACES;
+        while let Some(file) = waiting.pop() {
+            let Ok(target) = self.find(&file) else {
+                continue;
+            };
+            let Ok(text) = read_text(&target, &file, MAX_IMPORTING_BYTES) else {
+                continue;
+            };
+            // Behind a link, paths begin where the file really is.
+            let place = target.strip_prefix(&self.root).unwrap_or(&file);
+            for places in imports::named_in(entry, place, &text) {
+                for path in places {
+                    let Some(left) = places_left.checked_sub(1) else {
+                        return found;
+                    };
+                    places_left = left;
+                    let is_known = path == entry || found.contains_key(&path);
+                    if is_known {
+                        break;
+                    }
+                    if let Some(digest) = self.look_for(&path) {
+                        waiting.push(path.clone());
+                        found.insert(path, digest);
+                        break;
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// What is in a file that may be there.
+    fn look_for(&self, path: &Path) -> Option<[u8; 32]> {
+        if let Err(FileFailure::LeadsOutside(_)) = self.find(path) {
+            return None;
+        }
+        let state = FileState::of(&self.root.join(path));
+        self.note(path, state);
+        match state {
+            FileState::File(digest) => Some(digest),
+            FileState::Absent | FileState::Other => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a project was read from: whether it is still the same, and where to watch for changes.
 //!
 //! Loading depends on nothing but the environment, the files noted here (those that were not there
-//! included) and the listing of `resources/`. So as long as [`Sources::is_current`], loading again
+//! and those that modules import included) and the listing of `resources/`. So as long as [`Sources::is_current`], loading again
 //! would come to the same.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -151,6 +151,37 @@ fn sup_8_an_edited_program_or_module_restarts_what_runs_it_and_nothing_else() {
 }
 
 #[test]
+fn sup_8_an_edit_of_what_a_module_imports_restarts_what_has_the_module() {
+    let home = Home::new(&lab().replace("entry: tools/own", "entry: tools/own.mjs"));
+    save(&home, "connectors/own", &connector("first"));
+    save(
+        &home,
+        "tools/own.mjs",
+        "import { says } from \"../shared/words.mjs\";\nexport const handlers = { run: () => says };",
+    );
+    save(
+        &home,
+        "shared/words.mjs",
+        "export { says } from './says.mjs'",
+    );
+    save(&home, "shared/says.mjs", "export const says = 'one'");
+    let daemon = Daemon::start(&home);
+    watch(&home, "events");
+    assert_eq!(home.ask("main", "count"), "one");
+    home.gdn(&["send", "--agent", "helper", "--instance", "h", "echo x"])
+        .exits(0);
+    let helper = process(&home, "helper")["pid"].clone();
+    let seen = daemon.log().lines().len();
+    save(&home, "shared/says.mjs", "export const says = 'two'");
+    let line = daemon.log().wait_for_after(seen, "it is taken up", |line| {
+        message(line) == "configuration changed"
+    });
+    assert_eq!(line["changes"], json!(["Agent/worker changed"]));
+    assert_eq!(home.ask("main", "count"), "two");
+    assert_eq!(process(&home, "helper")["pid"], helper);
+}
+
+#[test]
 fn sup_8_an_edit_is_found_when_the_system_lost_count() {
     let home = home();
     let daemon = Daemon::start(&home);

@@ -223,6 +223,49 @@ fn sup_8_an_edited_program_is_another_connector() {
 }
 
 #[test]
+fn sup_8_an_edit_of_what_a_module_imports_makes_it_another_module() {
+    let documents = WITH_TOKEN
+        .replace("builtin: webhook", "entry: connectors/hook.ts")
+        .replace(
+            "config: {port: 0}, secrets: {hmac: {valueFrom: {env: TOKEN}}}",
+            "config: {}",
+        );
+    let project = Project::with(&documents)
+        .file(
+            "connectors/hook.ts",
+            "import { a } from \"./a.mjs\";\nimport \"../../elsewhere.mjs\";",
+        )
+        .file(
+            "connectors/a.mjs",
+            "import b from '../shared/b'; import 'zod';",
+        )
+        .file("shared/b.ts", "import '../connectors/a.mjs';")
+        .link("connectors/linked.mjs", "/dev/null");
+    let root = project.root().canonicalize().unwrap();
+    let read = || {
+        let loaded = Loader::new(&project).load(&root);
+        (loaded.bundle.unwrap().connections, loaded.sources)
+    };
+    let (mut before, mut sources) = read();
+    for (path, text) in [
+        ("shared/b.ts", "import './c.cjs';"),
+        // It was not there, and was looked for.
+        ("shared/c.cjs", "require('../connectors/linked.mjs')"),
+        ("connectors/hook.ts", "import \"../shared/c.cjs\""),
+        ("shared/c.cjs", "1"),
+    ] {
+        crate::support::write(&root.join(path), text.as_bytes());
+        assert!(!sources.is_current(), "{path}");
+        assert!(sources.concerns(&root.join(path)), "{path}");
+        let (now, sources_now) = read();
+        assert_ne!(before, now, "{path}");
+        (before, sources) = (now, sources_now);
+    }
+    crate::support::write(&root.join("connectors/a.mjs"), b"no longer imported");
+    assert!(sources.is_current());
+}
+
+#[test]
 fn sec_1_a_secret_that_is_written_out_is_told() {
     let documents = WITH_TOKEN.replace("valueFrom: {env: TOKEN}", "value: hunter2");
     let project = Project::with(&documents);

@@ -1,0 +1,225 @@
+//! Which files of the project a module names as its own: what it imports, found in its text without
+//! running it.
+//!
+//! Of JavaScript and TypeScript it is every text in quotes that begins with `./` or `../`, be it imported,
+//! required, or opened; of Python, what `import` and `from` name. Both find too much rather than too little:
+//! a file too many costs a restart when it is edited, one too few an edit that nobody notices. What only a
+//! running program knows (paths that are put together, aliases of `package.json`) is not found.
+
+use std::path::{Component, Path, PathBuf};
+
+use goondan_protocol::module_file::ModuleKind;
+
+/// Longest path in quotes that is looked at, in bytes.
+const MAX_SPECIFIER_BYTES: usize = 1_024;
+
+/// What a path without an ending may stand for, the preferred one first.
+const SCRIPT_ENDINGS: &[&str] = &["ts", "mts", "cts", "js", "mjs", "cjs", "json"];
+
+/// A file that is named: where it may be, the place that wins first. Paths are relative to the Project
+/// Root.
+pub(crate) type Named = Vec<PathBuf>;
+
+/// The files that `file` names in its text. Python looks for modules where the program was started from:
+/// beside `entry`.
+pub(crate) fn named_in(entry: &Path, file: &Path, text: &str) -> Vec<Named> {
+    let named = match ModuleKind::of(file) {
+        ModuleKind::JavaScript | ModuleKind::TypeScript => scripts(file, text),
+        ModuleKind::Python => python(entry, file, text),
+        ModuleKind::Executable => Vec::new(),
+    };
+    named
+        .into_iter()
+        .filter(|places| !places.is_empty())
+        .collect()
+}
+
+/// A path from a directory, as text alone: none if it leads out of the project.
+fn joined(directory: &Path, path: &str) -> Option<PathBuf> {
+    let mut clean = PathBuf::new();
+    for component in directory.join(path).components() {
+        match component {
+            Component::Normal(name) => clean.push(name),
+            Component::CurDir => {}
+            Component::ParentDir => {
+                if !clean.pop() {
+                    return None;
+                }
+            }
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(clean)
+}
+
+fn scripts(file: &Path, text: &str) -> Vec<Named> {
+    let directory = file.parent().unwrap_or(Path::new(""));
+    let paths = in_quotes(text).filter_map(|path| joined(directory, path));
+    paths.map(|path| places_of_script(&path)).collect()
+}
+
+/// Every text in quotes that is a path from its file.
+fn in_quotes(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices(['"', '\'', '`'])
+        .filter_map(|(at, quote)| {
+            let rest = text.get(at + quote.len()..)?;
+            let is_relative = rest.starts_with("./") || rest.starts_with("../");
+            let end = rest.find(quote).filter(|_| is_relative)?;
+            // What follows the path says how it is loaded, not which file it is.
+            let path = rest.get(..end)?.split(['?', '#']).next()?;
+            let is_plain = path.len() <= MAX_SPECIFIER_BYTES && !path.contains(['\n', '\\', '$']);
+            is_plain.then_some(path)
+        })
+}
+
+fn places_of_script(path: &Path) -> Named {
+    let mut places = vec![path.to_path_buf()];
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    match ending {
+        // TypeScript names what it is translated to.
+        Some("js") => places.push(path.with_extension("ts")),
+        Some("mjs") => places.push(path.with_extension("mts")),
+        Some("cjs") => places.push(path.with_extension("cts")),
+        Some(ending) if SCRIPT_ENDINGS.contains(&ending) => {}
+        Some(_) | None => {
+            let endings = SCRIPT_ENDINGS.iter();
+            places.extend(endings.clone().map(|ending| with_ending(path, ending)));
+            places.extend(endings.map(|ending| with_ending(&path.join("index"), ending)));
+        }
+    }
+    places
+}
+
+/// The path with an ending more; one it has already is part of its name.
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut text = path.as_os_str().to_owned();
+    text.push(".");
+    text.push(ending);
+    PathBuf::from(text)
+}
+
+fn python(entry: &Path, file: &Path, text: &str) -> Vec<Named> {
+    let beside = |file: &Path| file.parent().unwrap_or(Path::new("")).to_path_buf();
+    let (start, own) = (beside(entry), beside(file));
+    let mut named = Vec::new();
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if let Some(modules) = line.strip_prefix("import ") {
+            let modules = modules.split(',').map(first_word);
+            named.extend(modules.flat_map(|module| modules_of(&start, module)));
+        } else if let Some((module, names)) = line
+            .strip_prefix("from ")
+            .and_then(|rest| rest.split_once(" import"))
+        {
+            let module = module.trim();
+            let dots = module.len() - module.trim_start_matches('.').len();
+            let name = module.get(dots..).unwrap_or_default();
+            let base = match dots {
+                0 => Some(start.clone()),
+                _ => joined(&own, &"../".repeat(dots - 1)),
+            };
+            let Some(base) = base else { continue };
+            named.extend(modules_of(&base, name));
+            // Each name may be one of the module, or a module within it.
+            let within = base.join(name.replace('.', "/"));
+            let names = names.split([',', '(', ')']).map(first_word);
+            named.extend(names.filter_map(|name| places_of_module(&within, name)));
+        }
+    }
+    named
+}
+
+fn first_word(text: &str) -> &str {
+    text.split_whitespace().next().unwrap_or_default()
+}
+
+/// `a.b.c` is a file, and `a` and `a.b` are packages that are loaded on the way.
+fn modules_of(base: &Path, dotted: &str) -> Vec<Named> {
+    let mut base = base.to_path_buf();
+    let mut named = Vec::new();
+    for name in dotted.split('.') {
+        let Some(places) = places_of_module(&base, name) else {
+            break;
+        };
+        named.push(places);
+        base.push(name);
+    }
+    named
+}
+
+fn places_of_module(base: &Path, name: &str) -> Option<Named> {
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let place = base.join(name);
+    is_name.then(|| vec![place.join("__init__.py"), with_ending(&place, "py")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first_places(entry: &str, file: &str, text: &str) -> Vec<String> {
+        let named = named_in(Path::new(entry), Path::new(file), text);
+        named
+            .iter()
+            .map(|places| places[0].display().to_string())
+            .collect()
+    }
+
+    #[test]
+    fn whatever_a_script_names_from_itself_is_found() {
+        let text = r#"
+            import { a } from "./lib/a.mjs";
+            export * from '../shared/b.ts'; import "./c.js?x=1";
+            const d = await import(`./d.mjs`); const e = require("./e");
+            const f = readFileSync(new URL("../data/f.json", import.meta.url));
+            import fs from "node:fs"; import { z } from "zod";
+            const g = `./${name}.mjs`; const h = "../../outside.mjs"; const it's = "./broken
+        "#;
+        let expected = [
+            "tools/lib/a.mjs",
+            "shared/b.ts",
+            "tools/c.js",
+            "tools/d.mjs",
+            "tools/e",
+            "data/f.json",
+        ];
+        assert_eq!(first_places("tools/x.ts", "tools/x.ts", text), expected);
+        assert!(first_places("x", "x", text).is_empty(), "an executable");
+    }
+
+    #[test]
+    fn a_path_without_an_ending_stands_for_several_files() {
+        let places = |path: &str| -> Vec<String> {
+            let places = places_of_script(Path::new(path));
+            places.iter().map(|p| p.display().to_string()).collect()
+        };
+        assert_eq!(places("a/b.js"), ["a/b.js", "a/b.ts"]);
+        assert_eq!(places("a/b.mts"), ["a/b.mts"]);
+        let open = places("a/b.test");
+        assert_eq!(open[..2], ["a/b.test", "a/b.test.ts"]);
+        assert_eq!(open[8], "a/b.test/index.ts");
+    }
+
+    #[test]
+    fn python_looks_beside_the_program_and_from_a_package_beside_the_file() {
+        let text = "import words, json as j  # and more\nfrom deep.down import (one, two as zwei)\n\
+                    from .near import x\nfrom .. import up\nprint('import nothing')\n";
+        let found = first_places("tools/top.py", "tools/deep/in.py", text);
+        let expected = [
+            "tools/words",
+            "tools/json",
+            "tools/deep",
+            "tools/deep/down",
+            "tools/deep/down/one",
+            "tools/deep/down/two",
+            "tools/deep/near",
+            "tools/deep/near/x",
+            "tools/up",
+        ];
+        let expected: Vec<String> = expected.map(|it| format!("{it}/__init__.py")).into();
+        assert_eq!(found, expected);
+        let both = named_in(Path::new("a.py"), Path::new("a.py"), "import b");
+        assert_eq!(both[0], [PathBuf::from("b/__init__.py"), "b.py".into()]);
+        assert!(first_places("a.py", "a.py", "from ... import far").is_empty());
+    }
+}
