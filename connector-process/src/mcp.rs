@@ -36,6 +36,7 @@ use crate::program::lines::Lines;
 
 mod client;
 mod errands;
+mod wording;
 
 use client::Client;
 use errands::{Errands, Serving};
@@ -182,7 +183,7 @@ impl Mcp {
                     format!(
                         "`{}` cannot be spoken to: {}",
                         config.uri,
-                        error_chain(&error)
+                        wording::of_start(&error)
                     )
                 })?;
                 let session = Session {
@@ -228,7 +229,7 @@ impl Mcp {
                             Ok(Ok(status)) => guarded::ended(status),
                             Ok(Err(_)) | Err(_) => "does not end".to_owned(),
                         };
-                        let error = error_chain(&error);
+                        let error = wording::of_start(&error);
                         Err(format!("`{shown}` speaks no MCP: {error}; it {how}"))
                     }
                 }

@@ -17,6 +17,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
 use super::client::Client;
+use super::wording;
 use crate::calls::{CallHandler, Outcome, Pieces};
 use crate::limits::MCP_TOOLS_MAX;
 use crate::service;
@@ -201,11 +202,16 @@ fn to_error(error: &ServiceError) -> CallError {
                 said.message, said.code.0
             ),
         ),
+        unsent if wording::is_unsent(unsent) => {
+            let reason = wording::of_request(unsent);
+            let message = format!("the MCP server cannot be reached: {reason}");
+            CallError::new(CallErrorCode::Unavailable, message).later(None)
+        }
         ServiceError::TransportSend(_) | ServiceError::TransportClosed => CallError::new(
             CallErrorCode::Interrupted,
             format!(
                 "the connection to the MCP server broke: {}; outcome unknown",
-                error_chain(error)
+                wording::of_request(error)
             ),
         ),
         other => CallError::new(

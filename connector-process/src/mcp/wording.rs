@@ -1,0 +1,85 @@
+//! What went wrong on the way to a server, for people: the library's own words name its types.
+
+use std::error::Error as StdError;
+
+use goondan_log::error_chain;
+use rmcp::service::{ClientInitializeError, ServiceError};
+use rmcp::transport::DynamicTransportError;
+
+/// Why there is no session with a server.
+pub(super) fn of_start(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => of_transport(error),
+        other => error_chain(other),
+    }
+}
+
+/// Why a request has no answer.
+pub(super) fn of_request(error: &ServiceError) -> String {
+    match error {
+        ServiceError::TransportSend(error) => of_transport(error),
+        other => error_chain(other),
+    }
+}
+
+/// Whether a request certainly never left: nobody was there to take it.
+pub(super) fn is_unsent(error: &ServiceError) -> bool {
+    match error {
+        ServiceError::TransportSend(error) => {
+            of_http(error).is_some_and(reqwest::Error::is_connect)
+        }
+        _ => false,
+    }
+}
+
+fn of_transport(error: &DynamicTransportError) -> String {
+    match of_http(error) {
+        Some(error) => error_chain(error),
+        None => error_chain(&*error.error),
+    }
+}
+
+/// The error of the HTTP client, if one led to this.
+fn of_http(error: &DynamicTransportError) -> Option<&reqwest::Error> {
+    let mut next: Option<&(dyn StdError + 'static)> = Some(&*error.error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::any::TypeId;
+    use std::io;
+
+    use super::*;
+
+    fn sending(error: impl StdError + Send + Sync + 'static) -> ServiceError {
+        ServiceError::TransportSend(DynamicTransportError::from_parts(
+            "rmcp::transport::Some<rmcp::Type>",
+            TypeId::of::<()>(),
+            Box::new(error),
+        ))
+    }
+
+    #[tokio::test]
+    async fn a_server_that_nobody_finds_was_asked_nothing() {
+        let gone = {
+            let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            socket.local_addr().unwrap()
+        };
+        let client = crate::http::client(std::time::Duration::from_secs(10)).unwrap();
+        let refused = client.get(format!("http://{gone}/mcp")).send().await;
+        let error = sending(refused.unwrap_err());
+        assert!(is_unsent(&error));
+        let told = of_request(&error);
+        assert!(told.contains("refused") && !told.contains("rmcp"), "{told}");
+        let broken = sending(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(!is_unsent(&broken));
+        assert_eq!(of_request(&broken), "broken pipe");
+    }
+}
