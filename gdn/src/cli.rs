@@ -7,9 +7,13 @@ use clap_complete::Shell;
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
 use goondan_protocol::trace::TraceId;
 
+mod secret;
 mod usage;
+mod workspace;
 
+pub(crate) use secret::{Secret, SecretRemove, SecretSet};
 pub(crate) use usage::UsageArgs;
+pub(crate) use workspace::Workspace;
 
 /// Conversation that is meant when none is named.
 pub(crate) const DEFAULT_INSTANCE: &str = "main";
@@ -187,6 +191,9 @@ Exit code 15 says that something that was written cannot be read.")]
     /// List what waits for an agent, and decide about what was parked
     #[command(subcommand)]
     Event(Event),
+    /// Keep values that nobody is to see: keys, tokens, passwords
+    #[command(subcommand)]
+    Secret(Secret),
     /// List and close workspaces
     #[command(subcommand)]
     Workspace(Workspace),
@@ -640,22 +647,6 @@ pub(crate) struct EventDrop {
     /// Ask nothing
     #[arg(long, short)]
     pub(crate) yes: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Workspace {
-    /// List the registered workspaces
-    #[command(after_help = "\
-Examples:
-  gdn workspace list
-  gdn workspace list --json | jq -r '.workspaces[].workspaceId'")]
-    List,
-    /// Stop a workspace and forget its registration; its conversations stay
-    #[command(after_help = "\
-Examples:
-  gdn workspace close                              this project's, like `gdn stop`
-  gdn workspace close --workspace home_me_swarm__swarm   one whose project is gone")]
-    Close,
 }
 
 #[derive(Debug, Args)]

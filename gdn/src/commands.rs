@@ -23,6 +23,7 @@ mod restart;
 mod run;
 mod running;
 mod schema;
+mod secret;
 mod send;
 mod shutdown;
 mod status;
@@ -46,6 +47,7 @@ pub(crate) async fn run(command: Command, context: &Context) -> Result<(), Failu
         Command::Instance(args) => instance::run(args, context).await,
         Command::Verify(args) => verify::run(args, context).await,
         Command::Event(args) => event::run(args, context).await,
+        Command::Secret(args) => secret::run(args, context).await,
         Command::Workspace(args) => workspace::run(&args, context).await,
         Command::Logs(args) => logs::run(args, context).await,
         Command::Trace(args) => trace::run(args, context).await,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use goondan_protocol::control::{ListWorkspaces, WorkspaceInfo};
 use goondan_protocol::ids::WorkspaceId;
+use goondan_vault::{Given, Vault};
 
 use crate::cli::Global;
 use crate::client::Client;
@@ -80,6 +81,11 @@ impl Context {
     /// The canonical Project Root.
     pub(crate) fn project(&self) -> Result<PathBuf, Failure> {
         Ok(project::find(self.project.as_deref())?)
+    }
+
+    /// The secret store, to read from. Nothing is read before a configuration asks for a secret.
+    pub(crate) fn vault(&self) -> Vault {
+        Vault::new(&self.state_root, Given::to_this_process())
     }
 
     /// Connects to the daemon.

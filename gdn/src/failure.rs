@@ -210,6 +210,10 @@ impl From<ControlError> for Failure {
                 Exit::TryAgain,
                 "make room on the state root's disk; `gdn logs --all` says what failed",
             ),
+            ErrorCode::SecretNotFound => (Exit::NotFound, "see what there is: `gdn secret list`"),
+            ErrorCode::SecretUnreadable => {
+                (Exit::Damaged, "see what cannot be read: `gdn secret list`")
+            }
             ErrorCode::Damaged => (Exit::Damaged, "see all that is damaged: `gdn verify`"),
             ErrorCode::Cancelled => (Exit::Cancelled, "see what is there: `gdn instance list`"),
             ErrorCode::Internal => (

@@ -43,6 +43,12 @@ pub const EVENT_LIST: &str = "gdn.event.list/v1";
 pub const EVENT_RETRY: &str = "gdn.event.retry/v1";
 /// `gdn event drop`.
 pub const EVENT_DROP: &str = "gdn.event.drop/v1";
+/// `gdn secret set`.
+pub const SECRET_SET: &str = "gdn.secret.set/v1";
+/// `gdn secret list`.
+pub const SECRET_LIST: &str = "gdn.secret.list/v1";
+/// `gdn secret remove`.
+pub const SECRET_REMOVE: &str = "gdn.secret.remove/v1";
 /// `gdn workspace list`.
 pub const WORKSPACE_LIST: &str = "gdn.workspace.list/v1";
 /// `gdn workspace close` and `gdn stop`.
@@ -88,6 +94,9 @@ pub const ALL: &[&str] = &[
     EVENT_LIST,
     EVENT_RETRY,
     EVENT_DROP,
+    SECRET_SET,
+    SECRET_LIST,
+    SECRET_REMOVE,
     WORKSPACE_LIST,
     WORKSPACE_CLOSE,
     TRACE,

@@ -30,7 +30,7 @@
 //! * An agent is sent a turn only after it has the whole conversation and the store has begun the turn.
 //! * Every client that waits is answered: with the outcome, or with the reason there is none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_config::Bundle;
 use goondan_protocol::control::{ControlError, ErrorCode, Watching, WorkspaceProblem};
@@ -68,6 +68,7 @@ mod requests;
 mod restarting;
 mod retention;
 mod router;
+mod secrets;
 #[cfg(test)]
 mod simulation;
 mod slot;
@@ -84,6 +85,7 @@ pub(crate) use input::{
 };
 pub(crate) use requests::control_error;
 pub(crate) use retention::{ListPurpose, ListedInstances};
+pub(crate) use secrets::{SecretWork, SecretsDone};
 
 use agents::Instance;
 use calls::Calls;
@@ -132,6 +134,8 @@ struct Workspace {
     retention: Retention,
     /// What replies of models took so far.
     accounts: Accounts,
+    /// The secrets its configuration names, whether they are there or not.
+    secrets: BTreeSet<String>,
     /// How its closing stands; none while it is open.
     closing: Option<Closing>,
 }
@@ -227,6 +231,7 @@ impl Core {
                 connection,
                 result,
             } => self.on_state_done(&workspace_id, &connection, result),
+            Input::Secrets { token, result } => self.on_secrets(token, result),
             Input::Spawned { process, pid } => self.on_spawned(process, pid),
             Input::Message {
                 process,

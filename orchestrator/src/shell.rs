@@ -10,6 +10,7 @@ mod logs;
 mod masking;
 mod memory;
 mod reading;
+mod secrets;
 mod strays;
 mod supervisor;
 mod usage;

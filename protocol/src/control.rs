@@ -10,6 +10,7 @@ mod daemon;
 mod event;
 mod instance;
 mod logs;
+mod secret;
 mod trace;
 mod usage;
 mod verification;
@@ -29,6 +30,9 @@ pub use instance::{
     Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage,
 };
 pub use logs::{FollowLogs, LogLine};
+pub use secret::{
+    ListSecrets, RemoveSecret, SecretChanged, SecretIdentity, SecretInfo, SecretList, SetSecret,
+};
 pub use trace::{GetTrace, Trace};
 pub use usage::{ReadUsage, UsageBy, UsageReport, UsageRow};
 pub use verification::{Finding, FindingSeverity, Verification, VerifyInstances};
@@ -123,6 +127,12 @@ methods! {
     PruneInstances = "instance.prune" -> Pruned;
     /// Stops an instance's process and removes its state.
     DeleteInstance = "instance.delete" -> Deleted;
+    /// The secrets, without their values.
+    ListSecrets = "secret.list" -> SecretList;
+    /// Keeps a value, encrypted, and restarts what uses it after the turns in progress.
+    SetSecret = "secret.set" -> SecretChanged;
+    /// Forgets a secret, or one entry of it.
+    RemoveSecret = "secret.remove" -> SecretChanged;
     /// The daemon's log stream, as `logs.line` notifications under the request's id.
     FollowLogs = "logs.follow" -> Done;
 }

@@ -10,7 +10,10 @@ use std::sync::Arc;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::limits::{MAX_ID_BYTES, MAX_INSTANCE_KEY_BYTES, MAX_NAME_BYTES, MAX_WORKSPACE_ID_BYTES};
+use crate::limits::{
+    MAX_ID_BYTES, MAX_INSTANCE_KEY_BYTES, MAX_NAME_BYTES, MAX_SECRET_KEY_BYTES,
+    MAX_WORKSPACE_ID_BYTES,
+};
 
 /// Why a text is no valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -185,6 +188,14 @@ text_id!(
 text_id!(
     /// The name of an extension, which also names its state (`EXT-1`).
     ExtensionName, "extension name", MAX_NAME_BYTES, VISIBLE
+);
+text_id!(
+    /// The name of a secret; a file is named after it.
+    SecretName, "secret name", MAX_NAME_BYTES, NAME
+);
+text_id!(
+    /// The key of one entry of a secret.
+    SecretKey, "secret key", MAX_SECRET_KEY_BYTES, NAME
 );
 /// What extensions of one instance remember, by their names (`EXT-2`). Each is any JSON value
 /// (`EXT-4`).

@@ -37,6 +37,7 @@ pub mod observe;
 pub mod process_limits;
 pub mod records;
 pub mod script;
+pub mod secret;
 pub mod service;
 pub mod settings;
 pub mod time;

@@ -41,6 +41,10 @@ pub const MAX_CONNECTION_STATE_BYTES: usize = 256 * 1024;
 /// Longest resource name (agent, connection, model, tool …), in bytes.
 pub const MAX_NAME_BYTES: usize = 128;
 
+pub use crate::secret::{
+    MAX_SECRET_KEY_BYTES, MAX_SECRET_KEYS, MAX_SECRET_VALUE_BYTES, MAX_SECRETS,
+};
+
 /// Longest event, turn, step, message or tool-call id, in bytes.
 pub const MAX_ID_BYTES: usize = 256;
 

@@ -66,6 +66,13 @@ pub fn running(home: &Path, program: &str) -> Vec<Process> {
     found
 }
 
+/// The environment a process was started with, one variable a line; nothing where it cannot be seen.
+#[must_use]
+pub fn environment(pid: u32) -> String {
+    let bytes = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).replace('\0', "\n")
+}
+
 /// Sends a signal. A process that is gone already is none to send it to.
 pub fn signal(pid: u32, signal: Signal) {
     match kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal) {

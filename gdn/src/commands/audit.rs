@@ -44,7 +44,8 @@ fn table(records: &[AuditRecord], all: bool) -> Table {
         record,
     } in records
     {
-        let workspace = all.then(|| Cell::from(workspace_id));
+        let workspace = workspace_id.as_ref().map_or("-", |id| id.as_str());
+        let workspace = all.then(|| Cell::from(workspace));
         let cells = [
             Cell::from(time_of(record)),
             Cell::from(field(record, "event")),
@@ -113,7 +114,7 @@ mod tests {
     #[test]
     fn each_record_is_a_line_with_all_that_it_says() {
         let record = |record: Value| AuditRecord {
-            workspace_id: "w".parse().unwrap(),
+            workspace_id: Some("w".parse().unwrap()),
             record: record.as_object().unwrap().clone(),
         };
         let records = [

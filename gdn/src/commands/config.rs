@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use goondan_config::{Loader, Origin, ProcessEnvironment, Setting, SettingValue};
+use goondan_vault::Reader;
 use serde_json::{Value, json};
 
 use crate::cli::{Config, ConfigShow};
@@ -32,7 +33,11 @@ fn show(args: &ConfigShow, context: &Context) -> Result<(), Failure> {
         None => context.project()?,
     };
     let env_files = project::env_files(&args.env.env_file)?;
-    let loader = Loader::new(&ProcessEnvironment).with_env_files(&env_files);
+    let vault = context.vault();
+    let secrets = Reader::new(&vault);
+    let loader = Loader::new(&ProcessEnvironment)
+        .with_env_files(&env_files)
+        .with_secrets(&secrets);
     let settings = loader.effective(&root).map_err(|problems| {
         Failure::new(
             Exit::InvalidConfiguration,
@@ -105,6 +110,7 @@ fn origin_text(origin: &Origin) -> String {
             variable,
             file: Some((file, line)),
         } => format!("${variable} ({})", at(file, *line)),
+        Origin::Secret { name, key } => format!("Secret/{name} {key}"),
     }
 }
 
@@ -125,6 +131,7 @@ fn setting_json(setting: &Setting) -> Value {
             "file": file.as_ref().map(|(file, _)| file),
             "line": file.as_ref().map(|(_, line)| line),
         }),
+        Origin::Secret { name, key } => json!({ "kind": "secret", "name": name, "key": key }),
     };
     json!({
         "resource": setting.resource,

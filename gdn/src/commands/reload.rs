@@ -25,19 +25,7 @@ pub(super) async fn run(context: &Context) -> Result<(), Failure> {
     let refused = reloaded.workspaces.iter();
     let refused: Vec<&WorkspaceReload> = refused.filter(|w| w.problem.is_some()).collect();
     for workspace in &refused {
-        if let Some(problem) = &workspace.problem {
-            let running = Running::of_reload(workspace);
-            let hints = [Some(problem.suggestion.clone()), running.refusal(context)];
-            output.note(format!(
-                "{} {}: {}\n\n{}\n{} {}",
-                output.err.paint(style::WARN, "warning:"),
-                workspace.workspace_id,
-                text::printable(&problem.message),
-                running.told(),
-                output.err.paint(style::HINT, "hint:"),
-                text::printable(&hints.into_iter().flatten().collect::<Vec<_>>().join("; ")),
-            ));
-        }
+        warn(workspace, context);
     }
     if refused.is_empty() {
         return Ok(());
@@ -52,7 +40,27 @@ pub(super) async fn run(context: &Context) -> Result<(), Failure> {
     ))
 }
 
-fn told(workspace: &WorkspaceReload) -> String {
+/// Says why a workspace's configuration was not taken, and what runs, if it was not.
+pub(super) fn warn(workspace: &WorkspaceReload, context: &Context) {
+    let Some(problem) = &workspace.problem else {
+        return;
+    };
+    let output = context.output;
+    let running = Running::of_reload(workspace);
+    let hints = [Some(problem.suggestion.clone()), running.refusal(context)];
+    output.note(format!(
+        "{} {}: {}\n\n{}\n{} {}",
+        output.err.paint(style::WARN, "warning:"),
+        workspace.workspace_id,
+        text::printable(&problem.message),
+        running.told(),
+        output.err.paint(style::HINT, "hint:"),
+        text::printable(&hints.into_iter().flatten().collect::<Vec<_>>().join("; ")),
+    ));
+}
+
+/// What came of reading a workspace's configuration again, as one line.
+pub(super) fn told(workspace: &WorkspaceReload) -> String {
     let id = &workspace.workspace_id;
     if workspace.problem.is_some() {
         return format!("{id}: not reloaded");

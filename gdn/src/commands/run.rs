@@ -178,7 +178,7 @@ impl Settings {
 }
 
 /// The running daemon, or one that is started now and whose log directory is told.
-async fn attach_or_start(
+pub(super) async fn attach_or_start(
     context: &Context,
     is_strict: bool,
 ) -> Result<(Client, Option<PathBuf>), Failure> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use goondan_config::{Bundle, Checked, Diagnostic, Loader, ProcessEnvironment};
+use goondan_vault::Reader;
 use serde_json::{Value, json};
 
 use super::run::listed;
@@ -26,7 +27,11 @@ pub(super) fn run(args: &Validate, context: &Context) -> Result<(), Failure> {
         None => context.project()?,
     };
     let env_files = project::env_files(&args.env.env_file)?;
-    let loader = Loader::new(&ProcessEnvironment).with_env_files(&env_files);
+    let vault = context.vault();
+    let secrets = Reader::new(&vault);
+    let loader = Loader::new(&ProcessEnvironment)
+        .with_env_files(&env_files)
+        .with_secrets(&secrets);
     let mended = if args.fix {
         fix::mend(&root, &loader)?
     } else {

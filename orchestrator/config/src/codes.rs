@@ -55,6 +55,10 @@ codes! {
     NO_ENTRY_AGENT = "E_CONFIG_NO_ENTRY_AGENT";
     /// An environment variable that is asked for is not set.
     MISSING_ENVIRONMENT = "E_CONFIG_MISSING_ENVIRONMENT";
+    /// A secret that is asked for, or the entry of it, is not there.
+    MISSING_SECRET = "E_CONFIG_MISSING_SECRET";
+    /// A secret that is asked for cannot be read.
+    UNREADABLE_SECRET = "E_CONFIG_UNREADABLE_SECRET";
     /// A line of an environment file is no `NAME=value`.
     ENVIRONMENT_FILE = "E_CONFIG_ENVIRONMENT_FILE";
     /// More problems were found than are shown.

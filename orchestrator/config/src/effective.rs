@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
+use goondan_protocol::secret::SECRET_PREFIX;
 use serde_json::Value as Json;
 
-use crate::Environment;
 use crate::diagnostic::Diagnostics;
 use crate::document::{Document, Kind};
 use crate::environment::{Setter, Variables};
 use crate::kinds;
 use crate::kinds::swarm::POLICY;
-use crate::load;
+use crate::load::{self, Outside};
 use crate::project_files::ProjectFiles;
 use crate::report::{Place, Report};
 use crate::shape::{Content, Default, Field, Shape};
@@ -62,14 +62,21 @@ pub enum Origin {
         /// The environment file that sets it, and the line; `None` for the process's own.
         file: Option<(PathBuf, usize)>,
     },
+    /// An entry of the secret store says so.
+    Secret {
+        /// The secret's name.
+        name: String,
+        /// The entry's key.
+        key: String,
+    },
 }
 
 /// See [`crate::effective()`].
 pub(crate) fn effective(
     files: &ProjectFiles,
-    env: &dyn Environment,
+    outside: Outside<'_>,
 ) -> Result<Vec<Setting>, Diagnostics> {
-    let reading = load::read(files, env);
+    let reading = load::read(files, outside);
     if reading.bundle.is_none() {
         return Err(reading.report.into_diagnostics());
     }
@@ -198,8 +205,8 @@ impl Walk<'_> {
 
     fn settings(&mut self, node: &Node, path: String) {
         match &node.value {
-            Value::Mapping(entries) => match variable_of(entries) {
-                Some(variable) => self.environment(variable, path),
+            Value::Mapping(entries) => match taken(entries) {
+                Some(taken) => self.taken(taken, path),
                 None => {
                     for entry in entries {
                         self.settings(&entry.node, within(&path, &entry.key));
@@ -218,8 +225,8 @@ impl Walk<'_> {
     }
 
     fn secret(&mut self, node: &Node, path: String) {
-        match variable_of(entries_of(node)) {
-            Some(variable) => self.environment(variable, path),
+        match taken(entries_of(node)) {
+            Some(taken) => self.taken(taken, path),
             None => {
                 let origin = self.file(node.place);
                 self.add(path, SettingValue::Masked, origin);
@@ -227,7 +234,14 @@ impl Walk<'_> {
         }
     }
 
-    fn environment(&mut self, variable: &str, path: String) {
+    fn taken(&mut self, taken: Taken<'_>, path: String) {
+        let variable = match taken {
+            Taken::Variable(variable) => variable,
+            Taken::Secret { name, key } => {
+                let (name, key) = (name.to_owned(), key.to_owned());
+                return self.add(path, SettingValue::Masked, Origin::Secret { name, key });
+            }
+        };
         let file = match self.variables.get(variable).map(|found| found.setter) {
             Some(Setter::File { path, line }) => Some((path, line)),
             Some(Setter::Process) | None => None,
@@ -265,14 +279,33 @@ fn entries_of(node: &Node) -> &[Entry] {
     }
 }
 
-/// The variable that `{valueFrom: {env: NAME}}` names.
-fn variable_of(entries: &[Entry]) -> Option<&str> {
-    let find =
-        |entries: &'_ [Entry], name: &str| entries.iter().position(|entry| entry.key == name);
-    let source = entries.get(find(entries, "valueFrom")?)?;
-    let source = entries_of(&source.node);
-    match &source.get(find(source, "env")?)?.node.value {
-        Value::Text(name) => Some(name),
+/// Where a value is taken from.
+#[derive(Clone, Copy)]
+enum Taken<'n> {
+    Variable(&'n str),
+    Secret { name: &'n str, key: &'n str },
+}
+
+/// What `{valueFrom: …}` names.
+fn taken(entries: &[Entry]) -> Option<Taken<'_>> {
+    let source = entries_of(field(entries, "valueFrom")?);
+    if let Some(variable) = field(source, "env") {
+        return text(variable).map(Taken::Variable);
+    }
+    let secret = entries_of(field(source, "secretRef")?);
+    let name = text(field(secret, "ref")?)?.strip_prefix(SECRET_PREFIX)?;
+    let key = text(field(secret, "key")?)?;
+    Some(Taken::Secret { name, key })
+}
+
+fn field<'n>(entries: &'n [Entry], name: &str) -> Option<&'n Node> {
+    let entry = entries.iter().find(|entry| entry.key == name);
+    entry.map(|entry| &entry.node)
+}
+
+fn text(node: &Node) -> Option<&str> {
+    match &node.value {
+        Value::Text(text) => Some(text),
         _ => None,
     }
 }

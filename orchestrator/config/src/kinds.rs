@@ -24,6 +24,7 @@ pub(crate) mod value;
 use std::str::FromStr;
 
 use goondan_protocol::ids::InvalidId;
+use goondan_protocol::secret::SecretStore;
 
 use crate::codes;
 use crate::document::Kind;
@@ -38,6 +39,7 @@ use crate::shape::Content;
 pub(crate) struct Context<'a> {
     pub(crate) files: &'a ProjectFiles,
     pub(crate) variables: &'a Variables<'a>,
+    pub(crate) store: &'a dyn SecretStore,
     pub(crate) secrets: Secrets,
     pub(crate) report: Report,
 }

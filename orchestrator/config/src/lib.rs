@@ -11,8 +11,8 @@
 //!
 //! # Invariants
 //!
-//! * Loading is a function of the Project Root's files and the [`Environment`], and changes nothing
-//!   (`ROOT-2`).
+//! * Loading is a function of the Project Root's files, the [`Environment`] and the secrets it is given,
+//!   and changes nothing (`ROOT-2`).
 //! * A [`Bundle`] that exists is complete: every reference is resolved, every pattern compiles,
 //!   every file it names has been read.
 //! * Every problem found is reported, each once and at its place; what cannot be judged because of
@@ -57,6 +57,7 @@ use goondan_protocol::budget::Budget;
 use goondan_protocol::definition::{AgentDefinition, HostedModel};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::process_limits::ProcessLimits;
+use goondan_protocol::secret::IDENTITY_VAR;
 use goondan_protocol::usage::PriceTable;
 use serde_json::Value;
 
@@ -139,8 +140,10 @@ pub trait Environment {
 pub struct ProcessEnvironment;
 
 impl Environment for ProcessEnvironment {
+    /// The identity that opens all secrets is nobody's value.
     fn get(&self, name: &str) -> Option<String> {
-        std::env::var(name).ok()
+        let is_hidden = name == IDENTITY_VAR;
+        std::env::var(name).ok().filter(|_| !is_hidden)
     }
 }
 

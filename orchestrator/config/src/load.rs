@@ -6,6 +6,7 @@ use std::path::Path;
 
 use goondan_protocol::definition::{ExtensionDefinition, ModelDefinition, ToolDefinition};
 use goondan_protocol::ids::ResourceName;
+use goondan_protocol::secret::SecretStore;
 
 use crate::codes;
 use crate::diagnostic::Diagnostics;
@@ -62,14 +63,23 @@ pub(crate) struct Reading<'e> {
     pub(crate) secrets: Secrets,
 }
 
+/// What a project takes values from, beside its own files.
+#[derive(Clone, Copy)]
+pub(crate) struct Outside<'e> {
+    pub(crate) env: &'e dyn Environment,
+    pub(crate) store: &'e dyn SecretStore,
+}
+
 /// Reads a project from these files.
-pub(crate) fn read<'e>(files: &ProjectFiles, env: &'e dyn Environment) -> Reading<'e> {
+pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e> {
+    let Outside { env, store } = outside;
     let mut report = Report::default();
     let trees = read_trees(files, &mut report);
     let variables = Variables::read(env, files, &mut report);
     let mut cx = Context {
         files,
         variables: &variables,
+        store,
         secrets: Secrets::default(),
         report,
     };

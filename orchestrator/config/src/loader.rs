@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use goondan_protocol::secret::{NoSecrets, SecretStore};
+
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::effective::{self, Setting};
 use crate::kept::KeptFiles;
-use crate::load;
+use crate::load::{self, Outside};
 use crate::mend::{self, MendedFile};
 use crate::project_files::ProjectFiles;
 use crate::report::Report;
@@ -15,7 +17,7 @@ use crate::{Bundle, Checked, Environment};
 
 /// Reads projects.
 pub struct Loader<'e> {
-    env: &'e dyn Environment,
+    outside: Outside<'e>,
     env_files: Vec<PathBuf>,
 }
 
@@ -33,11 +35,13 @@ pub struct Loaded {
 }
 
 impl<'e> Loader<'e> {
-    /// A loader that takes variables from `env`, and from the project's `.env.local` and `.env`.
+    /// A loader that takes variables from `env`, and from the project's `.env.local` and `.env`, and
+    /// knows no secrets.
     #[must_use]
     pub fn new(env: &'e dyn Environment) -> Self {
+        let store = &NoSecrets;
         Self {
-            env,
+            outside: Outside { env, store },
             env_files: Vec::new(),
         }
     }
@@ -50,6 +54,16 @@ impl<'e> Loader<'e> {
             env_files: env_files.to_vec(),
             ..self
         }
+    }
+
+    /// Takes secrets from this store.
+    #[must_use]
+    pub fn with_secrets(self, store: &'e dyn SecretStore) -> Self {
+        let outside = Outside {
+            store,
+            ..self.outside
+        };
+        Self { outside, ..self }
     }
 
     /// Reads the project in `root`. Blocks on the file system.
@@ -74,9 +88,11 @@ impl<'e> Loader<'e> {
                     Some(kept) => files.reading_kept(kept.clone()),
                     None => files,
                 };
-                let reading = load::read(&files, self.env);
+                let reading = load::read(&files, self.outside);
                 let (report, secrets) = (reading.report, reading.secrets);
-                (reading.bundle, report, files.into_sources(), secrets)
+                let mut sources = files.into_sources();
+                sources.add_secrets(secrets.names());
+                (reading.bundle, report, sources, secrets)
             }
         };
         let (errors, warnings) = report.finish();
@@ -105,7 +121,7 @@ impl<'e> Loader<'e> {
     pub fn effective(&self, root: &Path) -> Result<Vec<Setting>, Diagnostics> {
         let mut report = Report::default();
         match self.open(root, &mut report) {
-            Some(files) => effective::effective(&files, self.env),
+            Some(files) => effective::effective(&files, self.outside),
             None => Err(report.into_diagnostics()),
         }
     }
@@ -118,7 +134,7 @@ impl<'e> Loader<'e> {
     pub fn mend(&self, root: &Path) -> Result<Vec<MendedFile>, Diagnostics> {
         let mut report = Report::default();
         match self.open(root, &mut report) {
-            Some(files) => Ok(mend::mend(files, self.env)),
+            Some(files) => Ok(mend::mend(files, self.outside)),
             None => Err(report.into_diagnostics()),
         }
     }

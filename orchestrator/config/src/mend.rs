@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use crate::Environment;
 use crate::diagnostic::Diagnostic;
 use crate::limits::{MAX_FIXES, MAX_YAML_BYTES};
-use crate::load;
+use crate::load::{self, Outside};
 use crate::project_files::ProjectFiles;
 use crate::report::Report;
 use crate::tree::{self, Node};
@@ -38,17 +37,17 @@ pub struct Change {
 }
 
 /// See [`crate::mend()`].
-pub(crate) fn mend(mut files: ProjectFiles, env: &dyn Environment) -> Vec<MendedFile> {
+pub(crate) fn mend(mut files: ProjectFiles, outside: Outside<'_>) -> Vec<MendedFile> {
     let mut mended: Vec<MendedFile> = Vec::new();
     let mut refused: Vec<(PathBuf, usize, usize)> = Vec::new();
     let place = |problem: &Diagnostic| (problem.file.clone(), problem.line, problem.column);
     // Each round mends one problem: the next one's place may have moved.
     for _ in 0..MAX_FIXES {
-        let next = find_problems(&files, env)
+        let next = find_problems(&files, outside)
             .into_iter()
             .find(|problem| problem.fix.is_some() && !refused.contains(&place(problem)));
         let Some(problem) = next else { break };
-        if !try_fix(&problem, &mut files, env, &mut mended) {
+        if !try_fix(&problem, &mut files, outside, &mut mended) {
             refused.push(place(&problem));
         }
     }
@@ -60,8 +59,8 @@ pub(crate) fn mend(mut files: ProjectFiles, env: &dyn Environment) -> Vec<Mended
     mended
 }
 
-fn find_problems(files: &ProjectFiles, env: &dyn Environment) -> Vec<Diagnostic> {
-    let (mut errors, warnings) = load::read(files, env).report.finish();
+fn find_problems(files: &ProjectFiles, outside: Outside<'_>) -> Vec<Diagnostic> {
+    let (mut errors, warnings) = load::read(files, outside).report.finish();
     errors.extend(warnings);
     errors
 }
@@ -70,7 +69,7 @@ fn find_problems(files: &ProjectFiles, env: &dyn Environment) -> Vec<Diagnostic>
 fn try_fix(
     problem: &Diagnostic,
     files: &mut ProjectFiles,
-    env: &dyn Environment,
+    outside: Outside<'_>,
     mended: &mut Vec<MendedFile>,
 ) -> bool {
     let (Some(replacement), Ok(before)) = (&problem.fix, files.read(&problem.file, MAX_YAML_BYTES))
@@ -85,7 +84,7 @@ fn try_fix(
         return false;
     }
     files.pretend(&problem.file, after.clone());
-    let is_still_there = find_problems(files, env).iter().any(|left| {
+    let is_still_there = find_problems(files, outside).iter().any(|left| {
         (left.code, &left.file, left.line, left.column)
             == (problem.code, &problem.file, problem.line, problem.column)
     });

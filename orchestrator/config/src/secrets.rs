@@ -8,6 +8,7 @@ use std::fmt;
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets {
     values: BTreeSet<String>,
+    names: BTreeSet<String>,
     is_any_written_out: bool,
 }
 
@@ -22,6 +23,15 @@ impl Secrets {
     #[must_use]
     pub fn is_any_written_out(&self) -> bool {
         self.is_any_written_out
+    }
+
+    /// The names of the secrets that were asked for, whether they are there or not.
+    pub(crate) fn names(&self) -> &BTreeSet<String> {
+        &self.names
+    }
+
+    pub(crate) fn name(&mut self, name: &str) {
+        self.names.insert(name.to_owned());
     }
 
     pub(crate) fn take(&mut self, value: &str) {

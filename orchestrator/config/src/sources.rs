@@ -1,8 +1,8 @@
 //! What a project was read from: whether it is still the same, and where to watch for changes.
 //!
-//! Loading depends on nothing but the environment, the files noted here (those that were not there
-//! and those that modules import included) and the listing of `resources/`. So as long as [`Sources::is_current`], loading again
-//! would come to the same.
+//! Loading depends on nothing but the environment, the secrets and files noted here (those that were not
+//! there and those that modules import included) and the listing of `resources/`. So as long as
+//! [`Sources::is_current`] and the secrets are as they were, loading again would come to the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -58,6 +58,7 @@ pub struct Sources {
     /// The resource files as they were listed, if they were; none inside if they could not be.
     listing: Option<Option<Vec<PathBuf>>>,
     kept: KeptFiles,
+    secrets: BTreeSet<String>,
 }
 
 impl Sources {
@@ -79,7 +80,18 @@ impl Sources {
         &self.kept
     }
 
-    /// Whether everything is still as it was read. Blocks on the file system.
+    /// The names of the secrets it asks for, whether they are there or not.
+    #[must_use]
+    pub fn secrets(&self) -> &BTreeSet<String> {
+        &self.secrets
+    }
+
+    /// Adds secrets that something else asks for, which was read in its place.
+    pub fn add_secrets(&mut self, names: &BTreeSet<String>) {
+        self.secrets.extend(names.iter().cloned());
+    }
+
+    /// Whether every file is still as it was read. Blocks on the file system.
     #[must_use]
     pub fn is_current(&self) -> bool {
         let is_listed_alike = self

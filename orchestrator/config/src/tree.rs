@@ -8,6 +8,7 @@
 use std::fmt;
 
 use goondan_protocol::JsonObject;
+use goondan_protocol::secret::SECRET_PREFIX;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value as Json};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Spanned};
@@ -70,16 +71,28 @@ impl Node {
         }
     }
 
-    /// Calls `visit` with this node's line and that of every node in it.
+    /// Calls `visit` with every line that what stands in the place of a secret is on: those of every
+    /// value in it, and of its keys. An entry that only names a secret is none.
     fn each_line(&self, visit: &mut impl FnMut(usize)) {
-        visit(self.place.line);
         match &self.value {
             Value::List(items) => items.iter().for_each(|item| item.each_line(visit)),
-            Value::Mapping(entries) => entries.iter().for_each(|entry| {
-                visit(entry.key_place.line);
-                entry.node.each_line(visit);
-            }),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {}
+            Value::Mapping(entries) => {
+                let may_hold = entries.iter().filter(|entry| !entry.only_names_a_secret());
+                may_hold.for_each(|entry| {
+                    visit(entry.key_place.line);
+                    entry.node.each_line(visit);
+                });
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {
+                visit(self.place.line);
+            }
+        }
+    }
+
+    fn entries(&self) -> &[Entry] {
+        match &self.value {
+            Value::Mapping(entries) => entries,
+            _ => &[],
         }
     }
 }
@@ -166,7 +179,7 @@ fn settle(raw: Spanned<Raw>, file: FileId, report: &mut Report) -> Node {
             for (key, raw) in fields {
                 let key_place = place_of(key.referenced, file);
                 let node = settle(raw, file, report);
-                if is_secret(&key.value) {
+                if is_secret(&key.value) && !(key.value == REFERENCE && is_reference(&node)) {
                     node.each_line(&mut |line| report.hide_line(file, line));
                 }
                 if let Some(first) = places.get(&key.value) {
@@ -255,6 +268,34 @@ fn explain(error: &Error) -> (String, Option<&'static str>) {
 /// errors: a misspelled `secrets` is reported, and the report must not tell what it holds.
 fn is_secret(key: &str) -> bool {
     key.to_ascii_lowercase().contains("secret")
+}
+
+/// The field that refers to a secret.
+const REFERENCE: &str = "secretRef";
+
+/// Whether a value is `{ref: Secret/name, key: …}`. What is written otherwise may be the secret itself.
+fn is_reference(node: &Node) -> bool {
+    let entries = node.entries();
+    let is_name = |entry: &Entry| match (entry.key.as_str(), &entry.node.value) {
+        ("ref", Value::Text(name)) => name.starts_with(SECRET_PREFIX),
+        ("key", Value::Text(_)) => true,
+        _ => false,
+    };
+    entries.len() == 2 && entries.iter().all(is_name)
+}
+
+impl Entry {
+    /// Whether it is `…: {valueFrom: {secretRef: {ref: Secret/name, key: …}}}`: then it can be shown.
+    fn only_names_a_secret(&self) -> bool {
+        let [source] = self.node.entries() else {
+            return false;
+        };
+        let [reference] = source.node.entries() else {
+            return false;
+        };
+        (source.key.as_str(), reference.key.as_str()) == ("valueFrom", REFERENCE)
+            && is_reference(&reference.node)
+    }
 }
 
 /// Whether a line of a file that does not parse may hold a secret: a line of the same document, not

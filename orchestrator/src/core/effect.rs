@@ -21,6 +21,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::connection_state::StateWork;
+use super::secrets::SecretWork;
 use super::{ListPurpose, LoadPurpose, ProcessId, RequestToken};
 
 /// Something to be done. The shell does it and decides nothing.
@@ -83,6 +84,12 @@ pub(crate) enum Effect {
     },
     /// Read something for a client and answer with it.
     Read { token: RequestToken, read: Read },
+    /// Look into the secret store, or change it.
+    Secrets {
+        token: RequestToken,
+        at: Timestamp,
+        work: SecretWork,
+    },
     /// Answer a request.
     Respond {
         token: RequestToken,
@@ -108,9 +115,10 @@ pub(crate) enum Effect {
 /// What is read beside the writer threads, since it is not state that they own.
 #[derive(Debug)]
 pub(crate) enum Read {
-    /// The end of the audit logs of workspaces.
+    /// The end of audit logs.
     Audit {
-        workspaces: Vec<WorkspaceId>,
+        /// `None` is the system's own.
+        logs: Vec<Option<WorkspaceId>>,
         records: usize,
     },
     /// What replies of models took in workspaces.

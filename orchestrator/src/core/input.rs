@@ -14,6 +14,7 @@ use goondan_store::workspace::{WithWork, WorkspaceRecord};
 use goondan_store::writer::Completion;
 
 use super::connection_state::StateDone;
+use super::secrets::SecretsDone;
 use super::{Accounts, ListPurpose, ListedInstances};
 
 /// The time at which something happened.
@@ -61,6 +62,11 @@ pub(crate) enum Input {
         workspace_id: WorkspaceId,
         connection: ConnectionName,
         result: Result<StateDone, String>,
+    },
+    /// The secret store was looked into or changed, or could not be.
+    Secrets {
+        token: RequestToken,
+        result: Result<SecretsDone, ControlError>,
     },
     /// A process was started.
     Spawned { process: ProcessId, pid: u32 },

@@ -29,12 +29,12 @@ impl Core {
                 .suggest("ask for fewer; every one is in `audit.jsonl` of the workspace");
             return self.respond_error(token, error);
         }
+        let of_system = request.workspace_id.is_none().then_some(None);
         match self.workspace_ids(request.workspace_id) {
             Ok(workspaces) => {
-                let read = Read::Audit {
-                    workspaces,
-                    records,
-                };
+                let logs = workspaces.into_iter().map(Some).chain(of_system);
+                let logs = logs.collect();
+                let read = Read::Audit { logs, records };
                 self.push(Effect::Read { token, read });
             }
             Err(error) => self.respond_error(token, error),

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use goondan_protocol::control::{
-    ConfigurationChange, Reload, Reloaded, Watching, WorkspaceProblem, WorkspaceReload,
+    ConfigurationChange, Reload, Reloaded, SecretChanged, Watching, WorkspaceProblem,
+    WorkspaceReload,
 };
 use goondan_protocol::ids::WorkspaceId;
 
@@ -15,6 +16,8 @@ use super::{Core, Effect, LoadPurpose, LogEvent, RequestToken, stopping_error};
 pub(super) struct Reloading {
     waiting: BTreeSet<WorkspaceId>,
     done: Vec<WorkspaceReload>,
+    /// The change of a secret that is the reason, if one is: then it is what is answered.
+    secret: Option<SecretChanged>,
 }
 
 /// What a configuration that was taken up led to.
@@ -27,13 +30,25 @@ pub(super) struct Applied {
 impl Core {
     /// Reads configurations again for a client.
     pub(super) fn reload(&mut self, token: RequestToken, reload: Reload) {
-        let waiting: BTreeSet<WorkspaceId> = match self.workspace_ids(reload.workspace_id) {
-            Ok(ids) => ids.into_iter().collect(),
-            Err(error) => return self.respond_error(token, error),
+        match self.workspace_ids(reload.workspace_id) {
+            Ok(ids) => self.reload_and_answer(token, ids, None),
+            Err(error) => self.respond_error(token, error),
+        }
+    }
+
+    /// Reads these configurations again, and answers when the last was, with what came of each.
+    pub(super) fn reload_and_answer(
+        &mut self,
+        token: RequestToken,
+        ids: Vec<WorkspaceId>,
+        secret: Option<SecretChanged>,
+    ) {
+        let reloading = Reloading {
+            waiting: ids.iter().cloned().collect(),
+            done: Vec::new(),
+            secret,
         };
-        let ids: Vec<WorkspaceId> = waiting.iter().cloned().collect();
-        let done = Vec::new();
-        self.reloads.insert(token, Reloading { waiting, done });
+        self.reloads.insert(token, reloading);
         for id in ids {
             self.read_again(&id, LoadPurpose::Reload(Some(token)));
         }
@@ -121,14 +136,30 @@ impl Core {
             let workspaces = &mut reloading.done;
             workspaces.sort_by(|a, b| a.workspace_id.cmp(&b.workspace_id));
             let workspaces = std::mem::take(workspaces);
-            self.respond(token, &Reloaded { workspaces });
+            match reloading.secret {
+                None => self.respond(token, &Reloaded { workspaces }),
+                Some(changed) => {
+                    let changed = SecretChanged {
+                        workspaces,
+                        ..changed
+                    };
+                    self.respond(token, &changed);
+                }
+            }
         }
     }
 
     /// Nothing is read again by a daemon that is stopping.
     pub(super) fn give_up_reload(&mut self, token: RequestToken) {
-        if self.reloads.remove(&token).is_some() {
-            self.respond_error(token, stopping_error());
+        match self
+            .reloads
+            .remove(&token)
+            .map(|reloading| reloading.secret)
+        {
+            None => {}
+            Some(None) => self.respond_error(token, stopping_error()),
+            // It was kept all the same, and is what the next start runs with.
+            Some(Some(changed)) => self.respond(token, &changed),
         }
     }
 

@@ -22,6 +22,7 @@ use super::deletion::DeleteReply;
 use super::jobs::{AcceptReply, Purpose};
 use super::parking::Decision;
 use super::router::{SENT_EVENT, Unroutable};
+use super::secrets::SecretWork;
 use super::{
     Core, Effect, LoadPurpose, RequestToken, Workspace, no_workspace, router, stopping_error,
 };
@@ -56,6 +57,7 @@ impl Core {
                 | Call::ReadUsage(_)
                 | Call::InstanceTurns(_)
                 | Call::GetTrace(_)
+                | Call::ListSecrets(_)
                 | Call::Stop(_)
         );
         if self.is_stopping() && !is_look {
@@ -152,6 +154,9 @@ impl Core {
                     Err(error) => self.respond_error(token, error),
                 }
             }
+            Call::ListSecrets(_) => self.use_secrets(token, SecretWork::List),
+            Call::SetSecret(set) => self.use_secrets(token, SecretWork::Set(set)),
+            Call::RemoveSecret(remove) => self.use_secrets(token, SecretWork::Remove(remove)),
             // Logs are the shell's own; they never come here.
             Call::FollowLogs(_) => self.respond(token, &Done {}),
         }

@@ -1,6 +1,6 @@
 //! Opening, changing, restarting and closing workspaces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use goondan_config::{Bundle, Sources};
@@ -90,6 +90,7 @@ impl Core {
         }
         self.take_up_loaded(&purpose, id.as_ref(), result, &sources);
         if let Some(id) = id {
+            self.note_secrets(&id, sources.secrets());
             self.watch(&id, sources);
         }
     }
@@ -128,6 +129,7 @@ impl Core {
                 models: BTreeMap::new(),
                 retention: Retention::default(),
                 accounts: found.accounts,
+                secrets: BTreeSet::new(),
                 closing: None,
             });
         workspace.record = found.record;
@@ -237,7 +239,7 @@ impl Core {
             });
         } else {
             let event = LogEvent::warn("the configuration is not kept as the last known good one");
-            let reason = "a secret is written out in it; take it from the environment: `valueFrom`";
+            let reason = "a secret is written out in it; take it from elsewhere: `valueFrom`";
             let event = event.with("workspaceId", id.as_str());
             self.log(event.with("reason", reason));
         }

@@ -15,8 +15,10 @@ use goondan_store::instance::Metadata;
 use goondan_store::root::Layout;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::{StoreError, ledger, workspace};
+use goondan_vault::{Given, Reader, RealFiles, Vault};
 
 use super::masking::Masks;
+use super::secrets::SecretKeeper;
 use crate::core::{Accounts, Fallback, LoadedWorkspace, Settings};
 
 /// What projects are read with.
@@ -26,6 +28,8 @@ pub(super) struct Projects {
     pub(super) layout: Layout,
     pub(super) known: Known,
     masks: Arc<Masks>,
+    vault: Arc<Vault>,
+    pub(super) secrets: Arc<SecretKeeper>,
     /// Whether a project whose configuration is not valid is not run at all (`--strict`).
     pub(super) is_strict: bool,
     /// Loads follow one another, so that of two the later one is never the older.
@@ -56,11 +60,21 @@ impl Projects {
         masks: Arc<Masks>,
         is_strict: bool,
     ) -> Self {
+        let vault = Arc::new(Vault::new(layout.root(), Given::to_this_process()));
+        let secrets = SecretKeeper::new(
+            vault.clone(),
+            Box::new(RealFiles),
+            disk.clone(),
+            layout.clone(),
+            masks.clone(),
+        );
         Self {
             disk,
             layout,
             known,
             masks,
+            vault,
+            secrets: Arc::new(secrets),
             is_strict,
             turn: Arc::default(),
         }
@@ -100,10 +114,13 @@ impl Projects {
         let env_files = env_files
             .or_else(|| Some(record.as_ref()?.env_files.clone()))
             .unwrap_or_default();
-        let loader = Loader::new(&ProcessEnvironment).with_env_files(&env_files);
+        let secrets = Reader::new(&self.vault);
+        let loader = Loader::new(&ProcessEnvironment)
+            .with_env_files(&env_files)
+            .with_secrets(&secrets);
         let loaded = loader.load(&root);
         self.masks.add(&loaded.secrets);
-        let sources = Arc::new(loaded.sources);
+        let mut sources = loaded.sources;
         let result = match (loaded.bundle, renamed) {
             (Ok(_), Some(error)) => Err(error),
             (Ok(bundle), None) => {
@@ -121,13 +138,13 @@ impl Projects {
                     // What cannot run is not registered, but what is registered stays so.
                     None => Err(error),
                     Some(record) if wanted.may_fall_back && !self.is_strict => {
-                        self.fall_back(&root, record, &loader, error, wanted)
+                        self.fall_back(&root, record, &loader, error, wanted, &mut sources)
                     }
                     Some(record) => self.read_instances(record, Err(error), wanted),
                 }
             }
         };
-        (sources, result)
+        (Arc::new(sources), result)
     }
 
     /// The record of the workspace that a project is, if it has one, and why it cannot be that if its
@@ -192,6 +209,7 @@ impl Projects {
         loader: &Loader<'_>,
         error: ControlError,
         wanted: &Wanted,
+        sources: &mut Sources,
     ) -> Result<LoadedWorkspace, ControlError> {
         let id = &record.workspace_id;
         let kept = configuration::read(self.disk.as_ref(), &self.layout, id);
@@ -215,6 +233,7 @@ impl Projects {
         let files = files.map(|(path, text)| (PathBuf::from(path), text.clone()));
         let loaded = loader.load_kept(root, &files.collect());
         self.masks.add(&loaded.secrets);
+        sources.add_secrets(loaded.sources.secrets());
         let (bundle, fallback) = match loaded.bundle {
             Ok(bundle) => {
                 let since = kept.since;

@@ -67,6 +67,11 @@ impl Masks {
         self.add_values(&secrets.values().collect::<Vec<_>>());
     }
 
+    /// Masks one value from now on.
+    pub(super) fn add_value(&self, value: &str) {
+        self.add_values(&[value]);
+    }
+
     fn add_values(&self, values: &[&str]) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let before = known.values.len();

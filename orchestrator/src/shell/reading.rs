@@ -22,16 +22,13 @@ pub(super) fn read(
     read: Read,
 ) -> Result<Value, ControlError> {
     match read {
-        Read::Audit {
-            workspaces,
-            records,
-        } => {
+        Read::Audit { logs, records } => {
             let most = audit::Most {
                 records,
                 bytes: AUDIT_ANSWER_BYTES,
             };
-            let tail = audit::tail(disk, layout, &workspaces, most)
-                .map_err(|error| control_error(&error))?;
+            let tail =
+                audit::tail(disk, layout, &logs, most).map_err(|error| control_error(&error))?;
             let records = tail.records.into_iter();
             let records = records.map(|(workspace_id, record)| AuditRecord {
                 workspace_id,

@@ -378,6 +378,15 @@ impl Supervisor {
                     drop(events.blocking_send(Event::Answer { token, result }));
                 });
             }
+            Effect::Secrets { token, at, work } => {
+                let keeper = self.projects.secrets.clone();
+                let events = self.reports.events.clone();
+                self.tasks.spawn_blocking(move || {
+                    let result = keeper.carry_out(work, at);
+                    let input = Input::Secrets { token, result };
+                    drop(events.blocking_send(Event::Input(input)));
+                });
+            }
             Effect::Respond { token, result } => self.respond(token, result),
             Effect::Progress { token, event } => {
                 let request = self.requests.get(&token)?;

@@ -2,6 +2,8 @@
 //!
 //! Reading changes nothing. A line that cannot be read, whatever damaged it, is passed over and counted.
 
+use std::path::Path;
+
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::WorkspaceId;
 
@@ -15,8 +17,8 @@ use crate::workspace::AUDIT_FILE;
 /// The end of one or more audit logs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tail {
-    /// The records with their workspaces, oldest first.
-    pub records: Vec<(WorkspaceId, JsonObject)>,
+    /// The records with their workspaces, oldest first; those of the system have none.
+    pub records: Vec<(Option<WorkspaceId>, JsonObject)>,
     /// Whether there are earlier ones.
     pub earlier: bool,
     /// Lines that cannot be read.
@@ -32,7 +34,8 @@ pub struct Most {
     pub bytes: usize,
 }
 
-/// The latest records of several workspaces together, by their times.
+/// The latest records of several logs together, by their times: those of workspaces, and, for `None`,
+/// the system's own.
 ///
 /// # Errors
 ///
@@ -40,13 +43,16 @@ pub struct Most {
 pub fn tail(
     disk: &dyn Disk,
     layout: &Layout,
-    workspaces: &[WorkspaceId],
+    logs: &[Option<WorkspaceId>],
     most: Most,
 ) -> Result<Tail, StoreError> {
-    let mut all: Vec<(WorkspaceId, JsonObject, usize)> = Vec::new();
+    let mut all: Vec<(Option<WorkspaceId>, JsonObject, usize)> = Vec::new();
     let mut tail = Tail::default();
-    for id in workspaces {
-        let one = tail_of(disk, layout, id, most)?;
+    for id in logs {
+        let dir = id
+            .as_ref()
+            .map_or_else(|| layout.system(), |id| layout.workspace(id));
+        let one = tail_of(disk, &dir.join(AUDIT_FILE), most)?;
         tail.earlier |= one.earlier;
         tail.unreadable += one.unreadable;
         let records = one.records.into_iter();
@@ -88,18 +94,12 @@ struct Lines {
     unreadable: u64,
 }
 
-fn tail_of(
-    disk: &dyn Disk,
-    layout: &Layout,
-    id: &WorkspaceId,
-    most: Most,
-) -> Result<Lines, StoreError> {
-    let path = layout.workspace(id).join(AUDIT_FILE);
+fn tail_of(disk: &dyn Disk, path: &Path, most: Most) -> Result<Lines, StoreError> {
     let mut found = Lines::default();
-    if disk.stat(&path).during("look at", &path)?.is_none() {
+    if disk.stat(path).during("look at", path)?.is_none() {
         return Ok(found);
     }
-    let mut journal = Journal::open_read(disk, &path)?;
+    let mut journal = Journal::open_read(disk, path)?;
     let (mut bytes, begins_whole) = end_of(&mut journal, most)?;
     if !begins_whole {
         let first_line = bytes.iter().position(|byte| *byte == b'\n');
@@ -184,17 +184,17 @@ mod tests {
         let text: String = (0..9).map(line).collect();
         let id = workspace_with(&disk, "/p", text.as_bytes());
         let layout = Layout::new("/s");
-        let all = tail(&disk, &layout, std::slice::from_ref(&id), ALL).unwrap();
+        let all = tail(&disk, &layout, &[Some(id.clone())], ALL).unwrap();
         assert_eq!((all.records.len(), all.earlier), (9, false));
         let three = Most { records: 3, ..ALL };
-        let few = tail(&disk, &layout, std::slice::from_ref(&id), three).unwrap();
+        let few = tail(&disk, &layout, &[Some(id.clone())], three).unwrap();
         assert_eq!(seconds(&few), ["06", "07", "08"]);
         assert!(few.earlier);
         let small = Most {
             bytes: 2 * line(0).len(),
             ..ALL
         };
-        let few = tail(&disk, &layout, &[id], small).unwrap();
+        let few = tail(&disk, &layout, &[Some(id)], small).unwrap();
         assert_eq!(seconds(&few), ["07", "08"]);
         assert!(few.earlier);
     }
@@ -204,8 +204,18 @@ mod tests {
         let disk = disk();
         let a = workspace_with(&disk, "/a", [line(1), line(4)].concat().as_bytes());
         let b = workspace_with(&disk, "/b", [line(2), line(3)].concat().as_bytes());
-        let found = tail(&disk, &Layout::new("/s"), &[a.clone(), b.clone()], ALL).unwrap();
-        let ids: Vec<_> = found.records.iter().map(|(id, _)| id.clone()).collect();
+        let found = tail(
+            &disk,
+            &Layout::new("/s"),
+            &[Some(a.clone()), Some(b.clone())],
+            ALL,
+        )
+        .unwrap();
+        let ids: Vec<_> = found
+            .records
+            .iter()
+            .map(|(id, _)| id.clone().unwrap())
+            .collect();
         assert_eq!(ids, [a.clone(), b.clone(), b, a]);
     }
 
@@ -214,7 +224,7 @@ mod tests {
         let disk = disk();
         let text = [&line(1), "\0\0\n", "[]\n", "\n", &line(2), "{\"at\":"].concat();
         let id = workspace_with(&disk, "/p", text.as_bytes());
-        let found = tail(&disk, &Layout::new("/s"), &[id], ALL).unwrap();
+        let found = tail(&disk, &Layout::new("/s"), &[Some(id)], ALL).unwrap();
         assert_eq!(seconds(&found), ["01", "02"]);
         assert_eq!((found.unreadable, found.earlier), (3, false));
     }
@@ -231,7 +241,12 @@ mod tests {
             records: wanted,
             ..ALL
         };
-        let found = tail_of(&disk, &Layout::new("/s"), &id, most).unwrap();
+        let found = tail_of(
+            &disk,
+            &Layout::new("/s").workspace(&id).join(AUDIT_FILE),
+            most,
+        )
+        .unwrap();
         assert_eq!((found.records.len(), found.unreadable), (wanted, 0));
         assert!(found.earlier);
     }
@@ -241,7 +256,7 @@ mod tests {
         let disk = disk();
         let layout = Layout::new("/s");
         let record = workspace::open(&disk, &layout, Path::new("/p"), None).unwrap();
-        let found = tail(&disk, &layout, &[record.workspace_id], ALL).unwrap();
+        let found = tail(&disk, &layout, &[Some(record.workspace_id)], ALL).unwrap();
         assert_eq!(found, Tail::default());
     }
 }

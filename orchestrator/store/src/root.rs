@@ -57,6 +57,12 @@ impl Layout {
         self.root.join("run").join("orchestrator.pid")
     }
 
+    /// What belongs to no workspace and survives every instance (`SYS-1`).
+    #[must_use]
+    pub fn system(&self) -> PathBuf {
+        self.root.join("system")
+    }
+
     /// All workspaces.
     #[must_use]
     pub fn workspaces(&self) -> PathBuf {

@@ -386,7 +386,23 @@ pub fn append_audit(
     id: &WorkspaceId,
     record: &JsonObject,
 ) -> Result<(), StoreError> {
-    let dir = layout.workspace(id);
+    append_record(disk, &layout.workspace(id), record)
+}
+
+/// Appends a record to the system's own audit log (`SEC-5`). Durable when it returns.
+///
+/// # Errors
+///
+/// [`StoreError::Io`].
+pub fn append_system_audit(
+    disk: &dyn Disk,
+    layout: &Layout,
+    record: &JsonObject,
+) -> Result<(), StoreError> {
+    append_record(disk, &layout.system(), record)
+}
+
+fn append_record(disk: &dyn Disk, dir: &Path, record: &JsonObject) -> Result<(), StoreError> {
     let path = dir.join(AUDIT_FILE);
     let is_new = disk.stat(&path).during("look at", &path)?.is_none();
     let mut line = serde_json::to_vec(record).map_err(|error| StoreError::InvalidEvent {
@@ -397,7 +413,7 @@ pub fn append_audit(
     journal.append(&line)?;
     journal.sync()?;
     if is_new {
-        disk.sync_dir(&dir).during("sync", &dir)?;
+        disk.sync_dir(dir).during("sync", dir)?;
     }
     Ok(())
 }

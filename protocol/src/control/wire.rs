@@ -179,6 +179,10 @@ pub enum ErrorCode {
     Stopping,
     /// The store could not write or read.
     Storage,
+    /// No such secret, or no such entry of it.
+    SecretNotFound,
+    /// The secrets cannot be read: the identity is not there or is another, or a file is damaged.
+    SecretUnreadable,
     /// The conversation's files, or an archive, are not as they were written.
     Damaged,
     /// The request was cut off, because what it was about was deleted or stopped.

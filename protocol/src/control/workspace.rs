@@ -220,7 +220,7 @@ impl ChangeKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReadAudit {
-    /// Only this workspace's.
+    /// Only this workspace's; otherwise those of every workspace and of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
     /// The latest so many records; at most [`crate::limits::MAX_AUDIT_RECORDS`].
@@ -243,8 +243,9 @@ pub struct AuditLog {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRecord {
-    /// The workspace.
-    pub workspace_id: WorkspaceId,
+    /// The workspace; `None` of the system's own log, which tells of secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_id: Option<WorkspaceId>,
     /// The line: `at`, `event`, and what belongs to the event.
     pub record: JsonObject,
 }

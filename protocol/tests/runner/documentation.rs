@@ -293,6 +293,9 @@ fn check_result(method: &str, result: &str) {
         control::ShowInstance::NAME => result_round_trip::<control::ShowInstance>(result),
         control::InstanceHistory::NAME => result_round_trip::<control::InstanceHistory>(result),
         control::DeleteInstance::NAME => result_round_trip::<control::DeleteInstance>(result),
+        control::ListSecrets::NAME => result_round_trip::<control::ListSecrets>(result),
+        control::SetSecret::NAME => result_round_trip::<control::SetSecret>(result),
+        control::RemoveSecret::NAME => result_round_trip::<control::RemoveSecret>(result),
         control::FollowLogs::NAME => result_round_trip::<control::FollowLogs>(result),
         other => panic!("this test does not know what `{other}` returns"),
     }
@@ -408,6 +411,8 @@ fn every_error_code_has_its_row() {
         ErrorCode::Overloaded,
         ErrorCode::Stopping,
         ErrorCode::Storage,
+        ErrorCode::SecretNotFound,
+        ErrorCode::SecretUnreadable,
         ErrorCode::Damaged,
         ErrorCode::Cancelled,
         ErrorCode::Internal,
@@ -427,6 +432,8 @@ fn every_error_code_has_its_row() {
             | ErrorCode::Overloaded
             | ErrorCode::Stopping
             | ErrorCode::Storage
+            | ErrorCode::SecretNotFound
+            | ErrorCode::SecretUnreadable
             | ErrorCode::Damaged
             | ErrorCode::Cancelled
             | ErrorCode::Internal => {}

@@ -51,6 +51,8 @@ mod records;
 #[cfg(test)]
 mod replies;
 #[cfg(test)]
+mod secrets;
+#[cfg(test)]
 mod self_restart;
 #[cfg(test)]
 mod services;

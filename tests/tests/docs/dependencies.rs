@@ -7,12 +7,13 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 10] = [
+const MARKS: [(&str, &str); 11] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("orchestrator", "o"),
     ("orchestrator/store", "s"),
     ("orchestrator/config", "c"),
+    ("orchestrator/vault", "v"),
     ("agent-process", "a"),
     ("connector-process/connectors", "k"),
     ("connector-process", "n"),

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use crate::pages::repository;
 
 /// Every crate of the workspace: its name as code writes it, and its directory.
-pub(crate) const CRATES: [(&str, &str); 10] = [
+pub(crate) const CRATES: [(&str, &str); 11] = [
     ("goondan_protocol", "protocol"),
     ("goondan_log", "protocol/log"),
     ("goondan_orchestrator", "orchestrator"),
     ("goondan_store", "orchestrator/store"),
     ("goondan_config", "orchestrator/config"),
+    ("goondan_vault", "orchestrator/vault"),
     ("goondan_agent_process", "agent-process"),
     ("goondan_connectors", "connector-process/connectors"),
     ("goondan_connector_process", "connector-process"),

@@ -1,11 +1,14 @@
 //! Values that are written out or taken from elsewhere: `value`, or `valueFrom` with an environment
 //! variable or a secret.
 
+use goondan_protocol::secret::{SECRET_PREFIX, SecretProblem};
+
 use super::Context;
 use crate::codes;
 use crate::fields::{Fields, Label, Located};
 use crate::report::Problem;
 use crate::shape::{Content, Field, Rule, Shape};
+use crate::similar::nearest;
 use crate::tree::{Entry, Node};
 
 /// A value that is never shown.
@@ -61,9 +64,6 @@ static SECRET_REF: Shape = Shape::of(
     ],
 );
 
-/// How a secret's name is written.
-const SECRET_PREFIX: &str = "Secret/";
-
 /// Reads the field `valueFrom` and finds the value. Nothing if a problem was reported, or if the field
 /// is not there.
 fn read_value_from(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Located<String>> {
@@ -106,7 +106,10 @@ fn read_secret_fields(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<St
                 written.place,
                 format!("{label} is written out, for everyone who can read the project"),
             )
-            .help("take it from the environment: `valueFrom: {env: NAME}`"),
+            .help(
+                "take it from the environment, `valueFrom: {env: NAME}`, or from a secret, `valueFrom: \
+                 {secretRef: {ref: Secret/name, key: KEY}}`",
+            ),
         );
     }
     if let Some(written) = &written {
@@ -150,12 +153,26 @@ pub(super) fn read_setting(node: &Node, label: Label, cx: &mut Context<'_>) -> O
 fn read_source(mut source: Fields<'_>, cx: &mut Context<'_>) -> Option<Located<String>> {
     let is_ambiguous = source.has("env") && source.has("secretRef");
     let variable = source.text("env", &mut cx.report);
-    if let Some(mut secret) = source.nested("secretRef", &mut cx.report) {
-        refuse_secret(&mut secret, is_ambiguous, cx);
+    let entry = source.nested("secretRef", &mut cx.report);
+    let entry = entry.and_then(|mut secret| {
+        let entry = read_entry(&mut secret, cx);
         secret.close();
-    }
+        entry
+    });
     source.close();
-    let variable = variable.filter(|_| !is_ambiguous)?;
+    if is_ambiguous {
+        return None;
+    }
+    let found = match (variable, entry) {
+        (Some(variable), _) => find_variable(&variable, cx),
+        (None, Some(entry)) => find_secret(&entry, cx),
+        (None, None) => None,
+    }?;
+    cx.secrets.take(&found.value);
+    Some(found)
+}
+
+fn find_variable(variable: &Located<&str>, cx: &mut Context<'_>) -> Option<Located<String>> {
     let Some(found) = cx.variables.get(variable.value) else {
         cx.report.add(
             Problem::new(
@@ -170,41 +187,79 @@ fn read_source(mut source: Fields<'_>, cx: &mut Context<'_>) -> Option<Located<S
         );
         return None;
     };
-    cx.secrets.take(&found.value);
     Some(Located {
         value: found.value,
         place: variable.place,
     })
 }
 
-fn refuse_secret(secret: &mut Fields<'_>, is_ambiguous: bool, cx: &mut Context<'_>) {
-    let name = secret.text("ref", &mut cx.report);
+/// An entry of a secret, as a configuration names it.
+struct EntryRef<'n> {
+    name: Located<&'n str>,
+    key: Located<&'n str>,
+}
+
+fn read_entry<'n>(secret: &mut Fields<'n>, cx: &mut Context<'_>) -> Option<EntryRef<'n>> {
+    let written = secret.text("ref", &mut cx.report);
     let key = secret.text("key", &mut cx.report);
-    let Some(name) = name else { return };
-    let is_reference = name
-        .value
-        .strip_prefix(SECRET_PREFIX)
-        .is_some_and(|name| !name.is_empty());
-    if !is_reference {
+    let written = written?;
+    let name = written.value.strip_prefix(SECRET_PREFIX);
+    let Some(name) = name.filter(|name| !name.is_empty()) else {
         cx.report.add(
             Problem::new(
                 codes::INVALID_VALUE,
-                name.place,
+                written.place,
                 format!("a secret is referred to as `{SECRET_PREFIX}name`"),
             )
             .help(format!("write `ref: {SECRET_PREFIX}name`")),
         );
-    } else if key.is_some() && !is_ambiguous {
-        cx.report.add(
-            Problem::new(
-                codes::UNSUPPORTED,
-                name.place,
-                format!(
-                    "`{}` cannot be read: this version has no secret store yet",
-                    name.value
-                ),
-            )
-            .help("take the value from an environment variable: `valueFrom: {env: NAME}`"),
-        );
-    }
+        return None;
+    };
+    cx.secrets.name(name);
+    Some(EntryRef {
+        name: Located {
+            value: name,
+            place: written.place,
+        },
+        key: key?,
+    })
+}
+
+fn find_secret(entry: &EntryRef<'_>, cx: &mut Context<'_>) -> Option<Located<String>> {
+    let EntryRef { name, key } = entry;
+    let problem = match cx.store.find(name.value, key.value) {
+        Ok(value) => {
+            let place = key.place;
+            return Some(Located { value, place });
+        }
+        Err(problem) => problem,
+    };
+    let help = |written: &str, known: &[String]| {
+        let set = format!("set it: `gdn secret set {} {}`", name.value, key.value);
+        // Not mended by itself: which secret is meant is a person's to say.
+        match nearest(written, known.iter().map(String::as_str)) {
+            Some(meant) => format!("did you mean `{}`? Otherwise {set}", meant.name),
+            None => set,
+        }
+    };
+    let problem = match &problem {
+        SecretProblem::InvalidName(why) => {
+            Problem::new(codes::INVALID_VALUE, name.place, why.clone())
+        }
+        SecretProblem::NoSecret { names } => {
+            let message = format!("there is no secret `{}`", name.value);
+            let help = help(name.value, names);
+            Problem::new(codes::MISSING_SECRET, name.place, message).help(help)
+        }
+        SecretProblem::NoKey { keys } => {
+            let message = format!("the secret `{}` has no entry `{}`", name.value, key.value);
+            let help = help(key.value, keys);
+            Problem::new(codes::MISSING_SECRET, key.place, message).help(help)
+        }
+        SecretProblem::Unreadable { message, help } => {
+            Problem::new(codes::UNREADABLE_SECRET, name.place, message.clone()).help(help.clone())
+        }
+    };
+    cx.report.add(problem);
+    None
 }

@@ -143,9 +143,10 @@ fn every_other_example_of_the_page_loads_too() {
         Project::with(block)
             .variable("HOOK_PATH", "/hook")
             .variable("HOOK_SECRET", "s3cret")
+            .secret("github", "token", "s3cret")
             .load();
     }
-    assert_eq!(count, 4, "an example is not loaded");
+    assert_eq!(count, 5, "an example is not loaded");
 }
 
 #[test]

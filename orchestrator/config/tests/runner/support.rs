@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use goondan_config::{Bundle, Diagnostics, Environment};
+use goondan_config::{Bundle, Diagnostics, Environment, Loader};
+use goondan_protocol::secret::{SecretProblem, SecretStore};
 use tempfile::TempDir;
 
 /// One scripted agent: the least there can be.
@@ -24,6 +25,8 @@ spec: {modelConfig: {modelRef: Model/main}}
 pub(crate) struct Project {
     directory: TempDir,
     variables: BTreeMap<String, String>,
+    /// By name and key.
+    secrets: BTreeMap<(String, String), String>,
 }
 
 impl Project {
@@ -42,6 +45,7 @@ impl Project {
         Self {
             directory: tempfile::tempdir().unwrap(),
             variables: BTreeMap::new(),
+            secrets: BTreeMap::new(),
         }
     }
 
@@ -75,17 +79,28 @@ impl Project {
         self
     }
 
+    /// Sets an entry of a secret.
+    pub(crate) fn secret(mut self, name: &str, key: &str, value: &str) -> Self {
+        let entry = (name.to_owned(), key.to_owned());
+        self.secrets.insert(entry, value.to_owned());
+        self
+    }
+
+    pub(crate) fn loader(&self) -> Loader<'_> {
+        Loader::new(self).with_secrets(self)
+    }
+
     pub(crate) fn root(&self) -> PathBuf {
         self.directory.path().to_path_buf()
     }
 
     pub(crate) fn try_load(&self) -> Result<Bundle, Diagnostics> {
-        goondan_config::load(&self.root(), self)
+        self.loader().load(&self.root()).bundle
     }
 
     /// The warnings of a project that must be good, as `code line:column message`.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let checked = goondan_config::check(&self.root(), self);
+        let checked = self.loader().check(&self.root());
         assert!(checked.bundle.is_ok(), "{:?}", checked.bundle);
         let warnings = checked.warnings.iter();
         warnings
@@ -123,6 +138,32 @@ impl Project {
 impl Environment for Project {
     fn get(&self, name: &str) -> Option<String> {
         self.variables.get(name).cloned()
+    }
+}
+
+impl SecretStore for Project {
+    fn find(&self, name: &str, key: &str) -> Result<String, SecretProblem> {
+        if name == "damaged" {
+            return Err(SecretProblem::Unreadable {
+                message: "the secret in `damaged.sops.yaml` cannot be used".into(),
+                help: "put it back from a backup".into(),
+            });
+        }
+        let of_name = |(entry, _): &(&(String, String), &String)| entry.0 == name;
+        let mut keys = self
+            .secrets
+            .iter()
+            .filter(of_name)
+            .map(|((_, key), _)| key.clone());
+        if let Some(value) = self.secrets.get(&(name.to_owned(), key.to_owned())) {
+            return Ok(value.clone());
+        }
+        if keys.clone().next().is_none() {
+            let names = self.secrets.keys().map(|(name, _)| name.clone()).collect();
+            return Err(SecretProblem::NoSecret { names });
+        }
+        let keys = keys.by_ref().collect();
+        Err(SecretProblem::NoKey { keys })
     }
 }
 

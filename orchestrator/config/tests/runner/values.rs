@@ -63,25 +63,102 @@ fn what_is_wrong_with_a_file_is_told_without_its_lines() {
     assert_eq!(secret(&directory.load()), "x");
 }
 
+fn of_store(reference: &str, key: &str) -> Project {
+    let of_store = format!("{{valueFrom: {{secretRef: {{ref: {reference}, key: {key}}}}}}}");
+    Project::with(&HOOK.replace("{valueFrom: {env: HMAC}}", &of_store))
+        .own_connector()
+        .variable("PATH_OF_HOOK", "")
+        .secret("hook", "hmac", "from-the-store")
+        .secret("hook", "other", "another-value")
+}
+
 #[test]
-fn there_is_no_secret_store_yet() {
-    let of_store = "{valueFrom: {secretRef: {ref: Secret/hook, key: hmac}}}";
-    let text = HOOK.replace("{valueFrom: {env: HMAC}}", of_store);
-    let project = Project::with(&text)
-        .own_connector()
-        .variable("PATH_OF_HOOK", "");
-    assert_eq!(
-        project.problems(),
-        [
-            "E_CONFIG_UNSUPPORTED 18:41 `Secret/hook` cannot be read: this version has no secret \
-             store yet"
-        ]
+fn sec_1_a_value_comes_from_the_secret_store() {
+    let project = of_store("Secret/hook", "hmac");
+    assert_eq!(secret(&project.load()), "from-the-store");
+    let loaded = project.loader().load(&project.root());
+    assert!(
+        loaded
+            .secrets
+            .values()
+            .any(|value| value == "from-the-store")
     );
-    let wrong = Project::with(&text.replace("Secret/hook", "hook"))
+    assert!(
+        !loaded
+            .secrets
+            .values()
+            .any(|value| value == "another-value")
+    );
+    assert!(loaded.sources.secrets().contains("hook"));
+    let changed = of_store("Secret/hook", "hmac").secret("hook", "hmac", "changed");
+    assert_ne!(changed.load().digest, project.load().digest);
+
+    let settings = project.loader().effective(&project.root()).unwrap();
+    let setting = settings
+        .iter()
+        .find(|setting| setting.path == "secrets.hmac");
+    let setting = setting.unwrap();
+    assert_eq!(setting.value, SettingValue::Masked);
+    let (name, key) = ("hook".into(), "hmac".into());
+    assert_eq!(setting.origin, Origin::Secret { name, key });
+    assert!(!format!("{settings:?}").contains("from-the-store"));
+
+    // Settings take values in the same way.
+    let setting = HOOK.replace(
+        "{env: PATH_OF_HOOK}",
+        "{secretRef: {ref: Secret/hook, key: hmac}}",
+    );
+    let project = Project::with(&setting)
         .own_connector()
-        .variable("PATH_OF_HOOK", "");
-    assert!(wrong.problems()[0].contains("referred to as `Secret/name`"));
-    let both = text.replace("{secretRef", "{env: X, secretRef");
+        .variable("HMAC", "x")
+        .secret("hook", "hmac", "from-the-store");
+    let bundle = project.load();
+    let list = &bundle.connections[&"hook".parse().unwrap()].config["list"];
+    assert_eq!(*list, json!(["from-the-store"]));
+}
+
+#[test]
+fn a_secret_that_is_missing_is_told_with_its_place_and_the_command_that_sets_it() {
+    let told = |reference: &str, key: &str| {
+        let project = of_store(reference, key);
+        let loaded = project.loader().load(&project.root());
+        let name = reference.trim_start_matches("Secret/");
+        assert!(reference == name || loaded.sources.secrets().contains(name));
+        let problems = project.refused();
+        let [problem] = problems.as_slice() else {
+            panic!("{problems:?}");
+        };
+        let (line, column) = (problem.line, problem.column);
+        let (code, message) = (problem.code, &problem.message);
+        let help = problem.suggestion.clone().unwrap_or_default();
+        assert!(!problems.to_string().contains("from-the-store"));
+        format!("{code} {line}:{column} {message}: {help}")
+    };
+    assert_eq!(
+        told("Secret/github", "token"),
+        "E_CONFIG_MISSING_SECRET 18:41 there is no secret `github`: set it: `gdn secret set github \
+         token`"
+    );
+    assert_eq!(
+        told("Secret/hok", "hmac"),
+        "E_CONFIG_MISSING_SECRET 18:41 there is no secret `hok`: did you mean `hook`? Otherwise set \
+         it: `gdn secret set hok hmac`"
+    );
+    assert_eq!(
+        told("Secret/hook", "hmacs"),
+        "E_CONFIG_MISSING_SECRET 18:59 the secret `hook` has no entry `hmacs`: did you mean \
+         `hmac`? Otherwise set it: `gdn secret set hook hmacs`"
+    );
+    assert_eq!(
+        told("Secret/damaged", "k"),
+        "E_CONFIG_UNREADABLE_SECRET 18:41 the secret in `damaged.sops.yaml` cannot be used: put it \
+         back from a backup"
+    );
+    assert!(told("hook", "hmac").contains("referred to as `Secret/name`"));
+    let both = HOOK.replace(
+        "{env: HMAC}",
+        "{env: X, secretRef: {ref: Secret/hook, key: hmac}}",
+    );
     let problems = Project::with(&both)
         .own_connector()
         .variable("PATH_OF_HOOK", "")
@@ -91,6 +168,50 @@ fn there_is_no_secret_store_yet() {
         problems[0].contains("has both `env` and `secretRef`"),
         "{problems:?}"
     );
+}
+
+#[test]
+fn sec_2_the_line_of_a_reference_is_shown_but_not_one_that_may_hold_the_secret_itself() {
+    let shown = |reference: &str| {
+        let model = format!(
+            "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: big}}\nspec:\n  provider: \
+             anthropic\n  model: m\n  apiKey: {{valueFrom: {{secretRef: {reference}}}}}\n"
+        );
+        Project::with(&model).refused().to_string()
+    };
+    let good = shown("{ref: Secret/anthropic, key: apiKey}");
+    assert!(
+        good.contains("apiKey: {valueFrom: {secretRef: {ref: Secret/anthropic"),
+        "{good}"
+    );
+    assert!(good.contains("^^^"), "{good}");
+    // Among the secrets of a connection, too, but for a line on which another one stands.
+    let of_hook = of_store("Secret/github", "token").refused().to_string();
+    assert!(
+        of_hook.contains("hmac: {valueFrom: {secretRef: {ref: Secret/github"),
+        "{of_hook}"
+    );
+    let beside = HOOK.replace(
+        "    hmac: {valueFrom: {env: HMAC}}\n    token: {value: written-out}\n",
+        "    {hmac: {valueFrom: {secretRef: {ref: Secret/github, key: k}}}, token: {value: hunter2}}\n",
+    );
+    let beside = Project::with(&beside)
+        .own_connector()
+        .variable("PATH_OF_HOOK", "")
+        .refused()
+        .to_string();
+    assert!(
+        beside.contains("no secret `github`") && !beside.contains("hunter2"),
+        "{beside}"
+    );
+    for wrong in [
+        "{ref: hunter2, key: k}",
+        "hunter2",
+        "{ref: Secret/x, kee: hunter2}",
+    ] {
+        let text = shown(wrong);
+        assert!(!text.contains("secretRef: "), "{wrong}: {text}");
+    }
 }
 
 #[test]

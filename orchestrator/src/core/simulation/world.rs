@@ -394,6 +394,7 @@ impl World {
             | Effect::Watch { .. }
             | Effect::ListInstances { .. }
             | Effect::Read { .. }
+            | Effect::Secrets { .. }
             | Effect::Log(_) => {}
         }
         Vec::new()

@@ -1,0 +1,192 @@
+//! `gdn secret …`: the values that nobody is to see.
+
+use std::io::{IsTerminal as _, Read as _};
+
+use goondan_protocol::control::{
+    ChangeKind, ListSecrets, RemoveSecret, SecretChanged, SecretList, SetSecret,
+};
+use goondan_protocol::limits::MAX_SECRET_VALUE_BYTES;
+use goondan_protocol::secret::SecretValue;
+
+use super::confirm::confirm;
+use super::reload;
+use super::run::attach_or_start;
+use crate::cli::{Secret, SecretRemove, SecretSet};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::{Cell, Table};
+use crate::output::text;
+use crate::schemas;
+
+pub(super) async fn run(command: Secret, context: &Context) -> Result<(), Failure> {
+    match command {
+        Secret::Set(args) => set(args, context).await,
+        Secret::List => list(context).await,
+        Secret::Remove(args) => remove(args, context).await,
+    }
+}
+
+async fn set(args: SecretSet, context: &Context) -> Result<(), Failure> {
+    let SecretSet { name, key, value } = args;
+    if !value.is_empty() {
+        let command = context.daemon_command(&format!("secret set {name} {key}"));
+        return Err(Failure::new(
+            Exit::Usage,
+            "a secret is no argument: every process could see it, and the shell's history keeps it",
+            format!("run `{command}` and type it there, or pass it on stdin: `{command} < FILE`"),
+        ));
+    }
+    let value = read_value(
+        &format!("Value of Secret/{name} {key} (not shown): "),
+        context,
+    )?;
+    // A project that waits for its first secret cannot have started the daemon.
+    let (mut client, _) = attach_or_start(context, false).await?;
+    let value = SecretValue::new(value);
+    let changed = client.change(SetSecret { name, key, value }).await?;
+    context.output.object(schemas::SECRET_SET, &changed)?;
+    tell(&changed, context)
+}
+
+/// The value, from stdin, or typed by a person.
+fn read_value(question: &str, context: &Context) -> Result<String, Failure> {
+    let unreadable = |error: &std::io::Error| {
+        Failure::new(
+            Exit::Usage,
+            "cannot read the value",
+            "pass text in UTF-8 on stdin, or type it on a terminal",
+        )
+        .caused_by(Some(error))
+    };
+    let value = if std::io::stdin().is_terminal() {
+        if context.output.is_json() {
+            return Err(Failure::new(
+                Exit::Usage,
+                "with `--json` nobody is asked for the value",
+                "pass it on stdin: `gdn secret set NAME KEY --json < FILE`",
+            ));
+        }
+        rpassword::prompt_password(question).map_err(|error| unreadable(&error))?
+    } else {
+        let most = u64::try_from(MAX_SECRET_VALUE_BYTES).unwrap_or(u64::MAX);
+        let mut value = String::new();
+        // Two bytes more than allowed: a newline, and one that shows that it is too long.
+        let stdin = std::io::stdin().lock();
+        let read = stdin
+            .take(most.saturating_add(2))
+            .read_to_string(&mut value);
+        read.map_err(|error| unreadable(&error))?;
+        if value.ends_with('\n') {
+            value.pop();
+        }
+        value
+    };
+    let problem = match value.len() {
+        0 => "the value is empty".to_owned(),
+        length if length > MAX_SECRET_VALUE_BYTES => {
+            format!("the value has more than {MAX_SECRET_VALUE_BYTES} bytes")
+        }
+        _ => return Ok(value),
+    };
+    let hint = "pass the value on stdin, or type it on a terminal; nothing was changed";
+    Err(Failure::new(Exit::Usage, problem, hint))
+}
+
+async fn remove(args: SecretRemove, context: &Context) -> Result<(), Failure> {
+    let SecretRemove { name, key, yes } = args;
+    let mut client = context.connect().await?;
+    if !yes {
+        let what = match &key {
+            Some(key) => format!("Secret/{name} {key}"),
+            None => format!("Secret/{name} with all its entries"),
+        };
+        let words = key
+            .as_ref()
+            .map_or_else(String::new, |key| format!(" {key}"));
+        let command = format!("secret remove {name}{words} --yes");
+        confirm(context, &format!("Forget {what}?"), &command)?;
+    }
+    let changed = client.change(RemoveSecret { name, key }).await?;
+    context.output.object(schemas::SECRET_REMOVE, &changed)?;
+    tell(&changed, context)
+}
+
+fn tell(changed: &SecretChanged, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    let SecretChanged { name, key, .. } = changed;
+    let entry = key
+        .as_ref()
+        .map_or_else(String::new, |key| format!(" {key}"));
+    let done = match changed.change {
+        ChangeKind::Added => "Added",
+        ChangeKind::Changed => "Changed",
+        ChangeKind::Removed => "Removed",
+    };
+    output.data(format!("{done} Secret/{name}{entry}"))?;
+    for workspace in &changed.workspaces {
+        output.data(reload::told(workspace))?;
+    }
+    if let Some(path) = &changed.made_identity {
+        output.note(format!(
+            "{} the identity {} was made: without it no secret can be read. Keep a copy of it in \
+             a safe place.",
+            output.err.paint(style::WARN, "note:"),
+            path.display()
+        ));
+    }
+    for workspace in &changed.workspaces {
+        reload::warn(workspace, context);
+    }
+    if changed.workspaces.is_empty() {
+        output.note("No workspace that runs names it.");
+    }
+    Ok(())
+}
+
+async fn list(context: &Context) -> Result<(), Failure> {
+    let mut client = context.connect().await?;
+    let list = client.query(ListSecrets {}).await?;
+    let output = context.output;
+    output.object(schemas::SECRET_LIST, &list)?;
+    if list.secrets.is_empty() {
+        let hint = context.daemon_command("secret set NAME KEY");
+        output.data(format!("No secrets. Set one: {hint}"))?;
+    } else {
+        output.data(table(&list).render(output.out))?;
+    }
+    if let Some(identity) = &list.identity {
+        output.note(format!(
+            "Encrypted for {}, whose identity is in {}",
+            identity.recipient, identity.origin
+        ));
+    }
+    let problems = list
+        .secrets
+        .iter()
+        .filter_map(|secret| secret.problem.as_ref());
+    for problem in list.problem.iter().chain(problems) {
+        let warning = output.err.paint(style::WARN, "warning:");
+        output.note(format!("{warning} {}", text::printable(problem)));
+    }
+    Ok(())
+}
+
+fn table(list: &SecretList) -> Table {
+    let mut table = Table::new(["SECRET", "KEYS", "CHANGED", "STATE"]);
+    for secret in &list.secrets {
+        let state = match secret.problem {
+            Some(_) => Cell::styled("unreadable", style::BAD),
+            None => Cell::styled("good", style::GOOD),
+        };
+        let changed = secret.changed_at.map_or_else(String::new, text::clock);
+        table.row([
+            Cell::from(&secret.name),
+            Cell::from(text::one_line(&secret.keys.join(", "))),
+            changed.into(),
+            state,
+        ]);
+    }
+    table
+}

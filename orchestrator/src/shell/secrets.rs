@@ -1,0 +1,339 @@
+//! Keeping secrets: the writing half of the store that `goondan_vault` reads (`SEC-1`, `SYS-1`).
+//!
+//! A secret's file is replaced whole, by way of a temporary one, and so is the identity when it is made;
+//! so a crash at any moment leaves each as it was or as it is to be. The identity is made with the first
+//! secret, and never again: where there are secrets and no identity, it was lost or is given otherwise,
+//! and another one would open nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::control::{
+    ChangeKind, ControlError, ErrorCode, RemoveSecret, SecretChanged, SecretIdentity, SecretInfo,
+    SecretList, SetSecret,
+};
+use goondan_protocol::ids::{SecretKey, SecretName};
+use goondan_protocol::limits::{MAX_SECRET_KEYS, MAX_SECRETS};
+use goondan_protocol::time::Timestamp;
+use goondan_store::disk::Disk;
+use goondan_store::root::Layout;
+use goondan_store::{IoContext as _, StoreError, durable, workspace};
+use goondan_vault::{Document, DocumentError, Files, Identities, Vault, VaultError};
+use serde_json::json;
+
+use super::masking::Masks;
+use crate::core::{SecretWork, SecretsDone, control_error};
+
+/// The secret store, to be written by one at a time.
+pub(super) struct SecretKeeper {
+    vault: Arc<Vault>,
+    files: Box<dyn Files>,
+    disk: Arc<dyn Disk>,
+    layout: Layout,
+    masks: Arc<Masks>,
+    turn: Mutex<()>,
+}
+
+/// Why the store was not changed, or not read.
+#[derive(Debug, thiserror::Error)]
+enum KeepError {
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("there is no secret `{name}`{}", key_text(key.as_ref()))]
+    NotFound {
+        name: SecretName,
+        key: Option<SecretKey>,
+    },
+}
+
+fn key_text(key: Option<&SecretKey>) -> String {
+    key.map_or_else(String::new, |key| format!(" with an entry `{key}`"))
+}
+
+impl From<KeepError> for ControlError {
+    fn from(error: KeepError) -> Self {
+        let text = goondan_log::error_chain(&error);
+        match &error {
+            KeepError::Store(error) => control_error(error),
+            KeepError::NotFound { .. } => {
+                Self::new(ErrorCode::SecretNotFound, text).suggest("`gdn secret list` shows all")
+            }
+            KeepError::Vault(error) => {
+                let code = match error {
+                    VaultError::Io { .. } => ErrorCode::Storage,
+                    VaultError::TooMany
+                    | VaultError::Document {
+                        source:
+                            DocumentError::Foreign(_)
+                            | DocumentError::ReservedKey { .. }
+                            | DocumentError::ValueLength(_)
+                            | DocumentError::TooManyKeys
+                            | DocumentError::TooLarge,
+                        ..
+                    } => ErrorCode::InvalidRequest,
+                    _ => ErrorCode::SecretUnreadable,
+                };
+                Self::new(code, text).suggest(error.help())
+            }
+        }
+    }
+}
+
+impl SecretKeeper {
+    pub(super) fn new(
+        vault: Arc<Vault>,
+        files: Box<dyn Files>,
+        disk: Arc<dyn Disk>,
+        layout: Layout,
+        masks: Arc<Masks>,
+    ) -> Self {
+        Self {
+            vault,
+            files,
+            disk,
+            layout,
+            masks,
+            turn: Mutex::default(),
+        }
+    }
+
+    /// Does what the core asks for. Blocks.
+    pub(super) fn carry_out(
+        &self,
+        work: SecretWork,
+        at: Timestamp,
+    ) -> Result<SecretsDone, ControlError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = match work {
+            SecretWork::List => Ok(SecretsDone::Listed(self.list()?)),
+            SecretWork::Set(set) => {
+                self.masks.add_value(set.value.expose());
+                self.set(set, at).map(SecretsDone::Changed)
+            }
+            SecretWork::Remove(remove) => self.remove(remove, at).map(SecretsDone::Changed),
+        };
+        Ok(done?)
+    }
+
+    fn list(&self) -> Result<SecretList, KeepError> {
+        let files = self.files.as_ref();
+        let (identity, problem) = match self.vault.identities(files) {
+            Ok(found) => (found, None),
+            Err(error) => (None, Some(goondan_log::error_chain(&error))),
+        };
+        let names = self.vault.names(files)?;
+        let identities = identity.as_ref().map(|found| &found.identities);
+        let secrets = names.into_iter().take(MAX_SECRETS);
+        let secrets = secrets.filter_map(|name| self.info(name, identities));
+        Ok(SecretList {
+            problem,
+            secrets: secrets.collect(),
+            identity: identity.map(|found| SecretIdentity {
+                recipient: found.identities.recipient(),
+                origin: found.origin.to_string().replace('`', ""),
+            }),
+        })
+    }
+
+    /// What can be told of a secret; `None` if it is gone meanwhile.
+    fn info(&self, name: SecretName, identities: Option<&Identities>) -> Option<SecretInfo> {
+        let files = self.files.as_ref();
+        let outline = match self.vault.outline(files, &name) {
+            Ok(outline) => outline?,
+            Err(error) => {
+                return Some(SecretInfo {
+                    name,
+                    keys: Vec::new(),
+                    changed_at: None,
+                    problem: Some(goondan_log::error_chain(&error)),
+                });
+            }
+        };
+        let opened = match identities {
+            Some(identities) => self.vault.open(files, &name, identities).map(drop),
+            None => Err(VaultError::NoIdentity {
+                path: self.vault.identity_file(),
+            }),
+        };
+        let mut keys = outline.keys;
+        let problem = match opened {
+            Err(error) => Some(goondan_log::error_chain(&error)),
+            Ok(()) if keys.len() > MAX_SECRET_KEYS => Some(format!(
+                "it has {} entries, of which the first {MAX_SECRET_KEYS} are shown",
+                keys.len()
+            )),
+            Ok(()) => None,
+        };
+        keys.truncate(MAX_SECRET_KEYS);
+        Some(SecretInfo {
+            name,
+            keys,
+            changed_at: outline.changed_at,
+            problem,
+        })
+    }
+
+    fn set(&self, set: SetSecret, at: Timestamp) -> Result<SecretChanged, KeepError> {
+        let SetSecret { name, key, value } = set;
+        let (identities, made_identity) = self.identities_to_write_with(at)?;
+        let files = self.files.as_ref();
+        let mut document = match self.vault.open(files, &name, &identities)? {
+            Some(document) => document,
+            None if self.vault.names(files)?.len() >= MAX_SECRETS => {
+                return Err(VaultError::TooMany.into());
+            }
+            None => Document::new(),
+        };
+        let was_there = document
+            .set(&key, value.expose())
+            .map_err(|source| self.refused(&name, source))?;
+        self.write(&name, &document, &identities, at)?;
+        let change = if was_there {
+            ChangeKind::Changed
+        } else {
+            ChangeKind::Added
+        };
+        self.audit("secret.set", &name, Some(&key), at);
+        Ok(SecretChanged {
+            name,
+            key: Some(key),
+            change,
+            made_identity,
+            workspaces: Vec::new(),
+        })
+    }
+
+    fn remove(&self, remove: RemoveSecret, at: Timestamp) -> Result<SecretChanged, KeepError> {
+        let RemoveSecret { name, key } = remove;
+        let path = self.vault.document_file(&name);
+        let not_found = || KeepError::NotFound {
+            name: name.clone(),
+            key: key.clone(),
+        };
+        match &key {
+            // What cannot be read can be removed all the same.
+            None => {
+                let found = self.disk.stat(&path).during("look at", &path)?;
+                found.ok_or_else(not_found)?;
+                self.delete(&path)?;
+            }
+            Some(key) => {
+                let files = self.files.as_ref();
+                if self.vault.outline(files, &name)?.is_none() {
+                    return Err(not_found());
+                }
+                let found = self.vault.identities(files)?;
+                let found = found.ok_or_else(|| self.no_identity())?;
+                let document = self.vault.open(files, &name, &found.identities)?;
+                let mut document = document.ok_or_else(not_found)?;
+                let was_there = document
+                    .remove(key)
+                    .map_err(|source| self.refused(&name, source))?;
+                if !was_there {
+                    return Err(not_found());
+                }
+                if document.is_empty() {
+                    self.delete(&path)?;
+                } else {
+                    self.write(&name, &document, &found.identities, at)?;
+                }
+            }
+        }
+        self.audit("secret.removed", &name, key.as_ref(), at);
+        Ok(SecretChanged {
+            name,
+            key,
+            change: ChangeKind::Removed,
+            made_identity: None,
+            workspaces: Vec::new(),
+        })
+    }
+
+    fn no_identity(&self) -> VaultError {
+        VaultError::NoIdentity {
+            path: self.vault.identity_file(),
+        }
+    }
+
+    fn refused(&self, name: &SecretName, source: DocumentError) -> VaultError {
+        let path = self.vault.document_file(name);
+        VaultError::Document { path, source }
+    }
+
+    /// The identities there are, or one that is made now, and where, if it was.
+    fn identities_to_write_with(
+        &self,
+        at: Timestamp,
+    ) -> Result<(Identities, Option<PathBuf>), KeepError> {
+        use secrecy::ExposeSecret as _;
+        let files = self.files.as_ref();
+        if let Some(found) = self.vault.identities(files)? {
+            return Ok((found.identities, None));
+        }
+        if !self.vault.names(files)?.is_empty() {
+            return Err(self.no_identity().into());
+        }
+        let made = Identities::generate();
+        let path = self.vault.identity_file();
+        let disk = self.disk.as_ref();
+        durable::ensure_dir(disk, self.layout.root(), self.vault.system_dir())?;
+        let file = made.file(at);
+        durable::replace(disk, &path, file.expose_secret().as_bytes())?;
+        self.record(
+            json!({"event": "identity.created", "recipient": made.recipient()}),
+            at,
+        );
+        Ok((made, Some(path)))
+    }
+
+    fn write(
+        &self,
+        name: &SecretName,
+        document: &Document,
+        identities: &Identities,
+        at: Timestamp,
+    ) -> Result<(), KeepError> {
+        let text = document
+            .seal(identities, at)
+            .map_err(|source| self.refused(name, source))?;
+        let disk = self.disk.as_ref();
+        durable::ensure_dir(disk, self.layout.root(), &self.vault.secrets_dir())?;
+        let path = self.vault.document_file(name);
+        Ok(durable::replace(disk, &path, text.as_bytes())?)
+    }
+
+    fn delete(&self, path: &Path) -> Result<(), KeepError> {
+        let dir = self.vault.secrets_dir();
+        self.disk.remove_file(path).during("remove", path)?;
+        self.disk.sync_dir(&dir).during("sync", &dir)?;
+        Ok(())
+    }
+
+    /// Writes down who was changed, never to what (`SEC-5`).
+    fn audit(&self, event: &str, name: &SecretName, key: Option<&SecretKey>, at: Timestamp) {
+        self.record(json!({"event": event, "secret": name, "key": key}), at);
+    }
+
+    fn record(&self, fields: serde_json::Value, at: Timestamp) {
+        let mut record = JsonObject::from_iter([("at".to_owned(), json!(at))]);
+        if let serde_json::Value::Object(fields) = fields {
+            record.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
+        }
+        let disk = self.disk.as_ref();
+        let written = workspace::append_system_audit(disk, &self.layout, &record);
+        if let Err(error) = written {
+            // What was done is done, and cannot be undone for it.
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the audit log could not be written"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "secrets_tests.rs"]
+mod tests;

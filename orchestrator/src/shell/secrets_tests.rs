@@ -1,0 +1,255 @@
+use std::ffi::OsString;
+use std::io;
+
+use goondan_protocol::secret::{SecretProblem, SecretStore as _, SecretValue};
+use goondan_store::disk::{Crash, EntryKind, SimulatedDisk, read_all};
+use goondan_vault::{Given, Reader};
+
+use super::*;
+
+/// The reading half of a simulated disk.
+struct DiskFiles(SimulatedDisk);
+
+impl Files for DiskFiles {
+    fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+        if self.0.stat(path)?.is_none() {
+            return Ok(None);
+        }
+        let mut file = self.0.open_read(path)?;
+        read_all(file.as_mut(), bytes_max).map(Some)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        if self.0.stat(path)?.is_none() {
+            return Ok(Vec::new());
+        }
+        let entries = self.0.list(path)?.into_iter();
+        let files = entries.filter(|entry| entry.kind == EntryKind::File);
+        Ok(files.map(|entry| entry.name).collect())
+    }
+
+    fn is_private(&self, _path: &Path) -> io::Result<bool> {
+        Ok(true)
+    }
+}
+
+fn disk() -> SimulatedDisk {
+    let disk = SimulatedDisk::new();
+    for dir in ["/s", "/s/system"] {
+        disk.create_dir(Path::new(dir)).unwrap();
+    }
+    for dir in ["/", "/s"] {
+        disk.sync_dir(Path::new(dir)).unwrap();
+    }
+    disk
+}
+
+fn keeper(disk: &SimulatedDisk) -> SecretKeeper {
+    let vault = Arc::new(Vault::new(Path::new("/s"), Given::default()));
+    let files = Box::new(DiskFiles(disk.clone()));
+    let (disk, layout) = (Arc::new(disk.clone()), Layout::new("/s"));
+    SecretKeeper::new(vault, files, disk, layout, Arc::default())
+}
+
+fn at() -> Timestamp {
+    Timestamp::from_unix_millis(1_790_000_000_000)
+}
+
+fn set(keeper: &SecretKeeper, name: &str, key: &str, value: &str) -> Result<(), ControlError> {
+    let set = SetSecret {
+        name: name.parse().unwrap(),
+        key: key.parse().unwrap(),
+        value: SecretValue::new(value.to_owned()),
+    };
+    keeper.carry_out(SecretWork::Set(set), at()).map(drop)
+}
+
+fn remove(keeper: &SecretKeeper, name: &str, key: Option<&str>) -> Result<(), ControlError> {
+    let remove = RemoveSecret {
+        name: name.parse().unwrap(),
+        key: key.map(|key| key.parse().unwrap()),
+    };
+    keeper.carry_out(SecretWork::Remove(remove), at()).map(drop)
+}
+
+/// The value as a configuration gets it: nothing if there is none.
+fn find(keeper: &SecretKeeper, name: &str, key: &str) -> Option<String> {
+    let reader = Reader::with_files(&keeper.vault, keeper.files.as_ref());
+    match reader.find(name, key) {
+        Ok(value) => Some(value),
+        Err(SecretProblem::NoSecret { .. } | SecretProblem::NoKey { .. }) => None,
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+fn list(keeper: &SecretKeeper) -> SecretList {
+    match keeper.carry_out(SecretWork::List, at()) {
+        Ok(SecretsDone::Listed(list)) => list,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn sys_1_values_are_kept_listed_without_them_and_removed() {
+    let disk = disk();
+    let keeper = keeper(&disk);
+    assert_eq!(list(&keeper).identity, None);
+    set(&keeper, "github", "token", "open-sesame").unwrap();
+    set(&keeper, "github", "hmac", "hunter2hunter2").unwrap();
+    set(&keeper, "github", "token", "changed-since").unwrap();
+    let found = list(&keeper);
+    assert_eq!(found.secrets.len(), 1);
+    assert_eq!(found.secrets[0].keys, ["token", "hmac"]);
+    assert_eq!(found.secrets[0].problem, None);
+    assert!(found.identity.unwrap().recipient.starts_with("age1"));
+    assert_eq!(find(&keeper, "github", "token").unwrap(), "changed-since");
+    assert_eq!(find(&keeper, "github", "hmac").unwrap(), "hunter2hunter2");
+    assert_eq!(keeper.masks.text("is changed-since"), "is [masked]");
+
+    remove(&keeper, "github", Some("token")).unwrap();
+    assert_eq!(find(&keeper, "github", "token"), None);
+    for missing in [Some("token"), Some("more")] {
+        let error = remove(&keeper, "github", missing).unwrap_err();
+        assert_eq!(error.code, ErrorCode::SecretNotFound);
+    }
+    remove(&keeper, "github", Some("hmac")).unwrap();
+    assert_eq!(list(&keeper).secrets, []);
+    let error = remove(&keeper, "github", None).unwrap_err();
+    assert_eq!(error.code, ErrorCode::SecretNotFound);
+}
+
+#[test]
+fn sec_5_every_change_is_in_the_audit_log_and_no_value() {
+    let disk = disk();
+    let keeper = keeper(&disk);
+    set(&keeper, "github", "token", "open-sesame").unwrap();
+    remove(&keeper, "github", None).unwrap();
+    let bytes = keeper
+        .files
+        .read(Path::new("/s/system/audit.jsonl"), 1 << 20);
+    let text = String::from_utf8(bytes.unwrap().unwrap()).unwrap();
+    let events: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let names: Vec<&str> = events
+        .iter()
+        .map(|event| event["event"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["identity.created", "secret.set", "secret.removed"]);
+    assert_eq!(events[1]["secret"], "github");
+    assert_eq!(events[1]["key"], "token");
+    assert!(
+        !text.contains("open-sesame") && !text.contains("AGE-SECRET"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_identity_is_made_once_and_never_where_secrets_are_without_one() {
+    let disk = disk();
+    let keeper = keeper(&disk);
+    set(&keeper, "a", "k", "one").unwrap();
+    let path = keeper.vault.identity_file();
+    let identity = keeper.files.read(&path, 4096).unwrap();
+    set(&keeper, "b", "k", "two").unwrap();
+    assert_eq!(keeper.files.read(&path, 4096).unwrap(), identity);
+    disk.remove_file(&path).unwrap();
+    let error = set(&keeper, "a", "k", "three").unwrap_err();
+    assert_eq!(error.code, ErrorCode::SecretUnreadable);
+    assert!(error.suggestion.unwrap().contains("backup"));
+    assert!(
+        keeper.files.read(&path, 4096).unwrap().is_none(),
+        "another was made"
+    );
+    // What can be opened no more can be removed, and then there is room for a new beginning.
+    assert!(
+        list(&keeper)
+            .secrets
+            .iter()
+            .all(|secret| secret.problem.is_some())
+    );
+    remove(&keeper, "a", None).unwrap();
+    remove(&keeper, "b", None).unwrap();
+    set(&keeper, "a", "k", "three").unwrap();
+    assert_eq!(find(&keeper, "a", "k").unwrap(), "three");
+}
+
+#[test]
+fn sec_1_a_damaged_secret_is_said_to_be_and_is_not_changed() {
+    let disk = disk();
+    let keeper = keeper(&disk);
+    set(&keeper, "a", "k", "one").unwrap();
+    let path = keeper.vault.document_file(&"a".parse().unwrap());
+    let text = keeper.files.read(&path, 1 << 20).unwrap().unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let damaged = text.replacen("tag:", "tag:A", 1);
+    disk.plant(&path, damaged.as_bytes()).unwrap();
+    for key in ["k", "other"] {
+        let error = set(&keeper, "a", key, "two").unwrap_err();
+        assert_eq!(error.code, ErrorCode::SecretUnreadable, "{error}");
+        assert!(error.message.contains("damaged or changed"), "{error}");
+    }
+    let now = keeper.files.read(&path, 1 << 20).unwrap().unwrap();
+    assert_eq!(now, damaged.as_bytes());
+    let listed = &list(&keeper).secrets[0];
+    assert!(
+        listed
+            .problem
+            .as_ref()
+            .unwrap()
+            .contains("damaged or changed")
+    );
+}
+
+#[test]
+fn sec_1_a_crash_at_every_call_leaves_the_old_value_or_the_new_one() {
+    // The first secret of all, which makes the identity too; and a later change.
+    for before in [None, Some("one")] {
+        let start = disk();
+        if let Some(value) = before {
+            set(&keeper(&start), "a", "k", value).unwrap();
+        }
+        let start = start.after_crash(Crash::KeepUnsynced);
+        let mut crashes = 1;
+        loop {
+            let disk = start.after_crash(Crash::KeepUnsynced);
+            disk.crash_at(disk.calls() + crashes);
+            let written = set(&keeper(&disk), "a", "k", "two");
+            for crash in [
+                Crash::LoseUnsynced,
+                Crash::KeepUnsynced,
+                Crash::Subset(crashes),
+            ] {
+                let after = disk.after_crash(crash);
+                let keeper = keeper(&after);
+                let found = find(&keeper, "a", "k");
+                let is_new = found.as_deref() == Some("two");
+                assert!(
+                    is_new || (written.is_err() && found.as_deref() == before),
+                    "{found:?}"
+                );
+                // And it can be gone on with.
+                set(&keeper, "a", "k", "three").unwrap();
+                assert_eq!(find(&keeper, "a", "k").as_deref(), Some("three"));
+            }
+            // The audit log comes last, and a crash in it fails nothing.
+            if written.is_ok() {
+                break;
+            }
+            crashes += 1;
+        }
+        assert!(crashes > 5, "it never crashed");
+    }
+}
+
+#[test]
+fn what_is_no_value_or_too_many_is_refused() {
+    let disk = disk();
+    let keeper = keeper(&disk);
+    for (key, value) in [("k", ""), ("sops", "x"), ("a_unencrypted", "x")] {
+        let error = set(&keeper, "a", key, value).unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidRequest, "{error}");
+    }
+    assert_eq!(list(&keeper).secrets, []);
+}

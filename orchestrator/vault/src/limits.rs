@@ -1,0 +1,24 @@
+//! Every limit of the secret store that is no one else's business, with its name and its one home.
+
+use goondan_protocol::limits::MAX_SECRET_VALUE_BYTES;
+
+/// Largest file of one secret, in bytes.
+pub const SECRET_DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Largest identity file, credential or variable, in bytes.
+pub const IDENTITY_BYTES_MAX: usize = 64 * 1024;
+
+/// Identities there may be at once: the one that secrets are encrypted for, and those before it.
+pub const IDENTITIES_MAX: usize = 8;
+
+/// Recipients of one secret that are tried at most.
+pub(crate) const RECIPIENTS_MAX: usize = 64;
+
+/// Deepest nesting of a document that another tool wrote.
+pub(crate) const YAML_DEPTH_MAX: usize = 32;
+
+/// Most lists, mappings and scalars of a document that another tool wrote.
+pub(crate) const YAML_NODES_MAX: usize = 16 * 1024;
+
+// A value of the largest size, encrypted, fits into a document.
+const _: () = assert!(SECRET_DOCUMENT_BYTES_MAX >= 2 * MAX_SECRET_VALUE_BYTES);

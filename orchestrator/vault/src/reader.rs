@@ -1,0 +1,111 @@
+//! Values for a configuration that is being loaded.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::rc::Rc;
+
+use goondan_protocol::ids::SecretName;
+use goondan_protocol::secret::{SecretProblem, SecretStore};
+use secrecy::ExposeSecret as _;
+
+use crate::document::Document;
+use crate::error::VaultError;
+use crate::identity::Identities;
+use crate::vault::{Files, RealFiles, Vault};
+
+/// Looks values up for one load. Opens each secret once, and the first only when it is asked for.
+pub struct Reader<'v> {
+    vault: &'v Vault,
+    files: &'v dyn Files,
+    identities: RefCell<Option<Rc<Identities>>>,
+    opened: RefCell<BTreeMap<SecretName, Found>>,
+}
+
+/// A secret, if there is one, or why it cannot be read.
+type Found = Result<Option<Rc<Document>>, SecretProblem>;
+
+impl<'v> Reader<'v> {
+    /// Reads from this store's files, as they are when they are asked for.
+    #[must_use]
+    pub fn new(vault: &'v Vault) -> Self {
+        Self::with_files(vault, &RealFiles)
+    }
+
+    /// The same, by way of another file system.
+    #[must_use]
+    pub fn with_files(vault: &'v Vault, files: &'v dyn Files) -> Self {
+        Self {
+            vault,
+            files,
+            identities: RefCell::default(),
+            opened: RefCell::default(),
+        }
+    }
+
+    fn open(&self, name: &SecretName) -> Found {
+        let found = self.opened.borrow().get(name).cloned();
+        found.unwrap_or_else(|| {
+            let found = self.read(name).map_err(|error| unreadable(&error));
+            self.opened.borrow_mut().insert(name.clone(), found.clone());
+            found
+        })
+    }
+
+    fn read(&self, name: &SecretName) -> Result<Option<Rc<Document>>, VaultError> {
+        // One that is not there is missing, whether anything could be opened or not.
+        if self.vault.outline(self.files, name)?.is_none() {
+            return Ok(None);
+        }
+        let identities = self.identities()?;
+        let document = self.vault.open(self.files, name, &identities)?;
+        Ok(document.map(Rc::new))
+    }
+
+    fn identities(&self) -> Result<Rc<Identities>, VaultError> {
+        if let Some(known) = &*self.identities.borrow() {
+            return Ok(known.clone());
+        }
+        let found = self.vault.identities(self.files)?;
+        let found = found.ok_or_else(|| VaultError::NoIdentity {
+            path: self.vault.identity_file(),
+        })?;
+        let identities = Rc::new(found.identities);
+        *self.identities.borrow_mut() = Some(identities.clone());
+        Ok(identities)
+    }
+}
+
+impl SecretStore for Reader<'_> {
+    fn find(&self, name: &str, key: &str) -> Result<String, SecretProblem> {
+        let name = SecretName::new(name)
+            .map_err(|invalid| SecretProblem::InvalidName(invalid.to_string()))?;
+        let Some(document) = self.open(&name)? else {
+            let names = self.vault.names(self.files);
+            let names = names.map_err(|error| unreadable(&error))?;
+            let names = names.iter().map(SecretName::to_string).collect();
+            return Err(SecretProblem::NoSecret { names });
+        };
+        match document.get(key) {
+            Ok(Some(value)) => Ok(value.expose_secret().to_owned()),
+            Ok(None) => Err(SecretProblem::NoKey {
+                keys: document.keys().map(str::to_owned).collect(),
+            }),
+            Err(source) => Err(unreadable(&VaultError::Document {
+                path: self.vault.document_file(&name),
+                source,
+            })),
+        }
+    }
+}
+
+fn unreadable(error: &VaultError) -> SecretProblem {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        message.push_str(&format!(": {source}"));
+        cause = source.source();
+    }
+    let help = error.help();
+    SecretProblem::Unreadable { message, help }
+}

@@ -1,0 +1,293 @@
+//! Where identities and secrets are, and reading them.
+
+use std::ffi::OsString;
+use std::io::{self, Read as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use goondan_protocol::ids::SecretName;
+use goondan_protocol::secret::IDENTITY_VAR;
+use nix::fcntl::OFlag;
+
+use crate::document::{Document, Outline};
+use crate::error::VaultError;
+use crate::identity::Identities;
+use crate::limits::{IDENTITY_BYTES_MAX, SECRET_DOCUMENT_BYTES_MAX};
+
+/// The variable in which systemd names the directory of a service's credentials.
+const CREDENTIALS_VAR: &str = "CREDENTIALS_DIRECTORY";
+/// The credential's name.
+const CREDENTIAL: &str = "goondan-identity";
+/// What a secret's file is called behind its name.
+const DOCUMENT_SUFFIX: &str = ".sops.yaml";
+/// What of a file's mode lets others than its owner in.
+const OTHERS: u32 = 0o077;
+
+/// The reading half of a file system, so that tests can have their own.
+pub trait Files: Send + Sync {
+    /// A file's content; `None` if there is none. A link in its place is an error, and so is a longer
+    /// file.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>>;
+
+    /// The names in a directory; none if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
+
+    /// Whether only its owner can open a file that is there.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn is_private(&self, path: &Path) -> io::Result<bool>;
+}
+
+/// The operating system's files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealFiles;
+
+fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Files for RealFiles {
+    fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        let mut options = std::fs::OpenOptions::new();
+        let opened = options.read(true).custom_flags(flags.bits()).open(path);
+        let Some(file) = found(opened)? else {
+            return Ok(None);
+        };
+        let most = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+        let mut bytes = Vec::new();
+        file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+        if bytes.len() > bytes_max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(Some(bytes))
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        let Some(entries) = found(std::fs::read_dir(path))? else {
+            return Ok(Vec::new());
+        };
+        entries.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
+    fn is_private(&self, path: &Path) -> io::Result<bool> {
+        let mode = std::fs::symlink_metadata(path)?.permissions().mode();
+        Ok(mode & OTHERS == 0)
+    }
+}
+
+/// Identities given from outside, in place of the file.
+#[derive(Debug, Clone, Default)]
+pub struct Given {
+    /// The directory of systemd's credentials.
+    pub credentials: Option<PathBuf>,
+    /// Whether the variable [`IDENTITY_VAR`] may be used.
+    pub variable: bool,
+}
+
+impl Given {
+    /// What this process was given.
+    #[must_use]
+    pub fn to_this_process() -> Self {
+        Self {
+            credentials: std::env::var_os(CREDENTIALS_VAR).map(PathBuf::from),
+            variable: true,
+        }
+    }
+}
+
+/// Where an identity came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IdentityOrigin {
+    /// A credential of systemd.
+    Credential(PathBuf),
+    /// The variable [`IDENTITY_VAR`].
+    Variable,
+    /// The file below the System Root.
+    File(PathBuf),
+}
+
+impl std::fmt::Display for IdentityOrigin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Credential(path) | Self::File(path) => write!(f, "`{}`", path.display()),
+            Self::Variable => write!(f, "`${IDENTITY_VAR}`"),
+        }
+    }
+}
+
+/// Identities and where they came from.
+#[derive(Debug, Clone)]
+pub struct FoundIdentities {
+    /// The identities.
+    pub identities: Identities,
+    /// Where they came from.
+    pub origin: IdentityOrigin,
+}
+
+/// The secret store below one System Root.
+#[derive(Debug, Clone)]
+pub struct Vault {
+    system: PathBuf,
+    given: Given,
+}
+
+impl Vault {
+    /// The store below this System Root. Reads nothing yet.
+    #[must_use]
+    pub fn new(state_root: &Path, given: Given) -> Self {
+        Self {
+            system: state_root.join("system"),
+            given,
+        }
+    }
+
+    /// The directory that holds the identity and the secrets' directory.
+    #[must_use]
+    pub fn system_dir(&self) -> &Path {
+        &self.system
+    }
+
+    /// The identity's file, which there need not be.
+    #[must_use]
+    pub fn identity_file(&self) -> PathBuf {
+        self.system.join("identity.age")
+    }
+
+    /// The directory of secrets, which there need not be.
+    #[must_use]
+    pub fn secrets_dir(&self) -> PathBuf {
+        self.system.join("secrets")
+    }
+
+    /// A secret's file, which there need not be.
+    #[must_use]
+    pub fn document_file(&self, name: &SecretName) -> PathBuf {
+        self.secrets_dir().join(format!("{name}{DOCUMENT_SUFFIX}"))
+    }
+
+    /// The identities: a credential before the variable, the variable before the file. `None` if there
+    /// is none.
+    ///
+    /// # Errors
+    ///
+    /// [`VaultError`]. One that is there and cannot be used is an error, and the next is not tried: it
+    /// would not be the one that was meant.
+    pub fn identities(&self, files: &dyn Files) -> Result<Option<FoundIdentities>, VaultError> {
+        let read = |path: &Path| {
+            files
+                .read(path, IDENTITY_BYTES_MAX)
+                .map_err(|source| io_error(path, source))
+        };
+        let credential = self.given.credentials.as_ref();
+        if let Some(path) = credential.map(|dir| dir.join(CREDENTIAL))
+            && let Some(bytes) = read(&path)?
+        {
+            return identities(&bytes, IdentityOrigin::Credential(path)).map(Some);
+        }
+        if self.given.variable
+            && let Some(text) = std::env::var_os(IDENTITY_VAR)
+        {
+            let text = text.into_encoded_bytes();
+            return identities(&text, IdentityOrigin::Variable).map(Some);
+        }
+        let path = self.identity_file();
+        let Some(bytes) = read(&path)? else {
+            return Ok(None);
+        };
+        let is_private = files.is_private(&path);
+        if !is_private.map_err(|source| io_error(&path, source))? {
+            return Err(VaultError::Exposed { path });
+        }
+        identities(&bytes, IdentityOrigin::File(path)).map(Some)
+    }
+
+    /// Opens a secret; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`VaultError`].
+    pub fn open(
+        &self,
+        files: &dyn Files,
+        name: &SecretName,
+        identities: &Identities,
+    ) -> Result<Option<Document>, VaultError> {
+        let path = self.document_file(name);
+        let bytes = self.bytes(files, name)?;
+        let document = bytes.map(|bytes| Document::open(&bytes, identities));
+        document
+            .transpose()
+            .map_err(|source| VaultError::Document { path, source })
+    }
+
+    /// What a secret's file says without being opened; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`VaultError`].
+    pub fn outline(
+        &self,
+        files: &dyn Files,
+        name: &SecretName,
+    ) -> Result<Option<Outline>, VaultError> {
+        let path = self.document_file(name);
+        let bytes = self.bytes(files, name)?;
+        let outline = bytes.map(|bytes| Outline::read(&bytes));
+        outline
+            .transpose()
+            .map_err(|source| VaultError::Document { path, source })
+    }
+
+    fn bytes(&self, files: &dyn Files, name: &SecretName) -> Result<Option<Vec<u8>>, VaultError> {
+        let path = self.document_file(name);
+        let read = files.read(&path, SECRET_DOCUMENT_BYTES_MAX);
+        read.map_err(|source| io_error(&path, source))
+    }
+
+    /// The names of all secrets, in order. Files that are called otherwise are nobody's.
+    ///
+    /// # Errors
+    ///
+    /// [`VaultError::Io`].
+    pub fn names(&self, files: &dyn Files) -> Result<Vec<SecretName>, VaultError> {
+        let dir = self.secrets_dir();
+        let found = files.list(&dir).map_err(|source| io_error(&dir, source))?;
+        let names = found.iter().filter_map(|file| {
+            let name = file.to_str()?.strip_suffix(DOCUMENT_SUFFIX)?;
+            SecretName::new(name).ok()
+        });
+        let mut names: Vec<SecretName> = names.collect();
+        names.sort();
+        Ok(names)
+    }
+}
+
+fn io_error(path: &Path, source: io::Error) -> VaultError {
+    let path = path.to_owned();
+    VaultError::Io { path, source }
+}
+
+fn identities(bytes: &[u8], origin: IdentityOrigin) -> Result<FoundIdentities, VaultError> {
+    match Identities::parse(bytes) {
+        Ok(identities) => Ok(FoundIdentities { identities, origin }),
+        Err(source) => Err(VaultError::Identity {
+            place: origin.to_string(),
+            source,
+        }),
+    }
+}

@@ -1,0 +1,137 @@
+//! YAML text as a tree, in the order written: a document's checksum depends on that order.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use crate::limits::{SECRET_DOCUMENT_BYTES_MAX, YAML_DEPTH_MAX, YAML_NODES_MAX};
+
+/// A YAML value.
+#[derive(Clone, PartialEq)]
+pub(crate) enum Node {
+    Null,
+    Bool(bool),
+    /// A number, of which nothing is ever needed but that it is one.
+    Number,
+    Text(String),
+    List(Vec<Node>),
+    Mapping(Vec<(String, Node)>),
+}
+
+impl Node {
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn as_list(&self) -> &[Self] {
+        match self {
+            Self::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Self> {
+        match self {
+            Self::Mapping(entries) => entries.iter().find(|(key, _)| key == name).map(|it| &it.1),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.get(name)?.as_text()
+    }
+}
+
+/// Reads one document. The error says where, and quotes nothing.
+pub(crate) fn parse(text: &str) -> Result<Node, String> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: YAML_DEPTH_MAX,
+            flow_nesting_limit: YAML_DEPTH_MAX,
+            max_nodes: YAML_NODES_MAX,
+            max_total_scalar_bytes: SECRET_DOCUMENT_BYTES_MAX,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: YAML_NODES_MAX,
+            max_replay_stack_depth: YAML_DEPTH_MAX,
+        },
+        strict_booleans: true,
+        leading_zero_numbers_as_strings: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options::<Node>(text, options).map_err(|error| {
+        let line = error.location().map_or(1, |location| location.line());
+        format!("line {line} is no YAML of one document")
+    })
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NodeVisitor)
+    }
+}
+
+struct NodeVisitor;
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+        Node::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
+        Ok(Node::Bool(value))
+    }
+
+    fn visit_i64<E>(self, _value: i64) -> Result<Node, E> {
+        Ok(Node::Number)
+    }
+
+    fn visit_u64<E>(self, _value: u64) -> Result<Node, E> {
+        Ok(Node::Number)
+    }
+
+    fn visit_f64<E>(self, _value: f64) -> Result<Node, E> {
+        Ok(Node::Number)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Node, E> {
+        Ok(Node::Text(text.to_owned()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Node, E> {
+        Ok(Node::Text(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Node::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Node, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = fields.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Node::Mapping(entries))
+    }
+}

@@ -1,0 +1,316 @@
+//! Goal: a project takes a value from the secret store, follows its changes, and the value is nowhere in
+//! plain text (`SEC-1`, `SEC-2`, `SYS-1`).
+//!
+//! Method: the real binaries. What a secret does is seen from outside: whose signature the webhook takes.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Stdio;
+
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{AGENT, CONNECTOR, GDN, ORCHESTRATOR, Ran, Running};
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home, http, processes, wait_until};
+use hmac::{Hmac, Mac as _};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+const FIRST: &str = "the-first-of-the-values";
+const SECOND: &str = "another-one-altogether";
+
+/// The laboratory, whose webhook takes what is signed with an entry of the secret `hook`.
+fn project() -> String {
+    let with_secret = "    path: /hook\n  secrets:\n    hmac: {valueFrom: {secretRef: {ref: \
+                       Secret/hook, key: hmac}}}\n";
+    LAB.replace("    path: /hook\n", with_secret)
+}
+
+/// Runs `gdn secret set` with the value on stdin.
+fn set(home: &Home, name: &str, key: &str, value: &str, options: &[&str]) -> Ran {
+    let args = [&["secret", "set", name, key], options].concat();
+    let mut command = home.command(&bin(GDN), &args);
+    command.stdin(Stdio::piped());
+    let mut running = Running::start(command);
+    running.say(value);
+    running.wait()
+}
+
+/// The webhook's answer to a request that is signed with `secret`.
+fn status(daemon: &Daemon, secret: &str) -> u16 {
+    let body = "echo hello";
+    let keyed = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+    let signature = hex::encode(keyed.chain_update(body).finalize().into_bytes());
+    let signature = format!("sha256={signature}");
+    let headers = [("x-hub-signature-256", signature.as_str())];
+    let mut status = 0;
+    // A connector that is being replaced is not there for a moment.
+    wait_until("the webhook answers", || {
+        let answer = http::post(daemon.webhook("hook"), "/hook", &headers, body);
+        status = answer.map_or(0, |answer| answer.status);
+        status != 0
+    });
+    status
+}
+
+/// Every file below a directory that holds a text.
+fn files_with(dir: &Path, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut waiting = vec![dir.to_owned()];
+    while let Some(dir) = waiting.pop() {
+        for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if entry.file_type().unwrap().is_dir() {
+                waiting.push(path);
+            } else if entry.file_type().unwrap().is_file() {
+                let bytes = fs::read(&path).unwrap();
+                if bytes
+                    .windows(text.len())
+                    .any(|part| part == text.as_bytes())
+                {
+                    found.push(path.display().to_string());
+                }
+            }
+        }
+    }
+    found
+}
+
+#[track_caller]
+fn is_nowhere(home: &Home, value: &str) {
+    assert_eq!(files_with(home.path(), value), Vec::<String>::new());
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn problem(home: &Home) -> Value {
+    home.gdn_json(&["status"])["workspaces"][0]["problem"]["message"].clone()
+}
+
+#[test]
+fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text() {
+    let home = Home::new(&project());
+    let daemon = Daemon::start(&home);
+    // Before it is set, nothing of the project runs, and it is said what to do.
+    for command in ["run", "validate"] {
+        home.gdn(&[command]).exits(6).tells(&[
+            "E_CONFIG_MISSING_SECRET",
+            "there is no secret `hook`",
+            "gdn secret set hook hmac",
+            "goondan.yaml:",
+        ]);
+    }
+    let added = set(&home, "hook", "hmac", FIRST, &[]).exits(0);
+    let added = added.prints(&["Added Secret/hook hmac"]);
+    added.tells(&[
+        "identity.age",
+        "Keep a copy",
+        "No workspace that runs names it",
+    ]);
+    home.gdn(&["validate"]).exits(0);
+    home.gdn(&["run"]).exits(0);
+    assert_eq!(status(&daemon, FIRST), 202);
+    assert_eq!(status(&daemon, SECOND), 401);
+
+    // A change restarts what uses it, and tells.
+    let changed = set(&home, "hook", "hmac", SECOND, &["--json"])
+        .exits(0)
+        .json();
+    assert_eq!(changed["schema"], "gdn.secret.set/v1");
+    assert_eq!(changed["change"], "changed");
+    assert!(changed.get("madeIdentity").is_none());
+    let reload = &changed["workspaces"][0];
+    let changes = json!([{"resource": "Connection/hook", "change": "changed"}]);
+    assert_eq!(
+        (&reload["changes"], &reload["processes"]),
+        (&changes, &json!(1))
+    );
+    wait_until("the new value holds", || status(&daemon, SECOND) == 202);
+    assert_eq!(status(&daemon, FIRST), 401);
+
+    // Settings that have nothing to do with it stay as they are.
+    let other = set(&home, "unused", "k", "of-no-importance", &[]).exits(0);
+    other.tells(&["No workspace that runs names it"]);
+
+    let state = home.state_root();
+    let system = state.join("system");
+    for (path, expected) in [
+        ("", 0o700),
+        ("secrets", 0o700),
+        ("identity.age", 0o600),
+        ("secrets/hook.sops.yaml", 0o600),
+        ("audit.jsonl", 0o600),
+    ] {
+        assert_eq!(mode(&system.join(path)), expected, "{path}");
+    }
+    let listed = home.gdn(&["secret", "list"]).exits(0);
+    listed
+        .prints(&["hook", "hmac", "unused", "good"])
+        .tells(&["age1"]);
+    home.gdn(&["config", "show"])
+        .exits(0)
+        .prints(&["Secret/hook hmac", "••••••"]);
+    home.gdn(&["audit", "--all"]).exits(0).prints(&[
+        "identity.created",
+        "secret.set",
+        "secret=hook key=hmac",
+    ]);
+
+    // What an agent is told in a message is its own; in the log it is masked, also what was set before.
+    home.ask("main", &format!("work {SECOND}"));
+    home.ask("main", &format!("work {FIRST}"));
+    home.gdn(&["instance", "delete", "main", "--yes"]).exits(0);
+    is_nowhere(&home, FIRST);
+    is_nowhere(&home, SECOND);
+    let identity = fs::read_to_string(system.join("identity.age")).unwrap();
+    let key = identity.lines().last().unwrap();
+    assert_eq!(files_with(home.path(), key).len(), 1);
+
+    // Removed while it is in use: what ran goes on, and everybody can see that something is wrong.
+    let removed = home.gdn(&["secret", "remove", "hook"]);
+    removed.exits(2).tells(&["gdn secret remove hook --yes"]);
+    let removed = home
+        .gdn(&["secret", "remove", "hook", "hmac", "--yes"])
+        .exits(0);
+    removed
+        .prints(&["Removed Secret/hook hmac", "not reloaded"])
+        .tells(&["there is no secret `hook`", "What ran before goes on"]);
+    assert!(
+        problem(&home)
+            .as_str()
+            .unwrap()
+            .contains("there is no secret `hook`")
+    );
+    assert_eq!(status(&daemon, SECOND), 202);
+    assert!(!system.join("secrets/hook.sops.yaml").exists());
+    home.gdn(&["secret", "remove", "hook", "--yes"])
+        .exits(5)
+        .tells(&["there is no secret `hook`", "gdn secret list"]);
+
+    // And set again it is well again, without anything else being done.
+    let again = set(&home, "hook", "hmac", FIRST, &[]).exits(0);
+    again.prints(&["Connection/hook changed"]);
+    assert_eq!(problem(&home), Value::Null);
+    wait_until("the value holds", || status(&daemon, FIRST) == 202);
+
+    let log = daemon.stop();
+    for line in log.lines() {
+        let line = line.to_string();
+        assert!(!line.contains(FIRST) && !line.contains(SECOND), "{line}");
+        assert!(!line.contains("AGE-SECRET-KEY"), "{line}");
+    }
+    // It is there after a restart, of course.
+    let daemon = Daemon::start(&home);
+    assert_eq!(status(&daemon, FIRST), 202);
+}
+
+#[test]
+fn sec_1_a_value_is_never_an_argument_and_what_is_none_changes_nothing() {
+    let home = Home::new(LAB);
+    let refused = home.gdn(&["secret", "set", "hook", "hmac", "hunter2-and-more"]);
+    assert!(!refused.stderr.contains("hunter2"), "{refused:?}");
+    refused.exits(2).tells(&[
+        "a secret is no argument",
+        "the shell's history",
+        "gdn secret set hook hmac < FILE",
+    ]);
+    assert!(home.running(ORCHESTRATOR).is_empty());
+    home.gdn(&["secret", "set", "hook", "hmac"])
+        .exits(2)
+        .tells(&["the value is empty"]);
+    for (name, key) in [("../hook", "hmac"), ("hook", "a/b"), ("", "k")] {
+        home.gdn(&["secret", "set", name, key]).exits(2);
+    }
+    assert!(!home.state_root().exists());
+
+    // The first secret of a project that cannot run without it: no daemon runs yet.
+    let long = "x".repeat(64 * 1024 + 1);
+    set(&home, "hook", "hmac", &long, &[])
+        .exits(2)
+        .tells(&["more than 65536 bytes"]);
+    set(&home, "hook", "hmac", FIRST, &[])
+        .exits(0)
+        .tells(&["Started the daemon"]);
+    set(&home, "hook", "sops", FIRST, &[])
+        .exits(2)
+        .tells(&["`sops` cannot be the key of a secret"]);
+    home.gdn(&["shutdown"]).exits(0);
+    is_nowhere(&home, FIRST);
+}
+
+#[test]
+fn sec_1_a_damaged_secret_and_a_lost_identity_are_said_and_nothing_is_made_worse() {
+    let home = Home::new(&project());
+    set(&home, "hook", "hmac", FIRST, &[]).exits(0);
+    home.gdn(&["run"]).exits(0);
+    home.gdn(&["shutdown"]).exits(0);
+    let system = home.state_root().join("system");
+    let path = system.join("secrets/hook.sops.yaml");
+    let good = fs::read_to_string(&path).unwrap();
+    let damaged = good.replacen("tag:", "tag:A", 1);
+    home.write("state/system/secrets/hook.sops.yaml", &damaged);
+
+    let daemon = Daemon::start(&home);
+    let told = problem(&home).to_string();
+    assert!(told.contains("E_CONFIG_UNREADABLE_SECRET"), "{told}");
+    assert!(
+        told.contains("damaged or changed by someone without the key"),
+        "{told}"
+    );
+    assert!(home.running(CONNECTOR).is_empty() && home.running(AGENT).is_empty());
+    set(&home, "hook", "hmac", SECOND, &[])
+        .exits(15)
+        .tells(&["damaged or changed", "backup"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), damaged);
+    home.gdn(&["secret", "list"])
+        .exits(0)
+        .prints(&["unreadable"])
+        .tells(&["damaged or changed"]);
+    home.write("state/system/secrets/hook.sops.yaml", &good);
+    home.gdn(&["reload"]).exits(0);
+    assert_eq!(status(&daemon, FIRST), 202);
+
+    let identity = fs::read_to_string(system.join("identity.age")).unwrap();
+    fs::remove_file(system.join("identity.age")).unwrap();
+    home.gdn(&["validate"])
+        .exits(6)
+        .tells(&["there is no identity"]);
+    set(&home, "other", "k", SECOND, &[])
+        .exits(15)
+        .tells(&["there is no identity"]);
+    assert!(!system.join("identity.age").exists());
+    assert_eq!(status(&daemon, FIRST), 202);
+    drop(daemon.stop());
+
+    // Given to the daemon in its environment, it is on no disk, and no child has it.
+    let key = identity.lines().last().unwrap();
+    let mut command = home.command(&bin(ORCHESTRATOR), &[]);
+    command.env("GOONDAN_AGE_IDENTITY", key);
+    let daemon = Daemon::start_command(&home, command);
+    assert_eq!(status(&daemon, FIRST), 202);
+    home.gdn(&["secret", "list"])
+        .exits(0)
+        .tells(&["$GOONDAN_AGE_IDENTITY"]);
+    for program in [AGENT, CONNECTOR] {
+        let _answer = home.ask("main", "echo hello");
+        let children = home.running(program);
+        assert!(!children.is_empty());
+        for child in children {
+            let environment = processes::environment(child.pid);
+            assert!(!environment.contains("AGE"), "{environment}");
+        }
+    }
+    is_nowhere(&home, key);
+    // No configuration gets at it, either.
+    let stolen = home.filled_in(LAB).replace(
+        "    path: /hook\n",
+        "    path: /hook\n  secrets:\n    hmac: {valueFrom: {env: GOONDAN_AGE_IDENTITY}}\n",
+    );
+    home.write("project/goondan.yaml", &stolen);
+    home.gdn(&["reload"])
+        .exits(6)
+        .tells(&["`GOONDAN_AGE_IDENTITY` is not set"]);
+    drop(daemon.stop());
+}
