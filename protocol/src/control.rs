@@ -129,7 +129,7 @@ methods! {
     DeleteInstance = "instance.delete" -> Deleted;
     /// The secrets, without their values.
     ListSecrets = "secret.list" -> SecretList;
-    /// Keeps a value, encrypted, and restarts what uses it after the turns in progress.
+    /// Keeps a value, encrypted, and restarts what uses it.
     SetSecret = "secret.set" -> SecretChanged;
     /// Forgets a secret, or one entry of it.
     RemoveSecret = "secret.remove" -> SecretChanged;

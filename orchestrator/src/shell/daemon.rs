@@ -109,6 +109,7 @@ fn start(args: &Args) -> Result<(), StartFailure> {
         }
     })?;
     raise_open_files_limit();
+    hide_identity();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -146,6 +147,16 @@ fn raise_open_files_limit() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // The limit that is in force will do for fewer.
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard).ok();
+    }
+}
+
+/// An identity in the environment is to be seen by this process alone; and whoever runs as the same user
+/// could read it there. Without one, the daemon can be looked into by its user's debugger, as any program.
+fn hide_identity() {
+    #[cfg(target_os = "linux")]
+    if std::env::var_os(goondan_protocol::secret::IDENTITY_VAR).is_some() {
+        // Fails on kernels that do not know of it, and then there is nothing to be done about it.
+        nix::sys::prctl::set_dumpable(false).ok();
     }
 }
 

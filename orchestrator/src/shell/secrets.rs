@@ -126,10 +126,14 @@ impl SecretKeeper {
         };
         let names = self.vault.names(files)?;
         let identities = identity.as_ref().map(|found| &found.identities);
+        let too_many = (names.len() > MAX_SECRETS).then(|| {
+            let count = names.len();
+            format!("there are {count} secrets, of which the first {MAX_SECRETS} are shown")
+        });
         let secrets = names.into_iter().take(MAX_SECRETS);
         let secrets = secrets.filter_map(|name| self.info(name, identities));
         Ok(SecretList {
-            problem,
+            problem: problem.or(too_many),
             secrets: secrets.collect(),
             identity: identity.map(|found| SecretIdentity {
                 recipient: found.identities.recipient(),

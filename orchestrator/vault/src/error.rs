@@ -150,7 +150,8 @@ impl VaultError {
                 DocumentError::Foreign(_) => format!("change it with `sops {}`", path.display()),
                 DocumentError::ReservedKey { .. } => "choose another key".to_owned(),
                 DocumentError::ValueLength(_) => {
-                    "name a file in its place, and keep the long value there".to_owned()
+                    "keep what is longer in a file of its own, encrypted with a key that is kept here"
+                        .to_owned()
                 }
                 DocumentError::TooManyKeys => "begin another secret".to_owned(),
                 _ => "put the file back from a backup, or remove the secret and set it again"

@@ -21,7 +21,7 @@ pub struct SecretList {
     /// What secrets are encrypted for; `None` before the first is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<SecretIdentity>,
-    /// Why the identity cannot be used, if so.
+    /// Why the identity cannot be used, or that there are more secrets than are shown, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// The secrets, by name.

@@ -7,10 +7,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::mpsc::channel;
 
 use goondan_tests::binaries::bin;
 use goondan_tests::home::{AGENT, CONNECTOR, GDN, ORCHESTRATOR, Ran, Running};
 use goondan_tests::projects::LAB;
+use goondan_tests::provider::{Answer, OPENAI_DONE, Provider, openai, openai_delta, openai_saying};
 use goondan_tests::{Daemon, Home, http, processes, wait_until};
 use hmac::{Hmac, Mac as _};
 use serde_json::{Value, json};
@@ -313,4 +315,63 @@ fn sec_1_a_damaged_secret_and_a_lost_identity_are_said_and_nothing_is_made_worse
         .exits(6)
         .tells(&["`GOONDAN_AGE_IDENTITY` is not set"]);
     drop(daemon.stop());
+}
+
+#[test]
+fn sup_8_a_call_in_progress_finishes_with_the_key_it_began_with_and_the_next_has_the_new_one() {
+    let call = json!({"tool_calls": [{"index": 0, "id": "c1", "type": "function",
+        "function": {"name": "bash__exec", "arguments": json!({"command": "true"}).to_string()}}]});
+    let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
+    let call = openai(&[openai_delta(&call), end]) + OPENAI_DONE;
+    let (go, wait) = channel::<()>();
+    let provider = Provider::start(move |received| match received.number {
+        0 => {
+            wait.recv().unwrap();
+            Answer::stream(&call)
+        }
+        1 => Answer::stream(&openai_saying(&["Done."])),
+        _ => Answer::stream(&openai_saying(&["Later."])),
+    });
+    let endpoint = provider.endpoint();
+    let home = Home::new(&format!(
+        r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: hosted}}
+spec:
+  provider: openai
+  model: big-1
+  endpoint: {endpoint}
+  apiKey: {{valueFrom: {{secretRef: {{ref: Secret/provider, key: apiKey}}}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: worker}}
+spec:
+  modelConfig: {{modelRef: Model/hosted}}
+  tools:
+    - {{kind: Tool, name: bash, package: "@goondan/base"}}
+"#
+    ));
+    let daemon = Daemon::start(&home);
+    set(&home, "provider", "apiKey", FIRST, &[]).exits(0);
+    home.gdn(&["run"]).exits(0);
+    let asking = home.start_gdn(&["send", "Hi."]);
+    wait_until("the provider is asked", || provider.received().len() == 1);
+    let changed = set(&home, "provider", "apiKey", SECOND, &[]).exits(0);
+    changed.prints(&["Model/hosted changed"]);
+    go.send(()).unwrap();
+    assert_eq!(asking.wait().exits(0).stdout, "Done.\n");
+    assert_eq!(home.ask("main", "And now?"), "Later.");
+    let received = provider.received();
+    // A key is replaced because the one before is no good any more: no turn is to go on with it.
+    let keys: Vec<&str> = received
+        .iter()
+        .map(|request| request.header("authorization").unwrap())
+        .collect();
+    let (first, second) = (format!("Bearer {FIRST}"), format!("Bearer {SECOND}"));
+    assert_eq!(keys, [&*first, &*second, &*second]);
+    daemon.stop().check(false);
+    is_nowhere(&home, FIRST);
+    is_nowhere(&home, SECOND);
 }
