@@ -162,13 +162,13 @@ async fn list(context: &Context) -> Result<(), Failure> {
             identity.recipient, identity.origin
         ));
     }
-    let problems = list
-        .secrets
-        .iter()
-        .filter_map(|secret| secret.problem.as_ref());
-    for problem in list.problem.iter().chain(problems) {
+    let of_secrets = list.secrets.iter().filter_map(|secret| {
+        let problem = secret.problem.as_ref()?;
+        Some(format!("Secret/{}: {problem}", secret.name))
+    });
+    for problem in list.problem.iter().cloned().chain(of_secrets) {
         let warning = output.err.paint(style::WARN, "warning:");
-        output.note(format!("{warning} {}", text::printable(problem)));
+        output.note(format!("{warning} {}", text::printable(&problem)));
     }
     Ok(())
 }

@@ -131,7 +131,8 @@ impl SecretKeeper {
             format!("there are {count} secrets, of which the first {MAX_SECRETS} are shown")
         });
         let secrets = names.into_iter().take(MAX_SECRETS);
-        let secrets = secrets.filter_map(|name| self.info(name, identities));
+        let is_identity_bad = problem.is_some();
+        let secrets = secrets.filter_map(|name| self.info(name, identities, is_identity_bad));
         Ok(SecretList {
             problem: problem.or(too_many),
             secrets: secrets.collect(),
@@ -143,7 +144,12 @@ impl SecretKeeper {
     }
 
     /// What can be told of a secret; `None` if it is gone meanwhile.
-    fn info(&self, name: SecretName, identities: Option<&Identities>) -> Option<SecretInfo> {
+    fn info(
+        &self,
+        name: SecretName,
+        identities: Option<&Identities>,
+        is_identity_bad: bool,
+    ) -> Option<SecretInfo> {
         let files = self.files.as_ref();
         let outline = match self.vault.outline(files, &name) {
             Ok(outline) => outline?,
@@ -158,12 +164,13 @@ impl SecretKeeper {
         };
         let opened = match identities {
             Some(identities) => self.vault.open(files, &name, identities).map(drop),
-            None => Err(VaultError::NoIdentity {
-                path: self.vault.identity_file(),
-            }),
+            None => Err(self.no_identity()),
         };
         let mut keys = outline.keys;
         let problem = match opened {
+            Err(VaultError::NoIdentity { .. }) if is_identity_bad => {
+                Some("the identity that opens it cannot be used".to_owned())
+            }
             Err(error) => Some(goondan_log::error_chain(&error)),
             Ok(()) if keys.len() > MAX_SECRET_KEYS => Some(format!(
                 "it has {} entries, of which the first {MAX_SECRET_KEYS} are shown",
