@@ -102,8 +102,7 @@ fn python(entry: &Path, file: &Path, text: &str) -> Vec<Named> {
     let beside = |file: &Path| file.parent().unwrap_or(Path::new("")).to_path_buf();
     let (start, own) = (beside(entry), beside(file));
     let mut named = Vec::new();
-    for line in text.lines() {
-        let line = line.split('#').next().unwrap_or_default().trim();
+    for line in import_statements(text) {
         if let Some(modules) = line.strip_prefix("import ") {
             let modules = modules.split(',').map(first_word);
             named.extend(modules.flat_map(|module| modules_of(&start, module)));
@@ -127,6 +126,33 @@ fn python(entry: &Path, file: &Path, text: &str) -> Vec<Named> {
         }
     }
     named
+}
+
+/// The statements of Python that import, each in one line.
+fn import_statements(text: &str) -> Vec<String> {
+    let mut statements: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        match statements.last_mut().filter(|_| goes_on) {
+            Some(begun) => {
+                begun.push(' ');
+                begun.push_str(line);
+            }
+            None if line.starts_with("import ") || line.starts_with("from ") => {
+                statements.push(line.to_owned());
+            }
+            None => continue,
+        }
+        goes_on = statements.last_mut().is_some_and(|begun| {
+            if begun.ends_with('\\') {
+                begun.pop();
+                return true;
+            }
+            begun.contains('(') && !begun.contains(')')
+        });
+    }
+    statements
 }
 
 fn first_word(text: &str) -> &str {
@@ -202,8 +228,8 @@ mod tests {
 
     #[test]
     fn python_looks_beside_the_program_and_from_a_package_beside_the_file() {
-        let text = "import words, json as j  # and more\nfrom deep.down import (one, two as zwei)\n\
-                    from .near import x\nfrom .. import up\nprint('import nothing')\n";
+        let text = "import words, json as j  # and more\nfrom deep.down import (one,  # first\n  two as zwei,\n)\n\
+                    from .near import \\\n  x\nfrom .. import up\nprint('import nothing')\n";
         let found = first_places("tools/top.py", "tools/deep/in.py", text);
         let expected = [
             "tools/words",
