@@ -70,6 +70,8 @@ pub(crate) const CLIENT_QUEUE_FRAMES: usize = 1_024;
 
 /// Log lines that may wait for stdout or the log files. One more is dropped and counted (`LOG-3`).
 pub(crate) const LOG_QUEUE_LINES: usize = 16_384;
+/// Bytes of log lines that are written with one call, if so many wait.
+pub(crate) const LOG_WRITE_BYTES: usize = 64 * 1024;
 /// Log lines kept in memory for `gdn logs`.
 pub(crate) const LOG_TAIL_LINES: usize = 2_000;
 /// Bytes of log lines kept in memory for `gdn logs`.

@@ -361,13 +361,13 @@ impl Turn {
         }
         let now = around.now;
         let is_settled = self.durable_seq == self.sent_seq;
-        let is_inside = self.model == ModelPlace::Inside && !self.is_compaction_open();
+        let may_ask = is_settled || self.model == ModelPlace::Inside;
         // `Completing` stands in only while the phase is looked at.
         self.phase = match std::mem::replace(&mut self.phase, Phase::Completing) {
-            Phase::Settling(Next::Ask { step }) if is_settled && self.is_compaction_open() => {
+            Phase::Settling(Next::Ask { step }) if may_ask && self.is_compaction_open() => {
                 self.compact(step, around)?
             }
-            Phase::Settling(Next::Ask { step }) if is_settled || is_inside => {
+            Phase::Settling(Next::Ask { step }) if may_ask => {
                 match self.answers.next_message(&self.id, now)? {
                     Some(message) => {
                         self.append(around.conversation, message);

@@ -434,15 +434,22 @@ impl World {
     }
 }
 
+impl ModelPlace {
+    /// Replies of a model outside are recorded by the orchestrator.
+    pub(super) fn of_recorder(has_recorder: bool) -> Self {
+        if has_recorder {
+            Self::Outside
+        } else {
+            Self::Inside
+        }
+    }
+}
+
 fn limits(step_count_max: u32, has_recorder: bool) -> TurnLimits {
     TurnLimits {
         step_count_max,
         loop_breaker: LoopBreaker::default(),
-        model: if has_recorder {
-            ModelPlace::Outside
-        } else {
-            ModelPlace::Inside
-        },
+        model: ModelPlace::of_recorder(has_recorder),
     }
 }
 

@@ -116,7 +116,7 @@ impl World {
         let limits = TurnLimits {
             step_count_max: 8,
             loop_breaker: LoopBreaker::default(),
-            model: ModelPlace::Outside,
+            model: ModelPlace::of_recorder(self.has_recorder),
         };
         let (base, extensions) = (self.base.clone(), self.extensions());
         let mut engine = Engine::new(NoTools, limits, extensions, base, open);
@@ -160,7 +160,9 @@ impl World {
                 text,
                 ..
             } => {
-                assert_eq!(usize::try_from(seq).unwrap(), self.journal.len() + 1);
+                let before = self.journal.len() + unsynced.len();
+                assert_eq!(usize::try_from(seq).unwrap(), before + 1);
+                assert!(unsynced.is_empty() || !self.has_recorder);
                 assert_eq!(
                     self.summaries(),
                     0,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use goondan_protocol::ipc::{ToChild, ToOrchestrator, TurnAppended};
+use goondan_protocol::ipc::{ToChild, ToOrchestrator, TurnAppend, TurnAppended};
 use goondan_protocol::message::Role;
 
 use crate::support::{Orchestrator, Site, Stored, script, trace};
@@ -154,14 +154,18 @@ fn nothing_is_touched_before_what_was_said_is_durable() {
     let mut clerk = clerk(&mut site);
     clerk.give("t1", 1, "How many copies of Dune were sold?");
     let is_append = |message: &ToOrchestrator| matches!(message, ToOrchestrator::TurnAppend(_));
-    for seq in 1..=2 {
-        let kinds_before = clerk.kinds_observed();
-        let append = clerk.serve_until(is_append);
-        let ToOrchestrator::TurnAppend(append) = append else {
-            unreachable!("it was just checked");
-        };
+    // What was asked and what the model, which is inside the process, makes of it.
+    let appended: Vec<TurnAppend> = std::iter::repeat_with(|| clerk.serve_until(is_append))
+        .take(2)
+        .map(|message| match message {
+            ToOrchestrator::TurnAppend(append) => append,
+            other => unreachable!("{other:?} is none, which was just checked"),
+        })
+        .collect();
+    for (append, seq) in appended.into_iter().zip(1..) {
         assert_eq!(append.seq, seq);
         // Without the acknowledgement nothing happens but the answer to a ping.
+        let kinds_before = clerk.kinds_observed();
         clerk.ping(seq);
         assert!(
             matches!(clerk.next(), Some(ToOrchestrator::Pong(_))),

@@ -5,7 +5,7 @@
 //! counted, and the count is announced in the stream (`LOG-3`).
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -24,7 +24,9 @@ use tracing_subscriber::Layer as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::masking::Masks;
-use crate::limits::{LOG_FOLLOW_LINES, LOG_QUEUE_LINES, LOG_TAIL_BYTES, LOG_TAIL_LINES};
+use crate::limits::{
+    LOG_FOLLOW_LINES, LOG_QUEUE_LINES, LOG_TAIL_BYTES, LOG_TAIL_LINES, LOG_WRITE_BYTES,
+};
 
 mod collect;
 mod rotate;
@@ -76,7 +78,8 @@ impl LogHub {
                 config.max_file_bytes,
                 config.max_files,
             )?),
-            None => Box::new(io::stdout()),
+            // The thread that writes flushes whenever no line waits, so this holds none back.
+            None => Box::new(BufWriter::with_capacity(LOG_WRITE_BYTES, io::stdout())),
         };
         let (out, guard) = NonBlockingBuilder::default()
             .lossy(config.overflow == LogOverflow::Drop)

@@ -424,14 +424,27 @@ impl InstanceStore {
         })
     }
 
-    /// Makes everything staged so far durable.
+    /// Makes everything staged so far durable, and puts what is observed into its files.
     ///
     /// # Errors
     ///
     /// [`StoreError::Io`]: nothing staged may be acknowledged, and the instance must be opened anew.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         self.sync_inbox()?;
-        self.turn.sync()
+        self.turn.sync()?;
+        self.write_out()
+    }
+
+    /// Puts everything staged and observed so far into its files, where others may read it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::sync`].
+    pub fn write_out(&mut self) -> Result<(), StoreError> {
+        self.inbox.write_out()?;
+        self.turn.write_out()?;
+        self.observed.write_out()?;
+        self.llm.write_out()
     }
 
     /// Makes durable what is staged of the inbox alone: the events that wait.

@@ -7,14 +7,17 @@ use serde_json::value::RawValue;
 use crate::checksum::{Seal, seal_of};
 use crate::disk::{Disk, DiskFile, append_all, read_full};
 use crate::error::{IoContext as _, StoreError};
-use crate::limits::READ_CHUNK_BYTES;
+use crate::limits::{JOURNAL_PENDING_BYTES, READ_CHUNK_BYTES};
 
 /// An append-only file of JSON lines, open for appending.
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
     file: Box<dyn DiskFile>,
-    len: u64,
+    /// How long the file is.
+    written: u64,
+    /// What is appended and not in the file yet.
+    pending: Vec<u8>,
     is_dirty: bool,
 }
 
@@ -39,7 +42,8 @@ impl Journal {
         Ok(Self {
             path: path.to_owned(),
             file,
-            len,
+            written: len,
+            pending: Vec::new(),
             is_dirty: len > 0,
         })
     }
@@ -51,7 +55,8 @@ impl Journal {
         Ok(Self {
             path: path.to_owned(),
             file,
-            len,
+            written: len,
+            pending: Vec::new(),
             is_dirty: false,
         })
     }
@@ -60,23 +65,37 @@ impl Journal {
         &self.path
     }
 
-    /// The file's length in bytes, unsynced appends included.
+    /// The file's length in bytes, everything appended included.
     pub(crate) fn len(&self) -> u64 {
-        self.len
+        self.written + self.pending.len() as u64
     }
 
-    /// Appends whole lines. Not durable before [`Self::sync`].
+    /// Appends whole lines. They are in the file after [`Self::write_out`], and durable after
+    /// [`Self::sync`].
     pub(crate) fn append(&mut self, lines: &[u8]) -> Result<(), StoreError> {
         debug_assert!(lines.last() == Some(&b'\n'), "a journal holds whole lines");
         self.is_dirty = true;
-        append_all(self.file.as_mut(), lines).during("append to", &self.path)?;
-        self.len += lines.len() as u64;
+        self.pending.extend_from_slice(lines);
+        if self.pending.len() >= JOURNAL_PENDING_BYTES {
+            self.write_out()?;
+        }
+        Ok(())
+    }
+
+    /// Puts everything appended so far into the file.
+    pub(crate) fn write_out(&mut self) -> Result<(), StoreError> {
+        if !self.pending.is_empty() {
+            append_all(self.file.as_mut(), &self.pending).during("append to", &self.path)?;
+            self.written += self.pending.len() as u64;
+            self.pending.clear();
+        }
         Ok(())
     }
 
     /// Makes everything appended so far durable; does nothing if there is nothing new.
     pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
         if self.is_dirty {
+            self.write_out()?;
             self.file.sync().during("sync", &self.path)?;
             self.is_dirty = false;
         }
@@ -86,8 +105,12 @@ impl Journal {
     /// Cuts the file. Not durable before [`Self::sync`].
     pub(crate) fn cut(&mut self, len: u64) -> Result<(), StoreError> {
         self.is_dirty = true;
-        self.file.set_len(len).during("cut", &self.path)?;
-        self.len = len;
+        let kept = usize::try_from(len.saturating_sub(self.written)).unwrap_or(usize::MAX);
+        self.pending.truncate(kept);
+        if len < self.written {
+            self.file.set_len(len).during("cut", &self.path)?;
+            self.written = len;
+        }
         Ok(())
     }
 
@@ -105,12 +128,22 @@ impl Journal {
         offset: u64,
         max: usize,
     ) -> Result<(), StoreError> {
-        let rest = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let held = buf.len();
-        buf.resize(held + rest.min(max), 0);
-        let place = buf.get_mut(held..).unwrap_or_default();
-        let filled = read_full(self.file.as_mut(), place, offset).during("read", &self.path)?;
-        buf.truncate(held + filled);
+        let rest = usize::try_from(self.written.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let wanted = rest.min(max);
+        if wanted > 0 {
+            let held = buf.len();
+            buf.resize(held + wanted, 0);
+            let place = buf.get_mut(held..).unwrap_or_default();
+            let filled = read_full(self.file.as_mut(), place, offset).during("read", &self.path)?;
+            buf.truncate(held + filled);
+            if filled < wanted {
+                return Ok(());
+            }
+        }
+        let from = usize::try_from(offset.saturating_sub(self.written)).unwrap_or(usize::MAX);
+        let behind = self.pending.get(from..).unwrap_or_default();
+        let count = behind.len().min(max - wanted);
+        buf.extend_from_slice(behind.get(..count).unwrap_or_default());
         Ok(())
     }
 
@@ -158,7 +191,7 @@ impl Journal {
         disk: &dyn Disk,
         good: u64,
     ) -> Result<Option<TornTail>, StoreError> {
-        if good >= self.len {
+        if good >= self.len() {
             return Ok(None);
         }
         let tail = self.read(good, usize::MAX)?;

@@ -14,6 +14,9 @@ pub const WRITER_OPEN_INSTANCES_MAX: usize = 128;
 /// people and scripts what the daemon knows; recovery does not depend on it.
 pub const METADATA_INTERVAL_MS: u64 = 1_000;
 
+/// Bytes appended to a file that wait in memory at most, until what was asked for together is written.
+pub const JOURNAL_PENDING_BYTES: usize = 256 * 1024;
+
 /// How long the journal of a folded turn is kept for the next turn to clear it, in milliseconds; then it is
 /// cleared without one.
 pub const JOURNAL_CLEAR_DELAY_MS: u64 = 10;

@@ -381,6 +381,11 @@ impl SealedLog {
         Ok(span)
     }
 
+    /// Puts everything appended so far into the file.
+    pub(crate) fn write_out(&mut self) -> Result<(), StoreError> {
+        self.journal.write_out()
+    }
+
     /// Makes everything appended so far durable; does nothing if there is nothing new.
     pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
         self.journal.sync()?;

@@ -299,7 +299,7 @@ impl Worker {
                 Promise::Inbox => held.store.sync_inbox(),
                 Promise::Everything => held.store.sync(),
             };
-            if let Err(error) = synced {
+            if let Err(error) = synced.and_then(|()| held.store.write_out()) {
                 report_unwritable(&instance, &error);
                 self.open.remove(&instance);
                 failed.insert(instance, error);

@@ -4,18 +4,21 @@
 //! appender rotates by time only, which bounds no disk.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use crate::limits::LOG_WRITE_BYTES;
 
 /// The file being written.
 const FILE_NAME: &str = "orchestrator.log";
 
-/// A log file that makes way for a new one before it grows past its limit.
+/// A log file that makes way for a new one before it grows past its limit. Lines are written when it is
+/// flushed, which the thread that writes does whenever no line waits.
 #[derive(Debug)]
 pub(super) struct RotatingFile {
     path: PathBuf,
-    file: File,
+    file: BufWriter<File>,
     len: u64,
     max_file_bytes: u64,
     max_files: u32,
@@ -27,7 +30,7 @@ impl RotatingFile {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let path = dir.join(FILE_NAME);
         let file = open_file(&path)?;
-        let len = file.metadata()?.len();
+        let len = file.get_ref().metadata()?.len();
         Ok(Self {
             path,
             file,
@@ -45,9 +48,10 @@ impl RotatingFile {
 
     #[expect(clippy::disallowed_methods, reason = "log files are no durable state")]
     fn rotate(&mut self) -> io::Result<()> {
+        self.file.flush()?;
         let oldest = self.max_files - 1;
         if oldest == 0 {
-            self.file.set_len(0)?;
+            self.file.get_ref().set_len(0)?;
             self.len = 0;
             return Ok(());
         }
@@ -64,12 +68,13 @@ impl RotatingFile {
     }
 }
 
-fn open_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
+fn open_file(path: &Path) -> io::Result<BufWriter<File>> {
+    let file = OpenOptions::new()
         .append(true)
         .create(true)
         .mode(0o600)
-        .open(path)
+        .open(path)?;
+    Ok(BufWriter::with_capacity(LOG_WRITE_BYTES, file))
 }
 
 impl Write for RotatingFile {

@@ -193,6 +193,7 @@ impl Base {
                 added.push(sum);
             })?;
             self.append_sums(&added, &mut coverage)?;
+            self.sums.sync()?;
         }
         Ok(())
     }
@@ -243,10 +244,14 @@ impl Base {
         if !records.is_empty() {
             self.sums.append(&records)?;
         }
-        self.sums.sync()?;
         self.coverage = Some(*coverage);
         self.reader = None;
         Ok(())
+    }
+
+    /// Has [`Self::settle`] compare every line with its checksum: the base lost its end.
+    pub(super) fn distrust(&mut self) {
+        self.coverage = None;
     }
 
     /// Cuts the base to `from` bytes and appends `delta`, whole lines. Can be done again. Durable when
@@ -258,18 +263,24 @@ impl Base {
         if !delta.is_empty() {
             self.lines.append(delta)?;
         }
-        self.lines.sync()?;
         self.reader = None;
+        // A crash may have left checksums of lines that did not reach the disk; they are the same lines.
         if let Some(mut coverage) = self.coverage
-            && coverage.bytes == from
+            && let Some(covered) = coverage.bytes.checked_sub(from)
         {
+            let covered = usize::try_from(covered).unwrap_or(usize::MAX);
             let lines: Result<Vec<_>, _> = delta
+                .get(covered..)
+                .unwrap_or_default()
                 .split_inclusive(|byte| *byte == b'\n')
                 .map(sums::sum_of)
                 .collect();
             self.append_sums(&lines?, &mut coverage)?;
         }
-        Ok(())
+        // Both are written before the first is synced: what the disk does for one it then does for both.
+        self.lines.write_out()?;
+        self.sums.write_out()?;
+        self.sync()
     }
 
     /// Whether the base already holds `crc32`-summed `bytes` bytes behind `from`.

@@ -249,6 +249,10 @@ impl Inbox {
         }
     }
 
+    pub(super) fn write_out(&mut self) -> Result<(), StoreError> {
+        self.log.write_out()
+    }
+
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
         let span = self.log.append(record)?;
         let bytes = serde_json::to_vec(record).map_err(|error| StoreError::Unwritable {

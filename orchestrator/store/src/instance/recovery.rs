@@ -76,6 +76,9 @@ impl InstanceStore {
         }
         let delta = if whole.is_empty() { delta } else { whole };
         // A base that lost its end goes on where it ends; settling it tells what is missing.
+        if self.base.len() < base_bytes {
+            self.base.distrust();
+        }
         self.base
             .append_delta(base_bytes.min(self.base.len()), &delta)
     }

@@ -314,6 +314,10 @@ impl TurnLog {
         self.log.sync()
     }
 
+    pub(super) fn write_out(&mut self) -> Result<(), StoreError> {
+        self.log.write_out()
+    }
+
     pub(super) fn path(&self) -> &Path {
         self.log.path()
     }

@@ -284,6 +284,7 @@ fn the_store_writes_the_examples_byte_for_byte() {
     store
         .complete_turn(&turn_id, 2, outcome, time(&commit["at"]))
         .unwrap();
+    store.write_out().unwrap();
     let expected = [
         example("messages/events.jsonl"),
         example("turn_commit (delta)"),
