@@ -41,9 +41,17 @@ pub const MAX_CONNECTION_STATE_BYTES: usize = 256 * 1024;
 /// Longest resource name (agent, connection, model, tool …), in bytes.
 pub const MAX_NAME_BYTES: usize = 128;
 
-pub use crate::secret::{
-    MAX_SECRET_KEY_BYTES, MAX_SECRET_KEYS, MAX_SECRET_VALUE_BYTES, MAX_SECRETS,
-};
+/// Longest key of one entry of a secret, in bytes.
+pub const MAX_SECRET_KEY_BYTES: usize = 128;
+
+/// Longest value of one entry of a secret, in bytes.
+pub const MAX_SECRET_VALUE_BYTES: usize = 64 * 1024;
+
+/// Entries one secret holds at most.
+pub const MAX_SECRET_KEYS: usize = 64;
+
+/// Secrets the store holds at most.
+pub const MAX_SECRETS: usize = 256;
 
 /// Longest event, turn, step, message or tool-call id, in bytes.
 pub const MAX_ID_BYTES: usize = 256;

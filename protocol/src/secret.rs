@@ -10,18 +10,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// read it, and no child process gets it.
 pub const IDENTITY_VAR: &str = "GOONDAN_AGE_IDENTITY";
 
-/// Longest key of one entry of a secret, in bytes.
-pub const MAX_SECRET_KEY_BYTES: usize = 128;
-
-/// Longest value of one entry of a secret, in bytes.
-pub const MAX_SECRET_VALUE_BYTES: usize = 64 * 1024;
-
-/// Entries one secret holds at most.
-pub const MAX_SECRET_KEYS: usize = 64;
-
-/// Secrets the store holds at most.
-pub const MAX_SECRETS: usize = 256;
-
 /// What stands before a secret's name where one is referred to: `Secret/github`.
 pub const SECRET_PREFIX: &str = "Secret/";
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     "protocol/src/limits.rs",
     "orchestrator/src/limits.rs",
     "orchestrator/store/src/limits.rs",
+    "orchestrator/vault/src/limits.rs",
     "connector-process/src/limits.rs",
 ];
 
