@@ -383,6 +383,9 @@ pub(crate) struct Send {
     pub(crate) text: String,
     #[command(flatten)]
     pub(crate) to: To,
+    /// An image for the agent: a file, or its address (can be repeated)
+    #[arg(long, value_name = "FILE|URL")]
+    pub(crate) image: Vec<String>,
     /// The event's id; the same id twice is one turn [default: a new one]
     #[arg(long, value_name = "ID")]
     pub(crate) event_id: Option<EventId>,

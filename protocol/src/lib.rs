@@ -29,6 +29,7 @@ pub mod export;
 pub mod extension_settings;
 pub mod frame;
 pub mod ids;
+pub mod images;
 pub mod ipc;
 pub mod limits;
 pub mod message;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::JsonObject;
 use crate::ids::{ExtensionName, MessageId, StepId, ToolCallId, ToolName};
+use crate::images::Image;
 use crate::time::Timestamp;
 
 /// Who speaks in a message.
@@ -93,6 +94,23 @@ impl Content {
         Self(Value::String(text.into()))
     }
 
+    /// What a person says, with images; without any, a plain text.
+    #[must_use]
+    pub fn with_images(text: &str, images: &[Image]) -> Self {
+        if images.is_empty() {
+            return Self::text(text);
+        }
+        let text = (!text.is_empty()).then(|| json!({"type": "text", "text": text}));
+        let images = images.iter().map(|image| {
+            let mut part = json!({"type": "image", "image": image.image});
+            if let (Some(kind), Some(part)) = (&image.media_type, part.as_object_mut()) {
+                part.insert("mediaType".to_owned(), json!(kind));
+            }
+            part
+        });
+        Self(Value::Array(text.into_iter().chain(images).collect()))
+    }
+
     /// An assistant's turn to speak: text, if any, and tool calls.
     #[must_use]
     pub fn assistant(text: &str, calls: &[ToolCall]) -> Self {
@@ -137,6 +155,20 @@ impl Content {
                 .filter_map(|part| part.get("text")?.as_str())
                 .collect(),
         }
+    }
+
+    /// The images among the parts, in order. Parts that are damaged are passed over.
+    #[must_use]
+    pub fn images(&self) -> Vec<Image> {
+        let field = |part: &JsonObject, name: &str| Some(part.get(name)?.as_str()?.to_owned());
+        self.parts("image")
+            .filter_map(|part| {
+                Some(Image {
+                    image: field(part, "image")?,
+                    media_type: field(part, "mediaType"),
+                })
+            })
+            .collect()
     }
 
     /// The tool calls among the parts, in order. Parts that are damaged are passed over.
@@ -276,10 +308,17 @@ impl Message {
     /// What the input event says.
     #[must_use]
     pub fn user(id: MessageId, at: Timestamp, text: &str) -> Self {
+        Self::user_with_images(id, at, text, &[])
+    }
+
+    /// The same with images.
+    #[must_use]
+    pub fn user_with_images(id: MessageId, at: Timestamp, text: &str, images: &[Image]) -> Self {
         let source = MessageSource::User {
             extra: JsonObject::new(),
         };
-        Self::new(id, at, Role::User, Content::text(text), source)
+        let content = Content::with_images(text, images);
+        Self::new(id, at, Role::User, content, source)
     }
 
     /// What the model answered in `step_id`.

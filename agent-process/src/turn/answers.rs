@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use goondan_protocol::agents::{IN_REPLY_TO, REPLY_KIND};
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::{EventId, InvalidId, MessageId, TurnId};
+use goondan_protocol::images;
 use goondan_protocol::message::Message;
 use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
@@ -89,7 +90,9 @@ pub(crate) fn message_of(id: MessageId, now: Timestamp, event: &AgentEvent) -> M
         }
         _ => input.to_owned(),
     };
-    let mut message = Message::user(id, now, &text);
+    // They were checked when the event came in.
+    let images = images::of_metadata(&event.metadata).unwrap_or_default();
+    let mut message = Message::user_with_images(id, now, &text, &images);
     let metadata = &mut message.metadata;
     metadata.insert(EVENT_ID.to_owned(), json!(event.id));
     if let Some((name, key)) = from {

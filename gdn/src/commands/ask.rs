@@ -3,6 +3,7 @@
 use goondan_protocol::control::{SendEvent, Sent};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
+use goondan_protocol::images::Image;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 
 use crate::cli::DEFAULT_INSTANCE;
@@ -21,6 +22,9 @@ pub(crate) struct Question {
     agent: Option<AgentName>,
     instance: InstanceKey,
     text: String,
+    /// Images as they were named, and as they are.
+    named_images: Vec<String>,
+    images: Vec<Image>,
     event_id: EventId,
 }
 
@@ -46,6 +50,8 @@ impl Question {
                 agent,
                 instance,
                 text,
+                named_images: Vec::new(),
+                images: Vec::new(),
                 event_id: event_id.unwrap_or_else(|| uuid::Uuid::now_v7().into()),
             });
         };
@@ -56,12 +62,22 @@ impl Question {
         ))
     }
 
+    /// The same question with images, which were named so.
+    pub(crate) fn with_images(self, named_images: Vec<String>, images: Vec<Image>) -> Self {
+        Self {
+            named_images,
+            images,
+            ..self
+        }
+    }
+
     fn request(&self, wait: bool) -> SendEvent {
         SendEvent {
             workspace_id: self.workspace_id.clone(),
             agent: self.agent.clone(),
             conversation_key: self.instance.clone(),
             input: self.text.clone(),
+            images: self.images.clone(),
             event_id: Some(self.event_id.clone()),
             traceparent: None,
             wait,
@@ -101,6 +117,10 @@ impl Question {
         if self.instance.as_str() != DEFAULT_INSTANCE {
             let key = shell_quoted(self.instance.as_str());
             command.push_str(&format!(" --instance {}", key.as_deref().unwrap_or("KEY")));
+        }
+        for name in &self.named_images {
+            let name = shell_quoted(name);
+            command.push_str(&format!(" --image {}", name.as_deref().unwrap_or("FILE")));
         }
         let text = shell_quoted(&self.text);
         command.push(' ');

@@ -7,6 +7,7 @@ use goondan_protocol::control::Sent;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 
 use super::ask::{Question, is_shown, reply_of};
+use super::images;
 use crate::cli::Send;
 use crate::client::Client;
 use crate::context::Context;
@@ -21,6 +22,7 @@ pub(super) async fn run(args: Send, context: &Context) -> Result<(), Failure> {
         "-" => stdin_text()?,
         _ => args.text,
     };
+    let images = images::read(&args.image)?;
     let (mut client, workspace) = context.open().await?;
     let question = Question::new(
         workspace.workspace_id,
@@ -28,7 +30,8 @@ pub(super) async fn run(args: Send, context: &Context) -> Result<(), Failure> {
         args.to.instance,
         text,
         args.event_id,
-    )?;
+    )?
+    .with_images(args.image, images);
     if args.no_wait {
         let sent = question
             .hand_in(&mut client)

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use goondan_protocol::control::InstanceHistory;
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
+use goondan_protocol::images::Image;
 use goondan_protocol::message::{Message, Role};
 use goondan_protocol::time::Timestamp;
 use serde::Serialize;
@@ -99,6 +100,9 @@ fn paragraph(message: &Message, note: &str, palette: Palette) -> String {
     );
     let content = &message.data.content;
     push_indented(&mut out, "", &content.to_text());
+    for image in content.images() {
+        push_indented(&mut out, "", &in_words(&image));
+    }
     for call in content.tool_calls() {
         let call = format!("{} {}", call.tool_name, call.input);
         push_indented(&mut out, "→ ", &call);
@@ -112,6 +116,16 @@ fn paragraph(message: &Message, note: &str, palette: Palette) -> String {
         );
     }
     out
+}
+
+/// An image, for people who read.
+fn in_words(image: &Image) -> String {
+    match &image.media_type {
+        Some(kind) if !image.image.starts_with("http") => {
+            format!("[{kind}, {} bytes]", image.image.len() / 4 * 3)
+        }
+        Some(_) | None => format!("[image {}]", image.image),
+    }
 }
 
 fn push_indented(out: &mut String, mark: &str, text: &str) {

@@ -1,5 +1,6 @@
 //! `gdn send`.
 
+use std::fs;
 use std::process::Stdio;
 
 use goondan_protocol::control::{Call, ControlError, ErrorCode, SendEvent};
@@ -29,6 +30,27 @@ fn echo(home: &Home) -> Daemon {
         }
         _ => vec![],
     })
+}
+
+#[test]
+fn images_go_along_and_what_is_none_is_refused_before_anything_is_sent() {
+    let home = Home::new();
+    let daemon = echo(&home);
+    let file = |name: &str, content: &str| {
+        let path = home.path().join(name);
+        fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (gif, text) = (file("a.gif", "GIF8"), file("b.png", "hello"));
+    home.gdn(&["send", "--image", &text, "hi"])
+        .exits(2)
+        .tells(&["is no image of a kind that models know"]);
+    assert!(daemon.calls().is_empty());
+    home.gdn(&["send", "--image", &gif, "hi"]).exits(0);
+    let sent = only_send(&daemon);
+    assert_eq!(sent.images.len(), 1);
+    assert_eq!(sent.images[0].image, "R0lGOA==");
+    assert_eq!(sent.images[0].media_type.as_deref(), Some("image/gif"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use goondan_protocol::definition::{ConnectorAssignment, ConnectorProgram};
 use goondan_protocol::envelope::Address;
 use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource};
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
+use goondan_protocol::images;
 use goondan_protocol::ipc::{
     Assignment, ChildRole, EventRefused, Head, RefusalCode, Shutdown, Status, ToChild,
 };
@@ -193,6 +194,10 @@ impl Core {
     ) {
         if event.input.len() > MAX_INPUT_BYTES {
             let message = format!("the input has more than {MAX_INPUT_BYTES} bytes");
+            return self.refuse_connector(process, request_id, RefusalCode::Invalid, message);
+        }
+        if let Err(problem) = images::of_metadata(&event.metadata) {
+            let message = problem.to_string();
             return self.refuse_connector(process, request_id, RefusalCode::Invalid, message);
         }
         let route = {

@@ -9,6 +9,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::{AgentName, ConnectionName, EventId, InstanceRef, WorkspaceId};
+use goondan_protocol::images::{self, IMAGES};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
@@ -16,6 +17,7 @@ use goondan_store::StoreError;
 use goondan_store::instance::work_dir;
 use goondan_store::writer::{Op, Report};
 use serde::Serialize;
+use serde_json::json;
 
 use super::agents::Waiter;
 use super::deletion::DeleteReply;
@@ -218,6 +220,14 @@ impl Core {
             let error = ControlError::new(ErrorCode::InvalidRequest, message);
             return self.respond_error(token, error);
         }
+        if let Err(problem) = images::check(&send.images) {
+            let error = ControlError::new(ErrorCode::InvalidRequest, problem.to_string());
+            return self.respond_error(token, error);
+        }
+        let mut metadata = JsonObject::new();
+        if !send.images.is_empty() {
+            metadata.insert(IMAGES.to_owned(), json!(send.images));
+        }
         let span_id = SpanId::from_uuid(self.uuid());
         let trace = match send
             .traceparent
@@ -256,7 +266,7 @@ impl Core {
             auth: None,
             reply_to: None,
             chain: None,
-            metadata: JsonObject::new(),
+            metadata,
         };
         let instance = InstanceRef {
             workspace_id: send.workspace_id,

@@ -111,6 +111,7 @@ fn send(world: &mut World) {
         agent: Some(agent.parse().unwrap()),
         conversation_key: conversation.parse().unwrap(),
         input: "x".to_owned(),
+        images: Vec::new(),
         event_id: Some(event_id.clone()),
         traceparent: None,
         wait: waits,

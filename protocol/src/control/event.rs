@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use crate::call::CallPlace;
 use crate::event::{EventSource, TurnOutcome};
 use crate::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
+use crate::images::Image;
 use crate::observe::RuntimeEvent;
 use crate::time::Timestamp;
 use crate::trace::TraceId;
@@ -23,6 +24,9 @@ pub struct SendEvent {
     pub conversation_key: InstanceKey,
     /// The text for the agent.
     pub input: String,
+    /// Images for the agent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
     /// The event's id; the same id twice is one turn. The daemon makes one when none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_id: Option<EventId>,

@@ -189,6 +189,48 @@ fn too_many_calls_are_made_again_later_and_a_wrong_key_is_said_and_never_shown()
     assert!(state.stdout.is_empty(), "the key is in the state root");
 }
 
+#[test]
+fn an_image_that_comes_with_a_message_reaches_the_model_and_stays_in_the_conversation() {
+    let provider = Provider::start(|_| Answer::stream(&openai_saying(&["A cat."])));
+    let home = Home::new(&project(&provider));
+    let daemon = Daemon::serving(&home);
+    home.write("project/cat.gif", "GIF89a and so on");
+    let file = home.project().join("cat.gif");
+    let file = file.to_str().unwrap();
+    let web = "https://example.com/dog.png";
+    let asked = ["send", "--image", file, "--image", web, "What is this?"];
+    assert_eq!(home.gdn(&asked).exits(0).stdout, "A cat.\n");
+    let seen = |number: usize| {
+        let body = &provider.received()[number].body;
+        let messages = body["messages"].as_array().unwrap();
+        let user = messages.iter().find(|m| m["role"] == "user").unwrap();
+        user["content"].to_string()
+    };
+    let base64 = "R0lGODlhIGFuZCBzbyBvbg==";
+    for part in [
+        "What is this?",
+        &format!("data:image/gif;base64,{base64}"),
+        web,
+    ] {
+        assert!(seen(0).contains(part), "{}", seen(0));
+    }
+    home.gdn(&["instance", "history"]).exits(0).prints(&[
+        "What is this?",
+        "[image/gif, 18 bytes]",
+        "[image https://example.com/dog.png]",
+    ]);
+    // It is still there in the next turn, and after the daemon was killed.
+    daemon.kill();
+    let _daemon = Daemon::start(&home);
+    home.ask("main", "And its colour?");
+    assert!(seen(1).contains(base64), "{}", seen(1));
+    check(&home.history("main"));
+    home.gdn(&["verify"]).exits(0);
+
+    let refused = home.gdn(&["send", "--image", "nothing.png", "Hm?"]);
+    refused.exits(2).tells(&["cannot be read"]);
+}
+
 /// Calls with one credential that run at one time (`CALLS_IN_FLIGHT_PER_CREDENTIAL`).
 const IN_FLIGHT_MAX: usize = 16;
 
