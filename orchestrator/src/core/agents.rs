@@ -296,6 +296,19 @@ impl Core {
             .any(|at| self.is_agent_outdated(at))
     }
 
+    /// Whether any turn of a workspace that a process works on began on another configuration.
+    pub(super) fn is_any_turn_of_before(&self, id: &WorkspaceId) -> bool {
+        let Some(workspace) = self.workspaces.get(id) else {
+            return false;
+        };
+        let digest = workspace.bundle.as_ref().map(|bundle| &bundle.digest);
+        let mut running = workspace.instances.values();
+        running.any(|entry| {
+            let turn = entry.turn.as_ref().filter(|_| entry.slot.up().is_some());
+            turn.is_some_and(|turn| turn.context.config_digest.as_ref() != digest)
+        })
+    }
+
     fn is_ready_for_turns(&mut self, at: &InstanceRef) -> bool {
         let entry = self.instance_mut(at);
         entry.is_some_and(|entry| entry.inbox == Inbox::Read && entry.progress.is_loaded)

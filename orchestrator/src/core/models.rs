@@ -110,6 +110,20 @@ impl Core {
         })
     }
 
+    /// Whether nothing but the key is new. The one before may be good for nothing any more, so no turn is
+    /// to go on with it.
+    fn is_new_key(&self, id: &WorkspaceId, name: &ResourceName) -> bool {
+        let without_key = |model: &HostedModel| HostedModel {
+            api_key: None,
+            ..model.clone()
+        };
+        let workspace = self.workspaces.get(id);
+        let model = workspace.and_then(|workspace| workspace.models.get(name));
+        model.is_some_and(|model| {
+            model.running.as_ref().map(without_key) == model.wanted.as_ref().map(without_key)
+        })
+    }
+
     pub(super) fn model_assignment(
         &mut self,
         id: &WorkspaceId,
@@ -186,7 +200,8 @@ impl Core {
         // A turn in progress finishes on the model it began with.
         let is_another = self.is_model_outdated(id, name);
         let is_gone = self.model_mut(id, name).is_some_and(|m| m.wanted.is_none());
-        let is_needed_as_it_is = (is_another || is_gone) && self.is_any_agent_outdated(id);
+        let is_needed_as_it_is = (is_another || is_gone) && self.is_any_agent_outdated(id)
+            || is_another && !self.is_new_key(id, name) && self.is_any_turn_of_before(id);
         let is_outdated = is_another && !is_needed_as_it_is;
         let Some(model) = self.model_mut(id, name) else {
             return;
@@ -202,6 +217,24 @@ impl Core {
             self.drain_model(id, name, "nobody calls it");
         } else {
             self.pump_model(id, name);
+        }
+    }
+
+    /// A turn is over. If it began on another configuration, it may have been the last for which the
+    /// processes of models stayed as they were: the next turn has them as they are to be.
+    pub(super) fn free_models(&mut self, id: &WorkspaceId, began_under: Option<&String>) {
+        let Some(workspace) = self.workspaces.get(id) else {
+            return;
+        };
+        let digest = workspace.bundle.as_ref().map(|bundle| &bundle.digest);
+        if began_under == digest {
+            return;
+        }
+        let names: Vec<ResourceName> = workspace.models.keys().cloned().collect();
+        for name in names {
+            if self.is_model_outdated(id, &name) {
+                self.on_model_time(id, &name);
+            }
         }
     }
 

@@ -381,6 +381,7 @@ impl Core {
         entry.idle_since_ms = now_ms;
         let turn = entry.turn.take_if(|turn| turn.turn_id == *turn_id);
         let trace = turn.as_ref().map(|turn| turn.context.trace);
+        let began_under = turn.as_ref().and_then(|t| t.context.config_digest.clone());
         let restart = turn.and_then(|turn| turn.restart);
         let status = match outcome {
             TurnOutcome::Completed { .. } => "completed",
@@ -408,6 +409,7 @@ impl Core {
         if let Some(reason) = restart {
             self.restart_as_wished(at, &reason);
         }
+        self.free_models(&at.workspace_id, began_under.as_ref());
         self.pump(at);
     }
 

@@ -278,3 +278,31 @@ fn models_with_one_key_are_asked_so_many_times_at_once_together() {
         daemon.log().saying("turn.completed").len() == all
     });
 }
+
+#[test]
+fn sup_8_a_turn_in_progress_finishes_on_the_model_it_began_with() {
+    let call = json!({"tool_calls": [{"index": 0, "id": "c1", "type": "function",
+        "function": {"name": "bash__exec", "arguments": json!({"command": "true"}).to_string()}}]});
+    let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
+    let call = openai(&[openai_delta(&call), end]) + OPENAI_DONE;
+    let (go, wait) = channel::<()>();
+    let first = Provider::start(move |received| match received.number {
+        0 => {
+            wait.recv().unwrap();
+            Answer::stream(&call)
+        }
+        _ => Answer::stream(&openai_saying(&["Done."])),
+    });
+    let second = Provider::start(|_| Answer::stream(&openai_saying(&["Later."])));
+    let home = Home::new(&project(&first));
+    let _daemon = Daemon::serving(&home);
+    let asking = home.start_gdn(&["send", "Hi."]);
+    wait_until("the provider is asked", || first.received().len() == 1);
+    home.write("project/goondan.yaml", &project(&second));
+    home.gdn(&["reload"]).exits(0).prints(&["Model/hosted"]);
+    go.send(()).unwrap();
+    assert_eq!(asking.wait().exits(0).stdout, "Done.\n");
+    assert_eq!((first.received().len(), second.received().len()), (2, 0));
+    assert_eq!(home.ask("main", "And now?"), "Later.");
+    assert_eq!((first.received().len(), second.received().len()), (2, 1));
+}
