@@ -314,7 +314,16 @@ fn read_request(body: &[u8]) -> Result<Request, (Option<u64>, ControlError)> {
 async fn write_frames(write: impl AsyncWrite + Unpin, mut frames: mpsc::Receiver<Bytes>) {
     let mut sink = FramedWrite::new(write, FrameCodec::new());
     while let Some(frame) = frames.recv().await {
-        if SinkExt::<Bytes>::send(&mut sink, frame).await.is_err() {
+        if sink.feed(frame).await.is_err() {
+            return;
+        }
+        // What waits is written with one call.
+        while let Ok(frame) = frames.try_recv() {
+            if sink.feed(frame).await.is_err() {
+                return;
+            }
+        }
+        if SinkExt::<Bytes>::flush(&mut sink).await.is_err() {
             return;
         }
     }
