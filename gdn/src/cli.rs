@@ -15,9 +15,6 @@ pub(crate) use secret::{Secret, SecretRemove, SecretSet};
 pub(crate) use usage::UsageArgs;
 pub(crate) use workspace::Workspace;
 
-/// Conversation that is meant when none is named.
-pub(crate) const DEFAULT_INSTANCE: &str = "main";
-
 /// Log lines `gdn logs` begins with when no number is given.
 const DEFAULT_LOG_LINES: usize = 50;
 
@@ -409,9 +406,9 @@ pub(crate) struct To {
     /// The agent [default: the swarm's entry agent]
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<AgentName>,
-    /// The conversation
-    #[arg(long, value_name = "KEY", default_value = DEFAULT_INSTANCE)]
-    pub(crate) instance: InstanceKey,
+    /// The conversation [default: the swarm's `instanceKey`, or `main`]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) instance: Option<InstanceKey>,
 }
 
 #[derive(Debug, Args)]
@@ -496,16 +493,16 @@ pub(crate) struct InstanceList {
 
 #[derive(Debug, Args)]
 pub(crate) struct InstanceShow {
-    /// The conversation
-    #[arg(value_name = "KEY", default_value = DEFAULT_INSTANCE)]
-    pub(crate) key: InstanceKey,
+    /// The conversation [default: the swarm's `instanceKey`, or `main`]
+    #[arg(value_name = "KEY")]
+    pub(crate) key: Option<InstanceKey>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct InstanceHistory {
-    /// The conversation
-    #[arg(value_name = "KEY", default_value = DEFAULT_INSTANCE)]
-    pub(crate) key: InstanceKey,
+    /// The conversation [default: the swarm's `instanceKey`, or `main`]
+    #[arg(value_name = "KEY")]
+    pub(crate) key: Option<InstanceKey>,
     /// Only the latest so many messages, or turns
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
@@ -516,9 +513,9 @@ pub(crate) struct InstanceHistory {
 
 #[derive(Debug, Args)]
 pub(crate) struct InstanceExport {
-    /// The conversation
-    #[arg(value_name = "KEY", default_value = DEFAULT_INSTANCE)]
-    pub(crate) key: InstanceKey,
+    /// The conversation [default: the swarm's `instanceKey`, or `main`]
+    #[arg(value_name = "KEY")]
+    pub(crate) key: Option<InstanceKey>,
     /// Where to write it; `-` is stdout
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     pub(crate) output: PathBuf,

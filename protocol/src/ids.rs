@@ -210,6 +210,14 @@ text_id!(
     /// turns it into a safe directory name (`INST-1`).
     InstanceKey, "instance key", MAX_INSTANCE_KEY_BYTES, ANY
 );
+
+impl InstanceKey {
+    /// The conversation that is meant when neither a person nor the project names one: `main`.
+    #[must_use]
+    pub fn main() -> Self {
+        Self(Arc::from("main"))
+    }
+}
 text_id!(
     /// Identifies one input event; the same id twice is one turn (`MSG-13`).
     EventId, "event id", MAX_ID_BYTES, VISIBLE

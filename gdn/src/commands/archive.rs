@@ -110,9 +110,10 @@ pub(super) async fn export(args: InstanceExport, context: &Context) -> Result<()
     let output = context.output;
     let mut sink = Sink::open(&args, output)?;
     let (mut client, workspace) = context.open().await?;
+    let key = workspace.conversation(args.key);
     let mut request = ExportInstance {
         workspace_id: workspace.workspace_id,
-        instance_key: args.key.clone(),
+        instance_key: key.clone(),
         skip_damaged: args.skip_damaged,
         position: None,
     };
@@ -133,7 +134,7 @@ pub(super) async fn export(args: InstanceExport, context: &Context) -> Result<()
     output.object(
         schemas::INSTANCE_EXPORT,
         &json!({
-            "instanceKey": args.key,
+            "instanceKey": key,
             "file": file,
             "messages": last.messages,
             "extensions": last.extensions,
@@ -144,7 +145,7 @@ pub(super) async fn export(args: InstanceExport, context: &Context) -> Result<()
     )?;
     remark(&last, pending, output);
     if let Some(file) = file {
-        let key = text::one_line(args.key.as_str());
+        let key = text::one_line(key.as_str());
         let messages = text::count(as_count(last.messages), "message");
         let size = text::bytes(bytes);
         let file = text::one_line(&file.to_string_lossy());

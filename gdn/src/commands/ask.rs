@@ -1,12 +1,11 @@
 //! A question to an agent: what `send`, `chat` and `demo` have in common.
 
-use goondan_protocol::control::{SendEvent, Sent};
+use goondan_protocol::control::{SendEvent, Sent, WorkspaceInfo};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
 use goondan_protocol::images::Image;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 
-use crate::cli::DEFAULT_INSTANCE;
 use crate::client::{CallError, Client, Notice, Patience};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -21,6 +20,8 @@ pub(crate) struct Question {
     workspace_id: WorkspaceId,
     agent: Option<AgentName>,
     instance: InstanceKey,
+    /// The conversation that is meant when none is named.
+    usual: InstanceKey,
     text: String,
     /// Images as they were named, and as they are.
     named_images: Vec<String>,
@@ -29,11 +30,12 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// A question with the event id `event_id`, or a new one.
+    /// A question in the conversation `instance`, or in the workspace's own, with the event id
+    /// `event_id`, or a new one.
     pub(crate) fn new(
-        workspace_id: WorkspaceId,
+        workspace: &WorkspaceInfo,
         agent: Option<AgentName>,
-        instance: InstanceKey,
+        instance: Option<InstanceKey>,
         text: String,
         event_id: Option<EventId>,
     ) -> Result<Self, Failure> {
@@ -46,9 +48,10 @@ impl Question {
             )
         } else {
             return Ok(Self {
-                workspace_id,
+                workspace_id: workspace.workspace_id.clone(),
                 agent,
-                instance,
+                instance: workspace.conversation(instance),
+                usual: workspace.conversation(None),
                 text,
                 named_images: Vec::new(),
                 images: Vec::new(),
@@ -114,7 +117,7 @@ impl Question {
         if let Some(agent) = &self.agent {
             command.push_str(&format!(" --agent {agent}"));
         }
-        if self.instance.as_str() != DEFAULT_INSTANCE {
+        if self.instance != self.usual {
             let key = shell_quoted(self.instance.as_str());
             command.push_str(&format!(" --instance {}", key.as_deref().unwrap_or("KEY")));
         }

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::time::{Duration, Instant};
 
 use goondan_protocol::control::{Sent, WorkspaceInfo};
+use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -151,6 +152,10 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
+    fn conversation(&self) -> InstanceKey {
+        self.workspace.conversation(self.to.instance.clone())
+    }
+
     fn greet(&self) {
         let output = self.context.output;
         if !self.is_terminal {
@@ -161,7 +166,7 @@ impl Session<'_> {
         output.note(format!(
             "Talking to {} in conversation {}. /help shows the commands, Ctrl-D ends.",
             agent.map_or("the swarm", |agent| agent.as_str()),
-            self.to.instance
+            self.conversation()
         ));
     }
 
@@ -197,7 +202,7 @@ impl Session<'_> {
         let transcript = loop {
             let mut client = self.connected(None).await?;
             let id = &self.workspace.workspace_id;
-            let read = transcript::read(&mut client, id, &self.to.instance, Some(limit)).await;
+            let read = transcript::read(&mut client, id, &self.conversation(), Some(limit)).await;
             match read {
                 Err(error) if error.is_lost() && losses < LOSSES_MAX => losses += 1,
                 read => {
@@ -212,7 +217,7 @@ impl Session<'_> {
 
     async fn say(&mut self, text: &str, interrupt: &mut Signal) -> Result<(), Failure> {
         let question = Question::new(
-            self.workspace.workspace_id.clone(),
+            &self.workspace,
             self.to.agent.clone(),
             self.to.instance.clone(),
             text.to_owned(),

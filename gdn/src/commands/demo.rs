@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::ask::{Question, reply_of};
 use super::{shutdown, transcript};
-use crate::cli::{DEFAULT_INSTANCE, Demo};
+use crate::cli::Demo;
 use crate::client::Client;
 use crate::context::Context;
 use crate::daemon::{self, Started};
@@ -122,20 +122,7 @@ async fn play(
     }
     output.note(format!("{} {}", mark(demo, "workspace"), info.workspace_id));
     output.note(format!("{} {}\n", mark(demo, "question"), args.ask));
-    let instance = DEFAULT_INSTANCE.parse().map_err(|error| {
-        Failure::of(
-            Exit::Internal,
-            &error,
-            "this is a fault in gdn; please report it",
-        )
-    })?;
-    let question = Question::new(
-        info.workspace_id.clone(),
-        None,
-        instance,
-        args.ask.clone(),
-        None,
-    )?;
+    let question = Question::new(&info, None, None, args.ask.clone(), None)?;
     let view = TurnView::start(output, output.is_json(), Streaming::Off);
     let sent = question
         .ask(&mut client, &view)

@@ -74,8 +74,8 @@ fn list_table(instances: &[InstanceSummary], all: bool) -> Table {
 async fn show(args: InstanceShow, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let show = ShowInstance {
+        instance_key: workspace.conversation(args.key),
         workspace_id: workspace.workspace_id,
-        instance_key: args.key,
     };
     let detail = client.query(show).await?;
     let output = context.output;
@@ -119,16 +119,17 @@ fn detail_table(detail: &InstanceDetail) -> Table {
 
 async fn history(args: InstanceHistory, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
+    let key = workspace.conversation(args.key);
     let id = workspace.workspace_id;
     if args.turns {
-        let turns = turns::read(&mut client, &id, &args.key, args.limit).await?;
+        let turns = turns::read(&mut client, &id, &key, args.limit).await?;
         context.output.object(schemas::INSTANCE_TURNS, &turns)?;
         let rendered = turns.render(text::now(), context.output.out);
         context.output.data(rendered)?;
         turns.warn(context);
         return Ok(());
     }
-    let transcript = transcript::read(&mut client, &id, &args.key, args.limit).await?;
+    let transcript = transcript::read(&mut client, &id, &key, args.limit).await?;
     let output = context.output;
     output.object(schemas::INSTANCE_HISTORY, &transcript)?;
     output.data(transcript.render(output.out))

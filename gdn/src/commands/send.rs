@@ -25,7 +25,7 @@ pub(super) async fn run(args: Send, context: &Context) -> Result<(), Failure> {
     let images = images::read(&args.image)?;
     let (mut client, workspace) = context.open().await?;
     let question = Question::new(
-        workspace.workspace_id,
+        &workspace,
         args.to.agent,
         args.to.instance,
         text,

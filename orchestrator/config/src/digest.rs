@@ -22,6 +22,7 @@ pub(crate) fn digest(bundle: &Bundle) -> String {
     let content = json!({
         "package": package,
         "entryAgent": bundle.entry_agent,
+        "conversationKey": bundle.conversation_key,
         "agents": agents,
         "connections": connections,
         "local": bundle.local.as_ref().map(connection),

@@ -154,6 +154,8 @@ pub struct Bundle {
     pub package: Option<Package>,
     /// The agent that gets what no rule sends elsewhere. Always one of `agents`.
     pub entry_agent: AgentName,
+    /// The conversation that is meant when none is named, if the project says which.
+    pub conversation_key: Option<InstanceKey>,
     /// The agents that take part, fully resolved.
     pub agents: BTreeMap<AgentName, AgentDefinition>,
     /// The connections; one connector process runs for each (`SUP-1`).

@@ -101,9 +101,11 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
         check_prices(budget, &agents, &resources, report);
     }
     let budgets = all.into_iter().map(|budget| budget.value.clone()).collect();
+    let conversation_key = swarm.and_then(|swarm| swarm.value.conversation_key.clone());
     let mut bundle = Bundle {
         package: resources.package,
         entry_agent: entry_agent?,
+        conversation_key,
         agents,
         connections,
         local,

@@ -262,6 +262,7 @@ mod tests {
         };
         Bundle {
             package: None,
+            conversation_key: None,
             entry_agent: "clerk".parse().unwrap(),
             agents: [agent("clerk"), agent("helper")].into(),
             connections: BTreeMap::new(),

@@ -84,6 +84,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         project_root: workspace.record.project_root.clone(),
         package: workspace.record.package.clone(),
         entry_agent: bundle.map(|bundle| bundle.entry_agent.clone()),
+        conversation_key: bundle.and_then(|bundle| bundle.conversation_key.clone()),
         agents: bundle
             .map(|bundle| bundle.agents.keys().cloned().collect())
             .unwrap_or_default(),

@@ -37,6 +37,9 @@ pub struct WorkspaceInfo {
     /// The agent that gets what names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry_agent: Option<AgentName>,
+    /// The conversation that is meant when none is named, if the project says which; otherwise `main`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation_key: Option<InstanceKey>,
     /// Every agent.
     pub agents: Vec<AgentName>,
     /// Every connection.
@@ -63,6 +66,15 @@ pub struct WorkspaceInfo {
     /// Why it does not run as it should, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<WorkspaceProblem>,
+}
+
+impl WorkspaceInfo {
+    /// The conversation that is meant: the one that was named, or the project's own, or `main`.
+    #[must_use]
+    pub fn conversation(&self, named: Option<InstanceKey>) -> InstanceKey {
+        let own = || self.conversation_key.clone();
+        named.or_else(own).unwrap_or_else(InstanceKey::main)
+    }
 }
 
 /// How changes of a project's files are noticed (`SUP-8`).

@@ -45,6 +45,14 @@ apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {name: worker}
 spec: {modelConfig: {modelRef: Model/instant}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: team}
+spec:
+  entryAgent: Agent/worker
+  # Longer than any measure takes.
+  policy: {lifecycle: {idleSeconds: 86400}}
 ";
 
 fn main() -> Outcome {

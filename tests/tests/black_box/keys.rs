@@ -258,3 +258,26 @@ fn inst_5_delete_ends_the_process_and_the_turn_and_tells_who_waits() {
         "{audit}"
     );
 }
+
+#[test]
+fn root_4_a_swarm_says_which_conversation_is_meant_when_none_is_named() {
+    let home = Home::new(&LAB.replace(
+        "entryAgent: Agent/worker",
+        "entryAgent: Agent/worker\n  instanceKey: lobby",
+    ));
+    let _daemon = Daemon::serving(&home);
+    let sent = home.gdn_json(&["send", "echo one"]);
+    assert_eq!(sent["instanceKey"], "lobby");
+    home.ask("main", "echo two");
+    for (named, len) in [(&[][..], 2), (&["lobby"], 2), (&["main"], 2)] {
+        let history = home.gdn_json(&[&["instance", "history"], named].concat());
+        assert_eq!(history["messages"].as_array().unwrap().len(), len);
+    }
+    let shown = home.gdn_json(&["instance", "show"]);
+    assert_eq!(shown["instanceKey"], "lobby");
+    // What asks the same again names a conversation only if another is meant.
+    let again = home.gdn(&["send", "--no-wait", "echo three"]).exits(0);
+    assert!(!again.stderr.contains("--instance"), "{}", again.stderr);
+    let again = home.gdn(&["send", "--no-wait", "--instance", "main", "echo four"]);
+    again.exits(0).tells(&["--instance main"]);
+}

@@ -10,7 +10,6 @@ use goondan_protocol::limits::{
 
 use super::{budgets, id};
 use crate::Lifecycle;
-use crate::codes;
 use crate::document::{Document, Kind};
 use crate::fields::{Fields, Located};
 use crate::limits::{
@@ -18,7 +17,7 @@ use crate::limits::{
     MAX_IDLE_SECONDS, MAX_STEPS_PER_TURN, MAX_TTL_SECONDS,
 };
 use crate::reference::Reference;
-use crate::report::{Problem, Report};
+use crate::report::Report;
 use crate::shape::{Content, Default, Field, Shape};
 
 /// What a Swarm's `spec` holds.
@@ -40,8 +39,9 @@ pub(crate) static SPEC: Shape = Shape::of(
         Field::optional(
             "instanceKey",
             Content::Text,
-            "The conversation that is meant when none is named. Not supported by this version.",
-        ),
+            "The conversation that is meant when none is named.",
+        )
+        .or(Default::Meaning("`main`")),
         POLICY,
     ],
 );
@@ -154,6 +154,7 @@ pub(crate) struct SwarmSpec {
     pub(crate) entry_agent: Option<Reference>,
     /// Its members; `None` means every Agent of the project.
     pub(crate) agents: Option<Vec<Reference>>,
+    pub(crate) conversation_key: Option<InstanceKey>,
     pub(crate) policy: Policy,
     pub(crate) budgets: Vec<Located<Budget>>,
 }
@@ -185,18 +186,9 @@ pub(crate) fn read(document: &Document<'_>, report: &mut Report) -> Option<Swarm
     let entry_agent = spec.reference("entryAgent", report);
     let names_agents = spec.has("agents");
     let agents = spec.references("agents", report);
-    if let Some(key) = spec.text("instanceKey", report)
-        && id::<InstanceKey>(&key, report).is_some()
-    {
-        report.add(
-            Problem::new(
-                codes::UNSUPPORTED,
-                key.place,
-                "`instanceKey` of a Swarm is not supported by this version yet",
-            )
-            .help("name the conversation with `--instance` or in an ingress rule"),
-        );
-    }
+    let conversation_key = spec
+        .text("instanceKey", report)
+        .and_then(|key| id::<InstanceKey>(&key, report));
     let (policy, budgets) = spec
         .nested("policy", report)
         .map(|policy| read_policy(policy, report))
@@ -206,6 +198,7 @@ pub(crate) fn read(document: &Document<'_>, report: &mut Report) -> Option<Swarm
         name: name?,
         entry_agent,
         agents: names_agents.then_some(agents),
+        conversation_key,
         policy,
         budgets,
     })

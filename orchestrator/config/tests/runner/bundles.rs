@@ -210,6 +210,7 @@ metadata: {name: team}
 spec:
   entryAgent: Agent/second
   agents: [Agent/helper, Agent/second]
+  instanceKey: lobby
   policy:
     maxStepsPerTurn: 7
     lifecycle: {ttlSeconds: 60, gcGraceSeconds: 0, idleSeconds: 5}
@@ -220,6 +221,7 @@ spec:
     let names: Vec<_> = bundle.agents.keys().map(AgentName::as_str).collect();
     assert_eq!(names, ["helper", "second"]);
     assert_eq!(bundle.entry_agent.as_str(), "second");
+    assert_eq!(bundle.conversation_key.unwrap().as_str(), "lobby");
     assert_eq!(bundle.grace_period_ms, 3_000);
     assert_eq!(
         bundle.lifecycle,

@@ -785,7 +785,6 @@ fn each_further_kind_and_field_is_checked() {
             &format!("entryAgent: Agent/helper, {more}"),
         ))
     };
-    assert!(swarm("instanceKey: k").contains("`instanceKey` of a Swarm is not supported"));
     assert!(swarm("instanceKey: ''").contains("must not be empty"));
 
     let package = |spec: &str| {

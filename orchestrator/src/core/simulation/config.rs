@@ -122,6 +122,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
     });
     Bundle {
         package: None,
+        conversation_key: None,
         entry_agent: ENTRY_AGENT.parse().unwrap(),
         agents,
         connections: connections.collect(),
