@@ -40,12 +40,14 @@ pub(in crate::shell) async fn collect(
     collector: Collector,
 ) -> io::Result<()> {
     let mut lines = LineSplitter::default();
-    let mut chunk = vec![0; READ_BYTES];
+    // Memory that nothing was read into yet is not touched: there are two of these for each process.
+    let mut chunk = Vec::with_capacity(READ_BYTES);
     loop {
-        let read = output.read(&mut chunk).await?;
+        chunk.clear();
+        let read = output.read_buf(&mut chunk).await?;
         let pieces = match read {
             0 => lines.finish(),
-            _ => lines.push(chunk.get(..read).unwrap_or_default()),
+            _ => lines.push(&chunk),
         };
         for piece in &pieces {
             let at = Timestamp::from_unix_millis(unix_millis_now());
