@@ -88,6 +88,18 @@ pub(crate) fn seal_of(line: &[u8]) -> Seal {
     place_of(body).map_or(Seal::Absent, Seal::Whole)
 }
 
+/// What a sealed line, without its newline, was before it was sealed, without its closing brace; none
+/// if it is not as it was sealed.
+pub(crate) fn unsealed(line: &[u8]) -> Option<&[u8]> {
+    let Seal::Whole(_) = seal_of(line) else {
+        return None;
+    };
+    let body = line.get(..line.len() - SUFFIX)?;
+    let (rest, _) = number_behind(body, b",\"d\":")?;
+    let (record, _) = number_behind(rest, b",\"n\":")?;
+    Some(record)
+}
+
 /// Reads `…,"n":17,"d":16`.
 fn place_of(body: &[u8]) -> Option<Place> {
     let (rest, durable) = number_behind(body, b",\"d\":")?;

@@ -7,16 +7,17 @@
 //! # Life of a turn
 //!
 //! `accept` → `begin_turn` → `append_event` … → `complete_turn` → `sync` (the commit point) →
-//! `finish_turn` (fold, inbox, clear). After a crash at any point [`InstanceStore::open`] finds the
-//! state again and finishes what a commit record promises. A turn that crashes whoever works on it
-//! ends by `park` instead: its event and its journal are put aside, and the conversation goes on.
+//! `fold_turn` (base, inbox), and after some turns or a while `clear_journal` (both durable, journal
+//! cleared). After a crash at any point [`InstanceStore::open`] finds the state again and finishes what
+//! the commit records promise. A turn that crashes whoever works on it ends by `park` instead: its
+//! event and its journal are put aside, and the conversation goes on.
 //!
 //! # Invariants
 //!
 //! * `base.jsonl` changes only under a durable commit record, and every change can be done again.
-//! * `events.jsonl` holds at most one turn.
-//! * An inbox record `done` is durable before `events.jsonl` is cleared; a journal whose event is done
-//!   is stale and is cleared.
+//! * A turn leaves `events.jsonl` only when the base that holds it and the inbox records `done` of its
+//!   events are durable. What is cleared is durably cleared before anything follows.
+//! * A turn that rewrites the base is the last one in `events.jsonl`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,7 @@ mod page;
 mod parking;
 mod raw;
 mod recovery;
+mod redo;
 mod repair;
 mod sums;
 mod traced;
@@ -135,8 +137,6 @@ pub struct InstanceStore {
     llm: Journal,
     /// The messages of the committed turn as lines, until they are in the base.
     delta: Option<Vec<u8>>,
-    /// Whether the committed turn is part of the base, and only its journal is to be cleared.
-    is_folded: bool,
     findings: Vec<Finding>,
 }
 
@@ -200,7 +200,6 @@ impl InstanceStore {
             observed,
             llm,
             delta: None,
-            is_folded: false,
             findings,
         };
         store.recover()?;
@@ -241,14 +240,19 @@ impl InstanceStore {
         &self.metadata
     }
 
-    /// Whether no turn is open or committed and not folded.
+    /// Whether no turn is open, and none is left in the journal.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.turn.open.is_none() && self.turn.commit.is_none()
+        self.turn.open.is_none() && self.turn.folded() == 0
     }
 
-    /// Whether a turn is committed, or its commit staged, and not everything that follows is done.
+    /// Whether a turn is committed, or its commit staged, and not part of the base.
     pub(crate) fn has_committed(&self) -> bool {
         self.turn.commit.is_some()
+    }
+
+    /// Whether turns are part of the base that are to leave the journal, and no other is open.
+    pub(crate) fn is_clear_due(&self) -> bool {
+        self.turn.open.is_none() && self.turn.folded() > 0
     }
 
     /// How many events wait.
@@ -315,8 +319,8 @@ impl InstanceStore {
         let wrong = || StoreError::WrongEvent {
             event_id: event_id.clone(),
         };
-        if self.is_folded {
-            self.finish_turn()?;
+        if self.turn.is_long() && self.turn.open.is_none() {
+            self.clear_journal()?;
         }
         let inbox_seq = self.inbox.seq_of_waiting(event_id).ok_or_else(wrong)?;
         let event = TurnEvent {
@@ -401,6 +405,7 @@ impl InstanceStore {
             let delta = fold::delta_of(&events);
             let mode = FoldMode::Delta {
                 base_bytes: self.base.len(),
+                sums_bytes: Some(self.base.sums_len()),
                 bytes: Some(delta.len() as u64),
                 crc32: Some(crc32(&delta)),
             };
@@ -456,58 +461,77 @@ impl InstanceStore {
         self.inbox.sync()
     }
 
-    /// Makes a committed turn part of the base, marks its event done and clears the journal. Can be
-    /// done again after a crash at any point. Does nothing if no commit is due.
+    /// Makes a committed turn part of the base and marks its events done; neither is durable before
+    /// [`Self::checkpoint`], and until then the turn stays in the journal, which other turns may follow
+    /// it into. Does nothing if no fold is due.
     ///
     /// # Errors
     ///
     /// [`StoreError::Io`] or [`StoreError::Damaged`]: the turn stays committed, its events are kept,
     /// and opening the instance tries again (`MSG-10`).
-    pub fn finish_turn(&mut self) -> Result<(), StoreError> {
-        self.fold_turn()?;
-        if self.is_folded {
-            // A journal that is cleared before its event is known to be done would let the turn begin anew.
-            self.inbox.sync()?;
-            self.turn.clear(self.disk.as_ref())?;
-            self.is_folded = false;
-            self.inbox.compact(self.disk.as_ref())?;
-        }
-        Ok(())
-    }
-
-    /// Makes a committed turn part of the base, durably, and marks its event done. The mark becomes
-    /// durable with whatever the inbox takes next; [`Self::finish_turn`], which the next turn begins
-    /// with, sees to it otherwise. Does nothing if no fold is due.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::finish_turn`].
     pub fn fold_turn(&mut self) -> Result<(), StoreError> {
-        let Some(commit) = self.turn.commit.clone().filter(|_| !self.is_folded) else {
+        let Some(commit) = self.turn.commit.clone() else {
             return Ok(());
         };
         match commit.fold {
-            FoldMode::Delta {
-                base_bytes,
-                bytes,
-                crc32,
-            } => match self.delta.take() {
-                Some(delta) => self.base.append_delta(base_bytes, &delta)?,
-                None => self.redo_delta(base_bytes, bytes.zip(crc32))?,
-            },
+            FoldMode::Delta { .. } => {
+                let delta = match self.delta.take() {
+                    Some(delta) => delta,
+                    None => fold::delta_of(&self.turn.events()?),
+                };
+                self.base.append_delta(&delta)?;
+                self.conclude(&commit)?;
+                self.turn.retire();
+            }
             FoldMode::Rewrite { bytes, .. } => {
                 self.base.install(self.disk.as_ref())?;
                 self.check_installed(bytes);
+                self.conclude(&commit)?;
+                self.turn.retire();
+                self.clear_journal()?;
             }
         }
+        self.touch(commit.at);
+        Ok(())
+    }
+
+    /// What follows a fold. Can be done again.
+    fn conclude(&mut self, commit: &CommitRecord) -> Result<(), StoreError> {
         // Before the event is done: a state that is missing then would be missing for ever.
         for (name, state) in &commit.states {
             self.set_extension_state(name, state)?;
         }
-        self.mark_events(&commit)?;
-        self.is_folded = true;
-        self.touch(commit.at);
+        self.mark_events(commit)
+    }
+
+    /// Folds a committed turn, and if no other is open makes the folds durable and clears the journal.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::fold_turn`].
+    pub fn finish_turn(&mut self) -> Result<(), StoreError> {
+        self.fold_turn()?;
+        if self.is_clear_due() {
+            self.clear_journal()?;
+        }
         Ok(())
+    }
+
+    /// Makes the folds durable and takes their turns out of the journal; an open turn stays in it. Can be
+    /// done again after a crash at any point. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::fold_turn`].
+    pub fn clear_journal(&mut self) -> Result<(), StoreError> {
+        if self.turn.folded() == 0 {
+            return Ok(());
+        }
+        self.base.sync()?;
+        // Turns that left the journal before their events are known to be done would begin anew.
+        self.inbox.sync()?;
+        self.turn.shed(self.disk.as_ref())?;
+        self.inbox.compact(self.disk.as_ref())
     }
 
     /// Appends one line to the runtime events (`MSG-12`). Not synced: they are never an input of

@@ -16,6 +16,7 @@ use goondan_protocol::ids::{AgentName, InstanceKey, ResourceName, StepId, TurnId
 use goondan_protocol::time::{Day, Timestamp};
 use goondan_protocol::usage::{Charge, MicroUsd, Spending, Spent, Usage};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::disk::Disk;
@@ -142,8 +143,8 @@ impl Record {
         serde_json::from_slice(bytes).map_err(|error| error.to_string())
     }
 
-    fn to_value(&self) -> Result<serde_json::Value, StoreError> {
-        serde_json::to_value(self).map_err(|error| StoreError::Unwritable {
+    fn to_raw(&self) -> Result<Box<RawValue>, StoreError> {
+        serde_json::value::to_raw_value(self).map_err(|error| StoreError::Unwritable {
             problem: error.to_string(),
         })
     }
@@ -300,7 +301,7 @@ impl Ledger {
         self.known = kept.iter().map(|entry| entry.id).collect();
         let sums = sums.into_values().map(Record::Sum);
         let records = sums.chain(kept.into_iter().map(Record::Reply));
-        let records: Vec<_> = records.map(|r| r.to_value()).collect::<Result<_, _>>()?;
+        let records: Vec<_> = records.map(|r| r.to_raw()).collect::<Result<_, _>>()?;
         self.log.replace(disk, &records)?;
         self.compact_at = LEDGER_COMPACT_BYTES.max(self.log.len() * 2);
         Ok(())

@@ -17,9 +17,16 @@ pub const METADATA_INTERVAL_MS: u64 = 1_000;
 /// Bytes appended to a file that wait in memory at most, until what was asked for together is written.
 pub const JOURNAL_PENDING_BYTES: usize = 256 * 1024;
 
-/// How long the journal of a folded turn is kept for the next turn to clear it, in milliseconds; then it is
-/// cleared without one.
+/// How long a conversation has to be quiet until its base is made durable and its journal cleared, in
+/// milliseconds. What the journal holds is durable before that.
 pub const JOURNAL_CLEAR_DELAY_MS: u64 = 10;
+
+/// Turns that are part of the base and still in the journal from which the base is made durable before
+/// another begins. Opening a conversation after a crash does so many folds again at most.
+pub const JOURNAL_FOLDED_TURNS: usize = 32;
+
+/// Size of a journal with such turns from which the same is done, in bytes.
+pub const JOURNAL_FOLDED_BYTES: u64 = 1024 * 1024;
 
 /// Wait before a fold that failed is tried again, in milliseconds; it doubles with each failure up to
 /// [`FOLD_RETRY_MAX_MS`] (`MSG-10`).

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::checksum::{Place, Seal, crc32, seal, seal_of, sealed_prefixes};
+use crate::checksum::{self, Place, Seal, crc32, seal, seal_of, sealed_prefixes};
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::finding::{Finding, FindingKind, Severity};
@@ -270,14 +270,18 @@ pub(crate) fn torn(path: &Path, line: u64, torn: &TornTail) -> Finding {
         .severity(Severity::Warning)
 }
 
-/// A record as it was before it was sealed; none if it is no object.
-pub(crate) fn unsealed(record: &[u8]) -> Option<serde_json::Value> {
-    const SEAL_FIELDS: [&str; 3] = ["n", "d", "crc32"];
-    let Ok(serde_json::Value::Object(mut record)) = serde_json::from_slice(record) else {
-        return None;
+/// A record as it was before it was sealed, byte for byte; none if it is not as it was sealed, or no
+/// object that holds anything.
+pub(crate) fn unsealed(record: &[u8]) -> Option<Box<RawValue>> {
+    let text = match seal_of(record) {
+        Seal::Whole(_) => [checksum::unsealed(record)?, b"}"].concat(),
+        Seal::Absent => record.trim_ascii().to_vec(),
+        Seal::Broken => return None,
     };
-    record.retain(|name, _| !SEAL_FIELDS.contains(&name.as_str()));
-    Some(record.into())
+    let fields = text.strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
+    let is_object = fields.is_some_and(|fields| !fields.starts_with(b"}"));
+    let record = RawValue::from_string(String::from_utf8(text).ok()?).ok()?;
+    is_object.then_some(record)
 }
 
 impl SealedLog {
@@ -309,16 +313,17 @@ impl SealedLog {
     pub(crate) fn replace(
         &mut self,
         disk: &dyn Disk,
-        records: &[serde_json::Value],
+        records: &[Box<RawValue>],
     ) -> Result<(), StoreError> {
         self.keep_damage(disk)?;
         let mut content = Vec::new();
         let mut number = 0;
         for record in records {
             number += 1;
+            // The file appears whole or not at all: whoever reads one record has all before it.
             let place = Place {
                 n: number,
-                durable: 0,
+                durable: number - 1,
             };
             content.extend(seal(record, place)?);
         }
@@ -336,20 +341,30 @@ impl SealedLog {
         if !self.is_damaged {
             return Ok(None);
         }
+        let kept = self.keep_damage(disk)?;
+        self.retain(disk, |_| true)?;
+        Ok(kept)
+    }
+
+    /// Writes the file anew with those of its records that `keep` is true for, each as it is but for its
+    /// place. What could not be read is kept beside it first. Durable when it returns.
+    pub(crate) fn retain(
+        &mut self,
+        disk: &dyn Disk,
+        keep: impl Fn(&[u8]) -> bool,
+    ) -> Result<(), StoreError> {
         let mut records = Vec::new();
         for span in read(&mut self.journal)?.records {
             let bytes = self.record(span)?;
-            records.push(unsealed(&bytes).ok_or_else(|| StoreError::Damaged {
-                path: self.path().to_owned(),
-                line: span.line,
-                problem: "a record is no object".to_owned(),
-            })?);
+            if keep(&bytes) {
+                records.push(unsealed(&bytes).ok_or_else(|| StoreError::Damaged {
+                    path: self.path().to_owned(),
+                    line: span.line,
+                    problem: "a record is no object".to_owned(),
+                })?);
+            }
         }
-        let content = self.journal.read(0, usize::MAX)?;
-        let kept = crate::durable::keep_aside(disk, self.journal.path(), "damaged", &content)?;
-        self.is_damaged = false;
-        self.replace(disk, &records)?;
-        Ok(Some(kept))
+        self.replace(disk, &records)
     }
 
     pub(crate) fn is_damaged(&self) -> bool {

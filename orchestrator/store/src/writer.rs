@@ -4,7 +4,8 @@
 //! its operations happen in the order they were submitted. A thread takes all that waits, stages it,
 //! syncs each touched file once, and only then reports every operation as done. Turns that were
 //! committed are folded into their bases after that and before anything else: whoever waits for an
-//! answer waits for the commit record alone.
+//! answer waits for the commit record alone. Bases are made durable when their conversations are quiet
+//! or have had some turns: the journals hold what is in them until then.
 //!
 //! # Invariants
 //!
@@ -138,7 +139,7 @@ struct Held {
     /// Whether it stays open when nothing is done on it: a process works with it.
     is_kept: bool,
     metadata_due: Option<Instant>,
-    /// When the journal of its folded turn is cleared, if no other turn begins before.
+    /// When its base is made durable and its journal cleared, if it stays quiet.
     clear_due: Option<Instant>,
 }
 
@@ -232,7 +233,7 @@ impl Worker {
                 () = later => self.tidy(false),
             }
         }
-        self.finish_folded(true);
+        self.clear_quiet(true);
         self.flush_metadata(true);
     }
 
@@ -245,7 +246,7 @@ impl Worker {
 
     /// Does what was put off and is due; `all` does what is not due yet too.
     pub fn tidy(&mut self, all: bool) {
-        self.finish_folded(all);
+        self.clear_quiet(all);
         self.retry_folds(all);
         self.flush_metadata(all);
     }
@@ -318,22 +319,24 @@ impl Worker {
         reported.collect()
     }
 
-    /// Folds the turns that the last batch committed; their journals are cleared a little later. One that cannot be folded stays committed, with
-    /// its events; it is folded by [`Self::retry_folds`], or before that when its instance is needed
-    /// (`MSG-10`).
+    /// Folds the turns that the last batch committed; their bases are made durable a little later. One
+    /// that cannot be folded stays committed, with its events; it is folded by [`Self::retry_folds`], or
+    /// before that when its instance is needed (`MSG-10`).
     pub fn settle(&mut self) {
         for instance in std::mem::take(&mut self.unsettled) {
             self.fold(&instance, InstanceStore::fold_turn);
             let Some(held) = self.open.get_mut(&instance) else {
                 continue;
             };
-            if held.store.has_committed() && held.clear_due.is_none() {
-                let delay = Duration::from_millis(JOURNAL_CLEAR_DELAY_MS);
-                held.clear_due = Some(Instant::now() + delay);
-            }
             if !held.is_kept {
+                self.fold(&instance, InstanceStore::finish_turn);
                 self.open.remove(&instance);
-            } else if held.store.metadata_is_dirty() && held.metadata_due.is_none() {
+                continue;
+            }
+            let delay = Duration::from_millis(JOURNAL_CLEAR_DELAY_MS);
+            let is_due = held.store.is_clear_due();
+            held.clear_due = is_due.then(|| Instant::now() + delay);
+            if held.store.metadata_is_dirty() && held.metadata_due.is_none() {
                 let interval = Duration::from_millis(METADATA_INTERVAL_MS);
                 held.metadata_due = Some(Instant::now() + interval);
             }
@@ -341,8 +344,8 @@ impl Worker {
         self.rest_surplus(WRITER_OPEN_INSTANCES_MAX);
     }
 
-    /// Clears the journals of folded turns that no other turn followed.
-    fn finish_folded(&mut self, all: bool) {
+    /// Makes the bases of quiet conversations durable and clears their journals.
+    fn clear_quiet(&mut self, all: bool) {
         let now = Instant::now();
         let is_due = |held: &Held| held.clear_due.is_some_and(|due| all || due <= now);
         let due = self.open.iter().filter(|(_, held)| is_due(held));
@@ -572,6 +575,7 @@ impl Worker {
                 }
                 if let Some(mut held) = self.open.remove(&instance) {
                     held.store.sync()?;
+                    held.store.clear_journal()?;
                     held.store.flush_metadata()?;
                 }
                 Ok(Report::Closed)
@@ -641,7 +645,7 @@ impl Worker {
         let held = self.held(instance)?;
         if held.store.has_committed() {
             held.store.sync()?;
-            self.fold(instance, InstanceStore::finish_turn);
+            self.fold(instance, InstanceStore::fold_turn);
         }
         self.held(instance)
     }

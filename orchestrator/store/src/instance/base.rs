@@ -16,7 +16,7 @@ use crate::disk::Disk;
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
 use crate::finding::{Finding, FindingKind};
-use crate::jsonl::Journal;
+use crate::jsonl::{Journal, TornTail};
 use crate::limits::READ_CHUNK_BYTES;
 
 /// The file's name.
@@ -249,17 +249,34 @@ impl Base {
         Ok(())
     }
 
-    /// Has [`Self::settle`] compare every line with its checksum: the base lost its end.
-    pub(super) fn distrust(&mut self) {
-        self.coverage = None;
+    /// The length of the checksums in bytes.
+    pub(super) fn sums_len(&self) -> u64 {
+        self.sums.len()
     }
 
-    /// Cuts the base to `from` bytes and appends `delta`, whole lines. Can be done again. Durable when
-    /// it returns.
-    pub(super) fn append_delta(&mut self, from: u64, delta: &[u8]) -> Result<(), StoreError> {
-        if self.lines.len() > from {
-            self.lines.cut(from)?;
+    /// Cuts both files to what they were when a commit was made: lengths in bytes, that of the checksums
+    /// if it is known. Durable after [`Self::sync`].
+    pub(super) fn cut_back(&mut self, len: u64, sums_len: Option<u64>) -> Result<(), StoreError> {
+        match self.lines.len() {
+            now if now > len => self.lines.cut(len)?,
+            // It lost its end, and goes on where it ends; settling it tells what is missing.
+            now if now < len => self.coverage = None,
+            _ => {}
         }
+        if let Some(sums_len) =
+            sums_len.filter(|len| self.coverage.is_some() && self.sums.len() > *len)
+        {
+            self.sums.cut(sums_len)?;
+            self.coverage = sums::coverage(&mut self.sums)?.map(|(coverage, _)| coverage);
+        }
+        self.reader = None;
+        Ok(())
+    }
+
+    /// Appends `delta`, whole lines, and their checksums. They are in the files when it returns, and
+    /// durable after [`Self::sync`].
+    pub(super) fn append_delta(&mut self, delta: &[u8]) -> Result<(), StoreError> {
+        let from = self.lines.len();
         if !delta.is_empty() {
             self.lines.append(delta)?;
         }
@@ -277,10 +294,43 @@ impl Base {
                 .collect();
             self.append_sums(&lines?, &mut coverage)?;
         }
-        // Both are written before the first is synced: what the disk does for one it then does for both.
         self.lines.write_out()?;
-        self.sums.write_out()?;
-        self.sync()
+        self.sums.write_out()
+    }
+
+    /// Appends what something else had added, with no checksums: settling it gives it some and says so. An
+    /// end that is cut short is kept aside.
+    pub(super) fn append_foreign(
+        &mut self,
+        disk: &dyn Disk,
+        bytes: &[u8],
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), StoreError> {
+        let whole = bytes
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
+        let (lines, torn) = bytes.split_at(whole);
+        if !torn.is_empty() {
+            let offset = self.lines.len() + lines.len() as u64;
+            let label = format!("torn-{offset}");
+            let kept_in = durable::keep_aside(disk, self.lines.path(), &label, torn)?;
+            let bytes = torn.len() as u64;
+            let torn = TornTail {
+                offset,
+                bytes,
+                kept_in,
+            };
+            findings.push(crate::sealed::torn(
+                self.lines.path(),
+                self.count() + 1,
+                &torn,
+            ));
+        }
+        if !lines.is_empty() {
+            self.lines.append(lines)?;
+        }
+        self.lines.write_out()
     }
 
     /// Whether the base already holds `crc32`-summed `bytes` bytes behind `from`.

@@ -2,9 +2,9 @@
 //!
 //! Two ways, both harmless to repeat:
 //!
-//! * **delta**, when every event is an `append`: cut the base to the length the commit record names,
-//!   append the messages, sync; then the same for their checksums. The cost does not depend on the
-//!   history's length.
+//! * **delta**, when every event is an `append`: the messages are appended to the base, and their
+//!   checksums to theirs. The cost does not depend on the history's length. Before it is done again, both
+//!   are cut to the lengths that the commit record names (see [`super::redo`]).
 //! * **rewrite**, otherwise: the new base and its checksums are written and synced beside the old ones
 //!   *before* the commit record; after it, only renames are left. Were they built after the commit, a
 //!   crash between rename and clearing would apply the events to a base that has them already.

@@ -18,6 +18,7 @@ use std::path::Path;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{EventId, InstanceKey, TurnId};
 use goondan_protocol::time::Timestamp;
+use serde_json::value::RawValue;
 
 use crate::checksum::{Seal, seal_of};
 use crate::disk::Disk;
@@ -404,31 +405,27 @@ impl Inbox {
         for (_, span) in over.split_off(surplus) {
             let bytes = self.log.record(span)?;
             // What is damaged is kept in the copy that replacing makes.
-            if seal_of(&bytes) != Seal::Broken
-                && let Some(record) = sealed::unsealed(&bytes)
-            {
-                records.push(record);
-            }
+            records.extend(sealed::unsealed(&bytes));
         }
         for (seq, entry) in &self.table.pending {
             for record in entry.to_records(*seq) {
-                let value = serde_json::to_value(record);
-                records.push(value.map_err(|error| StoreError::Unwritable {
-                    problem: error.to_string(),
-                })?);
+                records.push(raw_record(&record)?);
             }
         }
         for awaited in self.awaiting() {
-            let value = serde_json::to_value(awaited.to_record(self.table.last_seq));
-            records.push(value.map_err(|error| StoreError::Unwritable {
-                problem: error.to_string(),
-            })?);
+            records.push(raw_record(&awaited.to_record(self.table.last_seq))?);
         }
         self.log.replace(disk, &records)?;
         *self = Self::open(disk, self.log.path(), &mut Vec::new())?;
         self.compact_at = INBOX_COMPACT_BYTES.max(self.log.len() * 2);
         Ok(())
     }
+}
+
+fn raw_record(record: &Record) -> Result<Box<RawValue>, StoreError> {
+    serde_json::value::to_raw_value(record).map_err(|error| StoreError::Unwritable {
+        problem: error.to_string(),
+    })
 }
 
 fn wrong(event_id: &EventId) -> StoreError {

@@ -5,7 +5,7 @@
 
 use goondan_protocol::event::TurnOutcome;
 
-use super::{EVENTS, INBOX, InstanceStore, MESSAGES, TurnEvent, fold};
+use super::{INBOX, InstanceStore, MESSAGES, TurnEvent, fold};
 use crate::error::StoreError;
 use crate::finding::{Finding, FindingKind, Severity};
 
@@ -15,25 +15,11 @@ impl InstanceStore {
         // What was read may never have been synced; it must not vanish under what follows.
         self.sync()?;
         self.base.sync()?;
-        let open = self.turn.open.clone();
-        let event = open.as_ref().and_then(|open| open.event.as_ref());
-        if event.is_some_and(|event| self.inbox.is_over(&event.event_id, event.inbox_seq)) {
-            // The turn is part of the base; only clearing its journal was cut short.
-            if let Some(commit) = self.turn.commit.clone() {
-                self.mark_events(&commit)?;
-                self.inbox.sync()?;
-            }
-            self.turn.clear(self.disk.as_ref())?;
-            self.turn.sync()?;
-        } else if event.is_some_and(|event| self.inbox.seq_of_parked(&event.event_id).is_some())
-            && self.turn.commit.is_none()
-        {
+        self.redo()?;
+        fold::discard_prepared(self.disk.as_ref(), &self.dir.join(MESSAGES))?;
+        let event = self.turn.open.as_ref().and_then(|open| open.event.as_ref());
+        if event.is_some_and(|event| self.inbox.seq_of_parked(&event.event_id).is_some()) {
             self.set_turn_aside()?;
-        }
-        if self.turn.commit.is_some() {
-            self.finish_turn()?;
-        } else {
-            fold::discard_prepared(self.disk.as_ref(), &self.dir.join(MESSAGES))?;
         }
         self.base.settle(self.disk.as_ref(), &mut self.findings)?;
         self.find_lost_event();
@@ -50,58 +36,13 @@ impl InstanceStore {
         Ok(())
     }
 
-    /// Does a delta fold again. The journal may have been damaged since the commit; what the base
-    /// holds already is then taken as it is.
-    pub(super) fn redo_delta(
-        &mut self,
-        base_bytes: u64,
-        committed: Option<(u64, u32)>,
-    ) -> Result<(), StoreError> {
-        let delta = fold::delta_of(&self.turn.events()?);
-        let (bytes, crc32) =
-            committed.unwrap_or_else(|| (delta.len() as u64, crate::checksum::crc32(&delta)));
-        let is_whole = delta.len() as u64 == bytes && crate::checksum::crc32(&delta) == crc32;
-        let mut whole = Vec::new();
-        if !is_whole && self.base.has_delta(base_bytes, bytes, crc32)? {
-            let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-            whole = self.base.read(base_bytes, len)?;
-        } else if !is_whole {
-            let problem = format!(
-                "a committed turn added {bytes} bytes of messages; only {} of them can be read",
-                delta.len()
-            );
-            let kind = FindingKind::MissingRecords;
-            let path = self.dir.join(MESSAGES).join(EVENTS);
-            self.findings.push(Finding::new(&path, kind, problem));
-        }
-        let delta = if whole.is_empty() { delta } else { whole };
-        // A base that lost its end goes on where it ends; settling it tells what is missing.
-        if self.base.len() < base_bytes {
-            self.base.distrust();
-        }
-        self.base
-            .append_delta(base_bytes.min(self.base.len()), &delta)
-    }
-
-    /// Notes if the base that a commit put in place is not the one that was prepared.
-    pub(super) fn check_installed(&mut self, bytes: Option<u64>) {
-        if let Some(bytes) = bytes.filter(|bytes| *bytes != self.base.len()) {
-            let problem = format!(
-                "it has {} bytes, but the new base that was committed had {bytes}",
-                self.base.len()
-            );
-            let finding = Finding::new(self.base.path(), FindingKind::MissingRecords, problem);
-            self.findings.push(finding);
-        }
-    }
-
     /// A turn of ours whose beginning is damaged answers the event that waits longest: events are
     /// handed out in that order.
     fn find_lost_event(&mut self) {
         let path = self.turn.path().to_owned();
         if let Some(open) = &mut self.turn.open
             && open.event.is_none()
-            && open.turn_id.as_str() != uuid::Uuid::nil().to_string()
+            && !open.is_foreign()
             && let Some((inbox_seq, event_id)) = self.inbox.oldest_waiting()
         {
             let problem = format!(

@@ -1,8 +1,10 @@
 //! `messages/events.jsonl`: the journal of the turn in progress (`MSG-1`, `MSG-3`, `MSG-5`).
 //!
-//! Its lines are, in order: `turn_begin` (once for each attempt), the turn's message events, and at
-//! the very end `turn_commit`. Once the commit record is durable the turn is committed; all that
-//! follows from it can be done again from this file alone (see [`super::fold`]).
+//! The lines of a turn are, in order: `turn_begin` (once for each attempt), its message events, and
+//! `turn_commit`. Once the commit record is durable the turn is committed; all that follows from it
+//! can be done again from this file alone (see [`super::fold`]). So a turn that is part of the base
+//! stays here until the base is durable, too, and other turns may follow it meanwhile: several turns
+//! then share the syncs of the base.
 //!
 //! Records of other implementations have no `turnId`, no `seq` and no `turn_begin`; they are read as
 //! a turn without an input event. Ours are sealed (see [`crate::checksum`]): each says itself whether
@@ -20,9 +22,15 @@ use super::raw::{Line, RawEvent};
 use crate::disk::Disk;
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
-use crate::finding::{Finding, FindingKind, Severity};
-use crate::jsonl::Journal;
-use crate::sealed::{self, SealedLog, Span};
+use crate::finding::Finding;
+use crate::limits::{JOURNAL_FOLDED_BYTES, JOURNAL_FOLDED_TURNS};
+use crate::sealed::{SealedLog, Span};
+
+mod reading;
+
+pub(super) use reading::{Ended, check};
+
+use reading::{Read, passed_over};
 
 /// The turn in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +43,18 @@ pub struct OpenTurn {
     pub attempt: u32,
     /// The number of its last recorded message event.
     pub last_seq: u64,
+}
+
+impl OpenTurn {
+    /// The id that stands for a turn of another implementation, which has none.
+    fn foreign_id() -> TurnId {
+        TurnId::from(uuid::Uuid::nil())
+    }
+
+    /// Whether another implementation left it behind.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.turn_id == Self::foreign_id()
+    }
 }
 
 /// The input event of a turn.
@@ -55,9 +75,12 @@ pub struct TurnEvent {
     rename_all_fields = "camelCase"
 )]
 pub(super) enum FoldMode {
-    /// Cut the base to `base_bytes` and append the turn's messages: so many bytes, with this checksum.
+    /// Cut the base to `base_bytes` and its checksums to `sums_bytes`, and append the turn's messages: so
+    /// many bytes, with this checksum.
     Delta {
         base_bytes: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sums_bytes: Option<u64>,
         bytes: Option<u64>,
         crc32: Option<u32>,
     },
@@ -117,21 +140,16 @@ enum Mark<'a> {
 #[derive(Debug)]
 pub(super) struct TurnLog {
     log: SealedLog,
-    /// Where the message events lie, in order.
+    /// Turns that were over when the file was opened.
+    ended: Vec<Ended>,
+    /// How many turns the file holds that are part of the base.
+    folded: usize,
+    /// Where the message events of the open turn lie, in order.
     events: Vec<Span>,
     pub(super) open: Option<OpenTurn>,
-    /// Set once the commit record is written.
+    /// Set once the commit record of the open turn is written.
     pub(super) commit: Option<CommitRecord>,
     pub(super) has_only_appends: bool,
-}
-
-/// What reading the file has come to.
-#[derive(Debug, Default)]
-struct Read {
-    events: Vec<Span>,
-    open: Option<OpenTurn>,
-    commit: Option<CommitRecord>,
-    has_others: bool,
 }
 
 impl TurnLog {
@@ -153,18 +171,65 @@ impl TurnLog {
             }
         }
         let Read {
+            ended,
             events,
             open,
-            commit,
             has_others,
         } = read;
         Ok(Self {
             log,
+            ended,
+            folded: 0,
             events,
             open,
-            commit,
+            commit: None,
             has_only_appends: !has_others,
         })
+    }
+
+    /// The turns that were over when the file was opened; they are taken to be part of the base now.
+    pub(super) fn take_ended(&mut self) -> Vec<Ended> {
+        let ended = std::mem::take(&mut self.ended);
+        self.folded += ended.len();
+        ended
+    }
+
+    /// How many turns the file holds that are part of the base.
+    pub(super) fn folded(&self) -> usize {
+        self.folded
+    }
+
+    /// Whether those have become so many that the base should be made durable.
+    pub(super) fn is_long(&self) -> bool {
+        self.folded >= JOURNAL_FOLDED_TURNS
+            || (self.folded > 0 && self.log.len() >= JOURNAL_FOLDED_BYTES)
+    }
+
+    /// Notes that the committed turn is part of the base.
+    pub(super) fn retire(&mut self) {
+        self.folded += 1;
+        self.forget_turn();
+    }
+
+    /// The open turn as one that is over, though its commit cannot be read.
+    pub(super) fn end_open(&mut self) -> Option<Ended> {
+        let open = self.open.take()?;
+        let events = std::mem::take(&mut self.events);
+        self.folded += 1;
+        self.forget_turn();
+        Some(Ended {
+            turn_id: open.turn_id,
+            event: open.event,
+            events,
+            commit: None,
+        })
+    }
+
+    fn forget_turn(&mut self) {
+        self.events.clear();
+        self.open = None;
+        self.commit = None;
+        self.has_only_appends = true;
     }
 
     /// Begins a turn, or another attempt at the open one. Not durable before [`Self::sync`].
@@ -249,13 +314,13 @@ impl TurnLog {
         Ok(())
     }
 
-    /// The message events of the file, in order.
+    /// The message events of the open turn, in order.
     pub(super) fn events(&mut self) -> Result<Vec<RawEvent>, StoreError> {
         self.events_from(0, u64::MAX).map(|(events, _)| events)
     }
 
-    /// The message events from the one with index `first` on, at least one if there is one, and not
-    /// much more than `bytes_max` of them; and the index of the next, if there is one.
+    /// The message events of the open turn from the one with index `first` on, at least one if there is
+    /// one, and not much more than `bytes_max` of them; and the index of the next, if there is one.
     pub(super) fn events_from(
         &mut self,
         first: u64,
@@ -270,26 +335,48 @@ impl TurnLog {
                 return Ok((events, Some(index)));
             }
             bytes_read += span.len;
-            let bytes = self.log.record(*span)?;
-            let event = serde_json::from_slice::<Line<'_>>(&bytes)
-                .map_err(|error| error.to_string())
-                .and_then(|line| RawEvent::of_line(&line));
-            events.push(event.map_err(|problem| StoreError::Damaged {
-                path: self.log.path().to_owned(),
-                line: span.line,
-                problem,
-            })?);
+            events.push(event_at(&mut self.log, *span)?);
         }
         Ok((events, None))
     }
 
-    /// Clears the file. What it held must be durable elsewhere.
-    pub(super) fn clear(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
-        self.log.clear(disk)?;
-        self.events.clear();
-        self.open = None;
-        self.commit = None;
-        self.has_only_appends = true;
+    /// The message events of a turn that is over, in order.
+    pub(super) fn events_of(&mut self, ended: &Ended) -> Result<Vec<RawEvent>, StoreError> {
+        let spans = ended.events.iter();
+        spans.map(|span| event_at(&mut self.log, *span)).collect()
+    }
+
+    /// Takes the turns out of the file that are part of the base; all that they came to must be durable.
+    /// An open turn stays. Durable when it returns: what came back after a crash could not be told from
+    /// what follows it.
+    pub(super) fn shed(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+        match &self.open {
+            None => {
+                self.log.clear(disk)?;
+                self.log.sync()?;
+            }
+            Some(open) => {
+                let turn_id = open.turn_id.clone();
+                let is_of_turn = |record: &[u8]| {
+                    let line: Result<Line<'_>, _> = serde_json::from_slice(record);
+                    line.is_ok_and(|line| line.turn_id.as_ref() == Some(&turn_id))
+                };
+                self.log.retain(disk, is_of_turn)?;
+                self.reopen(disk)?;
+            }
+        }
+        self.folded = 0;
+        Ok(())
+    }
+
+    /// Reads the file anew; whose event the open turn answers is known already.
+    fn reopen(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+        let path = self.log.path().to_owned();
+        let event = self.open.take().and_then(|open| open.event);
+        *self = Self::open(disk, &path, &mut Vec::new())?;
+        if let Some(open) = &mut self.open {
+            open.event = open.event.take().or(event);
+        }
         Ok(())
     }
 
@@ -327,126 +414,20 @@ impl TurnLog {
     pub(super) fn mend(&mut self, disk: &dyn Disk) -> Result<bool, StoreError> {
         let is_damaged = self.log.mend(disk)?.is_some();
         if is_damaged {
-            let path = self.log.path().to_owned();
-            let event = self.open.take().and_then(|open| open.event);
-            *self = Self::open(disk, &path, &mut Vec::new())?;
-            if let Some(open) = &mut self.open {
-                open.event = open.event.take().or(event);
-            }
+            self.reopen(disk)?;
         }
         Ok(is_damaged)
     }
 }
 
-/// Looks at the records of a turn's journal; says whether a commit waits for its fold. Changes
-/// nothing.
-pub(super) fn check(
-    journal: &mut Journal,
-    reading: &sealed::Reading,
-    findings: &mut Vec<Finding>,
-) -> Result<bool, StoreError> {
-    let mut read = Read::default();
-    for span in &reading.records {
-        let len = usize::try_from(span.len).unwrap_or(usize::MAX);
-        let bytes = journal.read(span.offset, len)?;
-        if let Err(problem) = read.take_bytes(&bytes, *span) {
-            findings.push(passed_over(journal.path(), *span, &problem));
-        }
-    }
-    Ok(read.commit.is_some())
-}
-
-fn passed_over(path: &Path, span: Span, problem: &str) -> Finding {
-    let problem = format!("line {}: {problem}; it is passed over", span.line);
-    let finding = span.finding(path, FindingKind::UnknownRecord, problem);
-    finding.severity(Severity::Error)
-}
-
-impl Read {
-    fn take_bytes(&mut self, bytes: &[u8], span: Span) -> Result<(), String> {
-        let line: Line<'_> = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        self.take(&line, bytes, span)
-    }
-
-    /// Takes one record into account, or says why it does not continue the turn.
-    fn take(&mut self, line: &Line<'_>, bytes: &[u8], span: Span) -> Result<(), String> {
-        if self.commit.is_some() {
-            return Err("a record after the turn's commit".to_owned());
-        }
-        match line.kind {
-            "turn_begin" => self.take_begin(line),
-            "turn_commit" => {
-                let record: CommitRecord =
-                    serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-                if self
-                    .open
-                    .as_ref()
-                    .is_some_and(|open| open.turn_id != record.turn_id)
-                {
-                    return Err("the commit of another turn".to_owned());
-                }
-                // Its records may be lost, but that it was committed is certain.
-                self.open = Some(OpenTurn {
-                    turn_id: record.turn_id.clone(),
-                    event: record.event.clone(),
-                    attempt: self.open.as_ref().map_or(1, |open| open.attempt),
-                    last_seq: record.last_seq,
-                });
-                self.commit = Some(record);
-                Ok(())
-            }
-            _ => self.take_event(line, span),
-        }
-    }
-
-    fn take_begin(&mut self, line: &Line<'_>) -> Result<(), String> {
-        let (Some(turn_id), Some(attempt), Some(event)) =
-            (line.turn_id.clone(), line.attempt, line.event)
-        else {
-            return Err("an incomplete `turn_begin`".to_owned());
-        };
-        let event = serde_json::from_str(event.get()).map_err(|error| error.to_string())?;
-        let last_seq = match &self.open {
-            Some(open) if open.turn_id == turn_id => open.last_seq,
-            Some(_) => return Err("the beginning of another turn".to_owned()),
-            None => 0,
-        };
-        self.open = Some(OpenTurn {
-            turn_id,
-            event: Some(event),
-            attempt,
-            last_seq,
-        });
-        Ok(())
-    }
-
-    fn take_event(&mut self, line: &Line<'_>, span: Span) -> Result<(), String> {
-        let event = RawEvent::of_line(line)?;
-        let open = self.open.get_or_insert_with(|| lost_turn(line));
-        if line.turn_id.as_ref().is_some_and(|id| *id != open.turn_id) {
-            return Err("an event of another turn".to_owned());
-        }
-        let seq = line.seq.unwrap_or(open.last_seq + 1);
-        if seq <= open.last_seq {
-            return Err("an event that was there before".to_owned());
-        }
-        open.last_seq = seq;
-        self.has_others |= !matches!(event, RawEvent::Append { .. });
-        self.events.push(span);
-        Ok(())
-    }
-}
-
-/// A turn whose beginning is not there: another implementation left it behind, or it is damaged.
-fn lost_turn(line: &Line<'_>) -> OpenTurn {
-    let turn_id = line
-        .turn_id
-        .clone()
-        .unwrap_or_else(|| TurnId::from(uuid::Uuid::nil()));
-    OpenTurn {
-        turn_id,
-        event: None,
-        attempt: 0,
-        last_seq: 0,
-    }
+fn event_at(log: &mut SealedLog, span: Span) -> Result<RawEvent, StoreError> {
+    let bytes = log.record(span)?;
+    let event = serde_json::from_slice::<Line<'_>>(&bytes)
+        .map_err(|error| error.to_string())
+        .and_then(|line| RawEvent::of_line(&line));
+    event.map_err(|problem| StoreError::Damaged {
+        path: log.path().to_owned(),
+        line: span.line,
+        problem,
+    })
 }

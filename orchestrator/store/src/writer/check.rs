@@ -5,7 +5,7 @@ use goondan_protocol::time::Timestamp;
 
 use super::{Report, Worker};
 use crate::error::{IoContext as _, StoreError};
-use crate::instance::{self, InstanceStore};
+use crate::instance;
 use crate::verify;
 
 impl Worker {
@@ -22,7 +22,10 @@ impl Worker {
         }
         if let Some(held) = self.open.get_mut(at) {
             held.store.sync()?;
-            self.fold(at, InstanceStore::finish_turn);
+            self.fold(at, |store| {
+                store.fold_turn()?;
+                store.clear_journal()
+            });
         }
         let mut verified = verify::instance(self.disk.as_ref(), &dir)?;
         if repair && verified.worst() > Some(crate::Severity::Info) {

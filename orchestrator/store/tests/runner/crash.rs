@@ -5,24 +5,27 @@
 
 use goondan_protocol::ids::WorkspaceId;
 use goondan_store::disk::{Crash, SimulatedDisk};
+use goondan_store::limits::JOURNAL_FOLDED_TURNS;
 
 use crate::mixes::{self, knob};
 use crate::model::{Batch, World, allowed_after};
-use crate::world::{crashes, events_of, fresh, look, perform};
+use crate::world::{PACES, Pace, crashes, events_of, fresh, look, perform};
 
 /// A run of batches that is stopped at one call after the other.
 struct Run<'a> {
     name: String,
     batches: &'a [Batch],
+    pace: Pace,
     events: Vec<String>,
 }
 
 impl<'a> Run<'a> {
-    fn new(name: impl Into<String>, batches: &'a [Batch]) -> Self {
-        let (name, events) = (name.into(), events_of(batches));
+    fn new(name: impl Into<String>, batches: &'a [Batch], pace: Pace) -> Self {
+        let (name, events) = (format!("{}, {pace:?}", name.into()), events_of(batches));
         Self {
             name,
             batches,
+            pace,
             events,
         }
     }
@@ -32,7 +35,7 @@ impl<'a> Run<'a> {
     fn stop_at(&self, call: u64) -> Option<(usize, Vec<World>, SimulatedDisk, WorkspaceId)> {
         let (disk, workspace_id) = fresh();
         disk.crash_at(disk.calls() + call);
-        let (acknowledged, _) = perform(&disk, &workspace_id, self.batches);
+        let (acknowledged, _) = perform(&disk, &workspace_id, self.batches, self.pace);
         if !disk.is_down() {
             assert_eq!(acknowledged, self.batches.len(), "{}", self.name);
             return None;
@@ -105,8 +108,10 @@ impl<'a> Run<'a> {
 fn exhaust_small(name: &str) {
     let small = mixes::small();
     let (_, batches) = small.iter().find(|mix| mix.0 == name).unwrap();
-    let calls = Run::new(name, batches).exhaust(&crashes(0..4), true);
-    assert!(calls > 20, "{name}: only {calls} calls were tried");
+    for pace in PACES {
+        let calls = Run::new(name, batches, pace).exhaust(&crashes(0..4), true);
+        assert!(calls > 20, "{name}: only {calls} calls were tried");
+    }
 }
 
 #[test]
@@ -142,8 +147,19 @@ fn inst_5_a_crash_at_every_call_of_deleting() {
 #[test]
 fn msg_8_a_crash_at_every_call_of_a_group_commit() {
     let batches = mixes::grouped();
-    let calls = Run::new("grouped", &batches).exhaust(&crashes(0..24), false);
-    assert!(calls > 40, "only {calls} calls were tried");
+    for pace in PACES {
+        let calls = Run::new("grouped", &batches, pace).exhaust(&crashes(0..24), false);
+        assert!(calls > 40, "only {calls} calls were tried");
+    }
+}
+
+/// More turns than a journal takes: the base is made durable between two of them, with nobody waiting.
+#[test]
+fn msg_6_a_crash_at_every_call_of_a_long_journal() {
+    let batches = mixes::many_turns(JOURNAL_FOLDED_TURNS + 3);
+    let run = Run::new("many turns", &batches, Pace::Busy);
+    let calls = run.exhaust(&[Crash::LoseUnsynced, Crash::Subset(5)], false);
+    assert!(calls > 100, "only {calls} calls were tried");
 }
 
 #[test]
@@ -151,8 +167,10 @@ fn msg_8_seeded_long_mixes_of_two_instances() {
     let first = knob("GOONDAN_STORE_SEED", 1);
     for seed in first..first + knob("GOONDAN_STORE_SEEDS", 4) {
         let batches = mixes::seeded(seed, 40);
-        let run = Run::new(format!("GOONDAN_STORE_SEED={seed}"), &batches);
-        run.exhaust(&[Crash::LoseUnsynced, Crash::Subset(seed)], false);
+        for pace in PACES {
+            let run = Run::new(format!("GOONDAN_STORE_SEED={seed}"), &batches, pace);
+            run.exhaust(&[Crash::LoseUnsynced, Crash::Subset(seed)], false);
+        }
     }
 }
 
@@ -160,7 +178,7 @@ fn msg_8_seeded_long_mixes_of_two_instances() {
 #[test]
 fn msg_11_an_append_torn_at_every_byte() {
     let batches = mixes::grouped();
-    let run = Run::new("torn", &batches);
+    let run = Run::new("torn", &batches, Pace::Busy);
     let mut lengths = std::collections::BTreeSet::new();
     let mut last: Option<(Vec<World>, SimulatedDisk, WorkspaceId)> = None;
     for call in 1.. {

@@ -11,8 +11,8 @@ use goondan_store::instance::{self, InstanceStore};
 use goondan_store::{Finding, FindingKind, Severity, verify};
 
 use crate::mixes;
-use crate::model::{Batch, Change, Seen};
-use crate::world::{at, events_of, fresh, layout, look_at, perform};
+use crate::model::{Batch, Change, Seen, Step};
+use crate::world::{Pace, at, events_of, fresh, layout, look_at, perform};
 
 const INBOX: &str = "inbox.jsonl";
 const EVENTS: &str = "events.jsonl";
@@ -32,19 +32,31 @@ fn batches() -> Vec<Batch> {
 }
 
 fn rig() -> Rig {
+    rig_of(&batches(), Pace::Quiet)
+}
+
+/// The same after a crash: the journal still holds all turns but the open one committed.
+fn busy_rig() -> Rig {
+    let mut batches = batches();
+    assert!(matches!(batches.pop().as_deref(), Some([Step::Close(_)])));
+    rig_of(&batches, Pace::Busy)
+}
+
+fn rig_of(batches: &[Batch], pace: Pace) -> Rig {
     let (disk, workspace_id) = fresh();
-    let batches = batches();
-    let (_, error) = perform(&disk, &workspace_id, &batches);
+    let (_, error) = perform(&disk, &workspace_id, batches, pace);
     assert!(error.is_none(), "{error:?}");
+    let disk = disk.after_crash(Crash::KeepUnsynced);
     let dir = dir(&workspace_id);
-    let events = events_of(&batches);
+    let events = events_of(batches);
     let mut rig = Rig {
         disk,
         messages: dir.join("messages"),
         events,
         whole: Seen::default(),
     };
-    let (whole, findings) = rig.open(&rig.disk);
+    // Opening it may change what is there.
+    let (whole, findings) = rig.open(&rig.disk.after_crash(Crash::KeepUnsynced));
     assert!(findings.is_empty(), "{findings:?}");
     assert!(whole.messages.len() > 3 && whole.pending.len() > 1 && whole.waiting.len() > 1);
     rig.whole = whole;
@@ -176,6 +188,83 @@ fn msg_11_a_log_cut_at_every_byte() {
                 rig.assert_kept(&disk, name, &content[..len], &case);
             }
             assert!(rig.read(&disk, name).is_empty() || rig.read(&disk, name).ends_with(b"\n"));
+        }
+    }
+}
+
+/// What is wrong with a journal that holds turns which are part of the base takes nothing from the base,
+/// and repeats nothing.
+#[test]
+fn msg_11_a_journal_of_several_turns_cut_at_every_byte() {
+    let rig = busy_rig();
+    let content = rig.read(&rig.disk, EVENTS);
+    for len in 0..content.len() {
+        let case = format!("cut to {len} of {}", content.len());
+        let (found, _) = rig.open(&rig.with(EVENTS, &content[..len]));
+        assert_eq!(found.messages, rig.whole.messages, "{case}");
+        assert_eq!(found.ended, rig.whole.ended, "{case}");
+        assert_eq!(
+            lost(&found, &rig.whole, &case),
+            rig.whole.pending.len() - found.pending.len()
+        );
+    }
+}
+
+/// The same for every byte that is not as it was, and for records that are gone; here the base may lack
+/// what was not durable.
+#[test]
+fn msg_11_no_flipped_bit_in_a_journal_of_several_turns_goes_unnoticed() {
+    let rig = busy_rig();
+    let content = rig.read(&rig.disk, EVENTS);
+    let lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
+    let mut spoiled: Vec<(String, Vec<u8>)> = Vec::new();
+    for at in 0..content.len() {
+        let mut flipped = content.clone();
+        flipped[at] ^= 1 << (at % 8);
+        spoiled.push((format!("byte {at} of {}", content.len()), flipped));
+    }
+    for at in 0..lines.len() {
+        let mut gone = lines.clone();
+        gone.remove(at);
+        // What is gone from the end nobody can know.
+        if at + 1 < lines.len() {
+            spoiled.push((format!("line {at} gone"), gone.concat()));
+        }
+    }
+    for (case, spoiled) in spoiled {
+        for is_base_lost in [false, true] {
+            let case = format!("{case}, base lost: {is_base_lost}");
+            let disk = rig.with(EVENTS, &spoiled);
+            if is_base_lost {
+                for name in [BASE, SUMS] {
+                    disk.plant(&rig.messages.join(name), b"").unwrap();
+                }
+            }
+            let (found, findings) = rig.open(&disk);
+            assert!(!findings.is_empty() || found == rig.whole, "{case}");
+            let lost = lost(&found, &rig.whole, &case);
+            let most = if is_base_lost {
+                1
+            } else {
+                usize::from(found.messages == rig.whole.messages)
+            };
+            assert!(
+                lost <= most,
+                "{case}: {lost} messages are gone\n{findings:#?}"
+            );
+            // Turns that are part of the base leave the journal, unless something there cannot be read.
+            let is_damage = |finding: &Finding| finding.kind != FindingKind::TornTail;
+            if findings.iter().any(is_damage) {
+                rig.assert_kept(&disk, EVENTS, &spoiled, &case);
+            }
+            let (again, findings) = rig.open(&disk);
+            assert_eq!(again, found, "{case}: opened again");
+            // What is lost of the open turn stays lost until somebody repairs it.
+            let is_known = |finding: &Finding| finding.problem.contains("the beginning of turn");
+            assert!(
+                findings.iter().all(is_known),
+                "{case}: opened again: {findings:#?}"
+            );
         }
     }
 }

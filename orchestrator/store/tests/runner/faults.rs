@@ -9,7 +9,9 @@ use goondan_store::writer::Worker;
 
 use crate::mixes;
 use crate::model::{Batch, Step, World, allowed_after};
-use crate::world::{events_of, fresh, layout, look, perform, perform_again, perform_with};
+use crate::world::{
+    PACES, Pace, events_of, fresh, layout, look, perform, perform_again, perform_with,
+};
 
 const EIO: i32 = 5;
 const EINTR: i32 = 4;
@@ -35,14 +37,20 @@ fn is_harmless(fault: Fault) -> bool {
 
 /// Fails every call of `batches` in turn.
 fn exhaust(name: &str, batches: &[Batch], fault: Fault, for_ever: bool) {
+    for pace in PACES {
+        exhaust_at(pace, name, batches, fault, for_ever);
+    }
+}
+
+fn exhaust_at(pace: Pace, name: &str, batches: &[Batch], fault: Fault, for_ever: bool) {
     let events = events_of(batches);
     for call in 1.. {
         let (disk, workspace_id) = fresh();
         let failing = disk.calls() + call;
         disk.fail_at(failing, fault, for_ever);
-        let (acknowledged, error) = perform(&disk, &workspace_id, batches);
+        let (acknowledged, error) = perform(&disk, &workspace_id, batches, pace);
         let is_past_the_end = disk.calls() < failing;
-        let case = format!("{name}, {fault:?} at call {call}, for ever: {for_ever}");
+        let case = format!("{name}, {pace:?}, {fault:?} at call {call}, for ever: {for_ever}");
         if is_harmless(fault) {
             assert!(error.is_none(), "{case}: {error:?}");
         }
@@ -137,17 +145,17 @@ fn msg_10_a_fold_that_failed_is_tried_again_by_itself() {
         for call in 1.. {
             let (disk, workspace_id) = fresh();
             let mut worker = Worker::new(Arc::new(disk.clone()), layout());
-            let (_, error) = perform_with(&mut worker, &workspace_id, &batches);
+            let (_, error) = perform_with(&mut worker, &workspace_id, &batches, Pace::Quiet);
             assert!(error.is_none(), "{name}: {error:?}");
             let settling = disk.calls() + call;
             disk.fail_at(settling, Fault::Errno(ENOSPC), true);
             worker.settle();
+            worker.tidy(true);
             if disk.calls() < settling {
                 break;
             }
-            worker.retry_folds(true);
             disk.fail_at(u64::MAX, Fault::Errno(ENOSPC), false);
-            worker.retry_folds(true);
+            worker.tidy(true);
             let messages = layout().instances(&workspace_id).join("a/messages");
             let mut journal = disk.open_read(&messages.join("events.jsonl")).unwrap();
             let left = read_all(journal.as_mut(), 1 << 20).unwrap();

@@ -191,6 +191,21 @@ pub(crate) fn with_open_turn() -> Vec<Batch> {
     batches
 }
 
+/// So many turns of one conversation, one right behind the other, each with the next event under way.
+pub(crate) fn many_turns(count: usize) -> Vec<Batch> {
+    let mut batches = vec![vec![accept("a", "e0")]];
+    for n in 0..count {
+        let (turn, event) = (format!("t{n}"), format!("e{n}"));
+        batches.push(vec![
+            begin("a", &turn, &event),
+            append("a", &turn, 1, &format!("{turn}:u")),
+            accept("a", &format!("e{}", n + 1)),
+            complete("a", &turn, 1),
+        ]);
+    }
+    batches
+}
+
 /// Many steps in few batches, so that many of them wait for one sync.
 pub(crate) fn grouped() -> Vec<Batch> {
     vec![
@@ -210,6 +225,23 @@ pub(crate) fn grouped() -> Vec<Batch> {
         ],
         vec![begin("a", "t3", "e3"), complete("b", "t2", 2)],
         vec![append("a", "t3", 1, "m6"), complete("a", "t3", 1)],
+        vec![
+            begin("a", "t4", "e4"),
+            change("a", "t4", 1, Change::Replace("m6".into(), "m6b".into())),
+            accept("a", "e5"),
+            accept("a", "e6"),
+            complete("a", "t4", 1),
+        ],
+        vec![
+            begin("a", "t5", "e5"),
+            change("a", "t5", 1, Change::Remove("m6b".into())),
+            complete("a", "t5", 1),
+        ],
+        vec![
+            begin("a", "t6", "e6"),
+            append("a", "t6", 1, "m7"),
+            complete("a", "t6", 1),
+        ],
     ]
 }
 

@@ -160,14 +160,26 @@ fn remembered(last_seq: u64) -> ExtensionStates {
     [("notes".parse().unwrap(), json!({"n": last_seq}))].into()
 }
 
+/// Whether there is time between batches for what the store puts off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Behind every second batch: bases are made durable there, and journals cleared.
+    Quiet,
+    /// Never: turn follows turn in the journal.
+    Busy,
+}
+
+pub(crate) const PACES: [Pace; 2] = [Pace::Quiet, Pace::Busy];
+
 /// Does batches until one fails; says how many were acknowledged, and what the failure was.
 pub(crate) fn perform(
     disk: &SimulatedDisk,
     workspace_id: &WorkspaceId,
     batches: &[Batch],
+    pace: Pace,
 ) -> (usize, Option<StoreError>) {
     let mut worker = Worker::new(Arc::new(disk.clone()), layout());
-    perform_with(&mut worker, workspace_id, batches)
+    perform_with(&mut worker, workspace_id, batches, pace)
 }
 
 /// [`perform`] with a writer that goes on afterwards.
@@ -175,6 +187,7 @@ pub(crate) fn perform_with(
     worker: &mut Worker,
     workspace_id: &WorkspaceId,
     batches: &[Batch],
+    pace: Pace,
 ) -> (usize, Option<StoreError>) {
     for (done, batch) in batches.iter().enumerate() {
         let mut jobs: Vec<Job> = (0..)
@@ -189,8 +202,7 @@ pub(crate) fn perform_with(
         if let Some(error) = reports.into_iter().find_map(|report| report.result.err()) {
             return (done, Some(error));
         }
-        // Some turns begin before the journal of the last is cleared, some after.
-        if done % 2 == 1 {
+        if pace == Pace::Quiet && done % 2 == 1 {
             worker.tidy(true);
         }
     }
