@@ -78,6 +78,14 @@ impl Daemon {
         daemon
     }
 
+    /// The same daemon, whose log is read from now on and not looked at: what is measured is the daemon,
+    /// not the test that checks its lines.
+    #[must_use]
+    pub fn measured(self) -> Self {
+        self.log.drain();
+        self
+    }
+
     /// Its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {

@@ -31,6 +31,7 @@ struct State {
     cut: Option<String>,
     is_over: bool,
     is_paused: bool,
+    is_drained: bool,
 }
 
 impl Log {
@@ -44,7 +45,9 @@ impl Log {
             while stream.read_until(b'\n', &mut line).unwrap() > 0 {
                 reader.take(&line);
                 line.clear();
-                reader.wait_while_paused();
+                if !reader.wait_while_paused() {
+                    drop(std::io::copy(&mut stream, &mut std::io::sink()));
+                }
             }
             reader.state.lock().unwrap().is_over = true;
             reader.changed.notify_all();
@@ -67,13 +70,17 @@ impl Log {
         self.changed.notify_all();
     }
 
-    fn wait_while_paused(&self) {
+    /// Returns whether the lines that follow are to be looked at.
+    fn wait_while_paused(&self) -> bool {
         let state = self.state.lock().unwrap();
-        drop(
-            self.changed
-                .wait_while(state, |state| state.is_paused)
-                .unwrap(),
-        );
+        let is_paused = |state: &mut State| state.is_paused;
+        let state = self.changed.wait_while(state, is_paused).unwrap();
+        !state.is_drained
+    }
+
+    /// Reads on without looking at any further line: a reader that costs next to nothing, for measuring.
+    pub fn drain(&self) {
+        self.state.lock().unwrap().is_drained = true;
     }
 
     /// Stops reading after the next line, as a reader does that cannot keep up.

@@ -18,7 +18,7 @@ const BUSY_DEPTH: usize = 4;
 /// One agent, one event after the other, with a short history and with one of 10,000 messages.
 pub(crate) fn latency() -> Outcome {
     let home = Home::new(INSTANT);
-    let daemon = Daemon::serving(&home);
+    let daemon = Daemon::serving(&home).measured();
     let mut client = Client::connect(&home)?;
     measure_latency(&mut client, "no history")?;
     let (mut asked, mut answered) = (0, 0);
@@ -57,7 +57,7 @@ fn measure_latency(client: &mut Client, history: &str) -> Outcome {
 /// Many agents, each with something to do all the time.
 pub(crate) fn turns_per_second() -> Outcome {
     let home = Home::new(INSTANT);
-    let daemon = Daemon::serving(&home);
+    let daemon = Daemon::serving(&home).measured();
     let mut client = Client::connect(&home)?;
     let keys: Vec<String> = (0..BUSY_AGENTS).map(|n| format!("agent-{n}")).collect();
     for key in &keys {

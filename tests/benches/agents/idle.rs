@@ -21,7 +21,7 @@ pub(crate) fn many() -> Outcome {
     let agents = knob("GOONDAN_BENCH_AGENTS", 200);
     let hold_s = knob("GOONDAN_BENCH_HOLD_S", 20);
     let home = Home::new(INSTANT);
-    let daemon = Daemon::serving(&home);
+    let daemon = Daemon::serving(&home).measured();
     let mut client = Client::connect(&home)?;
     let mut starting = VecDeque::new();
     for n in 0..agents {
