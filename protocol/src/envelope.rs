@@ -5,7 +5,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -98,30 +97,29 @@ impl Serialize for Address {
 
 impl<'de> Deserialize<'de> for Address {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(D::Error::custom)
+        crate::text::parse(deserializer)
     }
 }
 
 /// One IPC message with its payload unread.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Envelope {
     /// The message's type, such as `hello` or `turn.append`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Set on a request: its reply names it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub id: Option<u64>,
     /// Set on a reply: the request it answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub in_reply_to: Option<u64>,
     /// Who sends it.
     pub from: Address,
     /// Who gets it.
     pub to: Address,
     /// Where in a trace it belongs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub trace: Option<TraceContext>,
     /// The message's own fields.
     pub payload: Box<RawValue>,

@@ -7,7 +7,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::limits::{
@@ -152,8 +151,7 @@ macro_rules! text_id {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                Self::new(text).map_err(D::Error::custom)
+                crate::text::parse(deserializer)
             }
         }
     };
@@ -163,7 +161,8 @@ macro_rules! generated_id {
     ($name:ident) => {
         impl From<uuid::Uuid> for $name {
             fn from(uuid: uuid::Uuid) -> Self {
-                Self(Arc::from(uuid.as_hyphenated().to_string()))
+                let mut text = uuid::Uuid::encode_buffer();
+                Self(Arc::from(&*uuid.as_hyphenated().encode_lower(&mut text)))
             }
         }
     };

@@ -19,6 +19,9 @@ use crate::records::Records;
 use crate::trace::TraceContext;
 use crate::version::Version;
 
+/// Room for most messages, so that a frame's body need not be moved while it is written.
+const FRAME_BYTES_EXPECTED: usize = 1024;
+
 /// The environment variable that names the descriptor of the child's end of the socket pair.
 pub const IPC_FD_VAR: &str = "GOONDAN_IPC_FD";
 
@@ -43,12 +46,6 @@ macro_rules! messages {
                 match self { $(Self::$variant(_) => $kind,)* }
             }
 
-            fn payload(&self) -> serde_json::Result<Box<RawValue>> {
-                match self {
-                    $(Self::$variant(payload) => serde_json::value::to_raw_value(payload),)*
-                }
-            }
-
             /// Reads the payload of an envelope.
             ///
             /// # Errors
@@ -71,16 +68,12 @@ macro_rules! messages {
             /// [`MessageError::BadPayload`] if the payload cannot be written as JSON.
             pub fn to_frame(&self, head: &Head) -> Result<Vec<u8>, MessageError> {
                 let bad = |source| MessageError::BadPayload { kind: self.kind().to_owned(), source };
-                let envelope = Envelope {
-                    kind: self.kind().to_owned(),
-                    id: head.id,
-                    in_reply_to: head.in_reply_to,
-                    from: head.from.clone(),
-                    to: head.to.clone(),
-                    trace: head.trace,
-                    payload: self.payload().map_err(bad)?,
-                };
-                serde_json::to_vec(&envelope).map_err(bad)
+                let mut frame = Vec::with_capacity(FRAME_BYTES_EXPECTED);
+                match self {
+                    $(Self::$variant(payload) => head.write(self.kind(), payload, &mut frame),)*
+                }
+                .map_err(bad)?;
+                Ok(frame)
             }
         }
     };
@@ -114,6 +107,24 @@ impl Head {
         }
     }
 
+    fn write(
+        &self,
+        kind: &str,
+        payload: &impl Serialize,
+        frame: &mut Vec<u8>,
+    ) -> serde_json::Result<()> {
+        let message = Outgoing {
+            kind,
+            id: self.id,
+            in_reply_to: self.in_reply_to,
+            from: &self.from,
+            to: &self.to,
+            trace: self.trace,
+            payload,
+        };
+        serde_json::to_writer(frame, &message)
+    }
+
     /// The same, in a trace.
     #[must_use]
     pub fn in_trace(self, trace: TraceContext) -> Self {
@@ -140,6 +151,23 @@ impl Head {
             ..self
         }
     }
+}
+
+/// What is read as an [`Envelope`], written with its payload in one go.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Outgoing<'m, P> {
+    #[serde(rename = "type")]
+    kind: &'m str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_reply_to: Option<u64>,
+    from: &'m Address,
+    to: &'m Address,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<TraceContext>,
+    payload: &'m P,
 }
 
 messages! {

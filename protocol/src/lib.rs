@@ -41,6 +41,7 @@ pub mod script;
 pub mod secret;
 pub mod service;
 pub mod settings;
+mod text;
 pub mod time;
 pub mod trace;
 pub mod usage;

@@ -7,7 +7,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::ids::{StepId, ToolCallId, TurnId};
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Why a text is no trace context.
@@ -51,6 +50,16 @@ fn parse_hex<const N: usize>(text: &str) -> Result<[u8; N], InvalidTrace> {
     }
 }
 
+/// The lower-case hexadecimal digits of some bytes. Every frame and every log line holds several ids, so
+/// they are not written byte by byte through a formatter.
+fn hex_text<const N: usize>(bytes: [u8; N], digits: &mut [[u8; 2]; N]) -> &str {
+    let digit = |nibble: u8| nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
+    for (pair, byte) in digits.iter_mut().zip(bytes) {
+        *pair = [digit(byte >> 4), digit(byte & 0xf)];
+    }
+    std::str::from_utf8(digits.as_flattened()).unwrap_or_default()
+}
+
 macro_rules! hex_id {
     ($(#[$doc:meta])* $name:ident, $len:literal) => {
         $(#[$doc])*
@@ -67,7 +76,7 @@ macro_rules! hex_id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                f.write_str(hex_text(self.0, &mut [[0; 2]; $len]))
             }
         }
 
@@ -87,14 +96,13 @@ macro_rules! hex_id {
 
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
+                serializer.serialize_str(hex_text(self.0, &mut [[0; 2]; $len]))
             }
         }
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                text.parse().map_err(D::Error::custom)
+                crate::text::parse(deserializer)
             }
         }
     };
