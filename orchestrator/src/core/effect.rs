@@ -11,7 +11,6 @@ use goondan_protocol::call::CallPlace;
 use goondan_protocol::control::{ControlError, UsageBy};
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Head, ToChild};
-use goondan_protocol::observe::RuntimeEvent;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::time::{Day, Timestamp};
 use goondan_protocol::trace::{TraceContext, TraceId};
@@ -98,7 +97,8 @@ pub(crate) enum Effect {
     /// Tell a client of a turn it waits for.
     Progress {
         token: RequestToken,
-        event: Box<RuntimeEvent>,
+        /// A `RuntimeEvent`.
+        event: Box<RawValue>,
     },
     /// Tell a client of a part of what comes of a call in a turn it waits for.
     Piece {

@@ -425,19 +425,22 @@ impl Core {
             .filter(|_| is_start)
             .and_then(|turn| turn.context.config_digest);
         self.tell_collectors(at, &event);
-        if let Ok(mut line) = serde_json::to_vec(&event) {
-            line.push(b'\n');
-            let op = Op::Observe {
+        let Ok(written) = serde_json::value::to_raw_value(&event) else {
+            return;
+        };
+        let mut line = Vec::with_capacity(written.get().len() + 1);
+        line.extend_from_slice(written.get().as_bytes());
+        line.push(b'\n');
+        let op = Op::Observe {
+            instance: at.clone(),
+            line,
+        };
+        self.store(
+            op,
+            Purpose::Observe {
                 instance: at.clone(),
-                line,
-            };
-            self.store(
-                op,
-                Purpose::Observe {
-                    instance: at.clone(),
-                },
-            );
-        }
+            },
+        );
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
@@ -457,7 +460,7 @@ impl Core {
         for token in tokens {
             self.push(Effect::Progress {
                 token,
-                event: Box::new(event.clone()),
+                event: written.clone(),
             });
         }
     }

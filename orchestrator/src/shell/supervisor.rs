@@ -392,7 +392,7 @@ impl Supervisor {
                 let request = self.requests.get(&token)?;
                 let params = TurnProgress {
                     request_id: request.id,
-                    event: *event,
+                    event,
                 };
                 let method = TURN_PROGRESS;
                 request.client.send(&Notification {

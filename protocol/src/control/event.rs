@@ -56,14 +56,14 @@ pub struct Sent {
     pub outcome: Option<TurnOutcome>,
 }
 
-/// One runtime event of a turn.
+/// One runtime event of a turn. Who only passes it on has it as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct TurnProgress {
+pub struct TurnProgress<E = RuntimeEvent> {
     /// The `event.send` request it belongs to.
     pub request_id: u64,
     /// What happened.
-    pub event: RuntimeEvent,
+    pub event: E,
 }
 
 /// `turn.piece`: a part of what comes of a call that is made in a turn the client waits for, such as
