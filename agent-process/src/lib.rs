@@ -35,6 +35,7 @@ pub mod model;
 mod outgoing;
 mod process;
 mod recorder;
+mod socket;
 pub mod tools;
 pub mod turn;
 

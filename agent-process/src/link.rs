@@ -13,11 +13,11 @@ use goondan_protocol::records::NotAsAnnounced;
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::version::{Version, VersionMismatch};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::codec::{FramedRead, FramedWrite};
+
+use crate::socket::{self, ReadEnd, WriteEnd};
 
 /// Frames that wait to be written. A turn waits for the orchestrator's acknowledgement after a step's
 /// frames at the latest, of which there are fewer than this. When the queue is full all the same, the
@@ -75,7 +75,7 @@ pub(crate) struct Incoming {
 /// The link, after the handshake.
 #[derive(Debug)]
 pub(crate) struct Link {
-    frames_in: FramedRead<OwnedReadHalf, FrameCodec>,
+    frames_in: FramedRead<ReadEnd, FrameCodec>,
     frames_out: mpsc::Sender<Bytes>,
     /// The writer: beside the loop, so that reading goes on while the orchestrator is slow to read.
     writer: JoinSet<Result<(), FrameError>>,
@@ -88,7 +88,7 @@ pub(crate) struct Link {
 ///
 /// [`LinkError`] if the handshake fails.
 pub(crate) async fn greet() -> Result<(Link, Box<AgentAssignment>), LinkError> {
-    let (read, write) = socket().map_err(LinkError::Setup)?.into_split();
+    let (read, write) = own_end().map_err(LinkError::Setup)?;
     let mut frames_in = FramedRead::new(read, FrameCodec::new());
     let mut frames_out = FramedWrite::new(write, FrameCodec::new());
     let hello = ToOrchestrator::Hello(Hello {
@@ -128,24 +128,25 @@ pub(crate) async fn greet() -> Result<(Link, Box<AgentAssignment>), LinkError> {
     Ok((link, assignment))
 }
 
-fn socket() -> std::io::Result<UnixStream> {
+fn own_end() -> std::io::Result<(ReadEnd, WriteEnd)> {
     let own_end = std::io::stdin().as_fd().try_clone_to_owned()?;
-    let socket = std::os::unix::net::UnixStream::from(own_end);
-    socket.set_nonblocking(true)?;
-    UnixStream::from_std(socket)
+    socket::split(std::os::unix::net::UnixStream::from(own_end))
 }
 
 async fn write_all(
-    mut frames_out: FramedWrite<OwnedWriteHalf, FrameCodec>,
+    mut frames_out: FramedWrite<WriteEnd, FrameCodec>,
     mut queue: mpsc::Receiver<Bytes>,
 ) -> Result<(), FrameError> {
     while let Some(frame) = queue.recv().await {
         frames_out.feed(frame).await?;
-        if queue.is_empty() {
-            SinkExt::<Bytes>::flush(&mut frames_out).await?;
+        // What the process says next without waiting for anything is written with the same call.
+        tokio::task::yield_now().await;
+        while let Ok(frame) = queue.try_recv() {
+            frames_out.feed(frame).await?;
         }
+        SinkExt::<Bytes>::flush(&mut frames_out).await?;
     }
-    SinkExt::<Bytes>::flush(&mut frames_out).await
+    Ok(())
 }
 
 impl Link {

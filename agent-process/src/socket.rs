@@ -1,0 +1,109 @@
+//! A socket that wakes its process only for what is waited for.
+//!
+//! [`tokio::net::UnixStream`] has the system tell it when the socket can be read and when it can be written.
+//! The latter is told each time the other end has read something, so that a process is woken once more for
+//! every frame it sent, and finds nothing to do. What tokio has for pipes asks for one direction only and
+//! reads and writes a socket as well.
+
+use std::io::{self, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::AsyncWrite;
+use tokio::net::unix::pipe;
+
+/// What comes over a socket.
+pub(crate) type ReadEnd = pipe::Receiver;
+
+/// Where to write to a socket. Dropping it tells the other end that nothing more comes.
+#[derive(Debug)]
+pub(crate) struct WriteEnd {
+    socket: UnixStream,
+    /// Waits for room, while there is none.
+    full: Option<pipe::Sender>,
+}
+
+/// Both directions of a socket.
+///
+/// # Errors
+///
+/// As the system says, if it cannot tell of the socket.
+pub(crate) fn split(socket: UnixStream) -> io::Result<(ReadEnd, WriteEnd)> {
+    socket.set_nonblocking(true)?;
+    let read = pipe::Receiver::from_owned_fd_unchecked(socket.try_clone()?.into())?;
+    Ok((read, WriteEnd { socket, full: None }))
+}
+
+impl AsyncWrite for WriteEnd {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut full = match self.full.take() {
+            Some(full) => full,
+            None => match self.socket.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    pipe::Sender::from_owned_fd_unchecked(self.socket.try_clone()?.into())?
+                }
+                written => return Poll::Ready(written),
+            },
+        };
+        let written = Pin::new(&mut full).poll_write(cx, bytes);
+        self.full = written.is_pending().then_some(full);
+        written
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.socket.shutdown(Shutdown::Write))
+    }
+}
+
+impl Drop for WriteEnd {
+    fn drop(&mut self) {
+        // It fails if the other end is gone.
+        self.socket.shutdown(Shutdown::Write).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    const BYTES: usize = 4 << 20;
+
+    #[tokio::test]
+    async fn more_than_the_system_holds_goes_both_ways() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (mut read, mut write) = split(ours).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let mut theirs = tokio::net::UnixStream::from_std(theirs).unwrap();
+        let sent: Vec<u8> = (0..BYTES).map(|n| n.to_le_bytes()[n % 3]).collect();
+
+        let mut came = Vec::new();
+        let writing = async {
+            write.write_all(&sent).await.unwrap();
+            drop(write);
+        };
+        let ((), read_bytes) = tokio::join!(writing, theirs.read_to_end(&mut came));
+        assert_eq!(read_bytes.unwrap(), BYTES);
+        assert!(came == sent);
+
+        let mut came = Vec::new();
+        let writing = async {
+            theirs.write_all(&sent).await.unwrap();
+            drop(theirs);
+        };
+        let ((), read_bytes) = tokio::join!(writing, read.read_to_end(&mut came));
+        assert_eq!(read_bytes.unwrap(), BYTES);
+        assert!(came == sent);
+    }
+}
