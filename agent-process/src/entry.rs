@@ -4,13 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use goondan_log::{Identity, JsonLines, LEVEL_VAR, Stdout, error_chain, level_filter};
-use goondan_protocol::JsonObject;
+use goondan_log::{HeldStdout, Identity, JsonLines, LEVEL_VAR, error_chain, level_filter};
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::ipc::IPC_FD_VAR;
 use goondan_protocol::trace::TraceId;
 use goondan_protocol::version::Version;
-use serde_json::json;
+use serde_json::{Value, json};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 use uuid::Uuid;
@@ -97,8 +96,12 @@ fn run_agent() -> u8 {
         trace_id,
         fields,
     };
+    let stdout = HeldStdout::of_this_thread();
+    stdout.flush_at_panic();
+    let before_waiting = stdout.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .on_thread_park(move || before_waiting.flush())
         .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -109,16 +112,17 @@ fn run_agent() -> u8 {
     };
     let greeted = runtime.block_on(async {
         descendants::adopt_orphans().map_err(|errno| LinkError::Setup(errno.into()))?;
-        link::greet().await
+        link::greet(stdout.clone()).await
     });
     let ended = match greeted {
         Ok((link, assignment)) => {
-            let log = subscriber(identity(identity_fields(&assignment)));
+            let log = subscriber(&identity(identity_fields(&assignment)), stdout.clone());
             // Nothing else in this binary sets it, so it is not set yet.
             drop(tracing::subscriber::set_global_default(log));
             let result = runtime.block_on(run(link, *assignment));
             // File work that hangs in the kernel must not keep the process.
             runtime.shutdown_background();
+            stdout.flush();
             if !descendants::end_all() {
                 tracing::error!("some processes of tools could not be ended");
             }
@@ -127,11 +131,12 @@ fn run_agent() -> u8 {
         }
         Err(error) => {
             let result = Err(ProcessError::from(error));
-            let log = subscriber(identity(JsonObject::new()));
+            let log = subscriber(&identity(Vec::new()), stdout.clone());
             tracing::subscriber::with_default(log, || log_end(&result));
             result
         }
     };
+    stdout.flush();
     match ended {
         Ok(Ended::Shutdown) => EXIT_DONE,
         Ok(Ended::Orphaned) => EXIT_ORPHANED,
@@ -153,20 +158,20 @@ fn own_executable() -> PathBuf {
     }
 }
 
-fn identity_fields(assignment: &AgentAssignment) -> JsonObject {
-    [
-        ("workspaceId", json!(assignment.workspace_id)),
-        ("agentName", json!(assignment.agent.name)),
-        ("instanceKey", json!(assignment.instance_key)),
+fn identity_fields(assignment: &AgentAssignment) -> Vec<(&'static str, Value)> {
+    vec![
+        ("workspace_id", json!(assignment.workspace_id)),
+        ("agent_name", json!(assignment.agent.name)),
+        ("instance_key", json!(assignment.instance_key)),
     ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value))
-    .collect()
 }
 
-fn subscriber(identity: Identity) -> impl tracing::Subscriber + Send + Sync {
+fn subscriber(
+    identity: &Identity,
+    stdout: HeldStdout,
+) -> impl tracing::Subscriber + Send + Sync + use<> {
     let level = std::env::var(LEVEL_VAR).ok();
-    let lines = JsonLines::new(identity, Stdout).with_filter(level_filter(level.as_deref()));
+    let lines = JsonLines::new(identity, stdout).with_filter(level_filter(level.as_deref()));
     tracing_subscriber::registry().with(lines)
 }
 

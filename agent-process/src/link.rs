@@ -4,7 +4,7 @@ use std::os::fd::AsFd as _;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{SinkExt, StreamExt as _};
-use goondan_log::error_chain;
+use goondan_log::{HeldStdout, error_chain};
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::envelope::{Address, Envelope, MessageError};
 use goondan_protocol::frame::{FrameCodec, FrameError};
@@ -82,12 +82,13 @@ pub(crate) struct Link {
     own: Address,
 }
 
-/// Says hello on standard input and waits for the welcome.
+/// Says hello on standard input and waits for the welcome. What is logged in `lines` is written before what
+/// is sent after it.
 ///
 /// # Errors
 ///
 /// [`LinkError`] if the handshake fails.
-pub(crate) async fn greet() -> Result<(Link, Box<AgentAssignment>), LinkError> {
+pub(crate) async fn greet(lines: HeldStdout) -> Result<(Link, Box<AgentAssignment>), LinkError> {
     let (read, write) = own_end().map_err(LinkError::Setup)?;
     let mut frames_in = FramedRead::new(read, FrameCodec::new());
     let mut frames_out = FramedWrite::new(write, FrameCodec::new());
@@ -114,7 +115,7 @@ pub(crate) async fn greet() -> Result<(Link, Box<AgentAssignment>), LinkError> {
     };
     let (sender, queue) = mpsc::channel(OUTGOING_FRAMES_MAX);
     let mut writer = JoinSet::new();
-    writer.spawn(write_all(frames_out, queue));
+    writer.spawn(write_all(frames_out, queue, lines));
     let own = Address::Agent {
         name: assignment.agent.name.clone(),
         instance_key: assignment.instance_key.clone(),
@@ -136,6 +137,7 @@ fn own_end() -> std::io::Result<(ReadEnd, WriteEnd)> {
 async fn write_all(
     mut frames_out: FramedWrite<WriteEnd, FrameCodec>,
     mut queue: mpsc::Receiver<Bytes>,
+    lines: HeldStdout,
 ) -> Result<(), FrameError> {
     while let Some(frame) = queue.recv().await {
         frames_out.feed(frame).await?;
@@ -144,6 +146,7 @@ async fn write_all(
         while let Ok(frame) = queue.try_recv() {
             frames_out.feed(frame).await?;
         }
+        lines.flush();
         SinkExt::<Bytes>::flush(&mut frames_out).await?;
     }
     Ok(())

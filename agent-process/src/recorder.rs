@@ -142,29 +142,32 @@ impl Recorder {
 
 /// One line for one event. What was said stays out of the log, what went wrong does not.
 fn log(event: &RuntimeEvent) {
-    let span = tracing::info_span!(
-        "turn",
-        trace_id = tracing::field::display(event.trace_id),
-        span_id = tracing::field::display(event.span_id),
-        parent_span_id = event.parent_span_id.map(tracing::field::display),
-        turn_id = event.turn_id.as_str(),
-        step_id = event.step_id.as_ref().map(AsRef::<str>::as_ref),
-        tool_call_id = event.tool_call_id.as_ref().map(AsRef::<str>::as_ref),
-        tool_name = event.tool_name.as_deref(),
-    );
     let failed = matches!(
         event.kind,
         Kind::TurnFailed | Kind::StepFailed | Kind::ToolFailed | Kind::MessageWarning
     );
     let reason = event.detail.as_deref().filter(|_| failed);
-    let (duration_ms, kind) = (event.duration_ms, event.kind.as_str());
-    span.in_scope(|| match event.kind {
-        Kind::TurnFailed | Kind::MessageWarning => {
-            tracing::warn!(duration_ms, reason, "{kind}");
-        }
+    macro_rules! line {
+        ($level:ident) => {
+            tracing::$level!(
+                trace_id = %event.trace_id,
+                span_id = %event.span_id,
+                parent_span_id = event.parent_span_id.map(tracing::field::display),
+                turn_id = event.turn_id.as_str(),
+                step_id = event.step_id.as_ref().map(AsRef::<str>::as_ref),
+                tool_call_id = event.tool_call_id.as_ref().map(AsRef::<str>::as_ref),
+                tool_name = event.tool_name.as_deref(),
+                duration_ms = event.duration_ms,
+                reason,
+                "{}", event.kind.as_str()
+            )
+        };
+    }
+    match event.kind {
+        Kind::TurnFailed | Kind::MessageWarning => line!(warn),
         // A step that failed is tried again or fails its turn, and a tool's failure is for the model.
-        _ => tracing::info!(duration_ms, reason, "{kind}"),
-    });
+        _ => line!(info),
+    }
 }
 
 #[cfg(test)]

@@ -7,11 +7,10 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use goondan_log::{Identity, JsonLines, LEVEL_VAR, Stdout, error_chain, level_filter};
-use goondan_protocol::JsonObject;
+use goondan_log::{HeldStdout, Identity, JsonLines, LEVEL_VAR, error_chain, level_filter};
 use goondan_protocol::ipc::IPC_FD_VAR;
 use goondan_protocol::trace::TraceId;
-use serde_json::json;
+use serde_json::{Value, json};
 use tracing::Subscriber;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -81,28 +80,37 @@ fn serve() -> ExitCode {
         process: "connector",
         pid,
         trace_id,
-        fields: JsonObject::new(),
+        fields: Vec::new(),
     };
+    let stdout = HeldStdout::of_this_thread();
+    stdout.flush_at_panic();
     // Until the welcome no line can say for whom the process works.
-    let mut before_welcome = Some(tracing::subscriber::set_default(log(nameless.clone())));
+    let mut before_welcome = Some(tracing::subscriber::set_default(log(
+        &nameless,
+        stdout.clone(),
+    )));
 
-    let result = prepare().and_then(|runtime| {
+    let result = prepare(stdout.clone()).and_then(|runtime| {
         let result = runtime.block_on(async {
             let link = Link::from_stdin()?;
             let (role, incoming, outgoing) = link.shake_hands(pid).await?;
             drop(before_welcome.take());
             // It fails only if a subscriber is set already, and this is the only place that sets one.
-            drop(tracing::subscriber::set_global_default(log(Identity {
+            let identity = Identity {
                 fields: identity_fields(&role),
                 ..nameless
-            })));
+            };
+            drop(tracing::subscriber::set_global_default(log(
+                &identity,
+                stdout.clone(),
+            )));
             session::run(role, incoming, outgoing).await
         });
         // A name that is still being resolved must not hold the exit up.
         runtime.shutdown_background();
         result.map_err(ProcessError::Link)
     });
-    match result {
+    let code = match result {
         Ok(()) => {
             tracing::info!("stopped");
             ExitCode::SUCCESS
@@ -111,7 +119,9 @@ fn serve() -> ExitCode {
             tracing::error!(error = error_chain(&error), "the connector process ends");
             ExitCode::from(EXIT_ORCHESTRATOR_LOST)
         }
-    }
+    };
+    stdout.flush();
+    code
 }
 
 /// Why the process ends without having been asked to.
@@ -127,12 +137,13 @@ enum ProcessError {
 
 /// Ties the process's life to its orchestrator and makes the runtime: one thread is plenty for
 /// requests that mostly wait.
-fn prepare() -> Result<tokio::runtime::Runtime, ProcessError> {
+fn prepare(stdout: HeldStdout) -> Result<tokio::runtime::Runtime, ProcessError> {
     die_with_parent().map_err(ProcessError::Setup)?;
     leave_signals_to_the_orchestrator().map_err(ProcessError::Setup)?;
     tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
+        .on_thread_park(move || stdout.flush())
         .build()
         .map_err(ProcessError::Setup)
 }
@@ -159,7 +170,7 @@ fn leave_signals_to_the_orchestrator() -> std::io::Result<()> {
     Ok(())
 }
 
-fn log(identity: Identity) -> impl Subscriber + Send + Sync {
+fn log(identity: &Identity, stdout: HeldStdout) -> impl Subscriber + Send + Sync + use<> {
     let level = std::env::var(LEVEL_VAR).ok();
     // The library of models quotes what providers answer, keys and conversations included. What is
     // worth telling of it is told by the errors of calls.
@@ -167,10 +178,10 @@ fn log(identity: Identity) -> impl Subscriber + Send + Sync {
     tracing_subscriber::registry()
         .with(level_filter(level.as_deref()))
         .with(is_own)
-        .with(JsonLines::new(identity, Stdout))
+        .with(JsonLines::new(identity, stdout))
 }
 
-fn identity_fields(role: &Role) -> JsonObject {
+fn identity_fields(role: &Role) -> Vec<(&'static str, Value)> {
     let (workspace_id, kind, name) = match role {
         Role::Connection(assignment) => (
             &assignment.workspace_id,
@@ -183,8 +194,5 @@ fn identity_fields(role: &Role) -> JsonObject {
             assignment.model.name.as_str(),
         ),
     };
-    JsonObject::from_iter([
-        ("workspaceId".to_owned(), json!(workspace_id)),
-        (kind.to_owned(), json!(name)),
-    ])
+    vec![("workspace_id", json!(workspace_id)), (kind, json!(name))]
 }

@@ -195,6 +195,9 @@ fn a_shutdown_lets_the_turn_end_and_begins_no_other() {
         "something was sent after the acknowledgement"
     );
     assert_eq!(ended(&mut agent.child).code(), Some(0));
+    let log = agent.log();
+    let last = log.last().unwrap();
+    assert_eq!(last["message"], "agent process ended as asked", "{log:?}");
 }
 
 #[test]

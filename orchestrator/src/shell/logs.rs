@@ -29,6 +29,7 @@ use crate::limits::{
 };
 
 mod collect;
+mod own_line;
 mod rotate;
 
 pub(super) use collect::{Collector, collect};
@@ -107,11 +108,11 @@ impl LogHub {
             process: "orchestrator",
             pid: std::process::id(),
             trace_id,
-            fields: JsonObject::new(),
+            fields: Vec::new(),
         };
-        drop(self.identity.set(identity.clone()));
         let level = goondan_log::level_filter(std::env::var(LEVEL_VAR).ok().as_deref());
-        let layer = JsonLines::new(identity, self.clone()).with_filter(level);
+        let layer = JsonLines::new(&identity, self.clone()).with_filter(level);
+        drop(self.identity.set(identity));
         let subscriber = tracing_subscriber::registry().with(layer);
         // Set once in a process; a second daemon in one process is not a case.
         drop(tracing::subscriber::set_global_default(subscriber));
@@ -130,7 +131,20 @@ impl LogHub {
             line.insert("traceId".to_owned(), json!(identity.trace_id));
         }
         line.extend(fields);
-        self.line(line_bytes(&line));
+        self.write(line_bytes(&line));
+    }
+
+    /// Takes one line, with its newline.
+    fn write(&self, line: Vec<u8>) {
+        let line = Bytes::from(self.masks.line(line));
+        {
+            let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+            tail.push(line.clone());
+            // An error means that nobody follows.
+            drop(self.follow.send(line.clone()));
+        }
+        // A full queue is counted by the writer itself.
+        drop(self.out.clone().write_all(&line));
     }
 
     /// What no line holds (`SEC-2`).
@@ -154,15 +168,7 @@ impl LogHub {
 }
 
 impl LineSink for LogHub {
-    fn line(&self, line: Vec<u8>) {
-        let line = Bytes::from(self.masks.line(line));
-        {
-            let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
-            tail.push(line.clone());
-            // An error means that nobody follows.
-            drop(self.follow.send(line.clone()));
-        }
-        // A full queue is counted by the writer itself.
-        drop(self.out.clone().write_all(&line));
+    fn line(&self, _: tracing::Level, line: Vec<u8>) {
+        self.write(line);
     }
 }

@@ -9,9 +9,8 @@
 //!
 //! * Every line is one valid JSON object and ends with one newline.
 //! * Every line has a `traceId`: that of the span around it, else the process's own (`LOG-3`).
-//! * The layer does no I/O: a [`LineSink`] takes the finished line.
+//! * The layer does no I/O: a [`LineSink`] takes the finished line, such as [`HeldStdout`].
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,12 +18,17 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
 use serde_json::{Value, json};
-use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, Scope};
 use tracing_subscriber::{Layer, filter::LevelFilter};
+
+use self::fields::Fields;
+pub use self::stdout::HeldStdout;
+
+mod fields;
+mod stdout;
 
 /// The environment variable that sets the least level that is logged: `error`, `warn`, `info`
 /// (default), `debug` or `trace`.
@@ -32,26 +36,13 @@ pub const LEVEL_VAR: &str = "GOONDAN_LOG";
 
 /// Takes finished lines, each with its newline.
 pub trait LineSink: Send + Sync + 'static {
-    /// Takes one line.
-    fn line(&self, line: Vec<u8>);
+    /// Takes one line, and how much it matters.
+    fn line(&self, level: Level, line: Vec<u8>);
 }
 
 impl<S: LineSink> LineSink for Arc<S> {
-    fn line(&self, line: Vec<u8>) {
-        S::line(self, line);
-    }
-}
-
-/// Writes each line to stdout with one system call, so that lines of several threads never mix.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Stdout;
-
-impl LineSink for Stdout {
-    fn line(&self, line: Vec<u8>) {
-        use std::io::Write as _;
-        let mut out = std::io::stdout().lock();
-        // A log that cannot be written has nowhere to say so; the process goes on.
-        drop(out.write_all(&line).and_then(|()| out.flush()));
+    fn line(&self, level: Level, line: Vec<u8>) {
+        S::line(self, level, line);
     }
 }
 
@@ -64,8 +55,21 @@ pub struct Identity {
     pub pid: u32,
     /// The trace of what happens outside any other.
     pub trace_id: TraceId,
-    /// What the process works for: `workspaceId`, `agentName`, `instanceKey`, `connection`.
-    pub fields: JsonObject,
+    /// What the process works for: `workspace_id`, `agent_name`, `instance_key`, `connection`.
+    pub fields: Vec<(&'static str, Value)>,
+}
+
+impl Identity {
+    fn written(&self) -> Fields {
+        let mut fields = Fields::default();
+        fields.put("process", self.process);
+        fields.put("pid", &self.pid);
+        for (name, value) in &self.fields {
+            fields.put(name, value);
+        }
+        fields.put("trace_id", &self.trace_id);
+        fields
+    }
 }
 
 /// Milliseconds since the epoch, for [`Timestamp::from_unix_millis`].
@@ -99,14 +103,17 @@ pub fn level_name(level: Level) -> &'static str {
 /// The layer that turns events into lines.
 #[derive(Debug)]
 pub struct JsonLines<W> {
-    identity: Identity,
+    identity: Fields,
     sink: W,
 }
 
 impl<W: LineSink> JsonLines<W> {
     /// A layer that writes as `identity` into `sink`.
-    pub fn new(identity: Identity, sink: W) -> Self {
-        Self { identity, sink }
+    pub fn new(identity: &Identity, sink: W) -> Self {
+        Self {
+            identity: identity.written(),
+            sink,
+        }
     }
 }
 
@@ -128,46 +135,6 @@ pub fn line_bytes(line: &JsonObject) -> Vec<u8> {
     bytes
 }
 
-/// The fields of one span or event.
-#[derive(Debug, Default)]
-struct Fields(JsonObject);
-
-impl Fields {
-    fn put(&mut self, field: &Field, value: Value) {
-        self.0.insert(camel_case(field.name()), value);
-    }
-}
-
-impl Visit for Fields {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field, Value::String(format!("{value:?}")));
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, json!(value));
-    }
-
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, json!(value));
-    }
-
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, json!(value));
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, json!(value));
-    }
-
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, json!(value));
-    }
-
-    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        self.put(field, json!(error_chain(value)));
-    }
-}
-
 /// An error and all its sources, as one text: `a: b: c`.
 #[must_use]
 pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
@@ -182,22 +149,6 @@ pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
         source = cause.source();
     }
     text
-}
-
-fn camel_case(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    let mut upper = false;
-    for c in name.chars() {
-        match c {
-            '_' if !out.is_empty() => upper = true,
-            c if upper => {
-                out.extend(c.to_uppercase());
-                upper = false;
-            }
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 impl<S, W> Layer<S> for JsonLines<W>
@@ -222,35 +173,33 @@ where
     }
 
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
-        let mut fields = Fields::default();
-        event.record(&mut fields);
-        let message = match fields.0.remove("message") {
-            Some(Value::String(text)) => text,
-            Some(other) => other.to_string(),
-            None => String::new(),
-        };
-        let at = Timestamp::from_unix_millis(unix_millis_now());
-        let mut line = line_head(at, level_name(*event.metadata().level()), &message);
-        line.insert("process".into(), json!(self.identity.process));
-        line.insert("pid".into(), json!(self.identity.pid));
-        line.extend(self.identity.fields.clone());
-        line.insert("traceId".into(), json!(self.identity.trace_id));
+        let mut own = Fields::of_line();
+        event.record(&mut own);
+        let level = *event.metadata().level();
+        let mut line = Fields::of_line();
+        line.put("timestamp", &Timestamp::from_unix_millis(unix_millis_now()));
+        line.put("level", level_name(level));
+        if !line.copy(&own, "message") {
+            line.put("message", "");
+        }
+        line.extend(&self.identity);
         for span in ctx
             .event_scope(event)
             .into_iter()
             .flat_map(Scope::from_root)
         {
             if let Some(outer) = span.extensions().get::<Fields>() {
-                line.extend(outer.0.clone());
+                line.extend(outer);
             }
         }
-        line.extend(fields.0);
-        self.sink.line(line_bytes(&line));
+        line.extend(&own);
+        self.sink.line(level, line.line());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
     use std::sync::Mutex;
 
     use tracing_subscriber::layer::SubscriberExt as _;
@@ -261,7 +210,7 @@ mod tests {
     struct Lines(Arc<Mutex<Vec<Vec<u8>>>>);
 
     impl LineSink for Lines {
-        fn line(&self, line: Vec<u8>) {
+        fn line(&self, _: Level, line: Vec<u8>) {
             self.0.lock().unwrap().push(line);
         }
     }
@@ -272,9 +221,9 @@ mod tests {
             process: "agent",
             pid: 7,
             trace_id: TraceId::from_random([1; 16]),
-            fields: json!({"agentName": "a"}).as_object().unwrap().clone(),
+            fields: vec![("agent_name", json!("a"))],
         };
-        let layer = JsonLines::new(identity, lines.clone());
+        let layer = JsonLines::new(&identity, lines.clone());
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
         let lines = lines.0.lock().unwrap();
         lines

@@ -1,12 +1,13 @@
 //! Collecting what a child writes to stdout and stderr (`LOG-2`, `LOG-3`).
 //!
-//! A line that is a JSON object keeps its fields and gets the process's identity; any other line is
-//! wrapped in one. Who a line is from is what the orchestrator knows, not what the line says.
+//! A line that is a JSON object keeps its fields and gets the process's identity, unless it has it already;
+//! any other line is wrapped in one. Who a line is from is what the orchestrator knows, not what the line
+//! says.
 
 use std::io;
 use std::sync::Arc;
 
-use goondan_log::{LineSink as _, line_bytes, line_head, unix_millis_now};
+use goondan_log::{line_bytes, line_head, unix_millis_now};
 use goondan_protocol::JsonObject;
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
 use goondan_protocol::time::Timestamp;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::sync::watch;
 
-use super::LogHub;
+use super::{LogHub, own_line};
 
 /// Bytes read from a child at a time.
 const READ_BYTES: usize = 64 * 1024;
@@ -49,10 +50,10 @@ pub(in crate::shell) async fn collect(
             0 => lines.finish(),
             _ => lines.push(&chunk),
         };
-        for piece in &pieces {
+        for piece in pieces {
             let at = Timestamp::from_unix_millis(unix_millis_now());
             let trace = *collector.trace.borrow();
-            collector.hub.line(render(&collector, piece, at, trace));
+            collector.hub.write(render(&collector, piece, at, trace));
         }
         if read == 0 {
             return Ok(());
@@ -86,6 +87,8 @@ impl LineSplitter {
             match end {
                 Some(at) => {
                     let (line, rest) = bytes.split_at(at);
+                    // With room for the newline, if it is passed on as it is.
+                    self.pending.reserve_exact(line.len() + 1);
                     self.pending.extend_from_slice(line);
                     let part = (self.parts > 0).then_some(self.parts + 1);
                     self.parts = 0;
@@ -129,11 +132,15 @@ impl LineSplitter {
 
 fn render(
     collector: &Collector,
-    piece: &Piece,
+    mut piece: Piece,
     at: Timestamp,
     trace: Option<TraceContext>,
 ) -> Vec<u8> {
     let whole = piece.part.is_none() && !piece.is_cut;
+    if whole && own_line::is_complete(&piece.bytes, &collector.identity) {
+        piece.bytes.push(b'\n');
+        return piece.bytes;
+    }
     let parsed = whole
         .then(|| serde_json::from_slice::<JsonObject>(&piece.bytes).ok())
         .flatten();
@@ -196,7 +203,7 @@ mod tests {
             part: None,
             is_cut: false,
         };
-        let line = render(&collector(), &piece, Timestamp::from_unix_millis(0), None);
+        let line = render(&collector(), piece, Timestamp::from_unix_millis(0), None);
         serde_json::from_slice(&line).unwrap()
     }
 

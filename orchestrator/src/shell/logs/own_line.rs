@@ -1,0 +1,169 @@
+//! Telling lines that a goondan process wrote itself, and that can be passed on as they are, from all others.
+
+use std::fmt;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::trace::TraceId;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// What every line begins with.
+const HEAD: [&str; 3] = ["timestamp", "level", "message"];
+
+/// Fields of a line that is passed on as it is; goondan's own have fewer.
+const FIELDS_MAX: usize = 32;
+
+/// Whether nothing would change if `line` were read and written anew with who it is from: it is a flat object
+/// that begins as lines do, has its trace, no name twice, and says of its process what `identity` says.
+pub(super) fn is_complete(line: &[u8], identity: &JsonObject) -> bool {
+    let mut reader = serde_json::Deserializer::from_slice(line);
+    line.ends_with(b"}")
+        && matches!(reader.deserialize_map(Complete { identity }), Ok(true))
+        && reader.end().is_ok()
+}
+
+/// Whether an object is such a line. Nothing of it is copied; what has to be copied to be read is no such line.
+struct Complete<'i> {
+    identity: &'i JsonObject,
+}
+
+impl<'de> Visitor<'de> for Complete<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a log line")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<bool, A::Error> {
+        let mut names = Vec::with_capacity(FIELDS_MAX);
+        let (mut known, mut has_trace) = (0, false);
+        while let Some((name, value)) = fields.next_entry::<&str, Flat<'_>>()? {
+            let is_at_its_place = HEAD.get(names.len()).is_none_or(|first| *first == name);
+            if !is_at_its_place || names.len() == FIELDS_MAX || names.contains(&name) {
+                return Err(A::Error::custom("not such a line"));
+            }
+            names.push(name);
+            if let Some(wanted) = self.identity.get(name) {
+                if !value.is(wanted) {
+                    return Ok(false);
+                }
+                known += 1;
+            }
+            if name == "traceId" {
+                has_trace = matches!(value, Flat::Text(id) if id.parse::<TraceId>().is_ok());
+            }
+        }
+        Ok(has_trace && names.len() >= HEAD.len() && known == self.identity.len())
+    }
+}
+
+/// A value that holds no others.
+enum Flat<'l> {
+    /// A text without escapes.
+    Text(&'l str),
+    Count(u64),
+    Other,
+}
+
+impl Flat<'_> {
+    fn is(&self, wanted: &Value) -> bool {
+        match self {
+            Self::Text(text) => wanted.as_str() == Some(text),
+            Self::Count(count) => wanted.as_u64() == Some(*count),
+            Self::Other => false,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Flat<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OfFlat;
+
+        impl<'de> Visitor<'de> for OfFlat {
+            type Value = Flat<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value that holds no others")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Flat<'de>, E> {
+                Ok(Flat::Text(text))
+            }
+
+            fn visit_str<E: Error>(self, _: &str) -> Result<Flat<'de>, E> {
+                Ok(Flat::Other)
+            }
+
+            fn visit_u64<E: Error>(self, count: u64) -> Result<Flat<'de>, E> {
+                Ok(Flat::Count(count))
+            }
+
+            fn visit_i64<E: Error>(self, _: i64) -> Result<Flat<'de>, E> {
+                Ok(Flat::Other)
+            }
+
+            fn visit_f64<E: Error>(self, _: f64) -> Result<Flat<'de>, E> {
+                Ok(Flat::Other)
+            }
+
+            fn visit_bool<E: Error>(self, _: bool) -> Result<Flat<'de>, E> {
+                Ok(Flat::Other)
+            }
+
+            fn visit_unit<E: Error>(self) -> Result<Flat<'de>, E> {
+                Ok(Flat::Other)
+            }
+        }
+
+        deserializer.deserialize_any(OfFlat)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const COMPLETE: &str = r#"{"timestamp":"t","level":"info","message":"a \"b\"","process":"agent","pid":7,"agentName":"a","traceId":"4bf92f3577b34da6a3ce929d0e0e4736","turnId":null,"ms":-1,"share":0.5,"isLast":true}"#;
+
+    fn is_passed_on(line: &str) -> bool {
+        let identity = json!({"process": "agent", "pid": 7, "agentName": "a"});
+        is_complete(line.as_bytes(), identity.as_object().unwrap())
+    }
+
+    #[test]
+    fn log_3_a_line_is_passed_on_only_if_it_says_everything_and_says_it_once() {
+        assert!(is_passed_on(COMPLETE));
+        for (part, other) in [
+            (r#""pid":7"#, r#""pid":8"#),
+            (r#""pid":7"#, r#""pid":"7""#),
+            (r#""pid":7,"#, ""),
+            (r#""agentName":"a""#, r#""agentName":"b""#),
+            (r#""agentName":"a""#, r#""agentName":"\u0061""#),
+            (r#""agentName":"a""#, r#""agentName":["a"]"#),
+            ("4bf9", "4BF9"),
+            (r#""traceId""#, r#""trace""#),
+            (r#""timestamp":"t","#, ""),
+            (r#""level":"info","message""#, r#""message":"info","level""#),
+            (r#""ms":-1"#, r#""pid":7"#),
+            (r#""ms":-1"#, r#""p\u0069d":8"#),
+            (r#""ms":-1"#, r#""ms":{"a":1}"#),
+            (r#""ms":-1"#, r#""ms":1e999"#),
+            (r#""ms":-1"#, r#""ms":"\ud800""#),
+            ("true}", "true} "),
+            ("true}", "true}}"),
+            ("true}", "true"),
+        ] {
+            let line = COMPLETE.replacen(part, other, 1);
+            assert_ne!(line, COMPLETE);
+            assert!(!is_passed_on(&line), "{line}");
+        }
+        for line in ["", "{}", "[]", "7", "text}"] {
+            assert!(!is_passed_on(line), "{line}");
+        }
+        let more: String = (0..FIELDS_MAX).map(|n| format!(r#","x{n}":1"#)).collect();
+        assert!(!is_passed_on(&COMPLETE.replace('}', &format!("{more}}}"))));
+    }
+}

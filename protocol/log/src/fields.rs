@@ -1,0 +1,178 @@
+//! The fields of a span, an event or a line.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::{Serialize, Serializer};
+use tracing::field::{Field, Visit};
+
+/// Bytes of JSON that a line's fields mostly take, so that they need not be moved while it grows.
+const JSON_BYTES_EXPECTED: usize = 512;
+
+/// Fields in the order in which they were first named, their values written as JSON already: a line is made
+/// of those of its process, its spans and its event by copying bytes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fields {
+    /// Names in Rust's `snake_case`, and where in `json` the values stand.
+    places: Vec<(&'static str, Range<usize>)>,
+    json: Vec<u8>,
+}
+
+impl Fields {
+    /// No fields, and room for those of a line.
+    pub(crate) fn of_line() -> Self {
+        Self {
+            places: Vec::with_capacity(16),
+            json: Vec::with_capacity(JSON_BYTES_EXPECTED),
+        }
+    }
+
+    /// Sets a field; one of the same name keeps its place and loses its value.
+    pub(crate) fn put(&mut self, name: &'static str, value: &(impl Serialize + ?Sized)) {
+        let start = self.json.len();
+        if serde_json::to_writer(&mut self.json, value).is_err() {
+            self.json.truncate(start);
+            self.json.extend_from_slice(b"null");
+        }
+        self.name(name, start);
+    }
+
+    /// Sets every field of `inner`.
+    pub(crate) fn extend(&mut self, inner: &Self) {
+        for (name, _) in &inner.places {
+            self.copy(inner, name);
+        }
+    }
+
+    /// Sets a field as `inner` has it; false if it has none of that name.
+    pub(crate) fn copy(&mut self, inner: &Self, name: &'static str) -> bool {
+        let Some(json) = inner.json_of(name) else {
+            return false;
+        };
+        let start = self.json.len();
+        self.json.extend_from_slice(json);
+        self.name(name, start);
+        true
+    }
+
+    /// One line: a JSON object with names in `camelCase`, and a newline.
+    pub(crate) fn line(&self) -> Vec<u8> {
+        let names: usize = self.places.iter().map(|(name, _)| name.len() + 4).sum();
+        let mut line = Vec::with_capacity(names + self.json.len() + 3);
+        let mut separator = b'{';
+        for (name, place) in &self.places {
+            line.push(separator);
+            separator = b',';
+            write_name(name, &mut line);
+            line.push(b':');
+            line.extend_from_slice(self.json.get(place.clone()).unwrap_or_default());
+        }
+        line.extend_from_slice(b"}\n");
+        line
+    }
+
+    fn json_of(&self, name: &str) -> Option<&[u8]> {
+        let mut places = self.places.iter();
+        let (_, place) = places.find(|(known, _)| *known == name)?;
+        self.json.get(place.clone())
+    }
+
+    /// Names the value that was written last, from `start` on.
+    fn name(&mut self, name: &'static str, start: usize) {
+        let place = start..self.json.len();
+        match self.places.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = place,
+            None => self.places.push((name, place)),
+        }
+    }
+}
+
+/// Writes a name as JSON, in `camelCase`.
+fn write_name(name: &str, line: &mut Vec<u8>) {
+    line.push(b'"');
+    let mut is_upper = false;
+    for (place, byte) in name.bytes().enumerate() {
+        match byte {
+            b'_' if place > 0 => is_upper = true,
+            b'"' | b'\\' | ..=0x1f => line.push(b'?'),
+            _ if is_upper => line.push(byte.to_ascii_uppercase()),
+            _ => line.push(byte),
+        }
+        is_upper &= byte == b'_';
+    }
+    line.push(b'"');
+}
+
+/// A value as its `Debug` shows it, without a text of its own.
+struct Shown<'v>(&'v dyn fmt::Debug);
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:?}", self.0))
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field.name(), &Shown(value));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field.name(), value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field.name(), &value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field.name(), &value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field.name(), &value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field.name(), &value);
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.put(field.name(), &crate::error_chain(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inner_value_takes_the_place_of_an_outer_one() {
+        let mut outer = Fields::default();
+        outer.put("trace_id", "outer");
+        outer.put("count", &1);
+        let mut inner = Fields::default();
+        inner.put("own", &f64::NAN);
+        inner.put("trace_id", "in\"ner\n");
+        outer.extend(&inner);
+        assert!(!outer.copy(&inner, "count"));
+        let line = String::from_utf8(outer.line()).unwrap();
+        let expected = r#"{"traceId":"in\"ner\n","count":1,"own":null}"#;
+        assert_eq!(line, format!("{expected}\n"));
+    }
+
+    #[test]
+    fn names_are_valid_json_in_camel_case() {
+        for (name, written) in [
+            ("message", r#""message""#),
+            ("tool_call_id", r#""toolCallId""#),
+            ("_a__b_", r#""_aB""#),
+            ("http.method", r#""http.method""#),
+            ("gr\u{f6}\u{df}e_a\"b\\c\n", "\"gr\u{f6}\u{df}eA?b?c?\""),
+        ] {
+            let mut line = Vec::new();
+            write_name(name, &mut line);
+            assert_eq!(String::from_utf8(line).unwrap(), written);
+        }
+    }
+}
