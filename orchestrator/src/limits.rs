@@ -60,8 +60,14 @@ pub(crate) const WATCH_LOOK_MS: u64 = 60_000;
 /// Frames that may wait for one child. A child that does not read them is not working: it is killed.
 pub(crate) const CHILD_QUEUE_FRAMES: usize = 1_024;
 
+/// Messages of a child that are handed to the core at once, if so many have come.
+pub(crate) const CHILD_BATCH_MESSAGES: usize = 16;
+
 /// What happened and waits for the core. Whoever reports more waits.
 pub(crate) const CORE_QUEUE_INPUTS: usize = 1_024;
+
+/// How much of what has happened is dealt with at most before the store hears what follows from it.
+pub(crate) const SUPERVISOR_BATCH_EVENTS: usize = 64;
 
 /// Control connections at a time; one more waits until another ends.
 pub(crate) const CONTROL_CONNECTIONS: usize = 64;

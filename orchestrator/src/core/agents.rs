@@ -76,8 +76,9 @@ pub(super) struct Turn {
     pub(super) inputs: BTreeSet<EventId>,
     /// Why its agent wants its process restarted afterwards, if it does.
     pub(super) restart: Option<String>,
-    /// Its commit is on the way: whoever hears of that needs to hear of nothing before it.
-    pub(super) is_completing: bool,
+    /// What it took in, once its commit is on the way: whoever hears of that needs to hear of nothing
+    /// before it.
+    pub(super) taken_in: Option<Vec<EventId>>,
 }
 
 /// Whether it is known what an instance has to do.
@@ -174,6 +175,17 @@ impl Instance {
             && self.slot.ready().is_some()
     }
 
+    /// The event whose turn is next: behind the turn in progress if its commit is on the way, none while
+    /// it goes on.
+    pub(super) fn next_event(&self) -> Option<&AgentEvent> {
+        let Some(turn) = &self.turn else {
+            return self.waiting.front();
+        };
+        let taken_in = turn.taken_in.as_ref()?;
+        let is_over = |id: &EventId| *id == turn.context.event_id || taken_in.contains(id);
+        self.waiting.iter().find(|event| !is_over(&event.id))
+    }
+
     pub(super) fn pending(&self) -> usize {
         self.waiting.len() + self.accepting
     }
@@ -220,18 +232,13 @@ impl Core {
 
     /// Does whatever is next for an instance.
     pub(super) fn pump(&mut self, at: &InstanceRef) {
-        let may_begin = !self.is_stopping()
-            && self
-                .workspaces
-                .get(&at.workspace_id)
-                .is_some_and(|w| w.closing.is_none());
+        if !self.may_begin(at) {
+            return;
+        }
         let now = self.now;
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        if entry.deleting.is_some() || !may_begin {
-            return;
-        }
         let is_between_turns = entry.turn.is_none() && !entry.progress.is_beginning;
         if is_between_turns && self.is_agent_outdated(at) {
             // A turn in progress finishes on the configuration it began with.
@@ -261,6 +268,32 @@ impl Core {
         {
             self.begin_turn(at, process);
         }
+    }
+
+    /// Begins the next turn with the commit of the one in progress, instead of when that is reported: the
+    /// store does both at once, in their order.
+    pub(super) fn begin_behind(&mut self, at: &InstanceRef, process: ProcessId) {
+        let may_begin = self.may_begin(at)
+            && self.is_ready_for_turns(at)
+            && !self.is_agent_outdated(at)
+            && !self.is_to_restart(at)
+            && !self.is_next_poisonous(at);
+        let Some(entry) = self.instance_mut(at).filter(|_| may_begin) else {
+            return;
+        };
+        let turn = entry.turn.as_ref();
+        let is_to_end = turn.is_some_and(|turn| turn.restart.is_some());
+        if !is_to_end && !entry.progress.is_beginning && entry.slot.ready() == Some(process) {
+            self.begin_turn(at, process);
+        }
+    }
+
+    /// Whether turns of an instance may begin at all.
+    fn may_begin(&self, at: &InstanceRef) -> bool {
+        let workspace = self.workspaces.get(&at.workspace_id);
+        let workspace = workspace.filter(|workspace| workspace.closing.is_none());
+        let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
+        !self.is_stopping() && entry.is_some_and(|entry| entry.deleting.is_none())
     }
 
     /// Whether the process that runs was started with another configuration.

@@ -76,7 +76,7 @@ impl Core {
         let Some(entry) = self.instance_mut(at) else {
             return false;
         };
-        let next = entry.waiting.front();
+        let next = entry.next_event();
         let crashes = next.and_then(|event| entry.turn_crashes.get(&event.id));
         crashes.is_some_and(|crashes| *crashes >= MAX_TURN_CRASHES)
     }

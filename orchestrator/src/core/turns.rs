@@ -116,6 +116,8 @@ impl Core {
         }
     }
 
+    /// Has the store begin the turn of the event that is next: behind the turn in progress, if its commit
+    /// is on the way.
     pub(super) fn begin_turn(&mut self, at: &InstanceRef, process: ProcessId) {
         let turn_id = TurnId::from(self.uuid());
         let new_trace = TraceId::from_uuid(self.uuid());
@@ -126,7 +128,7 @@ impl Core {
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        let Some(event) = entry.waiting.front() else {
+        let Some(event) = entry.next_event() else {
             return;
         };
         let trace = TraceContext {
@@ -184,8 +186,8 @@ impl Core {
         };
         let Some(event) = entry
             .waiting
-            .front()
-            .filter(|event| event.id == context.event_id)
+            .iter()
+            .find(|event| event.id == context.event_id)
         else {
             return;
         };
@@ -204,7 +206,7 @@ impl Core {
             context,
             inputs: BTreeSet::new(),
             restart: None,
-            is_completing: false,
+            taken_in: None,
         });
         self.give_up_calls_of(at, Some(&turn_id));
         self.push(Effect::SetTrace {
@@ -302,7 +304,7 @@ impl Core {
         match result {
             Ok(Report::Appended { turn_id, seq }) => {
                 let turn = self.current_turn(at, &turn_id);
-                if turn.is_some_and(|turn| turn.is_completing) {
+                if turn.is_some_and(|turn| turn.taken_in.is_some()) {
                     return;
                 }
                 let appended = TurnAppended { turn_id, seq };
@@ -333,7 +335,7 @@ impl Core {
             return self.on_broken(process, "it took in an event that it was not given");
         }
         if let Some(turn) = self.instance_mut(at).and_then(|entry| entry.turn.as_mut()) {
-            turn.is_completing = true;
+            turn.taken_in = Some(answered.clone());
         }
         let op = Op::CompleteTurn {
             instance: at.clone(),
@@ -354,6 +356,7 @@ impl Core {
             outcome,
         };
         self.store(op, purpose);
+        self.begin_behind(at, process);
     }
 
     pub(super) fn on_committed(

@@ -40,7 +40,7 @@ use super::logs::{Collector, LogHub, collect};
 use super::masking::Masks;
 use super::supervisor::Event;
 use crate::core::{Input, ProcessId, Spawn};
-use crate::limits::CHILD_QUEUE_FRAMES;
+use crate::limits::{CHILD_BATCH_MESSAGES, CHILD_QUEUE_FRAMES};
 
 /// Environment variables a child gets from the daemon. Everything else stays here: the daemon's
 /// environment may hold secrets that only some connection is to have.
@@ -343,14 +343,23 @@ async fn read_frames(
     frames: &mut FramedRead<OwnedReadHalf, FrameCodec>,
     reports: &Reports,
 ) {
-    while let Some(frame) = frames.next().await {
-        let input = match frame.map_err(|error| goondan_log::error_chain(&error)) {
+    // What came together is reported together.
+    let mut frames = frames.ready_chunks(CHILD_BATCH_MESSAGES);
+    while let Some(chunk) = frames.next().await {
+        let read = |frame: Result<Bytes, FrameError>| match frame {
             Ok(body) => read_message(process, &body, reports.hub.masks()),
-            Err(problem) => Input::Broken { process, problem },
+            Err(error) => {
+                let problem = goondan_log::error_chain(&error);
+                Input::Broken { process, problem }
+            }
         };
-        let is_broken = matches!(input, Input::Broken { .. });
-        reports.input(input).await;
-        if is_broken {
+        let mut inputs: Vec<Input> = chunk.into_iter().map(read).collect();
+        let is_broken = |input: &Input| matches!(input, Input::Broken { .. });
+        let broken = inputs.iter().position(is_broken);
+        inputs.truncate(broken.map_or(usize::MAX, |at| at + 1));
+        // Nobody listens any more only when the daemon is ending.
+        drop(reports.events.send(Event::Inputs(inputs)).await);
+        if broken.is_some() {
             return;
         }
     }

@@ -1,7 +1,9 @@
 //! The one loop: turns everything that happens into an input of the core, and carries its effects out.
 //!
 //! This task owns every child and every open request; nothing is shared and nothing is polled. It
-//! waits only where waiting is the stated answer to overload: for a place in a writer's queue.
+//! waits only where waiting is the stated answer to overload: for a place in a writer's queue. What
+//! has happened when it wakes it deals with in one go, and hands the store all jobs that follow from it
+//! together: each thread is woken once.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -18,7 +20,7 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 use goondan_store::disk::Disk;
 use goondan_store::root::Layout;
-use goondan_store::writer::{Completion, Writers};
+use goondan_store::writer::{Completion, Job, Writers};
 use goondan_store::{connection, workspace};
 use sd_notify::NotifyState;
 use serde_json::Value;
@@ -38,13 +40,15 @@ use crate::core::{
     Core, Effect, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, LogEvent, Now,
     ProcessId, RequestToken, Settings, Severity, StateDone, StateWork, control_error,
 };
-use crate::limits::TICK_MS;
+use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICK_MS};
 
 /// Something that happened outside the core.
 #[derive(Debug)]
 pub(super) enum Event {
     /// For the core.
     Input(Input),
+    /// What a child said without a pause, for the core.
+    Inputs(Vec<Input>),
     /// A client's request, and the way back to it.
     Request {
         token: RequestToken,
@@ -91,6 +95,8 @@ pub(super) struct Supervisor {
     cgroups: Cgroups,
     requests: HashMap<RequestToken, OpenRequest>,
     tasks: JoinSet<()>,
+    /// Jobs that are not handed to the store yet.
+    jobs: Vec<Job>,
     started: Instant,
     announced_drops: u64,
     is_over: bool,
@@ -119,6 +125,7 @@ impl Supervisor {
             cgroups,
             requests: HashMap::new(),
             tasks: JoinSet::new(),
+            jobs: Vec::new(),
             started: Instant::now(),
             announced_drops: 0,
             is_over: false,
@@ -129,22 +136,32 @@ impl Supervisor {
     pub(super) async fn run(
         mut self,
         mut events: mpsc::Receiver<Event>,
-        mut stored: mpsc::UnboundedReceiver<Completion>,
+        mut stored: mpsc::UnboundedReceiver<Vec<Completion>>,
     ) -> Writers {
         let mut tick = tokio::time::interval(Duration::from_millis(TICK_MS));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !self.is_over {
             tokio::select! {
-                Some(completion) = stored.recv() => self.step(Input::Stored(completion)).await,
-                Some(event) = events.recv() => self.on_event(event).await,
+                Some(completions) = stored.recv() => self.on_stored(completions),
+                Some(event) = events.recv() => self.on_event(event),
                 _ = tick.tick() => {
                     while self.tasks.try_join_next().is_some() {}
                     self.announce_drops();
                     self.cgroups.sweep();
                     drop(sd_notify::notify(&[NotifyState::Watchdog]));
-                    self.step(Input::Tick).await;
+                    self.step(Input::Tick);
                 }
             }
+            for _ in 0..SUPERVISOR_BATCH_EVENTS {
+                if let Ok(completions) = stored.try_recv() {
+                    self.on_stored(completions);
+                } else if let Ok(event) = events.try_recv() {
+                    self.on_event(event);
+                } else {
+                    break;
+                }
+            }
+            self.submit_jobs().await;
         }
         // What still has something to report reports it to nobody, instead of waiting for a place.
         drop(events);
@@ -153,8 +170,28 @@ impl Supervisor {
         self.writers
     }
 
-    async fn on_event(&mut self, event: Event) {
+    /// Hands over what the store is to do.
+    async fn submit_jobs(&mut self) {
+        let jobs = std::mem::take(&mut self.jobs);
+        if !jobs.is_empty() && self.writers.submit(jobs).await.is_err() {
+            tracing::error!("a writer thread is gone; the daemon cannot go on");
+            self.is_over = true;
+        }
+    }
+
+    fn on_stored(&mut self, completions: Vec<Completion>) {
+        for completion in completions {
+            self.step(Input::Stored(completion));
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
         match event {
+            Event::Inputs(inputs) => {
+                for input in inputs {
+                    self.step(input);
+                }
+            }
             Event::Input(input) => {
                 if let Input::ClientGone { tokens } = &input {
                     for token in tokens {
@@ -164,7 +201,7 @@ impl Supervisor {
                 if let Input::Exited { process, .. } = &input {
                     self.bury(*process);
                 }
-                self.step(input).await;
+                self.step(input);
             }
             Event::Request {
                 token,
@@ -185,14 +222,14 @@ impl Supervisor {
                         addition,
                     },
                 );
-                self.step(Input::Request { token, call }).await;
+                self.step(Input::Request { token, call });
             }
             Event::Answer { token, result } => self.respond(token, result),
         }
     }
 
     /// One step of the core, and of whatever carrying it out leads to at once.
-    async fn step(&mut self, input: Input) {
+    fn step(&mut self, input: Input) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let mono = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -204,12 +241,12 @@ impl Supervisor {
                 },
                 input,
             ) {
-                inputs.extend(self.carry_out(effect).await);
+                inputs.extend(self.carry_out(effect));
             }
         }
     }
 
-    async fn carry_out(&mut self, effect: Effect) -> Option<Input> {
+    fn carry_out(&mut self, effect: Effect) -> Option<Input> {
         match effect {
             Effect::Spawn(spawn) => {
                 let process = spawn.process;
@@ -252,12 +289,7 @@ impl Supervisor {
             }
             Effect::Kill { process } => self.children.get(&process)?.kill(),
             Effect::SetTrace { process, trace } => self.children.get(&process)?.set_trace(trace),
-            Effect::Store(job) => {
-                if self.writers.submit(job).await.is_err() {
-                    tracing::error!("a writer thread is gone; the daemon cannot go on");
-                    self.is_over = true;
-                }
-            }
+            Effect::Store(job) => self.jobs.push(job),
             Effect::LoadWorkspace {
                 purpose,
                 workspace_id,

@@ -245,11 +245,6 @@ impl InstanceStore {
         self.turn.open.is_none() && self.turn.folded() == 0
     }
 
-    /// Whether a turn is committed, or its commit staged, and not part of the base.
-    pub(crate) fn has_committed(&self) -> bool {
-        self.turn.commit.is_some()
-    }
-
     /// Whether turns are part of the base that are to leave the journal, and no other is open.
     pub(crate) fn is_clear_due(&self) -> bool {
         self.turn.open.is_none() && self.turn.folded() > 0

@@ -26,7 +26,7 @@ use std::time::Duration;
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef};
 use goondan_protocol::time::Timestamp;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use crate::disk::Disk;
@@ -57,12 +57,35 @@ pub use op::{Completion, Inspection, Job, Op, Report};
 /// The way to the writer threads. Dropping it ends them once their queues are empty.
 #[derive(Debug)]
 pub struct Writers {
-    queues: Vec<mpsc::Sender<Job>>,
+    queues: Vec<Queue>,
     threads: Vec<JoinHandle<()>>,
 }
 
+/// The jobs that wait for one thread, in the groups they were handed over in: each wakes it once.
+#[derive(Debug)]
+struct Queue {
+    groups: mpsc::UnboundedSender<Vec<Job>>,
+    /// How many jobs may still be added.
+    places: Arc<Semaphore>,
+}
+
+impl Queue {
+    async fn submit(&self, group: Vec<Job>) -> Result<(), Vec<Job>> {
+        match u32::try_from(group.len()) {
+            Ok(count) => match self.places.acquire_many(count).await {
+                // The thread gives them back when it takes the jobs.
+                Ok(places) => places.forget(),
+                Err(_) => return Err(group),
+            },
+            Err(_) => return Err(group),
+        }
+        self.groups.send(group).map_err(|error| error.0)
+    }
+}
+
 impl Writers {
-    /// Starts `threads` writer threads over `disk`, which keep `index` true. Reports come out of the returned receiver.
+    /// Starts `threads` writer threads over `disk`, which keep `index` true. Reports come out of the
+    /// returned receiver, those of a batch together.
     ///
     /// # Errors
     ///
@@ -72,31 +95,32 @@ impl Writers {
         layout: &Layout,
         index: &InstanceIndex,
         threads: usize,
-    ) -> io::Result<(Self, mpsc::UnboundedReceiver<Completion>)> {
+    ) -> io::Result<(Self, mpsc::UnboundedReceiver<Vec<Completion>>)> {
         let (completions, completed) = mpsc::unbounded_channel();
         let mut writers = Self {
             queues: Vec::new(),
             threads: Vec::new(),
         };
         for number in 0..threads.max(1) {
-            let (queue, jobs) = mpsc::channel(WRITER_QUEUE_OPS);
+            let (groups, jobs) = mpsc::unbounded_channel();
+            let places = Arc::new(Semaphore::new(WRITER_QUEUE_OPS));
             let (disk, layout) = (disk.clone(), layout.clone());
             let mut worker = Worker::new(disk, layout);
             worker.index = index.clone();
-            let completions = completions.clone();
+            let (completions, freed) = (completions.clone(), places.clone());
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .build()?;
             let thread = std::thread::Builder::new()
                 .name(format!("writer-{number}"))
-                .spawn(move || runtime.block_on(worker.run(jobs, completions)))?;
-            writers.queues.push(queue);
+                .spawn(move || runtime.block_on(worker.run(jobs, &freed, completions)))?;
+            writers.queues.push(Queue { groups, places });
             writers.threads.push(thread);
         }
         Ok((writers, completed))
     }
 
-    fn queue_of(&self, op: &Op) -> Option<&mpsc::Sender<Job>> {
+    fn queue_of(&self, op: &Op) -> usize {
         let mut hasher = DefaultHasher::new();
         match op {
             Op::Audit { workspace_id, .. }
@@ -105,20 +129,33 @@ impl Writers {
             other => other.instance().hash(&mut hasher),
         }
         let count = u64::try_from(self.queues.len()).unwrap_or(1);
-        self.queues
-            .get(usize::try_from(hasher.finish() % count).unwrap_or(0))
+        usize::try_from(hasher.finish() % count).unwrap_or(0)
     }
 
-    /// Hands a job to its thread; waits while that thread's queue is full.
+    /// Hands jobs to their threads, each thread's together; waits while a thread's queue is full.
     ///
     /// # Errors
     ///
-    /// Returns the job if its thread has ended, which only a panic in it can cause.
-    pub async fn submit(&self, job: Job) -> Result<(), Job> {
-        match self.queue_of(&job.op) {
-            Some(queue) => queue.send(job).await.map_err(|error| error.0),
-            None => Err(job),
+    /// Returns jobs that were not taken, if their thread has ended, which only a panic in it can cause.
+    pub async fn submit(&self, jobs: Vec<Job>) -> Result<(), Vec<Job>> {
+        let mut groups: Vec<Vec<Job>> = self.queues.iter().map(|_| Vec::new()).collect();
+        for job in jobs {
+            let number = self.queue_of(&job.op);
+            let (Some(queue), Some(group)) = (self.queues.get(number), groups.get_mut(number))
+            else {
+                return Err(vec![job]);
+            };
+            group.push(job);
+            if group.len() >= WRITER_BATCH_OPS {
+                queue.submit(std::mem::take(group)).await?;
+            }
         }
+        for (queue, group) in self.queues.iter().zip(groups) {
+            if !group.is_empty() {
+                queue.submit(group).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Lets the threads finish what waits and ends them. Blocks.
@@ -207,10 +244,10 @@ impl Worker {
 
     async fn run(
         mut self,
-        mut jobs: mpsc::Receiver<Job>,
-        completions: mpsc::UnboundedSender<Completion>,
+        mut groups: mpsc::UnboundedReceiver<Vec<Job>>,
+        places: &Semaphore,
+        completions: mpsc::UnboundedSender<Vec<Completion>>,
     ) {
-        let mut batch = Vec::with_capacity(WRITER_BATCH_OPS);
         loop {
             let due = self.next_due();
             let later = async {
@@ -220,14 +257,16 @@ impl Worker {
                 }
             };
             tokio::select! {
-                received = jobs.recv_many(&mut batch, WRITER_BATCH_OPS) => {
-                    if received == 0 {
+                group = groups.recv() => {
+                    let Some(mut batch) = group else {
                         break;
+                    };
+                    while batch.len() < WRITER_BATCH_OPS && let Ok(group) = groups.try_recv() {
+                        batch.extend(group);
                     }
-                    for completion in self.work(&mut batch) {
-                        // Nobody listens any more only when the daemon is ending.
-                        drop(completions.send(completion));
-                    }
+                    places.add_permits(batch.len());
+                    // Nobody listens any more only when the daemon is ending.
+                    drop(completions.send(self.work(&mut batch)));
                     self.settle();
                 }
                 () = later => self.tidy(false),
@@ -251,13 +290,29 @@ impl Worker {
         self.flush_metadata(all);
     }
 
-    /// Does a batch of jobs, syncing each touched file once, and reports them in their order. What it
-    /// committed is to be settled next; if nobody does, the next batch begins with it.
+    /// Does a batch of jobs, syncing each touched file once, and reports each, those of an instance in
+    /// their order. What it committed is to be settled next; if nobody does, the next batch begins with it.
     pub fn work(&mut self, batch: &mut Vec<Job>) -> Vec<Completion> {
+        let mut completions = Vec::with_capacity(batch.len());
+        let mut failed = HashMap::new();
+        while !batch.is_empty() {
+            completions.extend(self.work_part(batch, &mut failed));
+        }
+        completions
+    }
+
+    /// Does those jobs of a batch that do not follow a commit of their instance, and leaves the others in
+    /// it: what is read or changed next must not be what was before.
+    fn work_part(
+        &mut self,
+        batch: &mut Vec<Job>,
+        failed: &mut HashMap<InstanceRef, StoreError>,
+    ) -> Vec<Completion> {
         self.settle();
+        let mut later: Vec<Job> = Vec::new();
+        let mut committing: HashSet<InstanceRef> = HashSet::new();
         let mut staged: Vec<(u64, Option<InstanceRef>, Result<Report, StoreError>)> = Vec::new();
         let mut touched: Vec<(InstanceRef, Promise)> = Vec::new();
-        let mut failed: HashMap<InstanceRef, StoreError> = HashMap::new();
         for job in batch.drain(..) {
             if let Op::RecordUsage {
                 workspace_id,
@@ -271,6 +326,16 @@ impl Worker {
                 continue;
             }
             let instance = job.op.instance().cloned();
+            if instance
+                .as_ref()
+                .is_some_and(|instance| committing.contains(instance))
+            {
+                later.push(job);
+                continue;
+            }
+            if let (Op::CompleteTurn { .. }, Some(instance)) = (&job.op, &instance) {
+                committing.insert(instance.clone());
+            }
             let promise = job.op.promise();
             let result = match instance.as_ref().and_then(|instance| failed.get(instance)) {
                 Some(error) => Err(again(error)),
@@ -290,6 +355,7 @@ impl Worker {
             }
             staged.push((job.token, instance, result));
         }
+        *batch = later;
         self.ledgers.sync(self.disk.as_ref(), &mut staged);
         for (instance, promise) in touched {
             let Some(held) = self.open.get_mut(&instance) else {
@@ -412,7 +478,7 @@ impl Worker {
                 event,
             } => self.accept(&instance, &agent, *event),
             Op::Open(instance) => {
-                let held = self.folded(&instance)?;
+                let held = self.held(&instance)?;
                 held.is_kept = true;
                 Ok(Report::Opened(Box::new(held.store.state())))
             }
@@ -423,7 +489,7 @@ impl Worker {
                 config_digest,
                 at,
             } => {
-                let store = &mut self.folded(&instance)?.store;
+                let store = &mut self.held(&instance)?.store;
                 store
                     .begin_turn_under(turn_id, &event_id, config_digest.as_deref(), at)
                     .map(Report::Began)
@@ -484,7 +550,7 @@ impl Worker {
                 attempts,
                 at,
             } => {
-                let store = &mut self.folded(&instance)?.store;
+                let store = &mut self.held(&instance)?.store;
                 let attempts = store.note_attempts(&event_id, attempts, at)?;
                 Ok(Report::Attempts { event_id, attempts })
             }
@@ -494,7 +560,7 @@ impl Worker {
                 reason,
                 at,
             } => {
-                self.folded(&instance)?.store.park(&event_id, &reason, at)?;
+                self.held(&instance)?.store.park(&event_id, &reason, at)?;
                 Ok(Report::Parked { event_id })
             }
             Op::Retry {
@@ -502,7 +568,7 @@ impl Worker {
                 event_id,
                 at,
             } => {
-                let store = &mut self.folded(&instance)?.store;
+                let store = &mut self.held(&instance)?.store;
                 store.retry(&event_id, at)?;
                 let waiting = store.state().waiting;
                 Ok(Report::Retried { event_id, waiting })
@@ -512,7 +578,7 @@ impl Worker {
                 event_id,
                 at,
             } => {
-                self.folded(&instance)?.store.drop_parked(&event_id, at)?;
+                self.held(&instance)?.store.drop_parked(&event_id, at)?;
                 Ok(Report::Dropped { event_id })
             }
             Op::ReadPage {
@@ -520,7 +586,7 @@ impl Worker {
                 offset,
                 states_of,
             } => {
-                let store = &mut self.folded(&instance)?.store;
+                let store = &mut self.held(&instance)?.store;
                 let mut page = store.page(offset)?;
                 let (states, damage) = store.restore_states(&states_of)?;
                 page.states = states;
@@ -549,7 +615,7 @@ impl Worker {
                 skip_damaged,
                 at,
             } => {
-                let store = &mut self.folded(&instance)?.store;
+                let store = &mut self.held(&instance)?.store;
                 let part = store.export(position, skip_damaged, at)?;
                 Ok(Report::Exported(Box::new(part)))
             }
@@ -570,9 +636,6 @@ impl Worker {
                     unfolded.is_kept = false;
                 }
                 self.resting.remove(&instance);
-                if self.open.contains_key(&instance) {
-                    self.folded(&instance)?;
-                }
                 if let Some(mut held) = self.open.remove(&instance) {
                     held.store.sync()?;
                     held.store.clear_journal()?;
@@ -639,17 +702,6 @@ impl Worker {
         Ok(held)
     }
 
-    /// An instance as it is after the turn that an earlier job of the same batch committed: what is read
-    /// or changed next must not be what was before.
-    fn folded(&mut self, instance: &InstanceRef) -> Result<&mut Held, StoreError> {
-        let held = self.held(instance)?;
-        if held.store.has_committed() {
-            held.store.sync()?;
-            self.fold(instance, InstanceStore::fold_turn);
-        }
-        self.held(instance)
-    }
-
     fn hold(&mut self, instance: &InstanceRef, store: InstanceStore, is_kept: bool) {
         self.open.insert(
             instance.clone(),
@@ -702,7 +754,7 @@ impl Worker {
     }
 
     fn inspect(&mut self, instance: &InstanceRef) -> Result<Report, StoreError> {
-        let store = &mut self.folded(instance)?.store;
+        let store = &mut self.held(instance)?.store;
         Ok(Report::Inspected(Box::new(Inspection {
             metadata: store.metadata().clone(),
             dir: store.dir().to_owned(),

@@ -1,7 +1,7 @@
 //! Tests of the writer threads over the real file system.
 
 use goondan_protocol::JsonObject;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use goondan_protocol::event::{EventSource, TurnOutcome};
 use goondan_protocol::ids::{TurnId, WorkspaceId};
@@ -14,7 +14,8 @@ struct Rig {
     _temp: tempfile::TempDir,
     layout: Layout,
     writers: Writers,
-    completed: mpsc::UnboundedReceiver<Completion>,
+    completed: mpsc::UnboundedReceiver<Vec<Completion>>,
+    reported: VecDeque<Completion>,
     workspace_id: WorkspaceId,
     index: InstanceIndex,
 }
@@ -33,6 +34,7 @@ fn rig() -> Rig {
         layout,
         writers,
         completed,
+        reported: VecDeque::new(),
         workspace_id: record.workspace_id,
         index,
     }
@@ -48,12 +50,19 @@ impl Rig {
     }
 
     async fn submit(&self, token: u64, op: Op) {
-        assert!(self.writers.submit(Job { token, op }).await.is_ok());
+        assert!(self.writers.submit(vec![Job { token, op }]).await.is_ok());
+    }
+
+    async fn next(&mut self) -> Completion {
+        while self.reported.is_empty() {
+            self.reported.extend(self.completed.recv().await.unwrap());
+        }
+        self.reported.pop_front().unwrap()
     }
 
     async fn run(&mut self, op: Op) -> Result<Report, StoreError> {
         self.submit(0, op).await;
-        self.completed.recv().await.unwrap().result
+        self.next().await.result
     }
 }
 
@@ -95,7 +104,7 @@ async fn every_job_is_reported_once_and_in_order_within_its_instance() {
     }
     let mut seen: Vec<u64> = Vec::new();
     while seen.len() < 300 {
-        let completion = rig.completed.recv().await.unwrap();
+        let completion = rig.next().await;
         assert!(matches!(
             completion.result,
             Ok(Report::Accepted {

@@ -1,5 +1,6 @@
 //! Instances, events and messages for the measures.
 
+use std::collections::VecDeque;
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
@@ -79,7 +80,8 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 /// Writer threads over a new workspace.
 pub(crate) struct Rig {
     writers: Writers,
-    completed: UnboundedReceiver<Completion>,
+    completed: UnboundedReceiver<Vec<Completion>>,
+    reported: VecDeque<Completion>,
     pub(crate) layout: Layout,
     pub(crate) workspace_id: WorkspaceId,
     runtime: tokio::runtime::Runtime,
@@ -97,6 +99,7 @@ impl Rig {
         Ok(Self {
             writers,
             completed,
+            reported: VecDeque::new(),
             layout,
             workspace_id: record.workspace_id,
             runtime,
@@ -113,13 +116,17 @@ impl Rig {
     pub(crate) fn submit(&self, token: u64, op: Op) -> Result<(), Box<dyn Error>> {
         let submitted = self
             .runtime
-            .block_on(self.writers.submit(Job { token, op }));
+            .block_on(self.writers.submit(vec![Job { token, op }]));
         submitted.map_err(|_| "a writer thread has ended".into())
     }
 
     /// The next report's mark.
     pub(crate) fn next(&mut self) -> Result<u64, Box<dyn Error>> {
-        let completion = self.completed.blocking_recv().ok_or("no report came")?;
+        while self.reported.is_empty() {
+            let reports = self.completed.blocking_recv().ok_or("no report came")?;
+            self.reported.extend(reports);
+        }
+        let completion = self.reported.pop_front().ok_or("no report came")?;
         completion.result?;
         Ok(completion.token)
     }

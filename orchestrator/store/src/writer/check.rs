@@ -5,7 +5,7 @@ use goondan_protocol::time::Timestamp;
 
 use super::{Report, Worker};
 use crate::error::{IoContext as _, StoreError};
-use crate::instance;
+use crate::instance::{self, InstanceStore};
 use crate::verify;
 
 impl Worker {
@@ -22,10 +22,7 @@ impl Worker {
         }
         if let Some(held) = self.open.get_mut(at) {
             held.store.sync()?;
-            self.fold(at, |store| {
-                store.fold_turn()?;
-                store.clear_journal()
-            });
+            self.fold(at, InstanceStore::clear_journal);
         }
         let mut verified = verify::instance(self.disk.as_ref(), &dir)?;
         if repair && verified.worst() > Some(crate::Severity::Info) {
