@@ -70,16 +70,24 @@ struct Queue {
 }
 
 impl Queue {
+    /// Adds a group of no more than [`WRITER_BATCH_OPS`] jobs.
     async fn submit(&self, group: Vec<Job>) -> Result<(), Vec<Job>> {
-        match u32::try_from(group.len()) {
-            Ok(count) => match self.places.acquire_many(count).await {
-                // The thread gives them back when it takes the jobs.
-                Ok(places) => places.forget(),
-                Err(_) => return Err(group),
-            },
+        let count = u32::try_from(group.len()).unwrap_or(u32::MAX);
+        match self.places.acquire_many(count).await {
+            // The thread gives them back when it takes the jobs.
+            Ok(places) => places.forget(),
             Err(_) => return Err(group),
         }
         self.groups.send(group).map_err(|error| error.0)
+    }
+}
+
+/// A thread's end of its queue's places. When the thread ends, in whatever way, nobody waits for one.
+struct Places(Arc<Semaphore>);
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
@@ -107,13 +115,13 @@ impl Writers {
             let (disk, layout) = (disk.clone(), layout.clone());
             let mut worker = Worker::new(disk, layout);
             worker.index = index.clone();
-            let (completions, freed) = (completions.clone(), places.clone());
+            let (completions, freed) = (completions.clone(), Places(places.clone()));
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .build()?;
             let thread = std::thread::Builder::new()
                 .name(format!("writer-{number}"))
-                .spawn(move || runtime.block_on(worker.run(jobs, &freed, completions)))?;
+                .spawn(move || runtime.block_on(worker.run(jobs, freed, completions)))?;
             writers.queues.push(Queue { groups, places });
             writers.threads.push(thread);
         }
@@ -245,7 +253,7 @@ impl Worker {
     async fn run(
         mut self,
         mut groups: mpsc::UnboundedReceiver<Vec<Job>>,
-        places: &Semaphore,
+        places: Places,
         completions: mpsc::UnboundedSender<Vec<Completion>>,
     ) {
         loop {
@@ -264,7 +272,7 @@ impl Worker {
                     while batch.len() < WRITER_BATCH_OPS && let Ok(group) = groups.try_recv() {
                         batch.extend(group);
                     }
-                    places.add_permits(batch.len());
+                    places.0.add_permits(batch.len());
                     // Nobody listens any more only when the daemon is ending.
                     drop(completions.send(self.work(&mut batch)));
                     self.settle();

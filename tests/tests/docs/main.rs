@@ -4,6 +4,7 @@
 //! Pages whose examples need a crate's own types are tested in that crate (`documentation.rs`).
 
 #[cfg(test)]
+mod architecture;
 mod conformance;
 #[cfg(test)]
 mod dependencies;
