@@ -78,6 +78,8 @@ pub(crate) const CLIENT_QUEUE_FRAMES: usize = 1_024;
 pub(crate) const LOG_QUEUE_LINES: usize = 16_384;
 /// Bytes of log lines that are written with one call, if so many wait.
 pub(crate) const LOG_WRITE_BYTES: usize = 64 * 1024;
+/// Pause of the log after it wrote all that waited, in milliseconds, so that lines are written together.
+pub(crate) const LOG_PAUSE_MS: u64 = 2;
 /// Log lines kept in memory for `gdn logs`.
 pub(crate) const LOG_TAIL_LINES: usize = 2_000;
 /// Bytes of log lines kept in memory for `gdn logs`.

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use goondan_log::{
@@ -25,7 +26,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::masking::Masks;
 use crate::limits::{
-    LOG_FOLLOW_LINES, LOG_QUEUE_LINES, LOG_TAIL_BYTES, LOG_TAIL_LINES, LOG_WRITE_BYTES,
+    LOG_FOLLOW_LINES, LOG_PAUSE_MS, LOG_QUEUE_LINES, LOG_TAIL_BYTES, LOG_TAIL_LINES,
+    LOG_WRITE_BYTES,
 };
 
 mod collect;
@@ -86,7 +88,7 @@ impl LogHub {
             .lossy(config.overflow == LogOverflow::Drop)
             .buffered_lines_limit(LOG_QUEUE_LINES)
             .thread_name("log")
-            .finish(out);
+            .finish(Unhurried(out));
         let dropped = out.error_counter();
         let (follow, _) = broadcast::channel(LOG_FOLLOW_LINES);
         Ok((
@@ -164,6 +166,22 @@ impl LogHub {
             tail.lines.iter().cloned().collect(),
             self.follow.subscribe(),
         )
+    }
+}
+
+/// Pauses after each flush, which comes whenever no line waits. Else the thread that writes is woken for
+/// nearly every line of a busy daemon, and whoever logs has to wake it.
+struct Unhurried<W>(W);
+
+impl<W: Write> Write for Unhurried<W> {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        self.0.write(lines)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()?;
+        std::thread::sleep(Duration::from_millis(LOG_PAUSE_MS));
+        Ok(())
     }
 }
 
