@@ -243,9 +243,8 @@ fn sup_7_a_program_ends_with_its_connector_process_however_that_ends() {
     nix::sys::signal::kill(orchestrator.pid(), nix::sys::signal::Signal::SIGKILL).unwrap();
     // Its own children are the orchestrator's to end, which adopts them.
     wait_until("the program to end", || !is_running(&pids[0]));
-    let left = pids[1].parse().unwrap();
-    let left = nix::unistd::Pid::from_raw(left);
-    nix::sys::signal::kill(left, nix::sys::signal::Signal::SIGKILL).unwrap();
+    let group = nix::unistd::Pid::from_raw(pids[0].parse().unwrap());
+    nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL).unwrap();
 }
 
 #[test]
