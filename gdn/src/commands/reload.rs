@@ -2,11 +2,10 @@
 
 use goondan_protocol::control::{Reload, WorkspaceReload};
 
-use super::running::Running;
+use super::running::{self, Running};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::style;
 use crate::output::text;
 use crate::schemas;
 
@@ -42,21 +41,10 @@ pub(super) async fn run(context: &Context) -> Result<(), Failure> {
 
 /// Says why a workspace's configuration was not taken, and what runs, if it was not.
 pub(super) fn warn(workspace: &WorkspaceReload, context: &Context) {
-    let Some(problem) = &workspace.problem else {
-        return;
-    };
-    let output = context.output;
-    let running = Running::of_reload(workspace);
-    let hints = [Some(problem.suggestion.clone()), running.refusal(context)];
-    output.note(format!(
-        "{} {}: {}\n\n{}\n{} {}",
-        output.err.paint(style::WARN, "warning:"),
-        workspace.workspace_id,
-        text::printable(&problem.message),
-        running.told(),
-        output.err.paint(style::HINT, "hint:"),
-        text::printable(&hints.into_iter().flatten().collect::<Vec<_>>().join("; ")),
-    ));
+    if let Some(problem) = &workspace.problem {
+        let running = Running::of_reload(workspace);
+        running::warn(&workspace.workspace_id, problem, &running, context);
+    }
 }
 
 /// What came of reading a workspace's configuration again, as one line.

@@ -1,10 +1,11 @@
 //! What runs of a project whose configuration is not valid.
 
-use goondan_protocol::control::{WorkspaceInfo, WorkspaceReload};
+use goondan_protocol::control::{WorkspaceInfo, WorkspaceProblem, WorkspaceReload};
+use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 
 use crate::context::Context;
-use crate::output::text;
+use crate::output::{style, text};
 
 /// How much of a configuration's digest is shown to people, in characters; `--json` shows it whole.
 pub(super) const SHORT_DIGEST_CHARS: usize = 8;
@@ -59,6 +60,25 @@ impl<'w> Running<'w> {
             )
         })
     }
+}
+
+/// Warns on stderr of what is wrong with a workspace's configuration, and says what runs in its place.
+pub(super) fn warn(
+    workspace_id: &WorkspaceId,
+    problem: &WorkspaceProblem,
+    running: &Running<'_>,
+    context: &Context,
+) {
+    let output = context.output;
+    let hints = [Some(problem.suggestion.clone()), running.refusal(context)];
+    output.note(format!(
+        "{} {workspace_id}: {}\n\n{}\n{} {}",
+        output.err.paint(style::WARN, "warning:"),
+        text::printable(&problem.message),
+        running.told(),
+        output.err.paint(style::HINT, "hint:"),
+        text::printable(&hints.into_iter().flatten().collect::<Vec<_>>().join("; ")),
+    ));
 }
 
 /// The head of a digest, enough to tell it from others.

@@ -2,7 +2,7 @@
 
 use goondan_protocol::control::{DaemonStatus, Status, Watching, WorkspaceInfo};
 
-use super::running::Running;
+use super::running::{self, Running};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
@@ -104,18 +104,8 @@ pub(super) fn watch(workspace: &WorkspaceInfo) -> Cell {
 
 /// Tells on stderr what is wrong with a workspace, if something is.
 pub(super) fn report_problem(workspace: &WorkspaceInfo, context: &Context) {
-    let output = context.output;
     if let Some(problem) = &workspace.problem {
         let running = Running::of(workspace);
-        let hints = [Some(problem.suggestion.clone()), running.refusal(context)];
-        output.note(format!(
-            "{} {}: {}\n\n{}\n{} {}",
-            output.err.paint(style::WARN, "warning:"),
-            workspace.workspace_id,
-            text::printable(&problem.message),
-            running.told(),
-            output.err.paint(style::HINT, "hint:"),
-            text::printable(&hints.into_iter().flatten().collect::<Vec<_>>().join("; ")),
-        ));
+        running::warn(&workspace.workspace_id, problem, &running, context);
     }
 }
