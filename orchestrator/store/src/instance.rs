@@ -17,7 +17,7 @@
 //! * `base.jsonl` changes only under a durable commit record, and every change can be done again.
 //! * A turn leaves `events.jsonl` only when the base that holds it and the inbox records `done` of its
 //!   events are durable. What is cleared is durably cleared before anything follows.
-//! * A turn that rewrites the base is the last one in `events.jsonl`.
+//! * A turn that rewrites the base is alone in `events.jsonl` from its commit on.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -407,6 +407,8 @@ impl InstanceStore {
             self.delta = Some(delta);
             mode
         } else {
+            // Nothing before it would be left to be done again on a base that it has changed.
+            self.clear_journal()?;
             // The new base is prepared before the commit, so that after it only renames are left.
             fold::prepare(self.disk.as_ref(), &mut self.base, events)?
         };

@@ -342,7 +342,7 @@ impl SealedLog {
             return Ok(None);
         }
         let kept = self.keep_damage(disk)?;
-        self.retain(disk, |_| true)?;
+        self.retain(disk, |_, _| true)?;
         Ok(kept)
     }
 
@@ -351,12 +351,12 @@ impl SealedLog {
     pub(crate) fn retain(
         &mut self,
         disk: &dyn Disk,
-        keep: impl Fn(&[u8]) -> bool,
+        keep: impl Fn(Span, &[u8]) -> bool,
     ) -> Result<(), StoreError> {
         let mut records = Vec::new();
         for span in read(&mut self.journal)?.records {
             let bytes = self.record(span)?;
-            if keep(&bytes) {
+            if keep(span, &bytes) {
                 records.push(unsealed(&bytes).ok_or_else(|| StoreError::Damaged {
                     path: self.path().to_owned(),
                     line: span.line,

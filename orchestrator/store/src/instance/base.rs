@@ -257,17 +257,18 @@ impl Base {
     /// Cuts both files to what they were when a commit was made: lengths in bytes, that of the checksums
     /// if it is known. Durable after [`Self::sync`].
     pub(super) fn cut_back(&mut self, len: u64, sums_len: Option<u64>) -> Result<(), StoreError> {
-        match self.lines.len() {
-            now if now > len => self.lines.cut(len)?,
-            // It lost its end, and goes on where it ends; settling it tells what is missing.
-            now if now < len => self.coverage = None,
-            _ => {}
+        let is_short = self.lines.len() < len;
+        if self.lines.len() > len {
+            self.lines.cut(len)?;
         }
-        if let Some(sums_len) =
-            sums_len.filter(|len| self.coverage.is_some() && self.sums.len() > *len)
-        {
+        if let Some(sums_len) = sums_len.filter(|len| !is_short && self.sums.len() > *len) {
+            // A crash may have left anything behind there.
             self.sums.cut(sums_len)?;
             self.coverage = sums::coverage(&mut self.sums)?.map(|(coverage, _)| coverage);
+        }
+        if is_short {
+            // It lost its end, and goes on where it ends; settling it tells what is missing.
+            self.coverage = None;
         }
         self.reader = None;
         Ok(())

@@ -417,6 +417,8 @@ impl Inbox {
         }
         self.log.replace(disk, &records)?;
         *self = Self::open(disk, self.log.path(), &mut Vec::new())?;
+        // What follows is to say that what is there was durable before.
+        self.sync()?;
         self.compact_at = INBOX_COMPACT_BYTES.max(self.log.len() * 2);
         Ok(())
     }

@@ -167,6 +167,14 @@ impl InstanceStore {
 
     /// Does again what follows a fold.
     fn conclude_again(&mut self, turn: &Ended) -> Result<(), StoreError> {
+        let event = turn.event.as_ref();
+        if event.is_some_and(|event| self.inbox.is_over(&event.event_id, event.inbox_seq)) {
+            // What extensions remember may be of a later turn by now, whose commit cannot be read.
+            return turn
+                .commit
+                .as_ref()
+                .map_or(Ok(()), |commit| self.mark_events(commit));
+        }
         if let Some(commit) = &turn.commit {
             return self.conclude(commit);
         }

@@ -74,7 +74,7 @@ pub(super) fn records_of(
     coverage: &mut Coverage,
 ) -> Result<Vec<u8>, StoreError> {
     let mut bytes = Vec::new();
-    // What was covered before is durable by now: runs are only written after a sync.
+    // A crash that takes what was covered before takes all behind it: see `super::redo`.
     let durable = coverage.records;
     for chunk in lines.chunks(SUMS_RECORD_LINES) {
         let run = Run {

@@ -481,6 +481,42 @@ fn the_inbox_forgets_old_answers_but_never_what_waits() {
     assert!(size < 10 * 1024 * 1024, "{size}");
 }
 
+/// A compacted inbox tells zeros in the place of what was durable from a crash.
+#[test]
+fn msg_11_zeros_in_a_compacted_inbox_take_nothing_behind_them() {
+    let disk = fresh();
+    let mut store = None;
+    perform(&disk, &mut store, &Step::Create).unwrap();
+    let mut store = store.unwrap();
+    for id in ["done", "waiting"] {
+        let input = Some("x".repeat(700_000));
+        let event = event(id);
+        store.accept(AgentEvent { input, ..event }).unwrap();
+    }
+    let done = "done".parse().unwrap();
+    store.begin_turn(turn("t1"), &done, at(1)).unwrap();
+    store
+        .complete_turn(&turn("t1"), 0, completed("ok"), at(2))
+        .unwrap();
+    store.sync().unwrap();
+    store.finish_turn().unwrap();
+    let path = dir().join("messages/inbox.jsonl");
+    let compacted = disk.stat(&path).unwrap().unwrap().len;
+    assert!(compacted < 1_000_000, "{compacted}");
+    store.accept(event("after")).unwrap();
+    store.sync().unwrap();
+    drop(store);
+    let mut file = disk.open_read(&path).unwrap();
+    let mut content = crate::disk::read_all(file.as_mut(), 1 << 22).unwrap();
+    let end = usize::try_from(compacted).unwrap() - 1;
+    let line = content[..end].iter().rposition(|byte| *byte == b'\n');
+    content[line.unwrap() + 1..end].fill(0);
+    disk.plant(&path, &content).unwrap();
+    let mut store = InstanceStore::open(Arc::new(disk), &dir()).unwrap();
+    let state = store.event_state(&"after".parse().unwrap()).unwrap();
+    assert_eq!(state, EventState::Waiting);
+}
+
 #[test]
 fn ext_3_setting_an_equal_value_writes_nothing() {
     let disk = fresh();

@@ -10,6 +10,7 @@
 //! a turn without an input event. Ours are sealed (see [`crate::checksum`]): each says itself whether
 //! it is whole and where it belongs.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::event::TurnOutcome;
@@ -357,9 +358,12 @@ impl TurnLog {
             }
             Some(open) => {
                 let turn_id = open.turn_id.clone();
-                let is_of_turn = |record: &[u8]| {
+                let events: HashSet<u64> = self.events.iter().map(|span| span.offset).collect();
+                // An event of another implementation does not say whose it is.
+                let is_of_turn = |span: Span, record: &[u8]| {
                     let line: Result<Line<'_>, _> = serde_json::from_slice(record);
-                    line.is_ok_and(|line| line.turn_id.as_ref() == Some(&turn_id))
+                    events.contains(&span.offset)
+                        || line.is_ok_and(|line| line.turn_id.as_ref() == Some(&turn_id))
                 };
                 self.log.retain(disk, is_of_turn)?;
                 self.reopen(disk)?;
@@ -369,7 +373,7 @@ impl TurnLog {
         Ok(())
     }
 
-    /// Reads the file anew; whose event the open turn answers is known already.
+    /// Reads the file anew, which is durable; whose event the open turn answers is known already.
     fn reopen(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
         let path = self.log.path().to_owned();
         let event = self.open.take().and_then(|open| open.event);
@@ -377,7 +381,8 @@ impl TurnLog {
         if let Some(open) = &mut self.open {
             open.event = open.event.take().or(event);
         }
-        Ok(())
+        // What follows is to say that what is there was durable before.
+        self.sync()
     }
 
     /// Puts the whole file aside under a name that ends in `label`, and begins an empty one. Durable

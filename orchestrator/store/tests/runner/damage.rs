@@ -242,6 +242,7 @@ fn msg_11_no_flipped_bit_in_a_journal_of_several_turns_goes_unnoticed() {
             }
             let (found, findings) = rig.open(&disk);
             assert!(!findings.is_empty() || found == rig.whole, "{case}");
+            assert_eq!(found.extension, rig.whole.extension, "{case}");
             let lost = lost(&found, &rig.whole, &case);
             let most = if is_base_lost {
                 1
@@ -267,6 +268,157 @@ fn msg_11_no_flipped_bit_in_a_journal_of_several_turns_goes_unnoticed() {
             );
         }
     }
+}
+
+/// Zeros in the place of two records behind each other cost what those held, and nothing else.
+#[test]
+fn msg_11_a_hole_in_a_journal_of_several_turns() {
+    let rig = busy_rig();
+    let content = rig.read(&rig.disk, EVENTS);
+    let lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
+    // What is behind the hole must know that it is no crash's doing.
+    for at in 0..lines.len() - 3 {
+        let hole: usize = lines[at..at + 2].iter().map(|line| line.len()).sum();
+        let before = lines[..at].concat();
+        let behind = lines[at + 2..].concat();
+        let spoiled = [before, vec![0; hole], behind].concat();
+        let messages = lines[at..at + 2].iter();
+        let held = messages.filter(|line| line.starts_with(b"{\"type\":\"append\""));
+        let held = held.count();
+        for is_base_lost in [false, true] {
+            let case = format!("lines {at} and {}, base lost: {is_base_lost}", at + 1);
+            let disk = rig.with(EVENTS, &spoiled);
+            if is_base_lost {
+                for name in [BASE, SUMS] {
+                    disk.plant(&rig.messages.join(name), b"").unwrap();
+                }
+            }
+            let (found, findings) = rig.open(&disk);
+            let lost = lost(&found, &rig.whole, &case);
+            assert!(
+                lost <= held,
+                "{case}: {lost} messages are gone\n{findings:#?}"
+            );
+            assert!(
+                is_base_lost || found.messages == rig.whole.messages,
+                "{case}"
+            );
+            assert_eq!(found.ended, rig.whole.ended, "{case}");
+            assert_eq!(found.extension, rig.whole.extension, "{case}");
+            let open = |seen: &Seen| seen.open.as_ref().map(|open| open.0.clone());
+            assert_eq!(open(&found), open(&rig.whole), "{case}");
+        }
+    }
+}
+
+/// A crash anywhere in a rewrite, and then one record of the journal that is not as it was: no message is
+/// there twice, and a turn whose event is over is part of the conversation, whole.
+#[test]
+fn msg_11_a_journal_is_damaged_after_a_crash_in_a_rewrite() {
+    let batches = mixes::rewritten();
+    let events = events_of(&batches);
+    let mut journals = 0;
+    for call in 1.. {
+        let (disk, workspace_id) = fresh();
+        disk.crash_at(disk.calls() + call);
+        perform(&disk, &workspace_id, &batches, Pace::Busy);
+        let is_over = !disk.is_down();
+        let messages = dir(&workspace_id).join("messages");
+        let disk = disk.after_crash(Crash::KeepUnsynced);
+        let content = disk.open_read(&messages.join(EVENTS));
+        let content = content.map_or_else(
+            |_| Vec::new(),
+            |mut f| read_all(f.as_mut(), 1 << 20).unwrap(),
+        );
+        let ends = (0..content.len()).filter(|at| content[*at] == b'\n');
+        let ends: Vec<usize> = ends.collect();
+        for (line, end) in ends.iter().enumerate() {
+            let mut flipped = content.clone();
+            flipped[end - 5] ^= 1;
+            let disk = disk.after_crash(Crash::KeepUnsynced);
+            disk.plant(&messages.join(EVENTS), &flipped).unwrap();
+            let case = format!("call {call}, line {line}");
+            let dir = messages.parent().unwrap();
+            let mut store = InstanceStore::open(Arc::new(disk), dir).unwrap();
+            let found = look_at(&mut store, &events, &mut Vec::new()).unwrap();
+            let ids: Vec<&str> = found.messages.iter().map(|held| held.0.as_str()).collect();
+            let after = [
+                vec![],
+                vec!["t1:u", "t1:a"],
+                vec!["t1:u", "t1:a", "t2:u", "t2:a"],
+                vec!["t1:a", "t2:v", "t2:a", "t3:a"],
+            ];
+            // A turn whose commit is lost goes on; the base may have been what it was to become.
+            let mut after = after.iter().skip(found.ended.len()).take(2);
+            assert!(
+                after.any(|whole| is_part_of(&ids, whole) && whole.len() - ids.len() <= 1),
+                "{case}: {found:#?}"
+            );
+            journals += 1;
+        }
+        if is_over {
+            break;
+        }
+    }
+    assert!(journals > 100, "only {journals} journals were tried");
+}
+
+/// What does not say whose it is stays with the turn it was added to, when others leave the journal.
+#[test]
+fn msg_3_events_of_another_implementation_behind_turns_that_are_over() {
+    let mut batches = batches();
+    assert!(matches!(batches.pop().as_deref(), Some([Step::Close(_)])));
+    let is_fourth = |step: &Step| matches!(step, Step::Begin(_, turn, _) if turn == "t4");
+    let fourth = batches.iter().position(|batch| batch.iter().any(is_fourth));
+    let foreign = Change::Append("foreign".into());
+    let line = format!("{}\n", foreign.to_json());
+    for until in [fourth.unwrap(), batches.len()] {
+        let rig = {
+            let (disk, workspace_id) = fresh();
+            perform(&disk, &workspace_id, &batches[..until], Pace::Busy);
+            Rig {
+                disk: disk.after_crash(Crash::KeepUnsynced),
+                messages: dir(&workspace_id).join("messages"),
+                events: events_of(&batches),
+                whole: Seen::default(),
+            }
+        };
+        let content = [rig.read(&rig.disk, EVENTS).as_slice(), line.as_bytes()].concat();
+        let (whole, _) = rig.open(&rig.disk.after_crash(Crash::KeepUnsynced));
+        let (found, _) = rig.open(&rig.with(EVENTS, &content));
+        let expected = [conversation(&whole), vec!["foreign".to_owned()]].concat();
+        assert_eq!(conversation(&found), expected, "{until} batches");
+        assert_eq!((found.open, found.ended), (whole.open, whole.ended));
+    }
+}
+
+/// A file that was written anew still tells zeros in the place of what was durable from a crash.
+#[test]
+fn msg_11_zeros_in_a_file_that_was_written_anew_take_nothing_behind_them() {
+    let rig = busy_rig();
+    let disk = rig.disk.after_crash(Crash::KeepUnsynced);
+    let mut store = InstanceStore::open(Arc::new(disk.clone()), rig.dir()).unwrap();
+    let last = rig.read(&disk, EVENTS);
+    let (turn, event) = ("t4".parse().unwrap(), "e4".parse().unwrap());
+    store
+        .begin_turn("t5".parse().unwrap(), &event, at())
+        .unwrap();
+    let added = Change::Append("t4:c".into()).to_json();
+    let added = serde_json::value::to_raw_value(&added).unwrap();
+    store.append_event(&turn, 4, &added).unwrap();
+    store.sync().unwrap();
+    drop(store);
+    let mut content = rig.read(&disk, EVENTS);
+    let before = last.iter().rposition(|byte| *byte == b'{').unwrap();
+    let line = last[..before]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .unwrap();
+    content[line + 1..last.len() - 1].fill(0);
+    disk.plant(&rig.messages.join(EVENTS), &content).unwrap();
+    let (found, findings) = rig.open(&disk);
+    let expected = ["t4:u", "t4:a", "t4:c"].map(|id| Change::Append(id.into()));
+    assert_eq!(found.pending, expected, "{findings:#?}");
 }
 
 /// Every byte of every file is changed by one bit, and by all of them.
@@ -363,7 +515,7 @@ fn msg_11_two_damaged_messages_are_both_passed_over() {
         content[starts[line] + 20] ^= 1;
     }
     let (found, findings) = rig.open(&rig.with(BASE, &content));
-    let expected = [0, 2, 3, 5].map(|at: usize| rig.whole.messages[at].clone());
+    let expected = [0, 2, 3, 5, 6].map(|at: usize| rig.whole.messages[at].clone());
     assert_eq!(found.messages, expected);
     let lines: Vec<_> = findings
         .iter()

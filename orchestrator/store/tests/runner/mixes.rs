@@ -178,7 +178,12 @@ pub(crate) fn with_open_turn() -> Vec<Batch> {
             append("a", turn, 1, &format!("{turn}:u")),
             append("a", turn, 2, &format!("{turn}:a")),
         ]);
-        batches.push(vec![complete("a", turn, 2)]);
+        // What extensions remember is not the same after each.
+        let last = if turn == "t2" { 3 } else { 2 };
+        if last > 2 {
+            batches.push(vec![append("a", turn, 3, &format!("{turn}:b"))]);
+        }
+        batches.push(vec![complete("a", turn, last)]);
     }
     batches.extend([
         vec![accept("a", "e4"), accept("a", "e5")],
@@ -187,6 +192,31 @@ pub(crate) fn with_open_turn() -> Vec<Batch> {
         vec![append("a", "t4", 3, "t4:b")],
         vec![Step::Attempts("a", "e4".into(), 1), Step::Observe("a")],
         vec![Step::Close("a")],
+    ]);
+    batches
+}
+
+/// Turns that only append, one that rewrites what they said, and another that is open.
+pub(crate) fn rewritten() -> Vec<Batch> {
+    let mut batches = vec![vec![accept("a", "e1"), accept("a", "e2")]];
+    for (turn, event) in [("t1", "e1"), ("t2", "e2")] {
+        batches.push(vec![
+            begin("a", turn, event),
+            append("a", turn, 1, &format!("{turn}:u")),
+            append("a", turn, 2, &format!("{turn}:a")),
+        ]);
+        batches.push(vec![complete("a", turn, 2)]);
+    }
+    batches.extend([
+        vec![accept("a", "e3"), accept("a", "e4")],
+        vec![
+            begin("a", "t3", "e3"),
+            change("a", "t3", 1, Change::Remove("t1:u".into())),
+            change("a", "t3", 2, Change::Replace("t2:u".into(), "t2:v".into())),
+            append("a", "t3", 3, "t3:a"),
+        ],
+        vec![complete("a", "t3", 3), begin("a", "t4", "e4")],
+        vec![append("a", "t4", 1, "t4:u")],
     ]);
     batches
 }
@@ -283,8 +313,12 @@ struct Maker {
 impl Maker {
     fn batch(&mut self) -> Batch {
         let mut batch = Vec::new();
-        for at in 0..INSTANCES.len() {
+        for (at, key) in INSTANCES.into_iter().enumerate() {
             if self.random.u8(..) < 200 {
+                self.steps(at, &mut batch);
+            }
+            // A turn that ends, and what follows it, may wait for the writer together.
+            while self.random.u8(..) < 100 && !batch.contains(&Step::Delete(key)) {
                 self.steps(at, &mut batch);
             }
         }
@@ -315,8 +349,11 @@ impl Maker {
             batch.push(Step::Delete(key));
             return;
         }
-        if dice < 90 {
-            batch.push(Step::Observe(key));
+        match dice {
+            64..84 => batch.push(Step::Observe(key)),
+            84..88 => batch.push(Step::Verify(key)),
+            88..90 => batch.push(Step::Close(key)),
+            _ => {}
         }
         let Some((turn, event, mut seq)) = plan.turn.take() else {
             if let Some(event) = plan.parked.first().cloned().filter(|_| dice < 110) {

@@ -25,6 +25,7 @@ pub(crate) enum Step {
     Retry(&'static str, String),
     Drop(&'static str, String),
     Observe(&'static str),
+    Verify(&'static str),
     Close(&'static str),
     Delete(&'static str),
     Audit(u32),
@@ -57,6 +58,7 @@ impl Step {
             | Self::Retry(at, ..)
             | Self::Drop(at, ..)
             | Self::Observe(at)
+            | Self::Verify(at)
             | Self::Close(at)
             | Self::Delete(at) => Some(at),
             Self::Audit(_) => None,
@@ -257,6 +259,7 @@ impl Seen {
             }
             Step::Accept(..)
             | Step::Observe(_)
+            | Step::Verify(_)
             | Step::Close(_)
             | Step::Delete(_)
             | Step::Audit(_) => {}

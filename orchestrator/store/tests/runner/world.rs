@@ -11,8 +11,8 @@ use goondan_store::instance::{Awaited, EventState, InstanceStore};
 use goondan_store::naming::instance_dir_name;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
-use goondan_store::writer::{Job, Op, Worker};
-use goondan_store::{Finding, StoreError};
+use goondan_store::writer::{Job, Op, Report, Worker};
+use goondan_store::{Finding, Severity, StoreError};
 use serde_json::{Value, json};
 
 use crate::model::{Batch, Change, INSTANCES, Seen, Step, World};
@@ -146,6 +146,11 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
             instance,
             line: b"{\"type\":\"turn.started\"}\n".to_vec(),
         },
+        Step::Verify(_) => Op::Verify {
+            instance,
+            repair: true,
+            at,
+        },
         Step::Close(_) => Op::Close(instance),
         Step::Delete(_) => Op::Delete(instance),
         Step::Audit(n) => Op::Audit {
@@ -199,8 +204,14 @@ pub(crate) fn perform_with(
             .collect();
         let reports = worker.work(&mut jobs);
         assert_eq!(reports.len(), batch.len());
-        if let Some(error) = reports.into_iter().find_map(|report| report.result.err()) {
-            return (done, Some(error));
+        for report in reports {
+            match report.result {
+                Err(error) => return (done, Some(error)),
+                Ok(Report::Verified(found)) => {
+                    assert!(found.worst() <= Some(Severity::Info), "{found:#?}");
+                }
+                Ok(_) => {}
+            }
         }
         if pace == Pace::Quiet && done % 2 == 1 {
             worker.tidy(true);

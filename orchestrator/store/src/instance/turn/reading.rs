@@ -2,7 +2,7 @@
 //!
 //! The file holds the turn in progress, and before it those turns that ended since the base was last
 //! made durable. A turn begins only behind the durable commit of the one before; so one that is
-//! followed by another was committed, though its commit record may be unreadable now.
+//! followed by anything of another was committed, though its commit record may be unreadable now.
 
 use goondan_protocol::ids::TurnId;
 
@@ -74,28 +74,39 @@ impl Read {
 
     /// Takes one record into account, or says why it belongs to no turn.
     fn take(&mut self, line: &Line<'_>, bytes: &[u8], span: Span) -> Result<(), String> {
-        let last = self.ended.last().map(|ended| &ended.turn_id);
-        if line.turn_id.is_some() && line.turn_id.as_ref() == last {
-            return Err("a record after its turn's commit".to_owned());
+        if let Some(turn_id) = &line.turn_id {
+            if self.ended.iter().any(|ended| ended.turn_id == *turn_id) {
+                return Err("a record after its turn's commit".to_owned());
+            }
+            self.make_way(turn_id)?;
         }
         match line.kind {
             "turn_begin" => self.take_begin(line),
             "turn_commit" => {
                 let record: CommitRecord =
                     serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-                if self
-                    .open
-                    .as_ref()
-                    .is_some_and(|open| open.turn_id != record.turn_id)
-                {
-                    return Err("the commit of another turn".to_owned());
-                }
                 // Its records may be lost, but that it was committed is certain.
                 self.end(record.turn_id.clone(), record.event.clone(), Some(record));
                 Ok(())
             }
             _ => self.take_event(line, span),
         }
+    }
+
+    /// Ends the open turn if it is not `turn_id`'s: nothing of another would follow it, were it not
+    /// committed.
+    fn make_way(&mut self, turn_id: &TurnId) -> Result<(), String> {
+        match self.open.take() {
+            Some(open) if open.turn_id == *turn_id => self.open = Some(open),
+            // Nothing ever follows a turn that rewrote the base.
+            Some(open) if self.has_others || open.is_foreign() => {
+                self.open = Some(open);
+                return Err("a record of another turn than the one that is open".to_owned());
+            }
+            Some(open) => self.end(open.turn_id, open.event, None),
+            None => {}
+        }
+        Ok(())
     }
 
     fn end(&mut self, turn_id: TurnId, event: Option<TurnEvent>, commit: Option<CommitRecord>) {
@@ -116,19 +127,7 @@ impl Read {
             return Err("an incomplete `turn_begin`".to_owned());
         };
         let event = serde_json::from_str(event.get()).map_err(|error| error.to_string())?;
-        let last_seq = match self.open.take() {
-            Some(open) if open.turn_id == turn_id => open.last_seq,
-            // Nothing ever follows a turn that rewrote the base.
-            Some(open) if self.has_others || open.is_foreign() => {
-                self.open = Some(open);
-                return Err("the beginning of another turn".to_owned());
-            }
-            Some(open) => {
-                self.end(open.turn_id, open.event, None);
-                0
-            }
-            None => 0,
-        };
+        let last_seq = self.open.take().map_or(0, |open| open.last_seq);
         self.open = Some(OpenTurn {
             turn_id,
             event: Some(event),
@@ -141,9 +140,6 @@ impl Read {
     fn take_event(&mut self, line: &Line<'_>, span: Span) -> Result<(), String> {
         let event = RawEvent::of_line(line)?;
         let open = self.open.get_or_insert_with(|| lost_turn(line));
-        if line.turn_id.as_ref().is_some_and(|id| *id != open.turn_id) {
-            return Err("an event of another turn".to_owned());
-        }
         let seq = line.seq.unwrap_or(open.last_seq + 1);
         if seq <= open.last_seq {
             return Err("an event that was there before".to_owned());
