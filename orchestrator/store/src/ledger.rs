@@ -237,7 +237,6 @@ impl Ledger {
         id: &WorkspaceId,
     ) -> Result<(Self, Vec<Finding>), StoreError> {
         let path = path_of(layout, id);
-        let is_new = disk.stat(&path).during("look at", &path)?.is_none();
         let (log, reading) = SealedLog::open(disk, &path)?;
         let mut ledger = Self {
             compact_at: LEDGER_COMPACT_BYTES.max(log.len()),
@@ -252,10 +251,9 @@ impl Ledger {
             }
         }
         ledger.log.sync()?;
-        if is_new {
-            let dir = layout.workspace(id);
-            disk.sync_dir(&dir).during("sync", &dir)?;
-        }
+        // A name that a failed attempt or a killed process made may be seen without being durable.
+        let dir = layout.workspace(id);
+        disk.sync_dir(&dir).during("sync", &dir)?;
         Ok((ledger, reading.findings))
     }
 

@@ -71,6 +71,36 @@ fn the_same_reply_twice_counts_once_also_after_it_was_opened_again() {
     assert_eq!(found.unreadable, 0);
 }
 
+/// A file that is there since an attempt that failed is not taken to be durable.
+#[test]
+fn an_error_at_any_call_of_the_first_entry_and_a_crash_behind_the_second_attempt_lose_nothing() {
+    for call in 1.. {
+        let (disk, layout, id) = disk();
+        let failing = disk.calls() + call;
+        disk.fail_at(failing, Fault::Errno(5), false);
+        let record = || -> Result<(), StoreError> {
+            let (mut ledger, _) = Ledger::open(&disk, &layout, &id)?;
+            ledger.append(&entry(0))?;
+            ledger.sync()
+        };
+        let audit = || {
+            let record = goondan_protocol::JsonObject::new();
+            workspace::append_audit(&disk, &layout, &id, &record)
+        };
+        record().or_else(|_| record()).unwrap();
+        audit().or_else(|_| audit()).unwrap();
+        let after = disk.after_crash(Crash::LoseUnsynced);
+        let found = read(&after, &layout, &id).unwrap();
+        assert_eq!(total(&found), expected(1), "call {call}");
+        let audited = layout.workspace(&id).join("audit.jsonl");
+        let audited = after.stat(&audited).unwrap().map(|stat| stat.len);
+        assert!(audited >= Some(3), "call {call}: {audited:?}");
+        if disk.calls() < failing {
+            return;
+        }
+    }
+}
+
 #[test]
 fn a_crash_at_every_call_loses_nothing_acknowledged_and_counts_nothing_twice() {
     for call in 0..40 {

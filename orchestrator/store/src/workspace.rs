@@ -404,7 +404,6 @@ pub fn append_system_audit(
 
 fn append_record(disk: &dyn Disk, dir: &Path, record: &JsonObject) -> Result<(), StoreError> {
     let path = dir.join(AUDIT_FILE);
-    let is_new = disk.stat(&path).during("look at", &path)?.is_none();
     let mut line = serde_json::to_vec(record).map_err(|error| StoreError::InvalidEvent {
         problem: error.to_string(),
     })?;
@@ -412,10 +411,8 @@ fn append_record(disk: &dyn Disk, dir: &Path, record: &JsonObject) -> Result<(),
     let mut journal = open_audit(disk, &path)?;
     journal.append(&line)?;
     journal.sync()?;
-    if is_new {
-        disk.sync_dir(dir).during("sync", dir)?;
-    }
-    Ok(())
+    // A name that a failed attempt or a killed process made may be seen without being durable.
+    disk.sync_dir(dir).during("sync", dir)
 }
 
 #[cfg(test)]
