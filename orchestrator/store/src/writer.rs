@@ -16,27 +16,18 @@
 //!   is one for each operation that was admitted.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef};
 use goondan_protocol::time::Timestamp;
-use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use crate::disk::Disk;
 use crate::error::{IoContext as _, StoreError};
 use crate::index::InstanceIndex;
 use crate::instance::{self, Brought, InstanceStore};
-use crate::limits::{
-    FOLD_RETRY_MAX_MS, FOLD_RETRY_MIN_MS, JOURNAL_CLEAR_DELAY_MS, METADATA_INTERVAL_MS,
-    WRITER_BATCH_OPS, WRITER_OPEN_INSTANCES_MAX, WRITER_QUEUE_OPS,
-};
 use crate::naming::instance_dir_name;
 use crate::root::Layout;
 use crate::verify;
@@ -47,135 +38,16 @@ mod ledgers;
 mod op;
 mod outcome;
 mod resting;
+mod settling;
+mod threads;
 
 use ledgers::Ledgers;
 use op::Promise;
 use outcome::{again, report_findings};
+use settling::Unfolded;
 
 pub use op::{Completion, Inspection, Job, Op, Report};
-
-/// The way to the writer threads. Dropping it ends them once their queues are empty.
-#[derive(Debug)]
-pub struct Writers {
-    queues: Vec<Queue>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-/// The jobs that wait for one thread, in the groups they were handed over in: each wakes it once.
-#[derive(Debug)]
-struct Queue {
-    groups: mpsc::UnboundedSender<Vec<Job>>,
-    /// How many jobs may still be added.
-    places: Arc<Semaphore>,
-}
-
-impl Queue {
-    /// Adds a group of no more than [`WRITER_BATCH_OPS`] jobs.
-    async fn submit(&self, group: Vec<Job>) -> Result<(), Vec<Job>> {
-        let count = u32::try_from(group.len()).unwrap_or(u32::MAX);
-        match self.places.acquire_many(count).await {
-            // The thread gives them back when it takes the jobs.
-            Ok(places) => places.forget(),
-            Err(_) => return Err(group),
-        }
-        self.groups.send(group).map_err(|error| error.0)
-    }
-}
-
-/// A thread's end of its queue's places. When the thread ends, in whatever way, nobody waits for one.
-struct Places(Arc<Semaphore>);
-
-impl Drop for Places {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-impl Writers {
-    /// Starts `threads` writer threads over `disk`, which keep `index` true. Reports come out of the
-    /// returned receiver, those of a batch together.
-    ///
-    /// # Errors
-    ///
-    /// As the operating system says when it cannot start a thread.
-    pub fn start(
-        disk: &Arc<dyn Disk>,
-        layout: &Layout,
-        index: &InstanceIndex,
-        threads: usize,
-    ) -> io::Result<(Self, mpsc::UnboundedReceiver<Vec<Completion>>)> {
-        let (completions, completed) = mpsc::unbounded_channel();
-        let mut writers = Self {
-            queues: Vec::new(),
-            threads: Vec::new(),
-        };
-        for number in 0..threads.max(1) {
-            let (groups, jobs) = mpsc::unbounded_channel();
-            let places = Arc::new(Semaphore::new(WRITER_QUEUE_OPS));
-            let (disk, layout) = (disk.clone(), layout.clone());
-            let mut worker = Worker::new(disk, layout);
-            worker.index = index.clone();
-            let (completions, freed) = (completions.clone(), Places(places.clone()));
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_time()
-                .build()?;
-            let thread = std::thread::Builder::new()
-                .name(format!("writer-{number}"))
-                .spawn(move || runtime.block_on(worker.run(jobs, freed, completions)))?;
-            writers.queues.push(Queue { groups, places });
-            writers.threads.push(thread);
-        }
-        Ok((writers, completed))
-    }
-
-    fn queue_of(&self, op: &Op) -> usize {
-        let mut hasher = DefaultHasher::new();
-        match op {
-            Op::Audit { workspace_id, .. }
-            | Op::RecordUsage { workspace_id, .. }
-            | Op::VerifyWorkspace { workspace_id } => workspace_id.hash(&mut hasher),
-            other => other.instance().hash(&mut hasher),
-        }
-        let count = u64::try_from(self.queues.len()).unwrap_or(1);
-        usize::try_from(hasher.finish() % count).unwrap_or(0)
-    }
-
-    /// Hands jobs to their threads, each thread's together; waits while a thread's queue is full.
-    ///
-    /// # Errors
-    ///
-    /// Returns jobs that were not taken, if their thread has ended, which only a panic in it can cause.
-    pub async fn submit(&self, jobs: Vec<Job>) -> Result<(), Vec<Job>> {
-        let mut groups: Vec<Vec<Job>> = self.queues.iter().map(|_| Vec::new()).collect();
-        for job in jobs {
-            let number = self.queue_of(&job.op);
-            let (Some(queue), Some(group)) = (self.queues.get(number), groups.get_mut(number))
-            else {
-                return Err(vec![job]);
-            };
-            group.push(job);
-            if group.len() >= WRITER_BATCH_OPS {
-                queue.submit(std::mem::take(group)).await?;
-            }
-        }
-        for (queue, group) in self.queues.iter().zip(groups) {
-            if !group.is_empty() {
-                queue.submit(group).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Lets the threads finish what waits and ends them. Blocks.
-    pub fn finish(self) {
-        drop(self.queues);
-        for thread in self.threads {
-            if thread.join().is_err() {
-                tracing::error!("a writer thread had panicked");
-            }
-        }
-    }
-}
+pub use threads::Writers;
 
 struct Held {
     store: InstanceStore,
@@ -204,33 +76,6 @@ pub struct Worker {
     uses: u64,
 }
 
-/// A fold that is tried again.
-#[derive(Clone, Copy)]
-struct Unfolded {
-    due: Instant,
-    delay: Duration,
-    /// Whether the instance stays open once it is folded.
-    is_kept: bool,
-}
-
-impl Unfolded {
-    /// To be tried after `delay`.
-    fn after(delay: Duration, is_kept: bool) -> Self {
-        let due = Instant::now() + delay;
-        Self {
-            due,
-            delay,
-            is_kept,
-        }
-    }
-
-    /// To be tried after twice the delay it had.
-    fn later(self) -> Self {
-        let longest = Duration::from_millis(FOLD_RETRY_MAX_MS);
-        Self::after(longest.min(self.delay * 2), self.is_kept)
-    }
-}
-
 impl Worker {
     /// A worker that holds no instance open.
     #[must_use]
@@ -248,47 +93,6 @@ impl Worker {
             resting: HashSet::new(),
             uses: 0,
         }
-    }
-
-    async fn run(
-        mut self,
-        mut groups: mpsc::UnboundedReceiver<Vec<Job>>,
-        places: Places,
-        completions: mpsc::UnboundedSender<Vec<Completion>>,
-    ) {
-        loop {
-            let due = self.next_due();
-            let later = async {
-                match due {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                group = groups.recv() => {
-                    let Some(mut batch) = group else {
-                        break;
-                    };
-                    while batch.len() < WRITER_BATCH_OPS && let Ok(group) = groups.try_recv() {
-                        batch.extend(group);
-                    }
-                    places.0.add_permits(batch.len());
-                    // Nobody listens any more only when the daemon is ending.
-                    drop(completions.send(self.work(&mut batch)));
-                    self.settle();
-                }
-                () = later => self.tidy(false),
-            }
-        }
-        self.clear_quiet(true);
-        self.flush_metadata(true);
-    }
-
-    fn next_due(&self) -> Option<Instant> {
-        let held = self.open.values();
-        let held = held.flat_map(|held| [held.metadata_due, held.clear_due]);
-        let folds = self.unfolded.values().map(|unfolded| unfolded.due);
-        held.flatten().chain(folds).min()
     }
 
     /// Does what was put off and is due; `all` does what is not due yet too.
@@ -391,91 +195,6 @@ impl Worker {
             Completion { token, result }
         });
         reported.collect()
-    }
-
-    /// Folds the turns that the last batch committed; their bases are made durable a little later. One
-    /// that cannot be folded stays committed, with its events; it is folded by [`Self::retry_folds`], or
-    /// before that when its instance is needed (`MSG-10`).
-    pub fn settle(&mut self) {
-        for instance in std::mem::take(&mut self.unsettled) {
-            self.fold(&instance, InstanceStore::fold_turn);
-            let Some(held) = self.open.get_mut(&instance) else {
-                continue;
-            };
-            if !held.is_kept {
-                self.fold(&instance, InstanceStore::finish_turn);
-                self.open.remove(&instance);
-                continue;
-            }
-            let delay = Duration::from_millis(JOURNAL_CLEAR_DELAY_MS);
-            let is_due = held.store.is_clear_due();
-            held.clear_due = is_due.then(|| Instant::now() + delay);
-            if held.store.metadata_is_dirty() && held.metadata_due.is_none() {
-                let interval = Duration::from_millis(METADATA_INTERVAL_MS);
-                held.metadata_due = Some(Instant::now() + interval);
-            }
-        }
-        self.rest_surplus(WRITER_OPEN_INSTANCES_MAX);
-    }
-
-    /// Makes the bases of quiet conversations durable and clears their journals.
-    fn clear_quiet(&mut self, all: bool) {
-        let now = Instant::now();
-        let is_due = |held: &Held| held.clear_due.is_some_and(|due| all || due <= now);
-        let due = self.open.iter().filter(|(_, held)| is_due(held));
-        let due: Vec<InstanceRef> = due.map(|(instance, _)| instance.clone()).collect();
-        for instance in due {
-            self.fold(&instance, InstanceStore::finish_turn);
-        }
-    }
-
-    /// Has an open instance fold its committed turn, if it has one; if that fails, it is tried again
-    /// later.
-    fn fold(
-        &mut self,
-        instance: &InstanceRef,
-        how: fn(&mut InstanceStore) -> Result<(), StoreError>,
-    ) {
-        let Some(held) = self.open.get_mut(instance) else {
-            return;
-        };
-        held.clear_due = None;
-        if let Err(error) = how(&mut held.store) {
-            let first = Duration::from_millis(FOLD_RETRY_MIN_MS);
-            let unfolded = Unfolded::after(first, held.is_kept);
-            self.open.remove(instance);
-            self.postpone(instance.clone(), unfolded, &error);
-        }
-    }
-
-    /// Tries the folds again that are due; `all` tries those too that are not due yet (`MSG-10`).
-    pub fn retry_folds(&mut self, all: bool) {
-        let now = Instant::now();
-        let waiting = self.unfolded.iter();
-        let due: Vec<(InstanceRef, Unfolded)> = waiting
-            .filter(|(_, unfolded)| all || unfolded.due <= now)
-            .map(|(instance, unfolded)| (instance.clone(), *unfolded))
-            .collect();
-        for (instance, unfolded) in due {
-            // Opening an instance folds what is committed.
-            match self.held(&instance) {
-                Ok(_) if unfolded.is_kept => {}
-                Ok(_) => drop(self.open.remove(&instance)),
-                Err(StoreError::NoInstance { .. }) => drop(self.unfolded.remove(&instance)),
-                Err(error) => self.postpone(instance, unfolded.later(), &error),
-            }
-        }
-    }
-
-    fn postpone(&mut self, instance: InstanceRef, unfolded: Unfolded, error: &StoreError) {
-        tracing::error!(
-            workspace_id = %instance.workspace_id,
-            instance_key = %instance.instance_key,
-            error = error as &dyn std::error::Error,
-            retry_in_ms = u64::try_from(unfolded.delay.as_millis()).unwrap_or(u64::MAX),
-            "a committed turn could not become part of its conversation's base; its events are kept, and it is tried again"
-        );
-        self.unfolded.insert(instance, unfolded);
     }
 
     fn stage(&mut self, op: Op) -> Result<Report, StoreError> {

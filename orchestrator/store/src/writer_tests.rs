@@ -6,9 +6,12 @@ use std::collections::{BTreeMap, VecDeque};
 use goondan_protocol::event::{EventSource, TurnOutcome};
 use goondan_protocol::ids::{TurnId, WorkspaceId};
 
+use tokio::sync::mpsc;
+
 use super::*;
 use crate::disk::RealDisk;
 use crate::instance::{EventState, Metadata};
+use crate::limits::WRITER_OPEN_INSTANCES_MAX;
 
 struct Rig {
     _temp: tempfile::TempDir,

@@ -1,0 +1,128 @@
+//! What follows a batch: folding what it committed, and making folds durable when there is time.
+
+use std::time::Duration;
+
+use goondan_protocol::ids::InstanceRef;
+use tokio::time::Instant;
+
+use super::{Held, Worker};
+use crate::error::StoreError;
+use crate::instance::InstanceStore;
+use crate::limits::{
+    FOLD_RETRY_MAX_MS, FOLD_RETRY_MIN_MS, JOURNAL_CLEAR_DELAY_MS, METADATA_INTERVAL_MS,
+    WRITER_OPEN_INSTANCES_MAX,
+};
+
+/// A fold that is tried again.
+#[derive(Clone, Copy)]
+pub(super) struct Unfolded {
+    pub(super) due: Instant,
+    delay: Duration,
+    /// Whether the instance stays open once it is folded.
+    pub(super) is_kept: bool,
+}
+
+impl Unfolded {
+    /// To be tried after `delay`.
+    fn after(delay: Duration, is_kept: bool) -> Self {
+        let due = Instant::now() + delay;
+        Self {
+            due,
+            delay,
+            is_kept,
+        }
+    }
+
+    /// To be tried after twice the delay it had.
+    fn later(self) -> Self {
+        let longest = Duration::from_millis(FOLD_RETRY_MAX_MS);
+        Self::after(longest.min(self.delay * 2), self.is_kept)
+    }
+}
+
+impl Worker {
+    /// Folds the turns that the last batch committed; their bases are made durable a little later. One
+    /// that cannot be folded stays committed, with its events; it is folded by [`Self::retry_folds`], or
+    /// before that when its instance is needed (`MSG-10`).
+    pub fn settle(&mut self) {
+        for instance in std::mem::take(&mut self.unsettled) {
+            self.fold(&instance, InstanceStore::fold_turn);
+            let Some(held) = self.open.get_mut(&instance) else {
+                continue;
+            };
+            if !held.is_kept {
+                self.fold(&instance, InstanceStore::finish_turn);
+                self.open.remove(&instance);
+                continue;
+            }
+            let delay = Duration::from_millis(JOURNAL_CLEAR_DELAY_MS);
+            let is_due = held.store.is_clear_due();
+            held.clear_due = is_due.then(|| Instant::now() + delay);
+            if held.store.metadata_is_dirty() && held.metadata_due.is_none() {
+                let interval = Duration::from_millis(METADATA_INTERVAL_MS);
+                held.metadata_due = Some(Instant::now() + interval);
+            }
+        }
+        self.rest_surplus(WRITER_OPEN_INSTANCES_MAX);
+    }
+
+    /// Makes the bases of quiet conversations durable and clears their journals.
+    pub(super) fn clear_quiet(&mut self, all: bool) {
+        let now = Instant::now();
+        let is_due = |held: &Held| held.clear_due.is_some_and(|due| all || due <= now);
+        let due = self.open.iter().filter(|(_, held)| is_due(held));
+        let due: Vec<InstanceRef> = due.map(|(instance, _)| instance.clone()).collect();
+        for instance in due {
+            self.fold(&instance, InstanceStore::finish_turn);
+        }
+    }
+
+    /// Has an open instance fold its committed turn, if it has one; if that fails, it is tried again
+    /// later.
+    pub(super) fn fold(
+        &mut self,
+        instance: &InstanceRef,
+        how: fn(&mut InstanceStore) -> Result<(), StoreError>,
+    ) {
+        let Some(held) = self.open.get_mut(instance) else {
+            return;
+        };
+        held.clear_due = None;
+        if let Err(error) = how(&mut held.store) {
+            let first = Duration::from_millis(FOLD_RETRY_MIN_MS);
+            let unfolded = Unfolded::after(first, held.is_kept);
+            self.open.remove(instance);
+            self.postpone(instance.clone(), unfolded, &error);
+        }
+    }
+
+    /// Tries the folds again that are due; `all` tries those too that are not due yet (`MSG-10`).
+    pub fn retry_folds(&mut self, all: bool) {
+        let now = Instant::now();
+        let waiting = self.unfolded.iter();
+        let due: Vec<(InstanceRef, Unfolded)> = waiting
+            .filter(|(_, unfolded)| all || unfolded.due <= now)
+            .map(|(instance, unfolded)| (instance.clone(), *unfolded))
+            .collect();
+        for (instance, unfolded) in due {
+            // Opening an instance folds what is committed.
+            match self.held(&instance) {
+                Ok(_) if unfolded.is_kept => {}
+                Ok(_) => drop(self.open.remove(&instance)),
+                Err(StoreError::NoInstance { .. }) => drop(self.unfolded.remove(&instance)),
+                Err(error) => self.postpone(instance, unfolded.later(), &error),
+            }
+        }
+    }
+
+    fn postpone(&mut self, instance: InstanceRef, unfolded: Unfolded, error: &StoreError) {
+        tracing::error!(
+            workspace_id = %instance.workspace_id,
+            instance_key = %instance.instance_key,
+            error = error as &dyn std::error::Error,
+            retry_in_ms = u64::try_from(unfolded.delay.as_millis()).unwrap_or(u64::MAX),
+            "a committed turn could not become part of its conversation's base; its events are kept, and it is tried again"
+        );
+        self.unfolded.insert(instance, unfolded);
+    }
+}
