@@ -93,12 +93,12 @@ pub(super) enum Inbox {
 }
 
 /// How far a process is with being given its work.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Progress {
     /// The process has the whole conversation.
     pub(super) is_loaded: bool,
-    /// The store was asked to begin a turn.
-    pub(super) is_beginning: bool,
+    /// The turn that the store was asked to begin.
+    pub(super) beginning: Option<TurnContext>,
 }
 
 /// One agent instance that has or had something to do.
@@ -239,7 +239,7 @@ impl Core {
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        let is_between_turns = entry.turn.is_none() && !entry.progress.is_beginning;
+        let is_between_turns = entry.turn.is_none() && entry.progress.beginning.is_none();
         if is_between_turns && self.is_agent_outdated(at) {
             // A turn in progress finishes on the configuration it began with.
             return self.drain_agent(at, None, CONFIGURATION_CHANGED);
@@ -283,7 +283,8 @@ impl Core {
         };
         let turn = entry.turn.as_ref();
         let is_to_end = turn.is_some_and(|turn| turn.restart.is_some());
-        if !is_to_end && !entry.progress.is_beginning && entry.slot.ready() == Some(process) {
+        let is_beginning = entry.progress.beginning.is_some();
+        if !is_to_end && !is_beginning && entry.slot.ready() == Some(process) {
             self.begin_turn(at, process);
         }
     }
@@ -329,7 +330,8 @@ impl Core {
             .any(|at| self.is_agent_outdated(at))
     }
 
-    /// Whether any turn of a workspace that a process works on began on another configuration.
+    /// Whether any turn of a workspace that a process works on, or is about to be given, began on another
+    /// configuration.
     pub(super) fn is_any_turn_of_before(&self, id: &WorkspaceId) -> bool {
         let Some(workspace) = self.workspaces.get(id) else {
             return false;
@@ -337,8 +339,9 @@ impl Core {
         let digest = workspace.bundle.as_ref().map(|bundle| &bundle.digest);
         let mut running = workspace.instances.values();
         running.any(|entry| {
-            let turn = entry.turn.as_ref().filter(|_| entry.slot.up().is_some());
-            turn.is_some_and(|turn| turn.context.config_digest.as_ref() != digest)
+            let turn = entry.turn.as_ref().map(|turn| &turn.context);
+            let mut turns = turn.into_iter().chain(&entry.progress.beginning);
+            entry.slot.up().is_some() && turns.any(|turn| turn.config_digest.as_ref() != digest)
         })
     }
 

@@ -142,6 +142,7 @@ fn meddle(world: &mut World) {
             world.edit = match world.rng.u64(0..10) {
                 0 => Edit::Broken,
                 1 => Edit::Smaller,
+                5 => Edit::OtherModel(world.rng.u32(0..2)),
                 6.. => Edit::Partial([(); 5].map(|()| world.rng.u32(0..2))),
                 n => Edit::Valid(u32::try_from(n).unwrap()),
             };
@@ -312,13 +313,20 @@ fn heal(world: &mut World, edit: Edit) {
 #[derive(Default)]
 struct Tally {
     steps: u64,
+    /// How many turns were begun with the commit of the one before.
+    begun_behind: u64,
     /// How often agents were told what by other agents.
     told: BTreeMap<String, u64>,
 }
 
 impl Tally {
-    fn add(&mut self, steps: u64, told: BTreeMap<String, u64>) {
-        self.steps += steps;
+    fn add(&mut self, world: World) {
+        self.steps += world.steps;
+        self.begun_behind += world.begun_behind;
+        self.add_told(world.oracle.told);
+    }
+
+    fn add_told(&mut self, told: BTreeMap<String, u64>) {
         for (what, times) in told {
             *self.told.entry(what).or_default() += times;
         }
@@ -337,15 +345,18 @@ fn simulate_all(runs: u64) -> Tally {
                 if seed >= runs {
                     return tally;
                 }
-                let world = simulate(seed);
-                tally.add(world.steps, world.oracle.told);
+                tally.add(simulate(seed));
             }
         };
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(share)).collect();
         let mut all = Tally::default();
         for thread in running {
             match thread.join() {
-                Ok(tally) => all.add(tally.steps, tally.told),
+                Ok(tally) => {
+                    all.steps += tally.steps;
+                    all.begun_behind += tally.begun_behind;
+                    all.add_told(tally.told);
+                }
                 Err(failure) => std::panic::resume_unwind(failure),
             }
         }
@@ -365,9 +376,19 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
     let runs = runs.map_or(RUNS, |n| {
         n.parse().expect("GOONDAN_SIMULATION_RUNS is a number")
     });
-    let Tally { steps, told } = simulate_all(runs);
-    eprintln!("{runs} runs, {steps} steps, agents were told {told:?}");
+    let Tally {
+        steps,
+        begun_behind,
+        told,
+    } = simulate_all(runs);
+    eprintln!(
+        "{runs} runs, {steps} steps, {begun_behind} turns begun behind others, agents were told {told:?}"
+    );
     assert!(steps > runs * 100, "almost nothing happened");
+    assert!(
+        begun_behind > runs,
+        "hardly any turn was begun with a commit"
+    );
     for what in [
         "answered",
         "accepted",
@@ -413,7 +434,7 @@ fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
             run_for(&mut world, 250);
         }
         world.oracle.assert_kept(&world.conversations());
-        tally.add(world.steps, world.oracle.told);
+        tally.add(world);
     }
     let codes: Vec<&str> = tally.told.keys().map(String::as_str).collect();
     assert_eq!(
@@ -426,6 +447,45 @@ fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
             "restarting"
         ]
     );
+}
+
+/// Models are edited while a turn begins with the commit of the one before: it is given to its process
+/// with the model it began on.
+#[test]
+fn a_turn_that_begins_behind_another_has_the_model_it_began_on() {
+    let calm = Plan {
+        crash: 0,
+        hang: 0,
+        garbage: 0,
+        disk: 0,
+        kill: 0,
+        person: 0,
+        work: 0,
+    };
+    let mut edits = 0;
+    for seed in 0..20 {
+        let mut world = World::new(seed, calm, false);
+        world.is_healing = true;
+        world.edit = Edit::OtherModel(0);
+        open(&mut world);
+        run_for(&mut world, 1_000);
+        for round in 1..20 {
+            for _ in 0..4 {
+                send(&mut world);
+            }
+            let begun_behind = world.begun_behind;
+            let deadline_ms = world.mono_ms + 60_000;
+            while world.begun_behind == begun_behind && !world.is_quiet() {
+                assert!(world.mono_ms < deadline_ms, "seed {seed}: no turn ends");
+                world.step();
+            }
+            edits += u64::from(world.begun_behind > begun_behind);
+            world.edit = Edit::OtherModel(round % 2);
+            world.input(Input::Reload);
+            run_for(&mut world, 2_000);
+        }
+    }
+    assert!(edits > 100, "only {edits} edits came while a turn began");
 }
 
 /// A world in which nothing goes wrong and conversations expire.

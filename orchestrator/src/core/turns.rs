@@ -138,15 +138,13 @@ impl Core {
             parent_span_id: event.parent_span_id,
         };
         let event_id = event.id.clone();
-        entry.progress.is_beginning = true;
-        let (instance, context) = (
-            at.clone(),
-            TurnContext {
-                event_id: event_id.clone(),
-                trace,
-                config_digest: config_digest.clone(),
-            },
-        );
+        let context = TurnContext {
+            event_id: event_id.clone(),
+            trace,
+            config_digest: config_digest.clone(),
+        };
+        entry.progress.beginning = Some(context.clone());
+        let instance = at.clone();
         let op = Op::BeginTurn {
             instance: instance.clone(),
             turn_id,
@@ -172,7 +170,7 @@ impl Core {
         result: Result<Report, StoreError>,
     ) {
         if let Some(entry) = self.instance_mut(at) {
-            entry.progress.is_beginning = false;
+            entry.progress.beginning = None;
         }
         let open = match result {
             Ok(Report::Began(open)) => open,

@@ -96,7 +96,7 @@ impl Core {
     fn is_in_turn(&self, at: &InstanceRef) -> bool {
         let workspace = self.workspaces.get(&at.workspace_id);
         let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
-        entry.is_some_and(|entry| entry.turn.is_some() || entry.progress.is_beginning)
+        entry.is_some_and(|entry| entry.turn.is_some() || entry.progress.beginning.is_some())
     }
 
     /// Ends the process of an instance that is not in a turn: it holds the conversation as it was.

@@ -41,6 +41,8 @@ pub(super) enum Edit {
     /// As valid; all replies of models may take so many tokens together, those of each agent and each
     /// conversation half as many.
     Budgeted(u64),
+    /// As valid, with such a one of the models.
+    OtherModel(u32),
     /// Not valid.
     Broken,
 }
@@ -98,6 +100,12 @@ impl Edit {
                     budget(BudgetScope::Agent, tokens / 2),
                     budget(BudgetScope::Instance, tokens / 2),
                 ];
+                Ok(bundle)
+            }
+            Self::OtherModel(variant) => {
+                let mut bundle = bundle(0, &[ENTRY_AGENT, HELPER_AGENT], &["a", "b"]);
+                bundle.models.extend([model(OTHER_MODEL, variant)]);
+                bundle.digest = format!("model {variant}");
                 Ok(bundle)
             }
             Self::Broken => {
@@ -167,13 +175,14 @@ fn agent(name: AgentName, variant: u32) -> AgentDefinition {
     }
 }
 
-/// Two models with one key.
+/// Two models with one key; an edit changes more than that of one of them.
 fn model(name: &str, variant: u32) -> (ResourceName, HostedModel) {
+    let version = if name == OTHER_MODEL { variant } else { 0 };
     let name: ResourceName = name.parse().unwrap();
     let model = HostedModel {
         name: name.clone(),
         provider: HostedProvider::OpenAi,
-        model: "m".to_owned(),
+        model: format!("m{version}"),
         endpoint: None,
         api_key: Some(format!("key {variant}")),
         params: ModelParams {

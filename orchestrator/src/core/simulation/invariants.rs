@@ -105,8 +105,9 @@ impl Seen {
 
 /// Nobody waits for what was over before they asked: nothing would tell them (`MSG-13`).
 fn check_waiters(jobs: &Jobs, instance: &Instance, key: &InstanceKey) {
-    // Before its inbox is read, it is not known what is over; then it is looked up for who waits.
-    if instance.inbox != Inbox::Read {
+    // Before its inbox is read, it is not known what is over; then it is looked up for who waits. Who
+    // waits for something of one that is being deleted is told with its end.
+    if instance.inbox != Inbox::Read || instance.deleting.is_some() {
         return;
     }
     for event_id in instance.waiters.keys() {

@@ -19,7 +19,7 @@ use serde::Deserialize;
 mod children;
 
 use super::agent::{Act, Agent};
-use super::config::{self, Edit};
+use super::config::{self, Edit, OTHER_MODEL};
 use super::invariants::Places;
 use super::oracle::{Answered, Asked, Oracle};
 use crate::core::agents::CONFIGURATION_CHANGED;
@@ -109,6 +109,13 @@ pub(super) struct World {
     pub(super) layout: Layout,
     worker: Worker,
     batch: Vec<Job>,
+    /// Of each conversation, the configuration its latest turn was begun under, and how often a model had
+    /// been replaced before.
+    begun: HashMap<String, (Option<String>, usize)>,
+    /// The configurations that the model was replaced for of which an edit changes more than the key.
+    replaced_under: Vec<Option<String>>,
+    /// How many turns were begun with the commit of the one before.
+    pub(super) begun_behind: u64,
     pub(super) mono_ms: u64,
     booted_ms: u64,
     /// How far the calendar is from the clock that only moves forwards.
@@ -180,6 +187,9 @@ impl World {
             layout,
             worker,
             batch: Vec::new(),
+            begun: HashMap::new(),
+            replaced_under: Vec::new(),
+            begun_behind: 0,
             mono_ms: 0,
             booted_ms: 0,
             wall_skew_ms: 0,
@@ -331,7 +341,22 @@ impl World {
                                 "{role:?} {name} is restarted by an edit that does not concern it"
                             );
                             self.edits_felt += 1;
+                            if *role == ChildRole::Model && name == OTHER_MODEL {
+                                let mut workspaces = self.core.workspaces.values();
+                                let bundle = workspaces.find_map(|w| w.bundle.as_ref());
+                                let digest = bundle.map(|bundle| bundle.digest.clone());
+                                self.replaced_under.push(digest);
+                            }
                         }
+                    }
+                    ToChild::Event(_) => {
+                        let (begun_under, before) = &self.begun[&child.owner];
+                        let mut since = self.replaced_under.iter().skip(*before);
+                        assert!(
+                            since.all(|digest| digest == begun_under),
+                            "{} is given a turn that began on {begun_under:?}, whose model was replaced",
+                            child.owner
+                        );
                     }
                     ToChild::AgentAnswer(answer) => self.oracle.answer_agent(answer),
                     ToChild::EventAccepted(accepted) => {
@@ -359,6 +384,22 @@ impl World {
                 }
             }
             Effect::Store(job) => {
+                if let Op::BeginTurn {
+                    instance,
+                    config_digest,
+                    ..
+                } = &job.op
+                {
+                    let is_behind = |job: &Job| matches!(&job.op, Op::CompleteTurn { instance: at, .. } if at == instance);
+                    self.begun_behind += u64::from(self.batch.last().is_some_and(is_behind));
+                    let key = serde_json::json!(instance.instance_key);
+                    let begun = (config_digest.clone(), self.replaced_under.len());
+                    self.begun.insert(format!("instanceKey {key}"), begun);
+                }
+                if let Op::Park { .. } = &job.op {
+                    // What was listed before says nothing of it.
+                    self.parked = None;
+                }
                 self.batch.push(job);
                 if self.batch.len() == 1 {
                     self.soon(5, Happening::Store);
@@ -401,7 +442,15 @@ impl World {
     }
 
     fn run_store(&mut self) {
-        let completions = self.worker.work(&mut self.batch);
+        // What is handed over together need not be taken together.
+        let mut taken = std::mem::take(&mut self.batch);
+        if self.rng.u64(..4) == 0 {
+            self.batch = taken.split_off(self.rng.usize(0..=taken.len()));
+        }
+        if !self.batch.is_empty() {
+            self.soon(5, Happening::Store);
+        }
+        let completions = self.worker.work(&mut taken);
         if self.rng.u64(..20) == 0 {
             self.worker.tidy(true);
         }
