@@ -459,7 +459,7 @@ impl InstanceStore {
     }
 
     /// Makes a committed turn part of the base and marks its events done; neither is durable before
-    /// [`Self::checkpoint`], and until then the turn stays in the journal, which other turns may follow
+    /// [`Self::clear_journal`], and until then the turn stays in the journal, which other turns may follow
     /// it into. Does nothing if no fold is due.
     ///
     /// # Errors

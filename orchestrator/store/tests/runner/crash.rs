@@ -153,7 +153,7 @@ fn msg_8_a_crash_at_every_call_of_a_group_commit() {
     }
 }
 
-/// More turns than a journal takes: the base is made durable between two of them, with nobody waiting.
+/// More turns than a journal takes: the base is made durable between two of them.
 #[test]
 fn msg_6_a_crash_at_every_call_of_a_long_journal() {
     let batches = mixes::many_turns(JOURNAL_FOLDED_TURNS + 3);
