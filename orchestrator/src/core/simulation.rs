@@ -400,22 +400,24 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
     }
 }
 
+/// Nothing goes wrong, and nobody meddles.
+const CALM: Plan = Plan {
+    crash: 0,
+    hang: 0,
+    garbage: 0,
+    disk: 0,
+    kill: 0,
+    person: 0,
+    work: 0,
+};
+
 /// Agents that ask each other at random, in a world in which nothing goes wrong: who is not refused at
 /// once is answered at once, and nobody waits for himself.
 #[test]
 fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
-    let calm = Plan {
-        crash: 0,
-        hang: 0,
-        garbage: 0,
-        disk: 0,
-        kill: 0,
-        person: 0,
-        work: 0,
-    };
     let mut tally = Tally::default();
     for seed in 0..40 {
-        let mut world = World::new(seed, calm, false);
+        let mut world = World::new(seed, CALM, false);
         world.is_healing = true;
         open(&mut world);
         run_for(&mut world, 1_000);
@@ -453,18 +455,9 @@ fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
 /// with the model it began on.
 #[test]
 fn a_turn_that_begins_behind_another_has_the_model_it_began_on() {
-    let calm = Plan {
-        crash: 0,
-        hang: 0,
-        garbage: 0,
-        disk: 0,
-        kill: 0,
-        person: 0,
-        work: 0,
-    };
     let mut edits = 0;
     for seed in 0..20 {
-        let mut world = World::new(seed, calm, false);
+        let mut world = World::new(seed, CALM, false);
         world.is_healing = true;
         world.edit = Edit::OtherModel(0);
         open(&mut world);
@@ -490,16 +483,7 @@ fn a_turn_that_begins_behind_another_has_the_model_it_began_on() {
 
 /// A world in which nothing goes wrong and conversations expire.
 fn expiring_world() -> World {
-    let calm = Plan {
-        crash: 0,
-        hang: 0,
-        garbage: 0,
-        disk: 0,
-        kill: 0,
-        person: 0,
-        work: 0,
-    };
-    let mut world = World::new(1, calm, false);
+    let mut world = World::new(1, CALM, false);
     world.is_healing = true;
     world.edit = Edit::Expiring;
     open(&mut world);
