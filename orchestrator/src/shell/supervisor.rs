@@ -153,6 +153,9 @@ impl Supervisor {
                 }
             }
             for _ in 0..SUPERVISOR_BATCH_EVENTS {
+                if self.is_over {
+                    break;
+                }
                 if let Ok(completions) = stored.try_recv() {
                     self.on_stored(completions);
                 } else if let Ok(event) = events.try_recv() {
