@@ -155,10 +155,14 @@ fn a_damaged_conversation_is_exported_only_without_its_damage() {
     let daemon = Daemon::serving(&home);
     home.ask("main", "echo one");
     home.ask("main", "echo two");
+    let messages = home.workspace_dir().join("instances/main/messages");
+    // What the journal still held would be made whole from it.
+    let journal = messages.join("events.jsonl");
+    wait_until("the journal is cleared", || {
+        fs::metadata(&journal).unwrap().len() == 0
+    });
     daemon.kill();
-    let path = home
-        .workspace_dir()
-        .join("instances/main/messages/base.jsonl");
+    let path = messages.join("base.jsonl");
     let damaged = base(&home, "main").replacen("echo one", "echo onf", 1);
     let relative = path.strip_prefix(home.path()).unwrap().to_str().unwrap();
     home.write(relative, &damaged);
