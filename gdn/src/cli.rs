@@ -170,7 +170,7 @@ Examples:
   gdn status
   gdn status --json | jq .pid
 
-Exit code 3 says that no daemon runs.")]
+Exit code 16 says that something does not run as it should, 3 that no daemon runs.")]
     Status,
     /// List, show, prune and delete conversations
     #[command(subcommand)]

@@ -14,6 +14,7 @@ mod config;
 mod confirm;
 mod demo;
 mod event;
+mod health;
 mod images;
 mod init;
 mod instance;

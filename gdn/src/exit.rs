@@ -40,13 +40,15 @@ pub enum Exit {
     Parked,
     /// Something that was written cannot be read any more.
     Damaged,
+    /// What was asked for is shown, and something in it does not run as it should.
+    Degraded,
     /// Ctrl-C; what was accepted goes on.
     Interrupted,
 }
 
 impl Exit {
     /// Every way to end, by rising code.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Ok,
         Self::Internal,
         Self::Usage,
@@ -63,6 +65,7 @@ impl Exit {
         Self::StartFailed,
         Self::Parked,
         Self::Damaged,
+        Self::Degraded,
         Self::Interrupted,
     ];
 
@@ -86,6 +89,7 @@ impl Exit {
             Self::StartFailed => 13,
             Self::Parked => 14,
             Self::Damaged => 15,
+            Self::Degraded => 16,
             // The shell's own convention: 128 + the number of SIGINT.
             Self::Interrupted => 130,
         }
@@ -111,6 +115,7 @@ impl Exit {
             Self::StartFailed => "startFailed",
             Self::Parked => "parked",
             Self::Damaged => "damaged",
+            Self::Degraded => "degraded",
             Self::Interrupted => "interrupted",
         }
     }

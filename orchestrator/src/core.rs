@@ -56,6 +56,7 @@ mod connection_state;
 mod connectors;
 mod deletion;
 mod effect;
+mod health;
 mod input;
 mod jobs;
 mod looks;

@@ -119,6 +119,10 @@ pub(crate) const BUDGET_WARNING_PERCENT: u128 = 90;
 /// Budgets of one workspace that are shown, those nearest to their limits first.
 pub(crate) const BUDGET_STATES_SHOWN: usize = 50;
 
+/// Processes of one workspace that do not do their work and are named in `gdn status`; the others are
+/// counted.
+pub(crate) const UNHEALTHY_SHOWN: usize = 20;
+
 /// Shortest value of a configuration that is masked where it turns up, in bytes (`SEC-2`). A shorter
 /// one is found in too much that has nothing to do with it.
 pub(crate) const MASKED_VALUE_BYTES_MIN: usize = 6;

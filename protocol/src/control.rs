@@ -18,7 +18,8 @@ mod wire;
 mod workspace;
 
 pub use daemon::{
-    Connect, Connected, DaemonStatus, ListProcesses, ProcessInfo, ProcessState, Status, Stop,
+    Connect, Connected, DaemonStatus, ListProcesses, ProcessInfo, ProcessState, Readiness, Status,
+    Stop,
 };
 pub use event::{
     DropEvent, EventInfo, EventStanding, ListEvents, RetryEvent, SendEvent, Sent, TurnPiece,
@@ -41,8 +42,8 @@ pub use wire::{
 };
 pub use workspace::{
     AuditLog, AuditRecord, ChangeKind, CloseWorkspace, ConfigurationChange, ListWorkspaces,
-    OpenWorkspace, ReadAudit, Reload, Reloaded, Restart, Restarted, Watching, WorkspaceInfo,
-    WorkspaceProblem, WorkspaceReload,
+    OpenWorkspace, ReadAudit, Reload, Reloaded, Restart, Restarted, UnhealthyProcess, Watching,
+    WorkspaceInfo, WorkspaceProblem, WorkspaceReload,
 };
 
 /// A method of the control API.

@@ -102,8 +102,8 @@ fn detail_table(detail: &InstanceDetail) -> Table {
             let pid = process
                 .pid
                 .map_or_else(String::new, |pid| format!(", pid {pid}"));
-            let state = format!("{}{pid}", process.state.as_str());
-            table.field("Process", Cell::styled(state, ps::look_of(process.state)));
+            let (state, look) = ps::state_words(process);
+            table.field("Process", Cell::styled(format!("{state}{pid}"), look));
             if let Some(detail) = &process.detail {
                 table.field("", Cell::styled(detail, style::FAINT));
             }

@@ -3,12 +3,14 @@
 mod watch;
 
 use anstyle::Style;
-use goondan_protocol::control::{ListProcesses, ListWorkspaces, ProcessInfo, ProcessState};
+use goondan_protocol::control::{
+    ListProcesses, ListWorkspaces, ProcessInfo, ProcessState, Readiness,
+};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 use serde_json::json;
 
-use super::status;
+use super::health;
 use crate::cli::Ps;
 use crate::client::Client;
 use crate::context::Context;
@@ -38,19 +40,18 @@ pub(super) async fn run(args: &Ps, context: &Context) -> Result<(), Failure> {
     report_problems(&mut client, only.as_ref(), context).await
 }
 
-/// Tells which of the workspaces do not run as they should.
+/// Tells which of the workspaces do not run as they should, and fails if one does not.
 async fn report_problems(
     client: &mut Client,
     only: Option<&WorkspaceId>,
     context: &Context,
 ) -> Result<(), Failure> {
     let workspaces = client.query(ListWorkspaces {}).await?;
+    let workspaces = health::only(workspaces, only);
     for workspace in &workspaces {
-        if only.is_none_or(|only| *only == workspace.workspace_id) {
-            status::report_problem(workspace, context);
-        }
+        health::report(workspace, context);
     }
-    Ok(())
+    health::verdict(&workspaces, context)
 }
 
 fn table(processes: &[ProcessInfo], all: bool, now: Timestamp) -> Table {
@@ -73,7 +74,7 @@ fn table(processes: &[ProcessInfo], all: bool, now: Timestamp) -> Table {
             process.role.as_str().into(),
             Cell::from(&process.name),
             or_dash(process.instance_key.as_ref()),
-            Cell::styled(process.state.as_str(), look_of(process.state)),
+            state_of(process),
             or_dash(process.pid.map(|pid| pid.to_string())),
             or_dash(process.started_at.map(|at| text::age(at, now))),
             or_dash(memory(process)),
@@ -103,8 +104,27 @@ fn memory(process: &ProcessInfo) -> Option<String> {
     }
 }
 
+/// What stands in the column STATE: of a process that works for others, whether it can.
+pub(super) fn state_of(process: &ProcessInfo) -> Cell {
+    let (word, look) = state_words(process);
+    Cell::styled(word, look)
+}
+
+/// The state as people read it, and how it looks.
+pub(super) fn state_words(process: &ProcessInfo) -> (&'static str, Style) {
+    use ProcessState as State;
+    match (process.state, process.readiness) {
+        (State::Idle | State::Processing, Some(readiness @ Readiness::NotReady)) => {
+            (readiness.as_str(), style::BAD)
+        }
+        (State::Idle, Some(readiness @ Readiness::Starting)) => (readiness.as_str(), style::WARN),
+        (State::Idle, Some(readiness @ Readiness::Ready)) => (readiness.as_str(), style::GOOD),
+        (state, _) => (state.as_str(), look_of(state)),
+    }
+}
+
 /// How a state looks.
-pub(super) fn look_of(state: ProcessState) -> Style {
+fn look_of(state: ProcessState) -> Style {
     match state {
         ProcessState::Idle | ProcessState::Processing => style::GOOD,
         ProcessState::Spawning | ProcessState::Draining => style::WARN,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use goondan_protocol::control::{CloseWorkspace, ListWorkspaces, OpenWorkspace, WorkspaceInfo};
 use serde_json::json;
 
+use super::health;
 use super::running::{self, Running};
 use super::status;
 use crate::cli::Run;
@@ -80,7 +81,7 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
     if let Some(failure) = refused {
         return Err(told_with_what_runs(failure, &info, context));
     }
-    status::report_problem(&info, context);
+    health::report(&info, context);
     output.note(format!(
         "Talk to it: {}    Watch it: {}",
         context.command("chat"),

@@ -2,7 +2,7 @@
 
 use goondan_protocol::control::{DaemonStatus, Status, Watching, WorkspaceInfo};
 
-use super::running::{self, Running};
+use super::health;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
@@ -27,9 +27,9 @@ pub(super) async fn run(context: &Context) -> Result<(), Failure> {
         workspaces(&status.workspaces).render(output.out)
     ))?;
     for workspace in &status.workspaces {
-        report_problem(workspace, context);
+        health::report(workspace, context);
     }
-    Ok(())
+    health::verdict(&status.workspaces, context)
 }
 
 fn fields(status: &DaemonStatus) -> Table {
@@ -75,11 +75,6 @@ pub(super) fn workspaces(workspaces: &[WorkspaceInfo]) -> Table {
     ];
     let mut table = Table::new(titles);
     for workspace in workspaces {
-        let state = match workspace.problem {
-            Some(_) if workspace.last_known_good => Cell::styled("last known good", style::WARN),
-            Some(_) => Cell::styled("problem", style::BAD),
-            None => Cell::styled("ok", style::GOOD),
-        };
         table.row([
             Cell::from(&workspace.workspace_id),
             workspace.project_root.to_string_lossy().into(),
@@ -87,7 +82,7 @@ pub(super) fn workspaces(workspaces: &[WorkspaceInfo]) -> Table {
             workspace.running_agents.to_string().into(),
             workspace.pending_events.to_string().into(),
             watch(workspace),
-            state,
+            health::state_of(workspace),
         ]);
     }
     table
@@ -99,13 +94,5 @@ pub(super) fn watch(workspace: &WorkspaceInfo) -> Cell {
         Watching::Off => Cell::styled("off", style::FAINT),
         Watching::Events => Cell::from("on"),
         Watching::Polling => Cell::styled("polling", style::WARN),
-    }
-}
-
-/// Tells on stderr what is wrong with a workspace, if something is.
-pub(super) fn report_problem(workspace: &WorkspaceInfo, context: &Context) {
-    if let Some(problem) = &workspace.problem {
-        let running = Running::of(workspace);
-        running::warn(&workspace.workspace_id, problem, &running, context);
     }
 }

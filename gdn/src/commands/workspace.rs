@@ -3,7 +3,7 @@
 use goondan_protocol::control::{CloseWorkspace, ListWorkspaces};
 use serde_json::json;
 
-use super::status;
+use super::{health, status};
 use crate::cli::Workspace;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -30,7 +30,7 @@ async fn list(context: &Context) -> Result<(), Failure> {
     }
     output.data(status::workspaces(&workspaces).render(output.out))?;
     for workspace in &workspaces {
-        status::report_problem(workspace, context);
+        health::report(workspace, context);
     }
     Ok(())
 }

@@ -156,7 +156,7 @@ fn status_tells_of_the_daemon_and_of_problems() {
         })),
         _ => vec![],
     });
-    let ran = home.gdn(&["status"]).exits(0);
+    let ran = home.gdn(&["status"]).exits(16);
     let ran = ran.tells(&["warning: w1: bad edit", "hint: run gdn validate"]);
     for text in [
         "Daemon   running\nProcess  4711\n",
@@ -168,7 +168,7 @@ fn status_tells_of_the_daemon_and_of_problems() {
     ] {
         assert!(ran.stdout.contains(text), "no {text:?} in {ran:#?}");
     }
-    let json = home.gdn(&["status", "--json"]).exits(0).json();
+    let json = home.gdn(&["status", "--json"]).exits(16).json();
     assert_eq!(json["schema"], "gdn.status/v1");
     assert_eq!(json["workspaces"][0]["problem"]["message"], "bad edit");
 }

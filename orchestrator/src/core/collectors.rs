@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use goondan_protocol::call::{
     CallError, CallErrorCode, CallId, CallOrder, CallOutcome, CallResult, Caller,
 };
+use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{HostedProvider, ModelProvider};
 use goondan_protocol::envelope::Address;
 use goondan_protocol::export::{EXPORT, Export, ExportedEvent, ExportedModel, OTLP};
@@ -132,7 +133,8 @@ impl Core {
         let Some(connector) = self.connector_mut(id, name) else {
             return;
         };
-        let ready = connector.slot.ready().filter(|_| connector.is_ready);
+        let ready = connector.slot.ready();
+        let ready = ready.filter(|_| connector.readiness == Readiness::Ready);
         let collecting = &mut connector.collecting;
         let (Some(process), None) = (ready, &collecting.batch) else {
             return;

@@ -3,6 +3,7 @@
 use goondan_config::ConnectionDefinition;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::CallTarget;
+use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{ConnectorAssignment, ConnectorProgram};
 use goondan_protocol::envelope::Address;
 use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource};
@@ -20,6 +21,7 @@ use super::calls::Standby;
 use super::changes::RunningConnector;
 use super::collectors::Collecting;
 use super::connection_state::StateQueue;
+use super::health;
 use super::jobs::AcceptReply;
 use super::models::{not_ready, standby_of};
 use super::router;
@@ -35,8 +37,8 @@ pub(super) struct Connector {
     pub(super) wanted: Option<ConnectionDefinition>,
     /// What its process, or the last one, was started with.
     pub(super) running: Option<RunningConnector>,
-    /// Whether it says that it does its work.
-    pub(super) is_ready: bool,
+    /// What its process says of its work.
+    pub(super) readiness: Readiness,
     /// The work on what it remembers.
     pub(super) state: StateQueue,
     /// What it is to hand to a collector, if that is what it does.
@@ -49,7 +51,7 @@ impl Connector {
             slot: Slot::default(),
             wanted: Some(wanted),
             running: None,
-            is_ready: false,
+            readiness: Readiness::Starting,
             state: StateQueue::default(),
             collecting: Collecting::default(),
         }
@@ -92,7 +94,7 @@ impl Core {
         connector.slot.start(process, now);
         let limits = running.definition.limits;
         connector.running = Some(running);
-        connector.is_ready = false;
+        connector.readiness = Readiness::Starting;
         self.owners
             .insert(process, Owner::Connector(id.clone(), name.clone()));
         let identity = JsonObject::from_iter([
@@ -153,7 +155,7 @@ impl Core {
         let Some(connector) = self.connector_mut(id, name) else {
             return;
         };
-        connector.is_ready = status.ready;
+        connector.readiness = health::readiness_of(&status);
         connector.slot.detail = Some(status.detail.clone());
         let event = if status.ready {
             LogEvent::info("connector ready")
@@ -175,7 +177,7 @@ impl Core {
         let is_ending = self.is_stopping() || workspace.is_none_or(|w| w.closing.is_some());
         match connector {
             Some(connector) if !is_ending || connector.slot.ready().is_some() => {
-                standby_of(&connector.slot, connector.is_ready, self.now, &target)
+                standby_of(&connector.slot, connector.readiness, self.now, &target)
             }
             Some(_) => Standby::Not(not_ready(&target, "it is being stopped")),
             None => Standby::Not(not_ready(&target, "it left the configuration")),

@@ -2,6 +2,7 @@
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode, CallTarget};
+use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{HostedModel, ModelAssignment};
 use goondan_protocol::ids::{ResourceName, WorkspaceId};
 use goondan_protocol::ipc::{Assignment, ChildRole, Shutdown, Status, ToChild};
@@ -10,6 +11,7 @@ use serde_json::json;
 
 use super::agents::CONFIGURATION_CHANGED;
 use super::calls::Standby;
+use super::health;
 use super::slot::Slot;
 use super::{Core, Effect, LogEvent, Owner, ProcessId, Spawn};
 
@@ -21,8 +23,8 @@ pub(super) struct Model {
     pub(super) wanted: Option<HostedModel>,
     /// What the running process was given.
     pub(super) running: Option<HostedModel>,
-    /// Whether it says that it does its work.
-    pub(super) is_ready: bool,
+    /// What its process says of its work.
+    pub(super) readiness: Readiness,
     idle_since_ms: u64,
 }
 
@@ -32,7 +34,7 @@ impl Model {
             slot: Slot::default(),
             wanted: Some(wanted),
             running: None,
-            is_ready: false,
+            readiness: Readiness::Starting,
             idle_since_ms: 0,
         }
     }
@@ -83,7 +85,7 @@ impl Core {
         model.slot.start(process, now);
         let limits = definition.limits;
         model.running = Some(definition);
-        model.is_ready = false;
+        model.readiness = Readiness::Starting;
         model.idle_since_ms = now.mono_ms;
         self.owners
             .insert(process, Owner::Model(id.clone(), name.clone()));
@@ -145,7 +147,7 @@ impl Core {
         let Some(model) = self.model_mut(id, name) else {
             return;
         };
-        model.is_ready = status.ready;
+        model.readiness = health::readiness_of(&status);
         model.slot.detail = Some(status.detail.clone());
         let event = if status.ready {
             LogEvent::info("model ready")
@@ -165,7 +167,7 @@ impl Core {
         let Some(model) = workspace.and_then(|workspace| workspace.models.get(name)) else {
             return Standby::Not(not_ready(&target, "it left the configuration"));
         };
-        standby_of(&model.slot, model.is_ready, self.now, &target)
+        standby_of(&model.slot, model.readiness, self.now, &target)
     }
 
     /// A model's process did its work: whatever made it crash before is over.
@@ -262,13 +264,15 @@ impl Core {
 /// Whether a process can make calls, by its slot and by what it says of itself.
 pub(super) fn standby_of(
     slot: &Slot,
-    is_ready: bool,
+    readiness: Readiness,
     now: super::Now,
     target: &CallTarget,
 ) -> Standby {
     match (slot.ready(), &slot.detail) {
-        (Some(process), _) if is_ready => Standby::Ready(process),
-        (Some(_), Some(why)) => Standby::Not(not_ready(target, why)),
+        (Some(process), _) if readiness == Readiness::Ready => Standby::Ready(process),
+        (Some(_), Some(why)) if readiness == Readiness::NotReady => {
+            Standby::Not(not_ready(target, why))
+        }
         (None, detail) if slot.up().is_none() && !slot.may_start(now) => {
             let how = detail.as_deref().unwrap_or("its process keeps crashing");
             let why = format!("its process keeps crashing, the last time: {how}");

@@ -1,6 +1,7 @@
 //! What all child processes have in common: their start, their messages, their end.
 
 use goondan_protocol::call::CallTarget;
+use goondan_protocol::control::Readiness;
 use goondan_protocol::envelope::Address;
 use goondan_protocol::ipc::{ChildRole, Head, Hello, Ping, ToChild, ToOrchestrator, Welcome};
 use goondan_protocol::trace::TraceContext;
@@ -205,7 +206,7 @@ impl Core {
             Owner::Connector(id, name) => {
                 self.on_collecting_gone(process, how);
                 if let Some(connector) = self.connector_mut(id, name) {
-                    connector.is_ready = false;
+                    connector.readiness = Readiness::Starting;
                 }
                 self.pump_connector(id, name);
                 let target = CallTarget::Connection { name: name.clone() };
@@ -213,7 +214,7 @@ impl Core {
             }
             Owner::Model(id, name) => {
                 if let Some(model) = self.model_mut(id, name) {
-                    model.is_ready = false;
+                    model.readiness = Readiness::Starting;
                 }
                 let target = CallTarget::Model { name: name.clone() };
                 self.on_provider_gone(process, id, &target, how);

@@ -273,7 +273,7 @@ impl Slot {
         }
     }
 
-    /// The state people see. `is_working`: it is in a turn, or a connector that is ready.
+    /// The state people see. `is_working`: it is in a turn, or makes a call.
     pub(crate) fn shown(&self, is_working: bool) -> ProcessState {
         match &self.state {
             State::Down { has_crashed: true } => ProcessState::Crashed,

@@ -9,6 +9,7 @@ use goondan_protocol::process_limits::ProcessLimits;
 
 use super::agents::Instance;
 use super::connectors::Connector;
+use super::health;
 use super::models::Model;
 use super::slot::Up;
 use super::{Core, Workspace};
@@ -55,7 +56,9 @@ impl Core {
                 continue;
             }
             for (name, connector) in &workspace.connectors {
-                processes.push(connector_info(id, name.as_str(), connector));
+                let target = CallTarget::Connection { name: name.clone() };
+                let is_called = self.calls.any_for(id, &target);
+                processes.push(connector_info(id, name.as_str(), connector, is_called));
             }
             for (name, model) in &workspace.models {
                 let target = CallTarget::Model { name: name.clone() };
@@ -79,6 +82,8 @@ impl Core {
 fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
     let bundle = workspace.bundle.as_ref();
     let instances = workspace.instances.values();
+    let unhealthy = health::unhealthy_of(workspace);
+    let unhealthy_total = unhealthy.len();
     WorkspaceInfo {
         workspace_id: id.clone(),
         project_root: workspace.record.project_root.clone(),
@@ -101,6 +106,8 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         watch: workspace.watching,
         env_files: workspace.record.env_files.clone(),
         problem: workspace.problem.clone(),
+        unhealthy: health::told(unhealthy),
+        unhealthy_total,
     }
 }
 
@@ -112,6 +119,7 @@ fn agent_info(id: &WorkspaceId, key: &InstanceKey, instance: &Instance) -> Proce
         name: instance.agent.to_string(),
         instance_key: Some(key.clone()),
         state: instance.slot.shown(instance.turn.is_some()),
+        readiness: None,
         pid: up.and_then(|up| up.pid),
         started_at: up.map(|up| up.started_at),
         consecutive_crashes: instance.slot.crashes,
@@ -142,6 +150,7 @@ fn model_info(id: &WorkspaceId, name: &str, model: &Model, is_called: bool) -> P
         name: name.to_owned(),
         instance_key: None,
         state: model.slot.shown(is_called),
+        readiness: health::shown(&model.slot, model.readiness),
         pid: up.and_then(|up| up.pid),
         started_at: up.map(|up| up.started_at),
         consecutive_crashes: model.slot.crashes,
@@ -157,14 +166,20 @@ fn model_info(id: &WorkspaceId, name: &str, model: &Model, is_called: bool) -> P
     }
 }
 
-fn connector_info(id: &WorkspaceId, name: &str, connector: &Connector) -> ProcessInfo {
+fn connector_info(
+    id: &WorkspaceId,
+    name: &str,
+    connector: &Connector,
+    is_called: bool,
+) -> ProcessInfo {
     let up = connector.slot.up();
     ProcessInfo {
         workspace_id: id.clone(),
         role: ChildRole::Connector,
         name: name.to_owned(),
         instance_key: None,
-        state: connector.slot.shown(connector.is_ready),
+        state: connector.slot.shown(is_called),
+        readiness: health::shown(&connector.slot, connector.readiness),
         pid: up.and_then(|up| up.pid),
         started_at: up.map(|up| up.started_at),
         consecutive_crashes: connector.slot.crashes,

@@ -90,7 +90,7 @@ pub enum ProcessState {
     Spawning,
     /// Ready, with nothing to do.
     Idle,
-    /// In a turn. A connector at work is always processing.
+    /// An agent in a turn; a connector or a model with an outgoing call.
     Processing,
     /// Told to stop; finishes what is in progress.
     Draining,
@@ -118,6 +118,30 @@ impl ProcessState {
     }
 }
 
+/// What a connector or the process of a model says of its own work (`OBS-6`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Readiness {
+    /// It has said nothing yet.
+    Starting,
+    /// It does its work: it listens, or is connected.
+    Ready,
+    /// It runs and cannot do its work; `detail` says why.
+    NotReady,
+}
+
+impl Readiness {
+    /// The word as people read it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::NotReady => "not ready",
+        }
+    }
+}
+
 /// One child process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -133,6 +157,9 @@ pub struct ProcessInfo {
     pub instance_key: Option<InstanceKey>,
     /// Its state.
     pub state: ProcessState,
+    /// Of a connector or a model that runs: whether it can do its work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub readiness: Option<Readiness>,
     /// Its process id, while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,

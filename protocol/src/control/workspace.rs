@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::ids::{AgentName, InstanceKey, WorkspaceId};
+use crate::ipc::ChildRole;
 use crate::time::Timestamp;
+
+use super::{ProcessState, Readiness};
 
 /// `workspace.open`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,9 +69,47 @@ pub struct WorkspaceInfo {
     /// Why it does not run as it should, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<WorkspaceProblem>,
+    /// Processes that do not do their work, the first few of them (`OBS-6`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unhealthy: Vec<UnhealthyProcess>,
+    /// How many there are, those that are not listed included.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unhealthy_total: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde wants it")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// A process that does not do its work: a connector that cannot listen, or anything in back-off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnhealthyProcess {
+    /// What it is.
+    pub role: ChildRole,
+    /// The agent's, the connection's or the model's name.
+    pub name: String,
+    /// An agent's conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_key: Option<InstanceKey>,
+    /// Its state.
+    pub state: ProcessState,
+    /// Of a connector or a model that runs: whether it can do its work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub readiness: Option<Readiness>,
+    /// Why, in its own words, or how its last process ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 impl WorkspaceInfo {
+    /// Whether all of it runs as it should.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        self.problem.is_none() && self.unhealthy_total == 0
+    }
+
     /// The conversation that is meant: the one that was named, or the project's own, or `main`.
     #[must_use]
     pub fn conversation(&self, named: Option<InstanceKey>) -> InstanceKey {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use goondan_protocol::call::CallErrorCode;
 use goondan_protocol::control::{
-    self, Call, ErrorCode, EventStanding, Incoming, Method, ProcessState, Request,
+    self, Call, ErrorCode, EventStanding, Incoming, Method, ProcessState, Readiness, Request,
 };
 use goondan_protocol::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use goondan_protocol::envelope::Envelope;
@@ -475,5 +475,10 @@ fn every_error_code_has_its_row() {
             CONTROL_API.contains(&format!("`{}`", state.as_str())),
             "{state:?}"
         );
+    }
+    for readiness in [Readiness::Starting, Readiness::Ready, Readiness::NotReady] {
+        let name = serde_json::to_value(readiness).unwrap();
+        let shown = format!("`{}`", name.as_str().unwrap());
+        assert!(CONTROL_API.contains(&shown), "{shown} is not described");
     }
 }

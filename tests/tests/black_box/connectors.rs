@@ -45,7 +45,7 @@ fn questions(messages: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn sup_1_a_connector_that_cannot_work_says_why_and_disturbs_nobody() {
+fn obs_6_a_connector_that_cannot_work_is_shown_as_such_and_disturbs_nobody() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let home = Home::new(&lab(&format!(
@@ -79,12 +79,41 @@ spec: {{connectorRef: Connector/broken}}
     daemon.log().wait_for("the program's own words", |line| {
         line["message"] == "no luck" && line["connection"] == "broken"
     });
+    // It is told wherever one looks, and by the exit code.
+    let taken_is = |state: &str| {
+        let ran = home.gdn(&["ps"]);
+        let mut rows = ran.stdout.lines();
+        let is_so = rows.any(|row| row.contains(" taken ") && row.contains(state));
+        is_so && ran.code == 16
+    };
+    assert!(taken_is("not ready"), "{:#?}", home.gdn(&["ps"]));
+    let process = shown(&home, "taken").unwrap();
+    assert_eq!(
+        (&process["state"], &process["readiness"]),
+        (&json!("idle"), &json!("notReady"))
+    );
+    let status = home.gdn(&["status"]).exits(16).prints(&["degraded"]);
+    let status = status.tells(&["connector taken is not ready: cannot listen on 127.0.0.1"]);
+    assert!(!status.stderr.contains("connector hook"), "{status:#?}");
+    let status = home.gdn(&["status", "--json"]).exits(16);
+    assert_eq!(status.error_json()["code"], "degraded");
+    let unhealthy = &status.json()["workspaces"][0]["unhealthy"];
+    assert_eq!(
+        (&unhealthy[0]["name"], &unhealthy[0]["readiness"]),
+        (&json!("broken"), &json!("notReady"))
+    );
     // The others work all the same.
+    let hook = shown(&home, "hook").unwrap();
+    assert_eq!(
+        (&hook["state"], &hook["readiness"]),
+        (&json!("idle"), &json!("ready"))
+    );
     assert_eq!(home.ask("ann", "echo here"), "here");
     assert!(daemon.webhook("hook").port() > 0);
     // And this one works as soon as it can.
     drop(taken);
     wait_for_detail(&home, "taken", "listening on");
+    assert!(taken_is("ready"));
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn sup_8_a_daemon_that_starts_on_a_broken_file_runs_the_last_known_good_configur
             (&true.into(), &digest)
         );
         home.gdn(&["status"])
-            .exits(0)
+            .exits(16)
             .prints(&["last known good"])
             .tells(&[
                 "goondan.yaml",
@@ -56,7 +56,7 @@ fn sup_8_a_daemon_that_starts_on_a_broken_file_runs_the_last_known_good_configur
                 ", that of 20",
                 "to run nothing in its place: `gdn run --strict`",
             ]);
-        home.gdn(&["ps"]).exits(0).tells(&["last known good"]);
+        home.gdn(&["ps"]).exits(16).tells(&["last known good"]);
         assert_eq!(home.ask("main", "echo again"), "again");
         // It stays the last known good one, however often the daemon starts.
         assert_eq!(kept(&home)["digest"], digest);
@@ -169,7 +169,7 @@ fn sup_8_a_strict_daemon_runs_no_last_known_good_configuration() {
     let program = goondan_tests::binaries::bin(goondan_tests::home::ORCHESTRATOR);
     let daemon = Daemon::start_command(&home, home.command(&program, &["--strict"]));
     home.gdn(&["status"])
-        .exits(0)
+        .exits(16)
         .prints(&["problem"])
         .tells(&["Nonsense"]);
     assert!(home.running(AGENT).is_empty());
@@ -216,7 +216,7 @@ fn sec_1_environment_files_are_remembered_and_no_value_of_theirs_is_kept() {
     std::fs::remove_file(home.path().join("prod.env")).unwrap();
     let _daemon = Daemon::start(&home);
     home.gdn(&["status"])
-        .exits(0)
+        .exits(16)
         .prints(&["problem"])
         .tells(&["cannot run either", "`TOKEN` is not set"]);
 }

@@ -345,7 +345,7 @@ fn sup_8_an_invalid_edit_is_reported_at_its_place_and_the_running_configuration_
     assert_eq!(home.ps_agent("main").unwrap()["pid"], agent);
     let status = home
         .gdn(&["status"])
-        .exits(0)
+        .exits(16)
         .prints(&["problem"])
         .tells(&["provier"]);
     assert!(status.stderr.contains("gdn validate"), "{status:#?}");

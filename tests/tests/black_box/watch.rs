@@ -184,10 +184,10 @@ fn sup_8_an_invalid_edit_is_told_loudly_changes_nothing_and_clears_when_mended()
                 .is_some_and(|e| e.contains("provier"))
     });
     home.gdn(&["status"])
-        .exits(0)
+        .exits(16)
         .prints(&["problem"])
         .tells(&["provier"]);
-    home.gdn(&["ps"]).exits(0).tells(&["provier", "hint:"]);
+    home.gdn(&["ps"]).exits(16).tells(&["provier", "hint:"]);
     assert_eq!(home.ask("main", "echo y"), "one y");
     assert_eq!(pid_of(&home, "main"), pid);
     save_by_rename(&home, &lab("one"));

@@ -130,7 +130,7 @@ fn line(change: &Change, now: Timestamp, palette: Palette) -> String {
     }
     let (state, look) = match change.what {
         What::Gone => ("gone", style::FAINT),
-        What::Appeared | What::Changed => (process.state.as_str(), super::look_of(process.state)),
+        What::Appeared | What::Changed => super::state_words(process),
     };
     let pid = process.pid.map(|pid| format!("pid {pid}"));
     let pending =

@@ -1,0 +1,134 @@
+//! What does not run as it should, told by `gdn status`, `gdn ps` and their exit codes (`OBS-6`).
+
+use goondan_protocol::control::{ProcessState, Readiness, UnhealthyProcess, WorkspaceInfo};
+use goondan_protocol::ids::WorkspaceId;
+
+use super::running::{self, Running};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::Cell;
+use crate::output::text;
+
+/// What stands in the column STATE of a workspace.
+pub(super) fn state_of(workspace: &WorkspaceInfo) -> Cell {
+    match workspace.problem {
+        Some(_) if workspace.last_known_good => Cell::styled("last known good", style::WARN),
+        Some(_) => Cell::styled("problem", style::BAD),
+        None if workspace.unhealthy_total > 0 => Cell::styled("degraded", style::BAD),
+        None => Cell::styled("ok", style::GOOD),
+    }
+}
+
+/// Tells on stderr what is wrong with a workspace, if something is.
+pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
+    let id = &workspace.workspace_id;
+    if let Some(problem) = &workspace.problem {
+        running::warn(id, problem, &Running::of(workspace), context);
+    }
+    let output = context.output;
+    for process in &workspace.unhealthy {
+        output.note(format!(
+            "{} {id}: {}",
+            output.err.paint(style::WARN, "warning:"),
+            text::printable(&told(process)),
+        ));
+    }
+    let more = workspace
+        .unhealthy_total
+        .saturating_sub(workspace.unhealthy.len());
+    if more > 0 {
+        output.note(format!("{id}: and {} more", text::count(more, "process")));
+    }
+}
+
+/// `connector hook is not ready: cannot listen on 127.0.0.1:8787: …`.
+fn told(process: &UnhealthyProcess) -> String {
+    let mut told = format!("{} {}", process.role.as_str(), process.name);
+    if let Some(key) = &process.instance_key {
+        told.push_str(&format!(", conversation {key}"));
+    }
+    told.push_str(match (process.state, process.readiness) {
+        (ProcessState::CrashLoopBackOff, _) => " keeps crashing",
+        (_, Some(Readiness::NotReady)) => " is not ready",
+        _ => " does not do its work",
+    });
+    if let Some(detail) = &process.detail {
+        told.push_str(&format!(": {detail}"));
+    }
+    told
+}
+
+/// The failure that says that some of it does not run as it should; none if all of it does.
+pub(super) fn verdict(workspaces: &[WorkspaceInfo], context: &Context) -> Result<(), Failure> {
+    let unwell: Vec<&WorkspaceInfo> = workspaces.iter().filter(|w| !w.is_healthy()).collect();
+    let Some(first) = unwell.first() else {
+        return Ok(());
+    };
+    let message = match unwell.len() {
+        1 => format!("workspace {} does not run as it should", first.workspace_id),
+        more => format!("{more} workspaces do not run as they should"),
+    };
+    let mut hints = Vec::new();
+    if unwell.iter().any(|w| w.problem.is_some()) {
+        hints.push("see what is wrong with a configuration: `gdn validate`".to_owned());
+    }
+    if unwell.iter().any(|w| w.unhealthy_total > 0) {
+        let (ps, logs) = (
+            context.daemon_command("ps --all"),
+            context.daemon_command("logs --all"),
+        );
+        hints.push(format!("see what each process does: `{ps}`, `{logs}`"));
+    }
+    let mut failure = Failure::new(Exit::Degraded, message, hints.join("; "));
+    failure.causes = unwell
+        .iter()
+        .flat_map(|workspace| {
+            let problem = workspace.problem.iter();
+            let problem = problem.filter_map(|problem| problem.message.lines().next());
+            let processes = workspace.unhealthy.iter().map(told);
+            problem.map(str::to_owned).chain(processes)
+        })
+        .filter(|_| context.output.is_json())
+        .collect();
+    Err(failure)
+}
+
+/// Those of the workspaces that a command is about.
+pub(super) fn only(
+    workspaces: Vec<WorkspaceInfo>,
+    only: Option<&WorkspaceId>,
+) -> Vec<WorkspaceInfo> {
+    let is_meant =
+        |workspace: &WorkspaceInfo| only.is_none_or(|only| *only == workspace.workspace_id);
+    workspaces.into_iter().filter(is_meant).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn obs_6_a_process_that_does_not_do_its_work_says_which_and_why() {
+        let process = |more: serde_json::Value| {
+            let mut process = json!({"role": "connector", "name": "hook", "state": "idle"});
+            let fields = more.as_object().unwrap().clone();
+            process.as_object_mut().unwrap().extend(fields);
+            told(&serde_json::from_value(process).unwrap())
+        };
+        assert_eq!(
+            process(json!({"readiness": "notReady", "detail": "cannot listen"})),
+            "connector hook is not ready: cannot listen"
+        );
+        assert_eq!(
+            process(json!({
+                "role": "agent", "name": "clerk", "instanceKey": "main",
+                "state": "crashLoopBackOff", "detail": "exit code 1",
+            })),
+            "agent clerk, conversation main keeps crashing: exit code 1"
+        );
+    }
+}
