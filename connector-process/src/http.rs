@@ -1,7 +1,7 @@
 //! The HTTP client of everything that goes out.
 //!
 //! TLS is rustls with ring. The provider is installed once, first thing in the process: without it
-//! building a client would panic.
+//! building a client would panic. Which servers are trusted: [`certificates`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use goondan_log::error_chain;
 use reqwest::dns::Resolve;
 use reqwest::redirect::Policy;
 
+use crate::certificates;
 use crate::limits::SERVICE_CONNECT_TIMEOUT_MS;
 
 /// Connections to one host that are kept open for the next request.
@@ -26,7 +27,7 @@ pub(crate) fn install_cryptography() {
 ///
 /// # Errors
 ///
-/// If the system's certificates cannot be read.
+/// If the client cannot be put together. Certificates are read later, when a server shows one.
 pub(crate) fn client(connect_timeout: Duration) -> reqwest::Result<reqwest::Client> {
     builder(connect_timeout).build()
 }
@@ -34,6 +35,7 @@ pub(crate) fn client(connect_timeout: Duration) -> reqwest::Result<reqwest::Clie
 fn builder(connect_timeout: Duration) -> reqwest::ClientBuilder {
     install_cryptography();
     reqwest::Client::builder()
+        .tls_backend_preconfigured(certificates::client_config())
         .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(connect_timeout)
         .redirect(Policy::none())

@@ -26,6 +26,7 @@
 //! * Secrets and bodies are never logged (`SEC-2`).
 
 mod calls;
+mod certificates;
 mod command_line;
 mod connector;
 mod cron;

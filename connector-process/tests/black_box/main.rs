@@ -5,6 +5,8 @@
 
 // `cfg(test)` is always set here; saying it gives every item of the modules the lints of test code.
 #[cfg(test)]
+mod certificates;
+#[cfg(test)]
 mod http;
 #[cfg(test)]
 mod lifecycle;

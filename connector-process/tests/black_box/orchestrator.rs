@@ -49,10 +49,18 @@ pub(crate) struct Pending {
 impl Orchestrator {
     /// Starts the binary; it says `hello` next.
     pub(crate) fn start() -> Self {
+        Self::start_in(&[])
+    }
+
+    /// Starts the binary with these variables besides the test's own.
+    pub(crate) fn start_in(variables: &[(&str, &Path)]) -> Self {
         let (socket, theirs) = UnixStream::pair().unwrap();
         let mut child = Command::new(BINARY)
             .env(IPC_FD_VAR, "0")
             .env("GOONDAN_LOG", "debug")
+            // What this machine trusts is no business of a test.
+            .env_remove("SSL_CERT_DIR")
+            .envs(variables.iter().copied())
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())
             .spawn()
@@ -154,14 +162,19 @@ impl Orchestrator {
     pub(crate) fn start_as_model(model: &Value) -> Self {
         let mut orchestrator = Self::start();
         assert_eq!(orchestrator.hello().version, Version::current());
+        orchestrator.welcome_model(model);
+        orchestrator
+    }
+
+    /// Tells a process that has said hello that it is the connector of this model.
+    pub(crate) fn welcome_model(&mut self, model: &Value) {
         let definition = json!({"workspaceId": "w", "model": model});
         let assignment: ModelAssignment = serde_json::from_value(definition).unwrap();
         let welcome = Welcome {
             version: Version::current(),
             assignment: Assignment::Model(Box::new(assignment)),
         };
-        orchestrator.send(&ToChild::Welcome(Box::new(welcome)), None);
-        orchestrator
+        self.send(&ToChild::Welcome(Box::new(welcome)), None);
     }
 
     pub(crate) fn call(&mut self, call: CallOrder) {

@@ -4,10 +4,10 @@
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use goondan_protocol::ipc::RefusalCode;
+use goondan_tests::needs;
 use serde_json::json;
 
 use crate::PATIENCE;
@@ -65,30 +65,18 @@ fn follows_a_file(project: &Path, example: &str) {
 
 #[test]
 fn the_python_example_hands_in_each_line() {
+    if !needs::program("python3") {
+        return;
+    }
     follows_a_file(&examples(), "tail.py");
-}
-
-/// Whether a program is there and does this.
-fn is_there(program: &str, arguments: &[&str]) -> bool {
-    let ran = Command::new(program).args(arguments).output();
-    ran.is_ok_and(|output| output.status.success())
-}
-
-/// Whether a file of TypeScript can be run here.
-fn is_typescript_there() -> bool {
-    let strips_types = ["--experimental-strip-types", "--eval", "0"];
-    is_there("bun", &["--version"])
-        || is_there("deno", &["--version"])
-        || is_there("node", &strips_types)
 }
 
 #[test]
 fn the_typescript_example_hands_in_each_line() {
-    if is_typescript_there() {
+    if needs::typescript() {
         return follows_a_file(&examples(), "tail.ts");
     }
     // What must then be said is checked instead, and the example without its types below.
-    eprintln!("NOT RUN: nothing here runs TypeScript (bun, deno, or node 22.6 or newer)");
     let config = json!({"file": "/nonexistent"});
     let mut orchestrator = Orchestrator::start_program(&examples(), "tail.ts", &config);
     let status = orchestrator.status_saying("install bun, deno or node 22.6 or newer");
@@ -113,11 +101,7 @@ const TYPES: [(&str, &str); 8] = [
 
 #[test]
 fn the_typescript_example_without_its_types_hands_in_each_line() {
-    if !is_there("node", &["--version"]) {
-        assert!(
-            is_typescript_there(),
-            "install bun, deno or node to test the examples"
-        );
+    if !needs::javascript() {
         return;
     }
     let mut text = std::fs::read_to_string(examples().join("tail.ts")).unwrap();

@@ -44,7 +44,7 @@ use crate::limits::{CHILD_BATCH_MESSAGES, CHILD_QUEUE_FRAMES};
 
 /// Environment variables a child gets from the daemon. Everything else stays here: the daemon's
 /// environment may hold secrets that only some connection is to have.
-const PASSED_ON: [&str; 11] = [
+const PASSED_ON: [&str; 13] = [
     "PATH",
     "HOME",
     "USER",
@@ -55,6 +55,9 @@ const PASSED_ON: [&str; 11] = [
     "TZ",
     "TMPDIR",
     "TERM",
+    // Which certificates are trusted, where an operator says so.
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
     goondan_log::LEVEL_VAR,
 ];
 
