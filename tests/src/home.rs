@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -93,6 +94,13 @@ impl Home {
         let path = self.path.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
+    }
+
+    /// Writes a file below this home that can be run.
+    pub fn write_program(&self, path: &str, text: &str) {
+        self.write(path, text);
+        let executable = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(self.path.join(path), executable).unwrap();
     }
 
     /// What a note says; nothing if it is not there.

@@ -30,6 +30,7 @@ pub mod http;
 pub mod log;
 pub mod mcp;
 pub mod misbehaviour;
+pub mod needs;
 pub mod processes;
 pub mod projects;
 pub mod provider;

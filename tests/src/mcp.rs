@@ -1,45 +1,196 @@
-//! A server of the Model Context Protocol, as a program and over HTTP.
+//! A server of the Model Context Protocol: a program over stdio ([`program`]), or over HTTP
+//! ([`HttpServer`]).
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::collections::HashSet;
+use std::path::PathBuf;
 
-/// The program, for `python3`.
-pub const SERVER: &str = include_str!("mcp_server.py");
+use serde_json::{Value, json};
 
-/// The same server over HTTP, gone at the end of the test.
+use crate::binaries::example;
+use crate::provider::{Answer, Ending, Provider, Received};
+
+/// The program: an example of this package, `tests/examples/mcp_server.rs`.
+#[must_use]
+pub fn program() -> PathBuf {
+    example("goondan-mcp-server")
+}
+
+/// What the server makes of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// Messages for the client, the reply last.
+    Say(Vec<Value>),
+    /// It ends, with this exit code.
+    Die(u8),
+}
+
+/// The server, whatever it is spoken to over.
 #[derive(Debug)]
+pub struct Server {
+    /// The value of `SERVER_TOKEN`, which one of its tools tells.
+    token: String,
+    has_learned: bool,
+    /// The ids of calls that are never answered.
+    hanging: HashSet<String>,
+    /// Lines for its stderr that nobody has taken yet.
+    told: Vec<String>,
+}
+
+impl Server {
+    /// A server with this token.
+    #[must_use]
+    pub fn new(token: &str) -> Self {
+        Self {
+            token: token.to_owned(),
+            has_learned: false,
+            hanging: HashSet::new(),
+            told: vec!["the double is here".to_owned()],
+        }
+    }
+
+    /// What it has to say on stderr since the last time.
+    pub fn take_told(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.told)
+    }
+
+    /// Takes one message.
+    pub fn take(&mut self, message: &Value) -> Outcome {
+        let (id, params) = (&message["id"], &message["params"]);
+        if message["method"] == "notifications/cancelled" {
+            if self.hanging.remove(&params["requestId"].to_string()) {
+                self.told.push("given up: hang".to_owned());
+            }
+            return Outcome::Say(Vec::new());
+        }
+        if id.is_null() {
+            return Outcome::Say(Vec::new());
+        }
+        let result = |result: Value| {
+            Outcome::Say(vec![json!({"jsonrpc": "2.0", "id": id, "result": result})])
+        };
+        match message["method"].as_str().unwrap_or_default() {
+            "initialize" => result(json!({
+                "protocolVersion": params["protocolVersion"],
+                "capabilities": {"tools": {"listChanged": true}},
+                "serverInfo": {"name": "double", "version": "1.2"},
+            })),
+            "tools/list" => result(json!({"tools": self.tools()})),
+            "tools/call" => self.call(id, params),
+            "ping" => result(json!({})),
+            other => Outcome::Say(vec![refusal(id, -32601, &format!("no method {other}"))]),
+        }
+    }
+
+    fn tools(&self) -> Vec<Value> {
+        let plain = |name: &str, description: &str| json!({"name": name, "description": description, "inputSchema": {"type": "object"}});
+        let mut tools = vec![
+            json!({
+                "name": "echo",
+                "description": "Says it again.",
+                "inputSchema": {
+                    "type": "object",
+                    "required": ["text"],
+                    "properties": {"text": {"type": "string"}},
+                },
+            }),
+            plain("secret/read", "Tells its token."),
+            plain("fail", "Fails."),
+            plain("die", "Ends the server."),
+            plain("learn", "Adds a tool."),
+            plain("hang", "Never answers."),
+            plain("picture", "Gives a picture."),
+        ];
+        if self.has_learned {
+            tools.push(plain("learned", "New."));
+        }
+        tools
+    }
+
+    fn call(&mut self, id: &Value, params: &Value) -> Outcome {
+        let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
+        let mut first = Vec::new();
+        let result = match params["name"].as_str().unwrap_or_default() {
+            "echo" => {
+                let said = params["arguments"]["text"].as_str().unwrap_or_default();
+                text(&format!("echo: {said}"))
+            }
+            "secret/read" => text(&format!("the token is {}", self.token)),
+            "fail" => {
+                let mut failed = text("it cannot be done");
+                failed["isError"] = json!(true);
+                failed
+            }
+            "die" => return Outcome::Die(7),
+            "hang" => {
+                self.hanging.insert(id.to_string());
+                self.told.push("it hangs".to_owned());
+                return Outcome::Say(Vec::new());
+            }
+            "learn" => {
+                self.has_learned = true;
+                let method = "notifications/tools/list_changed";
+                first.push(json!({"jsonrpc": "2.0", "method": method}));
+                text("learned")
+            }
+            "learned" if self.has_learned => text("it is there"),
+            "picture" => {
+                json!({"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]})
+            }
+            other => {
+                let refused = refusal(id, -32602, &format!("no tool {other}"));
+                return Outcome::Say(vec![refused]);
+            }
+        };
+        first.push(json!({"jsonrpc": "2.0", "id": id, "result": result}));
+        Outcome::Say(first)
+    }
+}
+
+fn refusal(id: &Value, code: i32, message: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+}
+
+/// The server over HTTP, gone at the end of the test.
 pub struct HttpServer {
-    child: Child,
-    port: u16,
+    http: Provider,
 }
 
 impl HttpServer {
-    /// A server that takes requests with this bearer token.
+    /// A server that takes requests with this bearer token, of the team `blue`.
     #[must_use]
     pub fn start(token: &str) -> Self {
-        let mut child = Command::new("python3")
-            .args(["-c", SERVER, "http", token])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut told = BufReader::new(child.stdout.take().unwrap());
-        told.read_line(&mut line).unwrap();
-        let port = line.trim().parse().unwrap();
-        Self { child, port }
+        let authorization = format!("Bearer {token}");
+        let mut server = Server::new(token);
+        let http = Provider::start(move |received| answer(&mut server, received, &authorization));
+        Self { http }
     }
 
     /// Its URL.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/mcp", self.port)
+        self.http.endpoint()
     }
 }
 
-impl Drop for HttpServer {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+fn answer(server: &mut Server, received: &Received, authorization: &str) -> Answer {
+    let empty = |status: u16| Answer {
+        status,
+        headers: Vec::new(),
+        chunks: Vec::new(),
+        ending: Ending::Whole,
+    };
+    if received.method != "POST" {
+        return empty(405);
+    }
+    if received.header("authorization") != Some(authorization) {
+        return empty(401);
+    }
+    if received.header("x-team") != Some("blue") {
+        return empty(400);
+    }
+    match server.take(&received.body) {
+        // Over HTTP only replies are sent.
+        Outcome::Say(messages) => messages.last().map_or_else(|| empty(202), Answer::json),
+        Outcome::Die(_) => empty(500),
     }
 }

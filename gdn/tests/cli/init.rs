@@ -3,6 +3,7 @@
 use std::fs;
 
 use goondan_config::ProcessEnvironment;
+use goondan_tests::needs;
 
 use crate::home::Home;
 
@@ -82,6 +83,9 @@ fn a_directory_named_like_a_yaml_value_is_a_name() {
 
 #[test]
 fn a_repository_is_made_unless_there_is_one() {
+    if !needs::program("git") {
+        return;
+    }
     let home = Home::new();
     let json = home.gdn(&["init", "new", "--json"]).exits(0).json();
     assert_eq!(json["git"], true);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use goondan_tests::projects::LAB;
-use goondan_tests::{Daemon, Home, home, wait_for, wait_until};
+use goondan_tests::{Daemon, Home, home, needs, wait_for, wait_until};
 
 use crate::conversation::{check, result_text, role, shape, text};
 
@@ -36,6 +36,9 @@ fn the_example_is_played_from_start_to_end_by_one_command() {
 
 #[test]
 fn tools_of_the_projects_own_are_called_in_a_demo() {
+    if !needs::javascript() || !needs::program("python3") {
+        return;
+    }
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/tools");
     let tools = tools.canonicalize().unwrap();
     let home = Home::without_project();
@@ -56,6 +59,9 @@ fn tools_of_the_projects_own_are_called_in_a_demo() {
 /// With or without something that runs TypeScript: the agent gets on, and is told.
 #[test]
 fn a_coding_agent_reads_its_issue_from_an_mcp_server_and_mends_a_file() {
+    if !needs::program("python3") {
+        return;
+    }
     let coder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/coder");
     let coder = coder.canonicalize().unwrap();
     let home = Home::without_project();
@@ -65,12 +71,13 @@ fn a_coding_agent_reads_its_issue_from_an_mcp_server_and_mends_a_file() {
         ran.stdout,
         "Fixed: greet.py in my work directory passes its check. #1 has 1 comment(s).\n"
     );
-    let outlined = ["4: def greeting(name):", "install bun, deno or node 22.6"];
-    assert!(
-        outlined.iter().any(|said| ran.stderr.contains(said)),
-        "{ran:#?}"
-    );
+    let outlined = if needs::typescript() {
+        "4: def greeting(name):"
+    } else {
+        "install bun, deno or node 22.6"
+    };
     let steps = [
+        outlined,
         "issues__get",
         "outline__of",
         "file-system__edit",

@@ -8,7 +8,7 @@ use goondan_protocol::time::Timestamp;
 use goondan_tests::home::CONNECTOR;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
-use goondan_tests::{Daemon, Home, wait_until};
+use goondan_tests::{Daemon, Home, needs, wait_until};
 use serde_json::{Value, json};
 
 use crate::conversation::{check, role, text};
@@ -61,7 +61,7 @@ spec:
 apiVersion: goondan.ai/v1
 kind: Connector
 metadata: {{name: broken}}
-spec: {{entry: connectors/broken.py}}
+spec: {{entry: connectors/broken}}
 ---
 apiVersion: goondan.ai/v1
 kind: Connection
@@ -69,9 +69,9 @@ metadata: {{name: broken}}
 spec: {{connectorRef: Connector/broken}}
 "#
     )));
-    home.write(
-        "project/connectors/broken.py",
-        "raise SystemExit('no luck')\n",
+    home.write_program(
+        "project/connectors/broken",
+        "#!/bin/sh\necho no luck >&2\nexit 1\n",
     );
     let daemon = Daemon::serving(&home);
     wait_for_detail(&home, "taken", "cannot listen on 127.0.0.1");
@@ -183,6 +183,9 @@ spec:
 
 #[test]
 fn msg_13_a_program_of_the_project_hands_in_each_line_once_whatever_is_killed() {
+    if !needs::program("python3") {
+        return;
+    }
     let home = Home::new(&lab(r#"
 apiVersion: goondan.ai/v1
 kind: Connector

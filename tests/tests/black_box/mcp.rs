@@ -2,7 +2,7 @@
 
 use goondan_tests::home::AGENT;
 use goondan_tests::log::message;
-use goondan_tests::mcp::{HttpServer, SERVER};
+use goondan_tests::mcp::{self, HttpServer};
 use goondan_tests::processes::Signal;
 use goondan_tests::{Daemon, Home, processes, wait_until};
 
@@ -70,14 +70,15 @@ fn over_stdio() -> Home {
 
 fn over_stdio_with(setting: &str) -> Home {
     let home = Home::without_project();
-    let connection = "  config:\n    command: [python3, servers/double.py]\n    \
-                      env: {SERVER_TOKEN: {valueFrom: {env: SERVER_TOKEN}}}\n    ";
+    let connection = format!(
+        "  config:\n    command: ['{}']\n    env: {{SERVER_TOKEN: {{valueFrom: {{env: SERVER_TOKEN}}}}}}\n    ",
+        mcp::program().display()
+    );
     home.write(
         "project/goondan.yaml",
         &project(&format!("{connection}{setting}")),
     );
     home.write("project/.env", &format!("SERVER_TOKEN={TOKEN}\n"));
-    home.write("project/servers/double.py", SERVER);
     home
 }
 
@@ -175,7 +176,7 @@ fn a_server_that_dies_is_an_error_of_its_call_and_is_started_again() {
     let servers = || {
         let all = processes::of_home(home.path());
         all.into_iter()
-            .filter(|it| it.program() == "python3")
+            .filter(|it| it.program() == "goondan-mcp-server")
             .count()
     };
     assert_eq!(servers(), 1);

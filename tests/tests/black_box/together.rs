@@ -84,7 +84,7 @@ const BY_ADA: &str = r#"---
 apiVersion: goondan.ai/v1
 kind: Connector
 metadata: {name: desk}
-spec: {entry: connectors/desk.py}
+spec: {entry: connectors/desk}
 ---
 apiVersion: goondan.ai/v1
 kind: Connection
@@ -102,8 +102,8 @@ fn ipc_2_who_asks_is_passed_on_unchanged_to_whoever_is_asked_and_back() {
     let auth = serde_json::json!({"user": "ada", "scopes": ["read", {"until": 7}], "n": 1.5});
     let event = serde_json::json!({"type": "event", "id": "e1", "input": "later 1", "auth": auth,
         "instanceKey": "main"});
-    let program = format!("import sys\nprint('''{event}''', flush=True)\nsys.stdin.read()\n");
-    home.write("project/connectors/desk.py", &program);
+    let program = format!("#!/bin/sh\ncat <<'END'\n{event}\nEND\nexec cat >/dev/null\n");
+    home.write_program("project/connectors/desk", &program);
     home.write("notes/go", "");
     let daemon = Daemon::serving(&home);
     daemon.log().wait_for("the turn is over", |line| {

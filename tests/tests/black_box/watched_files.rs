@@ -10,7 +10,7 @@ use goondan_tests::home::ORCHESTRATOR;
 use goondan_tests::log::message;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
-use goondan_tests::{Daemon, Home, wait_until};
+use goondan_tests::{Daemon, Home, needs, wait_until};
 use serde_json::{Value, json};
 
 /// [`LAB`] with a tool for its worker and a connection, both of which are shell scripts.
@@ -152,6 +152,9 @@ fn sup_8_an_edited_program_or_module_restarts_what_runs_it_and_nothing_else() {
 
 #[test]
 fn sup_8_an_edit_of_what_a_module_imports_restarts_what_has_the_module() {
+    if !needs::javascript() {
+        return;
+    }
     let home = Home::new(&lab().replace("entry: tools/own", "entry: tools/own.mjs"));
     save(&home, "connectors/own", &connector("first"));
     save(

@@ -32,14 +32,22 @@ fn readme() -> Page {
 fn the_first_two_commands_build_and_show_it_and_run_all_tests() {
     let commands = readme().fences("sh");
     let (build, demo) = commands[0].trim_end().split_once(" && ").unwrap();
-    assert_eq!(build, "cargo build --locked --bins");
-    let (run, demo) = demo.split_once(" -- ").unwrap();
-    assert_eq!(run, "cargo run --quiet --locked --bin gdn");
+    let built: Vec<&str> = build.split(" -p ").collect();
+    assert_eq!(
+        built,
+        [
+            "cargo build --locked",
+            "gdn",
+            "goondan-orchestrator",
+            "goondan-agent-process"
+        ]
+    );
+    let demo = demo.strip_prefix("target/debug/gdn ").unwrap();
     let home = Home::without_project();
     type_in(&home, &format!("gdn {demo}"), &repository())
         .exits(0)
         .prints(&["25 copies of Dune were sold, and they earned 244.70 euros."]);
-    assert_eq!(commands[1], "cargo test --workspace --locked\n");
+    assert_eq!(commands[1], "tests/run\n");
 }
 
 #[test]

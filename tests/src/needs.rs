@@ -1,0 +1,102 @@
+//! Programs that a test needs and that are not ours.
+//!
+//! A machine with a Rust toolchain and nothing else can run all tests. One that needs a program which
+//! is not there is left out, and `tests/run` names it in its last lines:
+//!
+//! ```no_run
+//! if !goondan_tests::needs::program("git") {
+//!     return;
+//! }
+//! ```
+//!
+//! With [`REQUIRED_VAR`] set, as in CI, a missing program fails the test instead.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+
+/// The variable that names the file in which tests that were left out are noted, a line each:
+/// `test<TAB>why`.
+pub const LEFT_OUT_VAR: &str = "GOONDAN_TEST_LEFT_OUT";
+
+/// The variable that, set to anything, makes a missing program a failure.
+pub const REQUIRED_VAR: &str = "GOONDAN_TEST_REQUIRE_PROGRAMS";
+
+/// Whether a program is in `PATH`; if not, the calling test is noted as left out.
+///
+/// # Panics
+///
+/// If it is missing and [`REQUIRED_VAR`] is set.
+#[must_use]
+pub fn program(name: &str) -> bool {
+    path_of(name).is_some() || left_out(&format!("there is no {name}"))
+}
+
+/// Whether modules in JavaScript can be run; if not, the calling test is noted as left out.
+///
+/// # Panics
+///
+/// As [`program`].
+#[must_use]
+pub fn javascript() -> bool {
+    let runtimes = ["bun", "deno", "node"];
+    runtimes.into_iter().any(|name| path_of(name).is_some())
+        || left_out("nothing runs JavaScript: no bun, deno or node")
+}
+
+/// Whether modules in TypeScript can be run; if not, the calling test is noted as left out.
+///
+/// # Panics
+///
+/// As [`program`].
+#[must_use]
+pub fn typescript() -> bool {
+    runs_typescript() || left_out("nothing runs TypeScript: no bun, deno, or node 22.6 or newer")
+}
+
+/// Whether modules in TypeScript can be run. For a test that has something to check either way.
+#[must_use]
+pub fn runs_typescript() -> bool {
+    let strips_types = ["--experimental-strip-types", "--eval", "0"];
+    let node = || Command::new("node").args(strips_types).output();
+    path_of("bun").is_some()
+        || path_of("deno").is_some()
+        || node().is_ok_and(|ran| ran.status.success())
+}
+
+/// Notes that the calling test, or part of it, is left out; returns false.
+///
+/// # Panics
+///
+/// If [`REQUIRED_VAR`] is set, or the note cannot be written.
+pub fn left_out(why: &str) -> bool {
+    assert!(
+        std::env::var_os(REQUIRED_VAR).is_none(),
+        "{why}; the README says what to install"
+    );
+    let test = thread::current();
+    let test = test.name().unwrap_or("a test");
+    eprintln!("LEFT OUT: {test}: {why}");
+    if let Some(path) = std::env::var_os(LEFT_OUT_VAR) {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        // One write, so that lines of several processes do not mix.
+        file.unwrap()
+            .write_all(format!("{test}\t{why}\n").as_bytes())
+            .unwrap();
+    }
+    false
+}
+
+fn path_of(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|file| {
+            let executable = |mode: u32| mode & 0o111 != 0;
+            file.metadata()
+                .is_ok_and(|it| it.is_file() && executable(it.permissions().mode()))
+        })
+}
