@@ -98,3 +98,12 @@ fn lines_are_short_outside_tables_and_fences() {
         }
     }
 }
+
+/// What the packages say of their licence and the texts at the top level agree.
+#[test]
+fn each_licence_of_the_packages_has_its_text() {
+    let read = |file: &str| std::fs::read_to_string(repository().join(file)).unwrap();
+    assert!(read("Cargo.toml").contains("license = \"MIT OR Apache-2.0\""));
+    assert!(read("LICENSE-MIT").contains("Permission is hereby granted, free of charge"));
+    assert!(read("LICENSE-APACHE").contains("Version 2.0, January 2004"));
+}
