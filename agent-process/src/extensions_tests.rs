@@ -105,6 +105,7 @@ fn result(id: &str, call: &ToolCall) -> Message {
         tool_name: call.tool_name.clone(),
         text: "ok".to_owned(),
         is_error: false,
+        images: Vec::new(),
     };
     Message::tool(id.parse().unwrap(), now(), &result)
 }
@@ -237,6 +238,14 @@ fn a_required_tool_is_asked_for_and_then_insisted_on() {
     let mut reply = "Done.".to_owned();
     let (ending, made) = guard.end_turn(1, &mut reply, &mut conversation, now());
     assert_eq!((ending, events(&made)), (Ending::GoOn, 1));
+    let last = conversation.messages().next_back().unwrap().unwrap();
+    assert_eq!(
+        last.data.role,
+        Role::User,
+        "no model lets its own words be gone on with"
+    );
+    let reminded = conversation.len();
+    drop(last);
     let (ending, _) = guard.end_turn(2, &mut reply, &mut conversation, now());
     assert!(matches!(
         ending,
@@ -245,10 +254,22 @@ fn a_required_tool_is_asked_for_and_then_insisted_on() {
             ..
         }
     ));
+    assert_eq!(
+        conversation.len(),
+        reminded - 1,
+        "a reminder is for its turn only"
+    );
+    let (ending, _) = guard.end_turn(2, &mut reply, &mut conversation, now());
+    assert_eq!(ending, Ending::GoOn);
     let call = call("c", "bash__exec");
     conversation.push(asks(&format!("{TURN}.2:a"), &[call]));
-    let (ending, _) = guard.end_turn(3, &mut reply, &mut conversation, now());
-    assert_eq!(ending, Ending::Accept);
+    let (ending, made) = guard.end_turn(3, &mut reply, &mut conversation, now());
+    assert_eq!((ending, events(&made)), (Ending::Accept, 1));
+    assert_eq!(
+        conversation.len(),
+        reminded,
+        "the call took the reminder's place"
+    );
 }
 
 #[test]
@@ -346,6 +367,7 @@ fn finding(id: &str, names: &[&str]) -> Message {
         tool_name: "tool-search__find".to_owned(),
         text: json!({"tools": tools, "more": 0}).to_string(),
         is_error: false,
+        images: Vec::new(),
     };
     Message::tool(format!("{TURN}.1:{id}").parse().unwrap(), now(), &result)
 }

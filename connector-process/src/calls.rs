@@ -13,6 +13,7 @@ use goondan_protocol::call::{
 use goondan_protocol::envelope::{Address, MessageError};
 use goondan_protocol::ipc::{Head, ToOrchestrator};
 use goondan_protocol::limits::MAX_FRAME_BYTES;
+use goondan_protocol::trace::TraceContext;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -36,10 +37,16 @@ pub(crate) trait CallHandler: Send + Sync {
 #[derive(Debug, Clone)]
 pub(crate) struct Pieces {
     call_id: CallId,
+    trace: Option<TraceContext>,
     desk: Desk,
 }
 
 impl Pieces {
+    /// Where in a trace the call belongs.
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        self.trace
+    }
+
     /// Sends a part. Waits while the orchestrator is behind.
     pub(crate) async fn send(&self, piece: Box<RawValue>) {
         let call_id = self.call_id;
@@ -100,14 +107,19 @@ impl Calls {
         self.running.is_empty()
     }
 
-    /// Begins a call.
-    pub(crate) fn begin(&mut self, call: CallOrder) {
+    /// Begins a call, which belongs to a trace.
+    pub(crate) fn begin(&mut self, call: CallOrder, trace: Option<TraceContext>) {
         let (call_id, deadline_ms) = (call.call_id, call.deadline_ms);
         let desk = self.desk.clone();
         let made = match &self.handler {
             Some(handler) => {
                 let desk = desk.clone();
-                handler.call(call, Pieces { call_id, desk })
+                let pieces = Pieces {
+                    call_id,
+                    trace,
+                    desk,
+                };
+                handler.call(call, pieces)
             }
             None => std::future::ready(Err(no_calls(&self.desk.me))).boxed(),
         };
@@ -226,12 +238,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn calls_run_beside_each_other_and_each_ends_in_one_result() {
         let (mut calls, mut written) = calls();
-        calls.begin(order(1, "echo"));
+        calls.begin(order(1, "echo"), None);
         let refused = error_of(&mut written).await;
         assert_eq!(refused, (1, CallErrorCode::NotFound), "nobody serves yet");
         calls.serve_with(Arc::new(Echo));
-        calls.begin(order(2, "hang"));
-        calls.begin(order(3, "echo"));
+        calls.begin(order(2, "hang"), None);
+        calls.begin(order(3, "echo"), None);
         let piece = said(&mut written).await;
         assert!(matches!(piece, ToOrchestrator::CallPiece(piece) if piece.piece.get() == "[3]"));
         let result = said(&mut written).await;
@@ -251,13 +263,13 @@ mod tests {
     async fn a_call_that_is_given_up_ends_without_a_word_and_a_panic_ends_but_its_own() {
         let (mut calls, mut written) = calls();
         calls.serve_with(Arc::new(Echo));
-        calls.begin(order(1, "hang"));
+        calls.begin(order(1, "hang"), None);
         tokio::task::yield_now().await;
         calls.cancel(CallId(1));
         calls.next_end().await;
         assert!(calls.is_empty());
         assert!(written.try_recv().is_err());
-        calls.begin(order(2, "panic"));
+        calls.begin(order(2, "panic"), None);
         let fault = error_of(&mut written).await;
         assert_eq!(fault, (2, CallErrorCode::Internal));
     }

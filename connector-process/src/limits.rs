@@ -179,11 +179,22 @@ pub const PIECE_INTERVAL_MS: u64 = 40;
 /// Bytes of a reply's words that are gathered at most.
 pub const PIECE_BYTES_MAX: usize = 4096;
 
-/// Longest reply of a model, thoughts included, in bytes.
+/// Longest reply of a model, thoughts and arguments of calls included, in bytes.
 pub const REPLY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Most tool calls of one reply; an agent takes no more.
 pub const REPLY_CALLS_MAX: usize = 64;
+
+/// Longest event in the stream of a reply, and longest reply that comes without a stream, as a server
+/// writes them, in bytes.
+pub const REPLY_EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Longest stream of one reply, as a server writes it, in bytes: what is around a word is many times as
+/// long as the word.
+pub const REPLY_STREAM_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Longest error of a server that is read, in bytes; the rest is left unread.
+pub const REPLY_ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// Frames about agents' calls, pieces and results, that wait to be written. Further ones wait in their
 /// calls.

@@ -1,36 +1,48 @@
 //! The connector of a model: asks a provider for replies, and hands on what it says as it comes.
 //!
 //! * `question`: from a conversation to what the provider is asked.
-//! * `reply`: from the stream that comes back to one answer, and the pieces ahead of it.
+//! * `anthropic`, `openai`, `google`: what that is in their protocols, and what comes back.
+//! * `reply`: from what a server sends, whatever that is, to one answer.
 //! * `failure`: why there is none, and whether trying again helps. Trying again is the
 //!   orchestrator's: it knows of all calls with the same key.
-//!
-//! The library that knows the wire formats is seen by these modules only. It turns a stream that just
-//! ends into silence; here a stream without its end is a failure.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use genai::adapter::AdapterKind;
-use genai::resolver::{AuthData, Endpoint};
-use genai::{Client, ModelIden, ModelSpec, ServiceTarget};
 use goondan_protocol::call::{COMPLETE, CallError, CallErrorCode, CallOrder, Completion};
 use goondan_protocol::definition::{HostedModel, HostedProvider, ModelAssignment};
+use reqwest::Url;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use serde_json::Value;
 use serde_json::value::to_raw_value;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::{CallHandler, Outcome, Pieces};
 use crate::gateway::Gateway;
 use crate::http;
+use dialect::Dialect;
+use question::Question;
 
+mod ahead;
+mod anthropic;
+mod dialect;
+mod draft;
+mod events;
 mod failure;
+mod google;
+mod openai;
 mod question;
 mod reply;
+mod thoughts;
 
 /// What a server is given that asks for no key: some clients and servers insist on one.
 const NO_KEY: &str = "none";
+
+/// The header of W3C Trace Context.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Is the connector of a model until `stop`, or says why it cannot be.
 pub(crate) async fn run(
@@ -52,52 +64,90 @@ pub(crate) async fn run(
 /// Asks one model.
 struct Asker {
     model: Arc<HostedModel>,
-    client: Client,
+    client: reqwest::Client,
 }
 
 impl Asker {
     fn new(model: &HostedModel) -> Result<Self, String> {
-        let no_client = |error: &dyn std::error::Error| format!("there is no HTTP client: {error}");
         let connect_timeout = Duration::from_millis(model.timeouts.connect_ms);
-        let http = http::client(connect_timeout).map_err(|error| no_client(&error))?;
-        let client = Client::builder().with_reqwest(http).build();
-        let client = client.map_err(|error| no_client(&error))?;
+        let client = http::client(connect_timeout)
+            .map_err(|error| format!("there is no HTTP client: {error}"))?;
         let model = Arc::new(model.clone());
         Ok(Self { model, client })
-    }
-}
-
-/// Whose protocol is spoken, in the library's words.
-fn adapter_of(provider: HostedProvider) -> AdapterKind {
-    match provider {
-        HostedProvider::Anthropic => AdapterKind::Anthropic,
-        HostedProvider::OpenAi => AdapterKind::OpenAI,
-        HostedProvider::Google => AdapterKind::Gemini,
     }
 }
 
 /// Where the provider usually is.
 fn usual_endpoint(provider: HostedProvider) -> &'static str {
     match provider {
-        HostedProvider::Anthropic => "https://api.anthropic.com/v1/",
-        HostedProvider::OpenAi => "https://api.openai.com/v1/",
-        HostedProvider::Google => "https://generativelanguage.googleapis.com/v1beta/",
+        HostedProvider::Anthropic => "https://api.anthropic.com/v1",
+        HostedProvider::OpenAi => "https://api.openai.com/v1",
+        HostedProvider::Google => "https://generativelanguage.googleapis.com/v1beta",
     }
 }
 
-fn target_of(model: &HostedModel) -> ModelSpec {
-    let endpoint = match model.endpoint.as_deref() {
-        None => Endpoint::from_static(usual_endpoint(model.provider)),
-        // Paths are joined to it as they are.
-        Some(url) if url.ends_with('/') => Endpoint::from_owned(url),
-        Some(url) => Endpoint::from_owned(format!("{url}/")),
+/// Where the model is asked.
+fn url_of(model: &HostedModel) -> Result<Url, String> {
+    let endpoint = model.endpoint.as_deref();
+    let endpoint = endpoint.unwrap_or_else(|| usual_endpoint(model.provider));
+    let mut url = Url::parse(endpoint).map_err(|error| error.to_string())?;
+    let method = match model.provider {
+        HostedProvider::Anthropic => "messages".to_owned(),
+        HostedProvider::OpenAi => "chat/completions".to_owned(),
+        HostedProvider::Google => {
+            url.query_pairs_mut().append_pair("alt", "sse");
+            let name = model.model.strip_prefix("models/").unwrap_or(&model.model);
+            format!("models/{name}:streamGenerateContent")
+        }
     };
+    let path = format!("{}/{method}", url.path().trim_end_matches('/'));
+    url.set_path(&path);
+    Ok(url)
+}
+
+/// The headers that say who asks.
+fn keys_of(model: &HostedModel) -> Vec<(HeaderName, String)> {
     let key = model.api_key.as_deref().unwrap_or(NO_KEY);
-    ModelSpec::from_target(ServiceTarget {
-        endpoint,
-        auth: AuthData::from_single(key),
-        model: ModelIden::new(adapter_of(model.provider), model.model.as_str()),
-    })
+    match model.provider {
+        HostedProvider::Anthropic => vec![
+            (HeaderName::from_static("x-api-key"), key.to_owned()),
+            (
+                HeaderName::from_static("anthropic-version"),
+                anthropic::VERSION.to_owned(),
+            ),
+        ],
+        HostedProvider::OpenAi => vec![(AUTHORIZATION, format!("Bearer {key}"))],
+        HostedProvider::Google => {
+            vec![(HeaderName::from_static("x-goog-api-key"), key.to_owned())]
+        }
+    }
+}
+
+/// The body of a request, with what a Model puts into each, and the reader of its answer.
+fn exchange_of(
+    model: &HostedModel,
+    question: &Question,
+) -> Result<(Value, Box<dyn Dialect>), String> {
+    let (mut body, reader): (Value, Box<dyn Dialect>) = match model.provider {
+        HostedProvider::Anthropic => {
+            let body = anthropic::request(model, question)?;
+            (body, Box::<anthropic::Reader>::default())
+        }
+        HostedProvider::OpenAi => {
+            let body = openai::request(model, question);
+            (body, Box::<openai::Reader>::default())
+        }
+        HostedProvider::Google => {
+            let body = google::request(model, question);
+            (body, Box::<google::Reader>::default())
+        }
+    };
+    if let Some(fields) = body.as_object_mut() {
+        for (name, value) in &model.options {
+            fields.insert(name.clone(), value.clone());
+        }
+    }
+    Ok((body, reader))
 }
 
 impl CallHandler for Asker {
@@ -112,7 +162,12 @@ impl CallHandler for Asker {
     }
 }
 
-async fn ask(model: &HostedModel, client: &Client, call: &CallOrder, pieces: Pieces) -> Outcome {
+async fn ask(
+    model: &HostedModel,
+    client: &reqwest::Client,
+    call: &CallOrder,
+    pieces: Pieces,
+) -> Outcome {
     let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
     if call.method != COMPLETE {
         let message = format!("a model has no method `{}`", call.method);
@@ -120,11 +175,31 @@ async fn ask(model: &HostedModel, client: &Client, call: &CallOrder, pieces: Pie
     }
     let completion: Completion = serde_json::from_str(call.params.get())
         .map_err(|error| invalid(format!("the question cannot be read: {error}")))?;
-    let (request, options) = question::of(model, completion);
-    let response = client
-        .exec_chat_stream(target_of(model), request, Some(&options))
-        .await
-        .map_err(|error| failure::of(model, &error))?;
-    let answer = reply::of(model, response.stream, pieces).await?;
+    let until = Instant::now() + Duration::from_millis(model.timeouts.total_ms);
+    let question = Question::of(model, completion);
+    let (body, reader) = exchange_of(model, &question).map_err(invalid)?;
+    let url = url_of(model).map_err(|error| {
+        invalid(format!("the address cannot be used: {error}"))
+            .suggest(format!("check `endpoint` of Model `{}`", model.name))
+    })?;
+    let body = serde_json::to_vec(&body)
+        .map_err(|error| invalid(format!("the question cannot be written: {error}")))?;
+    let mut request = client.post(url).header(CONTENT_TYPE, "application/json");
+    for (name, value) in keys_of(model) {
+        let mut value = HeaderValue::try_from(value).map_err(|_| {
+            invalid("the `apiKey` holds what no header can".to_owned())
+                .suggest(format!("check the `apiKey` of Model `{}`", model.name))
+        })?;
+        value.set_sensitive(true);
+        request = request.header(name, value);
+    }
+    if let Some(trace) = pieces.trace() {
+        request = request.header(TRACEPARENT, trace.to_traceparent());
+    }
+    let first_byte = Duration::from_millis(model.timeouts.first_byte_ms);
+    let response = timeout(first_byte, request.body(body).send()).await;
+    let response = response.map_err(|_elapsed| failure::not_begun(model))?;
+    let response = response.map_err(|error| failure::of_transport(model, &error))?;
+    let answer = reply::of(model, response, reader, pieces, until).await?;
     to_raw_value(&answer).map_err(|error| invalid(format!("the reply cannot be written: {error}")))
 }

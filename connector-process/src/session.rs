@@ -13,6 +13,7 @@ use futures_util::SinkExt as _;
 use goondan_protocol::call::{CallId, CallOrder};
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::ipc::{Head, Pong, ShutdownAck, StateGet, StateSet, ToChild, ToOrchestrator};
+use goondan_protocol::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +29,7 @@ use crate::link::{Incoming, LinkError, Outgoing, Role, next_frame};
 #[derive(Debug)]
 enum Heard {
     /// Make this call.
-    Call(Box<CallOrder>),
+    Call(Box<CallOrder>, Option<TraceContext>),
     /// Give this call up.
     Cancel(CallId),
     /// Nothing further: a reply was passed on, or nobody waits for it any more.
@@ -86,7 +87,7 @@ impl Session {
                 self.settle(envelope.in_reply_to, Err(refused));
                 Ok(Heard::Done)
             }
-            ToChild::Call(call) => Ok(Heard::Call(call)),
+            ToChild::Call(call) => Ok(Heard::Call(call, envelope.trace)),
             ToChild::CallCancel(cancel) => Ok(Heard::Cancel(cancel.call_id)),
             ToChild::State(state) => {
                 self.settle_state(envelope.in_reply_to, Ok(state.state));
@@ -197,7 +198,7 @@ pub(crate) async fn run(
             frame = next_frame(&mut incoming) => match session.hear(&frame?)? {
                 Heard::Done => {}
                 Heard::Answer(frame) => enqueue(&control, frame)?,
-                Heard::Call(call) => calls.begin(*call),
+                Heard::Call(call, trace) => calls.begin(*call, trace),
                 Heard::Cancel(call_id) => calls.cancel(call_id),
                 Heard::Stop(reason) => {
                     tracing::info!(reason, "asked to stop");

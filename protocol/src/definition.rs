@@ -316,12 +316,29 @@ pub struct HostedModel {
     /// How long is waited for what.
     #[serde(default, skip_serializing_if = "ModelTimeouts::is_usual")]
     pub timeouts: ModelTimeouts,
+    /// Whether the beginning of a question is marked for the provider's cache, where the protocol has
+    /// marks for it.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub prompt_caching: bool,
+    /// Whether what the model thought goes back as `reasoning_content`; none: to servers that are known
+    /// to ask for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_reasoning: Option<bool>,
     /// What is put into each request as it is, whatever the provider makes of it.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub options: JsonObject,
     /// How much of the machine its process may take.
     #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
     pub limits: ProcessLimits,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+fn is_yes(is: &bool) -> bool {
+    *is
 }
 
 /// Parameters of a call to a model. What is not said is the provider's to choose.
@@ -385,6 +402,14 @@ pub struct ModelTimeouts {
     pub first_byte_ms: u64,
     /// For the next part of its answer.
     pub stall_ms: u64,
+    /// For its whole answer, however much of it has come.
+    #[serde(default = "usual_total_ms")]
+    pub total_ms: u64,
+}
+
+/// The agent gives up after half an hour, tries and queueing included; this is less.
+fn usual_total_ms() -> u64 {
+    1_500_000
 }
 
 impl ModelTimeouts {
@@ -401,6 +426,7 @@ impl Default for ModelTimeouts {
             connect_ms: 10_000,
             first_byte_ms: 300_000,
             stall_ms: 120_000,
+            total_ms: usual_total_ms(),
         }
     }
 }
@@ -425,6 +451,8 @@ impl std::fmt::Debug for HostedModel {
             .field("api_key", &self.api_key.as_ref().map(|_| "…"))
             .field("params", &self.params)
             .field("timeouts", &self.timeouts)
+            .field("prompt_caching", &self.prompt_caching)
+            .field("send_reasoning", &self.send_reasoning)
             .field("options", &self.options.keys().collect::<Vec<_>>())
             .field("limits", &self.limits)
             .finish()

@@ -11,6 +11,15 @@ use crate::ids::{ExtensionName, MessageId, StepId, ToolCallId, ToolName};
 use crate::images::Image;
 use crate::time::Timestamp;
 
+/// The note of a model's reply that says why it ended, in the provider's words.
+pub const STOP_REASON: &str = "stopReason";
+
+/// The note of a model's reply with the provider's id of it.
+pub const RESPONSE_ID: &str = "responseId";
+
+/// The note of a model's reply with the provider's name of the model that made it.
+pub const RESPONSE_MODEL: &str = "responseModel";
+
 /// Who speaks in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -85,6 +94,8 @@ pub struct ToolResult {
     pub text: String,
     /// Whether it went wrong.
     pub is_error: bool,
+    /// Images it returned beside the text.
+    pub images: Vec<Image>,
 }
 
 impl Content {
@@ -132,16 +143,22 @@ impl Content {
     /// The result of one tool call.
     #[must_use]
     pub fn tool_result(result: &ToolResult) -> Self {
-        let kind = if result.is_error {
-            "error-text"
+        let output = if result.is_error {
+            json!({"type": "error-text", "value": result.text})
+        } else if result.images.is_empty() {
+            json!({"type": "text", "value": result.text})
         } else {
-            "text"
+            let text = std::iter::once(json!({"type": "text", "text": result.text}));
+            let images = result.images.iter().map(|image| {
+                json!({"type": "media", "data": image.image, "mediaType": image.media_type})
+            });
+            json!({"type": "content", "value": text.chain(images).collect::<Vec<_>>()})
         };
         Self(json!([{
             "type": "tool-result",
             "toolCallId": result.tool_call_id,
             "toolName": result.tool_name,
-            "output": {"type": kind, "value": result.text},
+            "output": output,
         }]))
     }
 
@@ -204,10 +221,15 @@ impl Content {
                         .to_owned(),
                     text: match value {
                         Some(Value::String(text)) => text.clone(),
+                        Some(Value::Array(parts)) if kind == Some("content") => text_of(parts),
                         Some(other) => other.to_string(),
                         None => String::new(),
                     },
                     is_error: kind.is_some_and(|kind| kind.starts_with("error")),
+                    images: match value {
+                        Some(Value::Array(parts)) if kind == Some("content") => media_of(parts),
+                        _ => Vec::new(),
+                    },
                 })
             })
             .collect()
@@ -227,6 +249,27 @@ impl Content {
             .filter_map(Value::as_object)
             .filter(move |part| part.get("type").and_then(Value::as_str) == Some(kind))
     }
+}
+
+/// The text among the parts of a tool's result.
+fn text_of(parts: &[Value]) -> String {
+    let texts = parts.iter();
+    let texts = texts.filter_map(|part| part.get("text").and_then(Value::as_str));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The images among the parts of a tool's result.
+fn media_of(parts: &[Value]) -> Vec<Image> {
+    let field = |part: &Value, name: &str| Some(part.get(name)?.as_str()?.to_owned());
+    let media = parts.iter().filter_map(|part| {
+        let media_type = field(part, "mediaType");
+        let is_image = media_type
+            .as_deref()
+            .is_none_or(|kind| kind.starts_with("image/"));
+        let image = field(part, "data").filter(|_| is_image)?;
+        Some(Image { image, media_type })
+    });
+    media.collect()
 }
 
 impl From<Value> for Content {
@@ -460,6 +503,7 @@ mod tests {
             tool_name: call.tool_name,
             text: "no".into(),
             is_error: true,
+            images: Vec::new(),
         };
         assert_eq!(Content::tool_result(&result).tool_results(), [result]);
     }

@@ -90,3 +90,12 @@ pub fn is_alive(pid: u32) -> bool {
             .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
     })
 }
+
+/// The most memory that a process has held at one time, in bytes; 0 where it cannot be seen.
+#[must_use]
+pub fn peak_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}

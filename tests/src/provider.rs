@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -57,6 +58,10 @@ pub struct Answer {
     pub chunks: Vec<Vec<u8>>,
     /// How it ends.
     pub ending: Ending,
+    /// What comes behind them, again and again, until the other side closes; nothing if it is empty.
+    pub repeated: Vec<u8>,
+    /// The pause before each repetition.
+    pub pause: Duration,
 }
 
 impl Answer {
@@ -68,6 +73,8 @@ impl Answer {
             headers: vec![("content-type", "text/event-stream".to_owned())],
             chunks: vec![events.as_bytes().to_vec()],
             ending: Ending::Whole,
+            repeated: Vec::new(),
+            pause: Duration::ZERO,
         }
     }
 
@@ -85,6 +92,8 @@ impl Answer {
             headers: vec![("content-type", "application/json".to_owned())],
             chunks: vec![body.to_string().into_bytes()],
             ending: Ending::Whole,
+            repeated: Vec::new(),
+            pause: Duration::ZERO,
         }
     }
 
@@ -100,6 +109,21 @@ impl Answer {
     pub fn in_parts_of(mut self, bytes: usize) -> Self {
         let all = self.chunks.concat();
         self.chunks = all.chunks(bytes).map(<[u8]>::to_vec).collect();
+        self
+    }
+
+    /// The same without an end: this comes again and again.
+    #[must_use]
+    pub fn repeating(mut self, part: &[u8]) -> Self {
+        self.repeated = part.to_vec();
+        self
+    }
+
+    /// The same without an end: this comes again and again, some times a second.
+    #[must_use]
+    pub fn repeating_slowly(mut self, part: &[u8]) -> Self {
+        self.repeated = part.to_vec();
+        self.pause = Duration::from_millis(10);
         self
     }
 
@@ -207,6 +231,12 @@ fn serve(
             let size = format!("{:x}\r\n", chunk.len());
             stream.write_all(&[size.as_bytes(), chunk, b"\r\n"].concat())?;
         }
+        stream.flush()?;
+    }
+    while !answer.repeated.is_empty() {
+        std::thread::sleep(answer.pause);
+        let size = format!("{:x}\r\n", answer.repeated.len());
+        stream.write_all(&[size.as_bytes(), &answer.repeated, b"\r\n"].concat())?;
         stream.flush()?;
     }
     match answer.ending {

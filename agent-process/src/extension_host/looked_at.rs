@@ -73,6 +73,7 @@ pub(super) fn said_of(result: Option<Returned>, moment: MomentOf) -> Said {
                 Some(ToolOutcome {
                     text: result.text?,
                     is_error: result.is_error,
+                    images: came.iter().flat_map(|came| came.images.clone()).collect(),
                 })
             });
             Said::Call(said.or(came).unwrap_or_else(|| {

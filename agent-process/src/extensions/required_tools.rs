@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use goondan_protocol::message::{Message, MessageSource, Role};
+use goondan_protocol::ids::MessageId;
+use goondan_protocol::message::{Message, MessageEvent, MessageSource, Role};
 
 use super::{Ending, Extension, Scene};
 
@@ -28,35 +29,46 @@ impl RequiredTools {
 impl Extension for RequiredTools {
     fn end_turn(&mut self, scene: &mut Scene<'_>, _reply: &mut String) -> Ending {
         let mut called = BTreeSet::new();
-        let mut reminders = 0;
+        let mut reminders = Vec::new();
         for message in scene.messages().filter(|message| scene.is_of_turn(message)) {
             called.extend(calls_of(&message));
             if let MessageSource::Extension { extension_name, .. } = &message.source
                 && extension_name == scene.name
             {
-                reminders += 1;
+                reminders.push(message.id.clone());
             }
         }
         let missing = self.tools.iter().filter(|tool| !called.contains(*tool));
         let missing: Vec<String> = missing.map(|tool| format!("`{tool}`")).collect();
         if missing.is_empty() {
+            forget(scene, reminders);
             return Ending::Accept;
         }
         let missing = missing.join(", ");
-        if reminders >= self.max_reminders {
+        if reminders.len() >= usize::try_from(self.max_reminders).unwrap_or(usize::MAX) {
+            let reminded = reminders.len();
+            forget(scene, reminders);
             return Ending::Refuse {
                 code: REQUIRED_TOOLS,
                 message: format!(
                     "the turn would end without a call of {missing}, which the agent requires; it was \
-                     reminded {reminders} times"
+                     reminded {reminded} times"
                 ),
             };
         }
         let text = format!(
             "You have not called {missing} in this turn. Call what is missing now, then answer."
         );
-        scene.append(Role::System, &text);
+        // The model spoke last, and not every model lets its own words be gone on with.
+        scene.append(Role::User, &text);
         Ending::GoOn
+    }
+}
+
+/// Reminders are for their turn only.
+fn forget(scene: &mut Scene<'_>, reminders: Vec<MessageId>) {
+    for target_id in reminders {
+        scene.emit(MessageEvent::Remove { target_id });
     }
 }
 

@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::ids::{StepId, ToolCallId};
-use goondan_protocol::message::{Message, Role, ToolCall, ToolResult};
+use goondan_protocol::message::{Message, MessageSource, Role, ToolCall, ToolResult};
 use goondan_protocol::script::Script;
 use serde_json::Value;
 
@@ -121,7 +121,9 @@ impl<'a> Scene<'a> {
                 result.clone_from(&own_result);
             }
             last_result = last_result.or(own_result);
-            if message.data.role == Role::User {
+            // What an extension says in the user's place is no input.
+            let is_input = !matches!(message.source, MessageSource::Extension { .. });
+            if message.data.role == Role::User && is_input {
                 (user, earlier) = (text_of(&message), place);
                 break;
             }

@@ -137,5 +137,6 @@ async fn exec(places: &Arc<Places>, call: &Invocation) -> Result<ToolOutcome, To
     Ok(ToolOutcome {
         text,
         is_error: is_given_up,
+        images: Vec::new(),
     })
 }

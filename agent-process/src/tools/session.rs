@@ -293,6 +293,7 @@ impl Session {
         ToolOutcome {
             text,
             is_error: is_over_time,
+            images: Vec::new(),
         }
     }
 

@@ -261,6 +261,7 @@ impl Calls {
                 tool_name: call.tool_name.clone(),
                 text: outcome.text,
                 is_error: outcome.is_error,
+                images: outcome.images,
             };
             let id = MessageId::new(format!("{}:r{index}", self.step_id))?;
             return Ok(Some(Message::tool(id, now, &result)));

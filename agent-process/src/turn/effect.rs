@@ -2,6 +2,7 @@
 
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{EventId, ExtensionName, MessageId, StepId, ToolCallId, TurnId};
+use goondan_protocol::images::Image;
 use goondan_protocol::message::{Message, MessageEvent, ToolCall};
 use goondan_protocol::observe::RuntimeEventKind;
 use goondan_protocol::usage::Spent;
@@ -173,6 +174,8 @@ pub struct ToolOutcome {
     pub text: String,
     /// Whether it went wrong.
     pub is_error: bool,
+    /// Images it returned beside the text.
+    pub images: Vec<Image>,
 }
 
 impl ToolOutcome {
@@ -181,6 +184,7 @@ impl ToolOutcome {
         Self {
             text: text.into(),
             is_error: false,
+            images: Vec::new(),
         }
     }
 
@@ -189,6 +193,7 @@ impl ToolOutcome {
         Self {
             text: text.into(),
             is_error: true,
+            images: Vec::new(),
         }
     }
 }

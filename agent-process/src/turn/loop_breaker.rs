@@ -193,6 +193,7 @@ mod tests {
                     tool_name: call.tool_name.clone(),
                     text: (*text).to_owned(),
                     is_error: text.starts_with('!'),
+                    images: Vec::new(),
                 };
                 let id = format!("r{}", call.id).parse().unwrap();
                 watch.take(&Message::tool(id, at, &result));

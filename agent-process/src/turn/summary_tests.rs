@@ -57,6 +57,7 @@ fn past(exchanges: usize) -> Conversation {
             tool_name: call.tool_name.clone(),
             text: format!("ran {n}"),
             is_error: false,
+            images: Vec::new(),
         };
         let step = |k: u32| StepId::of_turn(&format!("p{n}").parse().unwrap(), k);
         let id = |name: &str| format!("p{n}:{name}").parse().unwrap();

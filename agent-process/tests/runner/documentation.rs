@@ -80,6 +80,7 @@ impl Dialogue {
                     tool_name: call.tool_name,
                     text,
                     is_error: who == "error",
+                    images: Vec::new(),
                 };
                 self.messages.push(Message::tool(self.id(), at, &result));
             }

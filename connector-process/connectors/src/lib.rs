@@ -9,6 +9,7 @@
 //! * `hosts`: where requests may go.
 //! * `values`: settings that were checked, read one by one.
 //! * [`schedule`]: when the occurrences of a schedule are, and which of them are due.
+//! * [`thinking`]: how Anthropic's models are asked to think.
 //!
 //! # Invariants
 //!
@@ -21,6 +22,7 @@ mod check;
 mod description;
 mod hosts;
 pub mod schedule;
+pub mod thinking;
 mod values;
 
 pub use builtin::{BUILTINS, find};

@@ -2,7 +2,6 @@
 
 use std::error::Error as StdError;
 
-use genai::webc::StreamTimeout;
 use goondan_protocol::call::{CallError, CallErrorCode};
 use goondan_protocol::definition::{HostedModel, HostedProvider};
 use reqwest::StatusCode;
@@ -26,27 +25,6 @@ const OVERFLOWS: &[&str] = &[
     "exceeds the maximum number of tokens",
     "context window",
 ];
-
-/// An error of the library as one of a call.
-pub(super) fn of(model: &HostedModel, error: &genai::Error) -> CallError {
-    if let Some(status) = error.status() {
-        return of_status(model, status, body_of(error), error.headers());
-    }
-    match error {
-        genai::Error::ChatResponse { body, .. } => of_event(model, body),
-        genai::Error::WebStream { error, .. } => of_transport(model, &**error),
-        genai::Error::WebModelCall { webc_error, .. } => of_transport(model, webc_error),
-        // The last event is there in part.
-        genai::Error::StreamParse { serde_error, .. } if serde_error.is_eof() => broken_off(model),
-        genai::Error::StreamParse { .. } | genai::Error::InvalidJsonResponseElement { .. } => {
-            let message = format!("{} sent what is no reply: {error}", place_of(model));
-            CallError::new(CallErrorCode::Internal, quoted(&message)).suggest(
-                "look whether `provider` names the protocol that the server at `endpoint` speaks",
-            )
-        }
-        other => CallError::new(CallErrorCode::Invalid, quoted(&other.to_string())),
-    }
-}
 
 /// The stream ended without saying that it is the end.
 pub(super) fn broken_off(model: &HostedModel) -> CallError {
@@ -76,19 +54,7 @@ fn place_of(model: &HostedModel) -> String {
     }
 }
 
-fn body_of(error: &genai::Error) -> &str {
-    use genai::webc::Error as WebError;
-    match error {
-        genai::Error::HttpError { body, .. } => body,
-        genai::Error::WebModelCall {
-            webc_error: WebError::ResponseFailedStatus { body, .. },
-            ..
-        } => body,
-        _ => "",
-    }
-}
-
-fn of_status(
+pub(super) fn of_status(
     model: &HostedModel,
     status: StatusCode,
     body: &str,
@@ -139,69 +105,145 @@ fn of_status(
     }
 }
 
-/// An error within a stream that had begun well.
-fn of_event(model: &HostedModel, body: &Value) -> CallError {
-    let text = body.to_string();
-    let message = format!(
-        "{} broke its reply off: {}",
-        place_of(model),
-        said_in(&text)
-    );
+/// An error in the place of a reply, or within a stream that had begun well.
+pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> CallError {
+    let text = said.to_string();
+    let status = ["/error/code", "/error/status", "/error/status_code"].iter();
+    let mut statuses = status.filter_map(|place| said.pointer(place)?.as_u64());
+    let status = statuses.find_map(|code| StatusCode::from_u16(u16::try_from(code).ok()?).ok());
+    if let Some(status) =
+        status.filter(|status| status.is_client_error() || status.is_server_error())
+    {
+        return of_status(model, status, &text, None);
+    }
+    let happened = if has_begun {
+        "broke its reply off"
+    } else {
+        "answered with an error"
+    };
+    let message = format!("{} {happened}: {}", place_of(model), said_in(&text));
     let error = |code| CallError::new(code, message.as_str());
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
     if is_overflow(&text) {
         error(CallErrorCode::TooLarge)
-    } else if text.contains("rate_limit") {
+            .suggest("begin a new conversation, or choose a model that takes longer ones")
+    } else if says(&["rate_limit", "RESOURCE_EXHAUSTED"]) {
         error(CallErrorCode::RateLimited).later(None)
-    } else {
+    } else if says(&[
+        "authentication_error",
+        "permission_error",
+        "invalid_api_key",
+    ]) {
+        error(CallErrorCode::Unauthorized).suggest(format!(
+            "check the `apiKey` of Model `{}` and what it may be used for",
+            model.name
+        ))
+    } else if has_begun || says(&["overloaded", "server_error", "api_error", "UNAVAILABLE"]) {
         error(CallErrorCode::Overloaded)
             .suggest("send the message again")
             .later(None)
+    } else {
+        error(CallErrorCode::Invalid).suggest(format!(
+            "check `model`, `params` and `options` of Model `{}`",
+            model.name
+        ))
     }
 }
 
-/// An error and all that led to it.
-fn chain<'e>(
-    error: &'e (dyn StdError + 'static),
-) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
-    let mut next = Some(error);
-    std::iter::from_fn(move || {
-        let error = next?;
-        next = error.source();
-        Some(error)
-    })
+/// What came is no reply in the protocol that is spoken.
+pub(super) fn no_reply(model: &HostedModel, content_type: &str, body: &str) -> CallError {
+    let kind = match content_type {
+        "" => "without a `content-type`".to_owned(),
+        kind => format!("of the type `{}`", quoted(kind)),
+    };
+    let said = match quoted(body.trim()).as_str() {
+        "" => "it is empty".to_owned(),
+        said => format!("it says `{said}`"),
+    };
+    let protocol = match model.provider {
+        HostedProvider::Anthropic => "Anthropic's",
+        HostedProvider::OpenAi => "OpenAI's",
+        HostedProvider::Google => "Google's",
+    };
+    let message = format!(
+        "{} sent what is no reply in {protocol} protocol: an answer {kind}; {said}",
+        place_of(model)
+    );
+    CallError::new(CallErrorCode::Internal, message).suggest(format!(
+        "check that `endpoint` of Model `{}` is the address up to and with the version, such as \
+         `http://127.0.0.1:8080/v1`, and that `provider` names the protocol that is spoken there",
+        model.name
+    ))
 }
 
-fn of_transport(model: &HostedModel, error: &(dyn StdError + 'static)) -> CallError {
-    if let Some(inner) = chain(error).find_map(|error| error.downcast_ref::<genai::Error>())
-        && let Some(status) = inner.status()
-    {
-        return of_status(model, status, body_of(inner), inner.headers());
-    }
+/// The model declines: what it said is no answer.
+pub(super) fn declined(model: &HostedModel, reason: &str, words: &str) -> CallError {
+    let words = match quoted(words.trim()).as_str() {
+        "" => String::new(),
+        words => format!(": {words}"),
+    };
+    let message = format!("`{}` declined to answer ({reason}){words}", model.model);
+    CallError::new(CallErrorCode::Refused, message)
+        .suggest("say it in other words, or begin a new conversation without what is refused")
+}
+
+/// What comes is more than a reply may be.
+pub(super) fn excess(model: &HostedModel, what: &str) -> CallError {
+    let message = format!("{} sent too much: {what}", place_of(model));
+    CallError::new(CallErrorCode::Internal, message).suggest(format!(
+        "lower `maxTokens` of Model `{}`, or look at what the server does",
+        model.name
+    ))
+}
+
+/// A reply that is whole cannot be kept.
+pub(super) fn unkept(model: &HostedModel, error: &(dyn StdError + 'static)) -> CallError {
+    let reason = goondan_log::error_chain(error);
+    let message = format!("the reply of `{}` cannot be kept: {reason}", model.model);
+    CallError::new(CallErrorCode::Internal, quoted(&message))
+}
+
+fn timed_out(model: &HostedModel, what: &str, name: &str) -> CallError {
+    let message = format!("{} {what}", place_of(model));
+    CallError::new(CallErrorCode::TimedOut, message).suggest(format!(
+        "raise `timeouts.{name}` of Model `{}`, or try again",
+        model.name
+    ))
+}
+
+/// Nothing came at all.
+pub(super) fn not_begun(model: &HostedModel) -> CallError {
+    let ms = model.timeouts.first_byte_ms;
+    let what = format!("did not begin to answer within {ms} ms");
+    timed_out(model, &what, "firstByteMs").later(None)
+}
+
+/// Nothing more came.
+pub(super) fn silent(model: &HostedModel) -> CallError {
+    let ms = model.timeouts.stall_ms;
+    let what = format!("went silent in the middle of its reply for {ms} ms");
+    timed_out(model, &what, "stallMs").later(None)
+}
+
+/// It goes on and on. Another try would do no better.
+pub(super) fn too_long(model: &HostedModel) -> CallError {
+    let ms = model.timeouts.total_ms;
+    let what = format!("was not done with its reply after {ms} ms");
+    timed_out(model, &what, "totalMs")
+}
+
+/// A request did not get there, or its answer not back.
+pub(super) fn of_transport(model: &HostedModel, error: &reqwest::Error) -> CallError {
     let place = place_of(model);
-    if let Some(timeout) = chain(error).find_map(|error| error.downcast_ref::<StreamTimeout>()) {
-        let timeouts = &model.timeouts;
-        let message = match timeout {
-            StreamTimeout::Headers => {
-                let ms = timeouts.first_byte_ms;
-                format!("{place} did not begin to answer within {ms} ms")
-            }
-            StreamTimeout::Read => {
-                let ms = timeouts.stall_ms;
-                format!("{place} went silent in the middle of its reply for {ms} ms")
-            }
-        };
-        return CallError::new(CallErrorCode::TimedOut, message)
-            .suggest(format!(
-                "raise `timeouts` of Model `{}`, or try again",
-                model.name
-            ))
-            .later(None);
-    }
     let text = goondan_log::error_chain(error);
-    let is_connect = chain(error)
-        .filter_map(|error| error.downcast_ref::<reqwest::Error>())
-        .any(reqwest::Error::is_connect);
-    if is_connect {
+    if error.is_builder() {
+        let message = format!("{place} cannot be asked: {text}");
+        return CallError::new(CallErrorCode::Invalid, quoted(&message)).suggest(format!(
+            "check `endpoint` and `apiKey` of Model `{}`",
+            model.name
+        ));
+    }
+    if error.is_connect() {
         let message = format!("{place} cannot be reached: {text}");
         return CallError::new(CallErrorCode::Unavailable, quoted(&message))
             .suggest(format!(

@@ -1,147 +1,266 @@
-//! From a conversation to what a provider is asked.
+//! From a conversation to what a provider is asked, before it has any provider's form.
 
-use std::time::Duration;
-
-use genai::chat::{
-    Binary, ChatMessage, ChatOptions, ChatRequest, ChatRole, ContentPart, MessageContent,
-    ReasoningEffort, Tool, ToolCall, ToolResponse,
-};
+use goondan_connectors::thinking::Thinking;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{Completion, CompletionMessage};
-use goondan_protocol::definition::{HostedModel, ModelParams};
-use goondan_protocol::message::Role;
-use serde_json::Value;
+use goondan_protocol::definition::{CatalogEntry, HostedModel, HostedProvider, ModelParams};
+use goondan_protocol::images::Image;
+use goondan_protocol::message::{Role, ToolCall, ToolResult};
+use serde_json::{Value, json};
 
-use super::reply::Thoughts;
+use super::thoughts::Thoughts;
 
-/// What a model is asked, and how.
-pub(super) fn of(model: &HostedModel, completion: Completion) -> (ChatRequest, ChatOptions) {
-    let params = completion.params.or(&model.params);
-    let mut request = ChatRequest::from_messages(
-        completion
+/// What an image in Base64 is taken for that does not say it.
+const USUAL_MEDIA_TYPE: &str = "image/png";
+
+/// What a model is asked.
+#[derive(Debug)]
+pub(super) struct Question {
+    /// The system prompt, with what else stands before the first message.
+    pub(super) system: Option<String>,
+    pub(super) messages: Vec<Said>,
+    pub(super) tools: Vec<CatalogEntry>,
+    pub(super) params: ModelParams,
+}
+
+/// One message.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) role: Role,
+    /// Texts and images, in order.
+    pub(super) parts: Vec<Part>,
+    pub(super) calls: Vec<ToolCall>,
+    pub(super) results: Vec<ToolResult>,
+    pub(super) thoughts: Option<Thoughts>,
+}
+
+/// A part of a message.
+#[derive(Debug)]
+pub(super) enum Part {
+    Text(String),
+    Image(Picture),
+}
+
+/// An image, as providers tell them apart.
+#[derive(Debug)]
+pub(super) enum Picture {
+    At(String),
+    Base64 { media_type: String, data: String },
+}
+
+impl Question {
+    /// Reads one.
+    pub(super) fn of(model: &HostedModel, completion: Completion) -> Self {
+        let params = completion.params.or(&model.params);
+        let mut system: Vec<String> = completion.system.into_iter().collect();
+        let mut messages = Vec::new();
+        let said = completion.messages.iter().filter_map(|m| said_of(model, m));
+        for said in said {
+            // What is added later stays in its place: a system prompt that changes is read anew, with
+            // all that follows it.
+            if said.role == Role::System && messages.is_empty() {
+                system.push(said.text());
+            } else {
+                messages.push(said);
+            }
+        }
+        Self {
+            system: (!system.is_empty()).then(|| system.join("\n\n")),
+            messages,
+            tools: completion.tools,
+            params,
+        }
+    }
+
+    /// What a model of Anthropic's is told about thinking.
+    pub(super) fn thinking(&self, model: &HostedModel) -> Thinking {
+        Thinking::of_anthropic(&model.model, self.params.reasoning_effort.as_deref())
+    }
+
+    /// The place of the first message of the running turn's steps: behind what a person said last.
+    pub(super) fn place_of_steps(&self) -> usize {
+        let last = self
             .messages
             .iter()
-            .filter_map(|message| message_of(model, message))
-            .collect(),
-    );
-    request.system = completion.system;
-    if !completion.tools.is_empty() {
-        request = request.with_tools(completion.tools.into_iter().map(|tool| {
-            Tool::new(tool.name.as_str())
-                .with_description(tool.description)
-                .with_schema(tool.parameters)
-        }));
-    }
-    (request, options_of(model, params))
-}
-
-fn options_of(model: &HostedModel, params: ModelParams) -> ChatOptions {
-    let timeouts = &model.timeouts;
-    let effort = params.reasoning_effort.as_deref().and_then(effort_of);
-    ChatOptions {
-        temperature: params.temperature,
-        top_p: params.top_p,
-        max_tokens: params.max_tokens,
-        stop_sequences: params.stop,
-        seed: params.seed,
-        reasoning_effort: effort,
-        capture_usage: Some(true),
-        capture_content: Some(true),
-        capture_reasoning_content: Some(true),
-        capture_tool_calls: Some(true),
-        stream_header_timeout: Some(Duration::from_millis(timeouts.first_byte_ms)),
-        stream_read_timeout: Some(Duration::from_millis(timeouts.stall_ms)),
-        extra_body: (!model.options.is_empty()).then(|| Value::Object(model.options.clone())),
-        ..ChatOptions::default()
+            .rposition(|said| said.role == Role::User);
+        last.map_or(0, |place| place + 1)
     }
 }
 
-fn effort_of(word: &str) -> Option<ReasoningEffort> {
-    match word {
-        "none" => Some(ReasoningEffort::Zero),
-        word => ReasoningEffort::from_keyword(word),
+impl Said {
+    /// All its text.
+    pub(super) fn text(&self) -> String {
+        let texts = self.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            Part::Image(_) => None,
+        });
+        texts.collect()
+    }
+
+    /// Whether it is text and nothing else.
+    pub(super) fn is_text(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part, Part::Text(_)))
     }
 }
 
 /// One message; none if it says nothing: providers refuse empty ones.
-fn message_of(model: &HostedModel, message: &CompletionMessage) -> Option<ChatMessage> {
-    let role = match message.role {
-        Role::System => ChatRole::System,
-        Role::User => ChatRole::User,
-        Role::Assistant => ChatRole::Assistant,
-        Role::Tool => ChatRole::Tool,
-    };
-    let mut parts: Vec<ContentPart> = Vec::new();
-    let mut thoughts = message
-        .reasoning
-        .as_ref()
-        .and_then(|reasoning| Thoughts::read(reasoning, model));
-    if let Some(thoughts) = &mut thoughts {
-        parts.append(&mut thoughts.parts);
-    }
-    match message.content.as_json() {
+fn said_of(model: &HostedModel, message: &CompletionMessage) -> Option<Said> {
+    let content = &message.content;
+    let mut parts: Vec<Part> = Vec::new();
+    match content.as_json() {
         Value::Array(items) => {
-            for item in items.iter().filter_map(Value::as_object) {
-                parts.extend(part_of(item));
-            }
+            let items = items.iter().filter_map(Value::as_object);
+            parts.extend(items.filter_map(part_of));
         }
-        _ => parts.extend(text_of(message.content.to_text())),
+        _ => parts.extend(text_of(content.to_text())),
     }
-    for call in message.content.tool_calls() {
-        let call_id = call.id.to_string();
-        let signatures = thoughts
-            .as_mut()
-            .and_then(|t| t.signatures.remove(&call_id));
-        parts.push(ContentPart::ToolCall(ToolCall {
-            call_id,
-            fn_name: call.tool_name,
-            fn_arguments: call.input,
-            thought_signatures: signatures,
-        }));
-    }
-    for result in message.content.tool_results() {
-        // No provider knows of errors in the same way; the text says it to all of them.
-        let text = if result.is_error {
-            format!("Error: {}", result.text)
-        } else {
-            result.text
-        };
-        let response = ToolResponse::new(result.tool_call_id.to_string(), text);
-        parts.push(ContentPart::ToolResponse(
-            response.with_fn_name(result.tool_name),
-        ));
-    }
-    (!parts.is_empty()).then(|| ChatMessage::new(role, MessageContent::from_parts(parts)))
+    let thoughts = message.reasoning.as_ref();
+    let said = Said {
+        role: message.role,
+        parts,
+        calls: content.tool_calls(),
+        results: content.tool_results(),
+        thoughts: thoughts.and_then(|kept| Thoughts::read(kept, model)),
+    };
+    let is_empty = said.parts.is_empty() && said.calls.is_empty() && said.results.is_empty();
+    (!is_empty).then_some(said)
 }
 
-fn text_of(text: String) -> Option<ContentPart> {
-    (!text.is_empty()).then_some(ContentPart::Text(text))
+fn text_of(text: String) -> Option<Part> {
+    (!text.trim().is_empty()).then_some(Part::Text(text))
 }
 
 /// A part that is text or an image. Calls and results are read apart.
-fn part_of(part: &JsonObject) -> Option<ContentPart> {
+fn part_of(part: &JsonObject) -> Option<Part> {
     let field = |name: &str| part.get(name).and_then(Value::as_str);
     match field("type")? {
         "text" => text_of(field("text")?.to_owned()),
-        "image" => image_of(field("image")?, field("mediaType")),
+        "image" => picture_of(field("image")?, field("mediaType")).map(Part::Image),
         _ => None,
     }
 }
 
 /// An image: the address of one, a `data:` URL, or Base64 with its media type.
-fn image_of(image: &str, media_type: Option<&str>) -> Option<ContentPart> {
-    const USUAL: &str = "image/png";
+fn picture_of(image: &str, media_type: Option<&str>) -> Option<Picture> {
     if let Some(data) = image.strip_prefix("data:") {
-        let (head, content) = data.split_once(',')?;
-        let media_type = head.strip_suffix(";base64")?;
-        let binary = Binary::from_base64(media_type, content.to_owned(), None);
-        return Some(ContentPart::Binary(binary));
+        let (head, data) = data.split_once(',')?;
+        return Some(Picture::Base64 {
+            media_type: head.strip_suffix(";base64")?.to_owned(),
+            data: data.to_owned(),
+        });
     }
-    let media_type = media_type.unwrap_or(USUAL);
-    let is_address = image.starts_with("https://") || image.starts_with("http://");
-    Some(ContentPart::Binary(if is_address {
-        Binary::from_url(media_type, image.to_owned(), None)
+    Some(if is_address(image) {
+        Picture::At(image.to_owned())
     } else {
-        Binary::from_base64(media_type, image.to_owned(), None)
-    }))
+        Picture::Base64 {
+            media_type: media_type.unwrap_or(USUAL_MEDIA_TYPE).to_owned(),
+            data: image.to_owned(),
+        }
+    })
+}
+
+fn is_address(image: &str) -> bool {
+    image.starts_with("https://") || image.starts_with("http://")
+}
+
+impl Picture {
+    /// An image of a tool's result.
+    pub(super) fn of(image: &Image) -> Option<Self> {
+        picture_of(&image.image, image.media_type.as_deref())
+    }
+
+    /// As one URL, which holds the image itself if it has none.
+    pub(super) fn url(&self) -> String {
+        match self {
+            Self::At(url) => url.clone(),
+            Self::Base64 { media_type, data } => format!("data:{media_type};base64,{data}"),
+        }
+    }
+}
+
+/// What a tool returned, for a model. No provider tells errors in the same way; the text says it to
+/// all of them.
+pub(super) fn told(result: &ToolResult) -> String {
+    if result.is_error {
+        format!("Error: {}", result.text)
+    } else {
+        result.text.clone()
+    }
+}
+
+/// The arguments of a call as an object, which is all that providers take. A model that wrote no JSON
+/// is shown what it wrote.
+pub(super) fn arguments(call: &ToolCall) -> Value {
+    match &call.input {
+        input @ Value::Object(_) => input.clone(),
+        Value::Null => json!({}),
+        other => json!({"invalidArguments": other}),
+    }
+}
+
+/// Whether thoughts go back as `reasoning_content`. Some services ask for them while tools are called,
+/// some refuse the field, and most have no use for it.
+pub(super) fn sends_reasoning(model: &HostedModel) -> bool {
+    const ASKING: &[&str] = &["deepseek.com", "moonshot.ai", "moonshot.cn"];
+    let host = || {
+        let endpoint = model.endpoint.as_deref()?;
+        let url = reqwest::Url::parse(endpoint).ok()?;
+        url.host_str().map(str::to_owned)
+    };
+    let is_asked_for = || {
+        let is_of = |host: &str, domain: &&str| {
+            host.strip_suffix(*domain)
+                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        host().is_some_and(|host| ASKING.iter().any(|domain| is_of(&host, domain)))
+    };
+    model.provider == HostedProvider::OpenAi && model.send_reasoning.unwrap_or_else(is_asked_for)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(endpoint: &str) -> HostedModel {
+        serde_json::from_value(json!({"name": "m", "provider": "openai", "model": "big-1",
+            "endpoint": endpoint}))
+        .unwrap()
+    }
+
+    #[test]
+    fn thoughts_go_back_only_to_servers_that_take_them() {
+        for (endpoint, is_sent) in [
+            ("https://api.deepseek.com/v1", true),
+            ("https://api.moonshot.ai/v1", true),
+            ("https://api.openai.com/v1", false),
+            ("https://api.mistral.ai/v1", false),
+            ("https://notdeepseek.com/v1", false),
+            ("http://127.0.0.1:8080/v1", false),
+        ] {
+            assert_eq!(sends_reasoning(&model(endpoint)), is_sent, "{endpoint}");
+        }
+        let mut told = model("http://127.0.0.1:8080/v1");
+        told.send_reasoning = Some(true);
+        assert!(sends_reasoning(&told));
+    }
+
+    #[test]
+    fn what_is_said_before_the_first_message_belongs_to_the_system_prompt_and_nothing_later() {
+        let completion: Completion =
+            serde_json::from_value(json!({"system": "Be brief.", "messages": [
+                {"role": "system", "content": "It is Monday."},
+                {"role": "user", "content": "Hi."},
+                {"role": "system", "content": "Call a tool."},
+                {"role": "assistant", "content": "  "},
+            ]}))
+            .unwrap();
+        let question = Question::of(&model("http://localhost"), completion);
+        assert_eq!(
+            question.system.as_deref(),
+            Some("Be brief.\n\nIt is Monday.")
+        );
+        let roles: Vec<_> = question.messages.iter().map(|said| said.role).collect();
+        assert_eq!(roles, [Role::User, Role::System]);
+        assert_eq!(question.place_of_steps(), 1);
+    }
 }

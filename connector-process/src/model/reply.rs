@@ -1,289 +1,297 @@
-//! From a stream to one answer, and the pieces ahead of it.
+//! From what a server answers to one reply, and the pieces ahead of it.
+//!
+//! Nothing here trusts the server: what it sends is bounded in bytes, in calls and in time, and what is
+//! no reply is told as what it is.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use genai::chat::{
-    ChatStream, ChatStreamEvent, ContentPart, MessageContent, StopReason, StreamEnd, ToolCall,
-};
-use goondan_protocol::JsonObject;
-use goondan_protocol::call::{CallError, CallErrorCode, ModelAnswer, ModelPiece, REASONING};
-use goondan_protocol::definition::{HostedModel, HostedProvider};
-use goondan_protocol::ids::ToolCallId;
-use goondan_protocol::limits::MAX_ID_BYTES;
-use goondan_protocol::message::{self, Content};
-use goondan_protocol::usage::{USAGE, Usage};
-use serde::{Deserialize, Serialize};
-use serde_json::value::to_raw_value;
-use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until};
+use goondan_protocol::call::{CallError, ModelAnswer};
+use goondan_protocol::definition::HostedModel;
+use reqwest::Response;
+use reqwest::header::CONTENT_TYPE;
+use serde_json::Value;
+use tokio::time::{Instant, sleep_until, timeout};
 
+use super::ahead::Ahead;
+use super::dialect::{Dialect, Fault, Next};
+use super::draft::Draft;
+use super::events::{Event, Events};
 use super::failure;
 use crate::calls::Pieces;
-use crate::limits::{PIECE_BYTES_MAX, PIECE_INTERVAL_MS, REPLY_BYTES_MAX, REPLY_CALLS_MAX};
+use crate::limits::{REPLY_ERROR_BYTES_MAX, REPLY_EVENT_BYTES_MAX, REPLY_STREAM_BYTES_MAX};
 
-/// Reads a stream to its end.
+/// What a body turns out to be.
+enum Form {
+    /// Not known yet: white space so far.
+    Unknown,
+    /// Server-sent events.
+    Stream(Events),
+    /// One JSON text.
+    Json(Vec<u8>),
+    /// Neither.
+    Other(Vec<u8>),
+}
+
+/// A reply that is being read.
+pub(super) struct Reading<'m> {
+    model: &'m HostedModel,
+    dialect: Box<dyn Dialect>,
+    draft: Draft,
+    form: Form,
+    content_type: String,
+    is_done: bool,
+    /// The first event that the protocol does not have, if there was no other.
+    strange: Option<String>,
+    bytes: usize,
+}
+
+/// Reads an answer to its end, within `until`.
 pub(super) async fn of(
     model: &HostedModel,
-    mut stream: ChatStream,
+    response: Response,
+    dialect: Box<dyn Dialect>,
     pieces: Pieces,
+    until: Instant,
 ) -> Result<ModelAnswer, CallError> {
-    let mut ahead = Ahead::new(pieces);
-    let mut bytes: usize = 0;
-    loop {
-        let event = tokio::select! {
-            event = stream.next() => event,
-            () = sleep_until(ahead.due), if ahead.is_waiting() => {
-                ahead.flush().await;
-                continue;
-            }
-        };
-        let (kind, text) = match event {
-            Some(Ok(ChatStreamEvent::Chunk(chunk))) => (Kind::Text, chunk.content),
-            Some(Ok(ChatStreamEvent::ReasoningChunk(chunk))) => (Kind::Reasoning, chunk.content),
-            Some(Ok(ChatStreamEvent::End(end))) => {
-                ahead.flush().await;
-                // Google's protocol has no mark of the end but the reason for it, and the library
-                // makes an end of any silence.
-                let usage = end.captured_usage.as_ref().map(usage_of);
-                if model.provider == HostedProvider::Google && end.captured_stop_reason.is_none() {
-                    return Err(failure::broken_off(model).having_taken(usage));
+    let status = response.status();
+    if !status.is_success() {
+        let headers = response.headers().clone();
+        let body = error_body(model, response).await;
+        return Err(failure::of_status(model, status, &body, Some(&headers)));
+    }
+    let content_type = response.headers().get(CONTENT_TYPE);
+    let content_type = content_type.map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let mut reading = Reading {
+        model,
+        dialect,
+        draft: Draft::default(),
+        form: Form::Unknown,
+        content_type: content_type.unwrap_or_default().into_owned(),
+        is_done: false,
+        strange: None,
+        bytes: 0,
+    };
+    let read = reading.read(response, Ahead::new(pieces), until).await;
+    let usage = reading.draft.usage();
+    let answer = read.and_then(|()| reading.end());
+    answer.map_err(|error| error.having_taken(usage))
+}
+
+/// What a server says beside an error, as far as it is read.
+async fn error_body(model: &HostedModel, mut response: Response) -> String {
+    let mut body = Vec::new();
+    let stall = Duration::from_millis(model.timeouts.stall_ms);
+    while let Ok(Ok(Some(part))) = timeout(stall, response.chunk()).await {
+        let room = REPLY_ERROR_BYTES_MAX.saturating_sub(body.len());
+        body.extend(part.iter().take(room));
+        if part.len() >= room {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+impl Reading<'_> {
+    async fn read(
+        &mut self,
+        mut response: Response,
+        mut ahead: Ahead,
+        until: Instant,
+    ) -> Result<(), CallError> {
+        let stall = Duration::from_millis(self.model.timeouts.stall_ms);
+        while !self.is_done {
+            let silent_at = Instant::now() + stall;
+            let part = loop {
+                let due = ahead.due();
+                tokio::select! {
+                    part = response.chunk() => break part,
+                    () = sleep_until(due.unwrap_or(until)), if due.is_some() => ahead.flush().await,
+                    () = sleep_until(until) => return Err(failure::too_long(self.model)),
+                    () = sleep_until(silent_at) => return Err(failure::silent(self.model)),
                 }
-                return answer_of(model, end).map_err(|error| error.having_taken(usage));
+            };
+            let part = match part {
+                Ok(Some(part)) => part,
+                Ok(None) => break,
+                Err(error) => return Err(failure::of_transport(self.model, &error)),
+            };
+            self.bytes = self.bytes.saturating_add(part.len());
+            if self.bytes > REPLY_STREAM_BYTES_MAX {
+                return Err(failure::excess(
+                    self.model,
+                    &format!("its stream has more than {REPLY_STREAM_BYTES_MAX} bytes"),
+                ));
             }
-            Some(Ok(
-                ChatStreamEvent::Start
-                | ChatStreamEvent::ThoughtSignatureChunk(_)
-                | ChatStreamEvent::ToolCallChunk(_)
-                | ChatStreamEvent::Heartbeat,
-            )) => continue,
-            Some(Err(error)) => return Err(failure::of(model, &error)),
-            None => return Err(failure::broken_off(model)),
-        };
-        bytes = bytes.saturating_add(text.len());
-        if bytes > REPLY_BYTES_MAX {
-            let message = format!("the reply has more than {REPLY_BYTES_MAX} bytes");
-            return Err(CallError::new(CallErrorCode::TooLarge, message));
+            let taken = self.take(&part);
+            for (kind, text) in self.draft.take_fresh() {
+                ahead.add(kind, &text).await;
+            }
+            if let Err(error) = taken {
+                ahead.flush().await;
+                return Err(error);
+            }
         }
-        ahead.add(kind, &text).await;
+        if !self.is_done {
+            self.finish()?;
+        }
+        for (kind, text) in self.draft.take_fresh() {
+            ahead.add(kind, &text).await;
+        }
+        ahead.flush().await;
+        Ok(())
+    }
+
+    /// Takes the next part of the body.
+    fn take(&mut self, mut part: &[u8]) -> Result<(), CallError> {
+        if matches!(self.form, Form::Unknown) {
+            part = part.trim_ascii_start();
+            let Some(first) = part.first() else {
+                return Ok(());
+            };
+            self.form = self.form_of(*first);
+        }
+        match &mut self.form {
+            Form::Unknown => Ok(()),
+            Form::Json(body) | Form::Other(body) => {
+                body.extend_from_slice(part);
+                if body.len() > REPLY_EVENT_BYTES_MAX {
+                    return Err(failure::excess(
+                        self.model,
+                        &format!("its answer has more than {REPLY_EVENT_BYTES_MAX} bytes"),
+                    ));
+                }
+                Ok(())
+            }
+            Form::Stream(events) => {
+                let (dialect, draft) = (&mut self.dialect, &mut self.draft);
+                let strange = &mut self.strange;
+                let mut seen = None;
+                let more = events.feed(part, |event| {
+                    let next = take_event(dialect.as_mut(), draft, strange, &event);
+                    seen = Some(event.data);
+                    Ok::<_, Fault>(next? != Next::Done)
+                });
+                match more {
+                    Ok(more) => {
+                        self.is_done = !more;
+                        Ok(())
+                    }
+                    Err(fault) => Err(self.failed(fault, seen.as_deref())),
+                }
+            }
+        }
+    }
+
+    /// By its first character that is no white space: servers are not to be believed what they say of
+    /// the type.
+    fn form_of(&self, first: u8) -> Form {
+        let says_stream = self.content_type.contains("event-stream");
+        match first {
+            b'{' | b'[' => Form::Json(Vec::new()),
+            b'<' => Form::Other(Vec::new()),
+            // The names of fields, and comments.
+            b'd' | b'e' | b'i' | b'r' | b':' | 0xef => Form::Stream(Events::default()),
+            _ if says_stream => Form::Stream(Events::default()),
+            _ => Form::Other(Vec::new()),
+        }
+    }
+
+    /// The body is over, and no event said that it is.
+    fn finish(&mut self) -> Result<(), CallError> {
+        match std::mem::replace(&mut self.form, Form::Unknown) {
+            Form::Unknown => Err(failure::no_reply(self.model, &self.content_type, "")),
+            Form::Other(body) => {
+                let text = String::from_utf8_lossy(&body);
+                Err(failure::no_reply(self.model, &self.content_type, &text))
+            }
+            Form::Json(body) => match serde_json::from_slice(&body) {
+                Ok(body) => self.take_whole(body),
+                Err(error) if error.is_eof() => Err(failure::broken_off(self.model)),
+                Err(_) => {
+                    let text = String::from_utf8_lossy(&body);
+                    Err(failure::no_reply(self.model, &self.content_type, &text))
+                }
+            },
+            Form::Stream(events) => {
+                if let Some(event) = events.finish() {
+                    let taken = take_event(
+                        self.dialect.as_mut(),
+                        &mut self.draft,
+                        &mut self.strange,
+                        &event,
+                    );
+                    match taken {
+                        Ok(Next::Done) => return Ok(()),
+                        // It is there in part.
+                        Ok(Next::More | Next::Unknown) | Err(Fault::NoJson(_)) => {}
+                        Err(fault) => return Err(self.failed(fault, Some(&event.data))),
+                    }
+                }
+                let is_whole = self.dialect.may_just_end() && self.draft.stop_reason().is_some();
+                match &self.strange {
+                    _ if is_whole => Ok(()),
+                    Some(event) => Err(failure::no_reply(self.model, &self.content_type, event)),
+                    None => Err(failure::broken_off(self.model)),
+                }
+            }
+        }
+    }
+
+    fn take_whole(&mut self, body: Value) -> Result<(), CallError> {
+        if let Some(error) = error_in(&body) {
+            return Err(failure::of_said(self.model, error, false));
+        }
+        let text = body.to_string();
+        let taken = self.dialect.whole(body, &mut self.draft);
+        taken.map_err(|fault| self.failed(fault, Some(&text)))
+    }
+
+    fn failed(&self, fault: Fault, seen: Option<&str>) -> CallError {
+        let seen = seen.unwrap_or_default();
+        match fault {
+            Fault::Said(said) => failure::of_said(self.model, &said, true),
+            Fault::NoJson(error) if error.is_eof() => failure::broken_off(self.model),
+            Fault::Strange | Fault::NoJson(_) => {
+                failure::no_reply(self.model, &self.content_type, seen)
+            }
+            Fault::Excess(_) | Fault::NoEvent(_) => failure::excess(self.model, &fault.to_string()),
+        }
+    }
+
+    /// The whole reply, unless it is none.
+    fn end(self) -> Result<ModelAnswer, CallError> {
+        if self.draft.is_refusal() || self.dialect.is_declined(&self.draft) {
+            let reason = self.draft.stop_reason().unwrap_or("refusal");
+            return Err(failure::declined(
+                self.model,
+                reason,
+                self.draft.declined_with(),
+            ));
+        }
+        let model = self.model;
+        self.draft
+            .finish(model)
+            .map_err(|error| failure::unkept(model, &error))
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Reasoning,
+/// The error that stands in the place of a reply: an object with it, or a list of one, as Google's.
+fn error_in(body: &Value) -> Option<&Value> {
+    let said = body.get(0).unwrap_or(body);
+    let is_error = said.get("error").is_some_and(|error| !error.is_null())
+        || said.get("type").and_then(Value::as_str) == Some("error");
+    is_error.then_some(said)
 }
 
-/// What is sent ahead: gathered, so that a fast model does not make a frame of each word.
-struct Ahead {
-    pieces: Pieces,
-    kind: Kind,
-    text: String,
-    /// When what is gathered is sent at the latest.
-    due: Instant,
-}
-
-impl Ahead {
-    fn new(pieces: Pieces) -> Self {
-        Self {
-            pieces,
-            kind: Kind::Text,
-            text: String::new(),
-            due: Instant::now(),
-        }
+fn take_event(
+    dialect: &mut dyn Dialect,
+    draft: &mut Draft,
+    strange: &mut Option<String>,
+    event: &Event,
+) -> Result<Next, Fault> {
+    let next = dialect.event(event, draft)?;
+    if next == Next::Unknown && strange.is_none() {
+        *strange = Some(event.data.clone());
     }
-
-    fn is_waiting(&self) -> bool {
-        !self.text.is_empty()
-    }
-
-    async fn add(&mut self, kind: Kind, text: &str) {
-        if kind != self.kind {
-            self.flush().await;
-            self.kind = kind;
-        }
-        if self.text.is_empty() {
-            // The first words go at once; what comes right behind them is gathered.
-            let since = Instant::now().saturating_duration_since(self.due);
-            let interval = Duration::from_millis(PIECE_INTERVAL_MS);
-            self.due = Instant::now() + interval.saturating_sub(since);
-        }
-        self.text.push_str(text);
-        if self.text.len() >= PIECE_BYTES_MAX || self.due <= Instant::now() {
-            self.flush().await;
-        }
-    }
-
-    async fn flush(&mut self) {
-        if self.text.is_empty() {
-            return;
-        }
-        let text = std::mem::take(&mut self.text);
-        self.due = Instant::now();
-        let piece = match self.kind {
-            Kind::Text => ModelPiece::Text { text },
-            Kind::Reasoning => ModelPiece::Reasoning { text },
-        };
-        if let Ok(piece) = to_raw_value(&piece) {
-            self.pieces.send(piece).await;
-        }
-    }
-}
-
-fn answer_of(model: &HostedModel, end: StreamEnd) -> Result<ModelAnswer, CallError> {
-    let internal = |message: String| CallError::new(CallErrorCode::Internal, message);
-    let parts = end.captured_content.map(MessageContent::into_parts);
-    let mut text = String::new();
-    let mut calls: Vec<ToolCall> = Vec::new();
-    let mut thoughts = Thoughts::of(model);
-    for part in parts.into_iter().flatten() {
-        match part {
-            ContentPart::Text(said) => text.push_str(&said),
-            ContentPart::ToolCall(call) => calls.push(call),
-            thought => thoughts.parts.push(thought),
-        }
-    }
-    thoughts.text = end.captured_reasoning_content.unwrap_or_default();
-    if calls.len() > REPLY_CALLS_MAX {
-        return Err(internal(format!(
-            "the model called {} tools in one reply; at most {REPLY_CALLS_MAX} are allowed",
-            calls.len()
-        )));
-    }
-    if let Some(StopReason::ContentFilter(reason)) = &end.captured_stop_reason
-        && text.is_empty()
-        && calls.is_empty()
-    {
-        let message = format!("`{}` declined to answer: {reason}", model.model);
-        return Err(CallError::new(CallErrorCode::Refused, message));
-    }
-    let calls = named_apart(calls, &mut thoughts)
-        .map_err(|error| internal(format!("a tool call cannot be named: {error}")))?;
-    let content = to_raw_value(&Content::assistant(&text, &calls))
-        .map_err(|error| internal(error.to_string()))?;
-    let mut metadata = JsonObject::new();
-    metadata.insert("model".to_owned(), json!(model.model));
-    if let Some(reason) = end.captured_stop_reason {
-        metadata.insert("stopReason".to_owned(), json!(reason_of(&reason)));
-    }
-    if let Some(usage) = &end.captured_usage {
-        metadata.insert(USAGE.to_owned(), json!(usage_of(usage)));
-    }
-    if !thoughts.is_empty() {
-        metadata.insert(REASONING.to_owned(), json!(thoughts));
-    }
-    Ok(ModelAnswer { content, metadata })
-}
-
-fn reason_of(reason: &StopReason) -> &str {
-    match reason {
-        StopReason::Completed(text)
-        | StopReason::MaxTokens(text)
-        | StopReason::ToolCall(text)
-        | StopReason::ContentFilter(text)
-        | StopReason::StopSequence(text)
-        | StopReason::Other(text) => text,
-    }
-}
-
-/// The library counts cached tokens among those that went in, for every provider.
-fn usage_of(usage: &genai::chat::Usage) -> Usage {
-    let count = |tokens: Option<i32>| u64::try_from(tokens.unwrap_or(0)).unwrap_or(0);
-    let details = usage.prompt_tokens_details.as_ref();
-    let cache_read_tokens = count(details.and_then(|details| details.cached_tokens));
-    let cache_write_tokens = count(details.and_then(|details| details.cache_creation_tokens));
-    Usage {
-        input_tokens: count(usage.prompt_tokens)
-            .saturating_sub(cache_read_tokens)
-            .saturating_sub(cache_write_tokens),
-        output_tokens: count(usage.completion_tokens),
-        cache_read_tokens,
-        cache_write_tokens,
-        reasoning_tokens: {
-            let details = usage.completion_tokens_details.as_ref();
-            count(details.and_then(|details| details.reasoning_tokens))
-        },
-    }
-}
-
-/// The calls, each under an id of its own: not every provider gives one, and not every server keeps
-/// them apart.
-fn named_apart(
-    calls: Vec<ToolCall>,
-    thoughts: &mut Thoughts,
-) -> Result<Vec<message::ToolCall>, goondan_protocol::ids::InvalidId> {
-    let mut taken = BTreeSet::new();
-    let mut named = Vec::with_capacity(calls.len());
-    for call in calls {
-        let is_usable = !call.call_id.is_empty()
-            && call.call_id.len() <= MAX_ID_BYTES
-            && !call.call_id.chars().any(char::is_control)
-            && !taken.contains(&call.call_id);
-        let call_id = if is_usable {
-            call.call_id
-        } else {
-            format!("call_{}", uuid::Uuid::now_v7().simple())
-        };
-        taken.insert(call_id.clone());
-        if let Some(signatures) = call.thought_signatures.filter(|s| !s.is_empty()) {
-            thoughts.signatures.insert(call_id.clone(), signatures);
-        }
-        // A call without arguments may come as no text at all.
-        let input = match call.fn_arguments {
-            Value::String(text) if text.trim().is_empty() => json!({}),
-            Value::Null => json!({}),
-            input => input,
-        };
-        named.push(message::ToolCall {
-            id: ToolCallId::new(call_id)?,
-            tool_name: call.fn_name,
-            input,
-        });
-    }
-    Ok(named)
-}
-
-/// What a model thought: for people its text, for the same model what it wants to see again.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Thoughts {
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    text: String,
-    /// Whose thoughts these are: another model cannot use their signatures.
-    model: String,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) parts: Vec<ContentPart>,
-    /// Signatures of tool calls, by the call's id.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) signatures: BTreeMap<String, Vec<String>>,
-}
-
-impl Thoughts {
-    fn of(model: &HostedModel) -> Self {
-        Self {
-            text: String::new(),
-            model: model.model.clone(),
-            parts: Vec::new(),
-            signatures: BTreeMap::new(),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.text.is_empty() && self.parts.is_empty() && self.signatures.is_empty()
-    }
-
-    /// Reads what was kept with a message, if this very model can use it again.
-    pub(super) fn read(kept: &Value, model: &HostedModel) -> Option<Self> {
-        let mut thoughts: Self = serde_json::from_value(kept.clone()).ok()?;
-        if thoughts.model != model.model {
-            return None;
-        }
-        if thoughts.parts.is_empty() && !thoughts.text.is_empty() {
-            let text = std::mem::take(&mut thoughts.text);
-            thoughts.parts.push(ContentPart::ReasoningContent(text));
-        }
-        Some(thoughts)
-    }
+    Ok(next)
 }

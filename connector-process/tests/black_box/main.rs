@@ -5,7 +5,11 @@
 
 // `cfg(test)` is always set here; saying it gives every item of the modules the lints of test code.
 #[cfg(test)]
+mod anthropic;
+#[cfg(test)]
 mod certificates;
+#[cfg(test)]
+mod hostile_model;
 #[cfg(test)]
 mod http;
 #[cfg(test)]

@@ -9,6 +9,8 @@ use goondan_protocol::call::{
 };
 use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::message::Content;
+use goondan_protocol::trace::TraceContext;
+use goondan_tests::processes;
 use goondan_tests::provider::{
     self, Answer, Ending, OPENAI_DONE, Provider, anthropic_saying, openai_delta, openai_saying,
 };
@@ -16,29 +18,29 @@ use serde_json::{Value, json};
 
 use crate::orchestrator::Orchestrator;
 
-const KEY: &str = "sk-very-secret";
+pub(crate) const KEY: &str = "sk-very-secret";
 
 /// A connector of the model at a provider.
-struct Model {
-    orchestrator: Orchestrator,
+pub(crate) struct Model {
+    pub(crate) orchestrator: Orchestrator,
     next_call: u64,
 }
 
 /// What came of a call: the pieces ahead, and the end.
-struct Made {
+pub(crate) struct Made {
     pieces: Vec<ModelPiece>,
     outcome: CallOutcome,
 }
 
 impl Model {
-    fn at(provider: &Provider, kind: &str) -> Self {
+    pub(crate) fn at(provider: &Provider, kind: &str) -> Self {
         Self::with(&json!({
             "name": "m", "provider": kind, "model": "big-1", "apiKey": KEY,
             "endpoint": provider.endpoint(),
         }))
     }
 
-    fn with(model: &Value) -> Self {
+    pub(crate) fn with(model: &Value) -> Self {
         let mut orchestrator = Orchestrator::start_as_model(model);
         assert!(orchestrator.status().ready);
         Self {
@@ -47,10 +49,14 @@ impl Model {
         }
     }
 
-    fn begin(&mut self, params: &Value) -> CallId {
+    pub(crate) fn begin(&mut self, params: &Value) -> CallId {
+        self.begin_in(None, params)
+    }
+
+    fn begin_in(&mut self, traceparent: Option<&str>, params: &Value) -> CallId {
         self.next_call += 1;
         let call_id = CallId(self.next_call);
-        self.orchestrator.call(CallOrder {
+        let order = CallOrder {
             call_id,
             caller: Caller {
                 agent: "a".parse().unwrap(),
@@ -59,12 +65,19 @@ impl Model {
             method: "complete".to_owned(),
             params: serde_json::value::to_raw_value(params).unwrap(),
             deadline_ms: 60_000,
-        });
+        };
+        let trace = traceparent.map(|text| TraceContext::from_traceparent(text).unwrap());
+        self.orchestrator.call_in(trace, order);
         call_id
     }
 
-    fn ask(&mut self, params: &Value) -> Made {
-        let call_id = self.begin(params);
+    pub(crate) fn ask(&mut self, params: &Value) -> Made {
+        self.ask_in(None, params)
+    }
+
+    /// Asks within a trace.
+    pub(crate) fn ask_in(&mut self, traceparent: Option<&str>, params: &Value) -> Made {
+        let call_id = self.begin_in(traceparent, params);
         let mut pieces = Vec::new();
         loop {
             match self.orchestrator.receive().1 {
@@ -82,32 +95,37 @@ impl Model {
         }
     }
 
-    fn hi(&mut self) -> Made {
+    /// The most memory that it has held.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        processes::peak_memory(u32::try_from(self.orchestrator.pid().as_raw()).unwrap())
+    }
+
+    pub(crate) fn hi(&mut self) -> Made {
         self.ask(&json!({"messages": [{"role": "user", "content": "Hi."}]}))
     }
 }
 
 impl Made {
-    fn answer(&self) -> ModelAnswer {
+    pub(crate) fn answer(&self) -> ModelAnswer {
         match &self.outcome {
             CallOutcome::Ok(raw) => serde_json::from_str(raw.get()).unwrap(),
             CallOutcome::Error(error) => panic!("{error:?}"),
         }
     }
 
-    fn content(&self) -> Content {
+    pub(crate) fn content(&self) -> Content {
         let content: Value = serde_json::from_str(self.answer().content.get()).unwrap();
         Content::from(content)
     }
 
-    fn error(&self) -> &CallError {
+    pub(crate) fn error(&self) -> &CallError {
         match &self.outcome {
             CallOutcome::Error(error) => error,
             CallOutcome::Ok(raw) => panic!("{}", raw.get()),
         }
     }
 
-    fn streamed(&self) -> (String, String) {
+    pub(crate) fn streamed(&self) -> (String, String) {
         let (mut text, mut thought) = (String::new(), String::new());
         for piece in &self.pieces {
             match piece {

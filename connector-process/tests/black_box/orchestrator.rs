@@ -20,6 +20,7 @@ use goondan_protocol::ipc::{
     Assignment, EventAccepted, EventRefused, Head, Hello, IPC_FD_VAR, Ping, RefusalCode, Shutdown,
     Status, ToChild, ToOrchestrator, Welcome,
 };
+use goondan_protocol::trace::TraceContext;
 use goondan_protocol::version::Version;
 use serde_json::{Value, json};
 
@@ -117,7 +118,11 @@ impl Orchestrator {
 
     fn try_send(&mut self, message: &ToChild, in_reply_to: Option<u64>) -> std::io::Result<()> {
         let head = Head::new(Address::Orchestrator, Address::Child).answering(in_reply_to);
-        let body = message.to_frame(&head).unwrap();
+        self.try_send_with(&head, message)
+    }
+
+    fn try_send_with(&mut self, head: &Head, message: &ToChild) -> std::io::Result<()> {
+        let body = message.to_frame(head).unwrap();
         let len = u32::try_from(body.len()).unwrap();
         let frame = [&len.to_be_bytes()[..], &body].concat();
         self.socket.write_all(&frame)
@@ -177,8 +182,12 @@ impl Orchestrator {
         self.send(&ToChild::Welcome(Box::new(welcome)), None);
     }
 
-    pub(crate) fn call(&mut self, call: CallOrder) {
-        self.send(&ToChild::Call(Box::new(call)), None);
+    /// Has a call made that belongs to a trace.
+    pub(crate) fn call_in(&mut self, trace: Option<TraceContext>, call: CallOrder) {
+        let head = Head::new(Address::Orchestrator, Address::Child);
+        let head = Head { trace, ..head };
+        self.try_send_with(&head, &ToChild::Call(Box::new(call)))
+            .unwrap();
     }
 
     pub(crate) fn cancel(&mut self, call_id: CallId) {

@@ -18,6 +18,7 @@ pub(crate) mod process_limits;
 pub(crate) mod script;
 pub(crate) mod settings;
 pub(crate) mod swarm;
+pub(crate) mod thinking;
 pub(crate) mod tool;
 pub(crate) mod value;
 

@@ -17,8 +17,8 @@ use crate::kinds::agent::AgentSpec;
 use crate::kinds::connection::{ConnectionSpec, RuleSpec};
 use crate::kinds::connector::{Events, Program};
 use crate::kinds::swarm::{Policy, SwarmSpec};
-use crate::kinds::tool;
 use crate::kinds::{extension, settings};
+use crate::kinds::{thinking, tool};
 use crate::load::Resources;
 use crate::outgoing;
 use crate::reference::{LOCAL_CLIENT, Reference};
@@ -319,6 +319,11 @@ fn resolve_agent(
         model.as_mut().map(|model| &mut model.provider)
     {
         params.clone_from(&agent.params);
+    }
+    let hosted = model.as_ref().and_then(|it| resources.hosted.get(&it.name));
+    if let (Some(place), Some(hosted)) = (agent.params_place, hosted) {
+        let sent = agent.params.clone().or(&hosted.model.params);
+        thinking::check(&hosted.model, &sent, place, report);
     }
     let extensions = resolve_extensions(agent, resources, report);
     if let (Some(place), Some(ModelProvider::Scripted { .. })) = (

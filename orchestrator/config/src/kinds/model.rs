@@ -7,7 +7,9 @@ use goondan_protocol::ids::ResourceName;
 use goondan_protocol::script::Script;
 use goondan_protocol::usage::PriceTable;
 
-use super::{Context, id, params, prices, process_limits, read_named_file, script, value};
+use super::{
+    Context, id, params, prices, process_limits, read_named_file, script, thinking, value,
+};
 use crate::codes;
 use crate::document::Document;
 use crate::fields::{Fields, Label, Located};
@@ -126,6 +128,18 @@ static HOSTED_SPEC: Shape = Shape::of(
             "How long is waited for what.",
         ),
         Field::optional(
+            "promptCaching",
+            Content::Boolean,
+            "Of `anthropic`: the beginning of each question is marked for the provider's cache.",
+        )
+        .or(Default::Meaning("true")),
+        Field::optional(
+            "sendReasoning",
+            Content::Boolean,
+            "Of `openai`: what the model thought in a turn goes back to it as `reasoning_content`.",
+        )
+        .or(Default::Meaning("if the service is known to ask for it")),
+        Field::optional(
             "options",
             Content::Entries(&Content::Anything),
             "Fields that are put into each request as they are.",
@@ -165,6 +179,12 @@ static TIMEOUTS: Shape = Shape::of(
             "For the next part of its answer.",
         )
         .or(Default::Number(120_000)),
+        Field::optional(
+            "totalMs",
+            Content::Number(1, TIMEOUT_MS_MAX),
+            "For its whole answer, however much of it has come.",
+        )
+        .or(Default::Number(1_500_000)),
     ],
 );
 
@@ -242,14 +262,27 @@ fn read_hosted(
             ),
         );
     }
+    let params_place = spec.place_of("params");
     let params = params::read(&mut spec, cx);
     let timeouts = read_timeouts(&mut spec, cx);
+    let prompt_caching = read_switch(
+        &mut spec,
+        "promptCaching",
+        provider == HostedProvider::Anthropic,
+        cx,
+    );
+    let send_reasoning = read_switch(
+        &mut spec,
+        "sendReasoning",
+        provider == HostedProvider::OpenAi,
+        cx,
+    );
     let options = spec.entries("options", &mut cx.report);
     let options = options
         .iter()
         .map(|entry| (entry.key.clone(), entry.node.to_json()))
         .collect();
-    let prices = prices::read(&mut spec, cx);
+    let prices = prices::read(&mut spec, provider, cx);
     let limits = process_limits::read(&mut spec, cx);
     read_capabilities(&mut spec, cx);
     spec.close();
@@ -261,10 +294,32 @@ fn read_hosted(
         api_key,
         params,
         timeouts,
+        prompt_caching: prompt_caching.unwrap_or(true),
+        send_reasoning,
         options,
         limits,
     };
+    if let Some(place) = params_place {
+        thinking::check(&model, &model.params, place, &mut cx.report);
+    }
     Some(Hosted { model, prices })
+}
+
+/// A switch that only some providers know.
+fn read_switch(
+    spec: &mut Fields<'_>,
+    name: &'static str,
+    is_known: bool,
+    cx: &mut Context<'_>,
+) -> Option<bool> {
+    let place = spec.place_of(name);
+    let switch = spec.boolean(name, &mut cx.report);
+    if let Some(place) = place.filter(|_| !is_known) {
+        let message = format!("`{name}` has no effect with this provider");
+        cx.report
+            .add(Problem::warning(codes::NO_EFFECT, place, message).help("remove it"));
+    }
+    switch
 }
 
 /// An endpoint is an HTTP address; a key for it belongs into `apiKey`.
@@ -299,6 +354,7 @@ fn read_timeouts(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> ModelTimeouts {
         connect_ms: read("connectMs", default.connect_ms),
         first_byte_ms: read("firstByteMs", default.first_byte_ms),
         stall_ms: read("stallMs", default.stall_ms),
+        total_ms: read("totalMs", default.total_ms),
     };
     timeouts.close();
     read

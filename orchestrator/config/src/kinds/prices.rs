@@ -1,7 +1,8 @@
 //! What a model's tokens cost, in a Model.
 
+use goondan_protocol::definition::HostedProvider;
 use goondan_protocol::time::Timestamp;
-use goondan_protocol::usage::{Price, PriceTable};
+use goondan_protocol::usage::{MicroUsd, Price, PriceTable};
 
 use super::Context;
 use crate::codes;
@@ -39,18 +40,24 @@ static PRICE: Shape = Shape::of(
             Content::Amount,
             "For what it reads from the provider's cache.",
         )
-        .or(Default::Meaning("as `input`")),
+        .or(Default::Meaning("as `input`; of `anthropic` a tenth of it")),
         Field::optional(
             "cacheWrite",
             Content::Amount,
             "For what is put into the provider's cache.",
         )
-        .or(Default::Meaning("as `input`")),
+        .or(Default::Meaning(
+            "as `input`; of `anthropic` a quarter more",
+        )),
     ],
 );
 
 /// Reads the field `prices`.
-pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> PriceTable {
+pub(crate) fn read(
+    fields: &mut Fields<'_>,
+    provider: HostedProvider,
+    cx: &mut Context<'_>,
+) -> PriceTable {
     let mut prices: Vec<Price> = Vec::new();
     for written in fields
         .mappings("prices", &mut cx.report)
@@ -58,7 +65,7 @@ pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> PriceTable 
         .flatten()
     {
         let place = written.place;
-        let Some(price) = read_price(written, cx) else {
+        let Some(price) = read_price(written, provider, cx) else {
             continue;
         };
         if prices.iter().any(|other| other.since == price.since) {
@@ -76,7 +83,20 @@ pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> PriceTable 
     PriceTable::new(prices)
 }
 
-fn read_price(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<Price> {
+/// What a provider takes for its cache where a price does not say it, as shares of `input` in percent:
+/// for reading it, and for writing it. Anthropic is asked to use it, and says these.
+fn cache_percents(provider: HostedProvider) -> (u64, u64) {
+    match provider {
+        HostedProvider::Anthropic => (10, 125),
+        HostedProvider::OpenAi | HostedProvider::Google => (100, 100),
+    }
+}
+
+fn read_price(
+    mut fields: Fields<'_>,
+    provider: HostedProvider,
+    cx: &mut Context<'_>,
+) -> Option<Price> {
     let report = &mut cx.report;
     let mut is_known = true;
     let since = fields.text("since", report).and_then(|written| {
@@ -97,11 +117,13 @@ fn read_price(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<Price> {
     let cache_write = fields.amount("cacheWrite", report);
     fields.close();
     let input = input?;
+    let (read_percent, write_percent) = cache_percents(provider);
+    let share = |percent: u64| MicroUsd(input.0.saturating_mul(percent).div_ceil(100));
     is_known.then_some(Price {
         since,
         input,
         output: output?,
-        cache_read: cache_read.unwrap_or(input),
-        cache_write: cache_write.unwrap_or(input),
+        cache_read: cache_read.unwrap_or_else(|| share(read_percent)),
+        cache_write: cache_write.unwrap_or_else(|| share(write_percent)),
     })
 }

@@ -84,9 +84,10 @@ fn corpus() -> Vec<Value> {
             &json!({
                 "provider": "anthropic", "model": "m", "endpoint": "https://x", "options": {"a": 1},
                 "apiKey": {"valueFrom": {"env": "KEY"}},
-                "params": {"temperature": 0.5, "topP": 1, "maxTokens": 9, "stop": ["."],
+                "params": {"temperature": 0.5, "topP": 1, "maxTokens": 9_000, "stop": ["."],
                            "reasoningEffort": "low", "seed": 1},
-                "timeouts": {"connectMs": 1, "firstByteMs": 2, "stallMs": 3},
+                "timeouts": {"connectMs": 1, "firstByteMs": 2, "stallMs": 3, "totalMs": 4},
+                "promptCaching": false, "sendReasoning": false,
                 "prices": [{"since": "2026-01-31", "input": 3, "output": "15.5", "cacheRead": 0.3,
                             "cacheWrite": "3.75"}],
                 "limits": {"openFiles": 64},

@@ -27,4 +27,6 @@ mod sources;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod thinking;
+#[cfg(test)]
 mod values;

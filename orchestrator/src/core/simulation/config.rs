@@ -190,6 +190,8 @@ fn model(name: &str, variant: u32) -> (ResourceName, HostedModel) {
             ..ModelParams::default()
         },
         timeouts: ModelTimeouts::default(),
+        prompt_caching: true,
+        send_reasoning: None,
         options: JsonObject::new(),
         limits: ProcessLimits::default(),
     };

@@ -1,0 +1,68 @@
+//! What is sent ahead of a reply: gathered, so that a fast model does not make a frame of each word.
+
+use std::time::Duration;
+
+use goondan_protocol::call::ModelPiece;
+use serde_json::value::to_raw_value;
+use tokio::time::Instant;
+
+use super::draft::Kind;
+use crate::calls::Pieces;
+use crate::limits::{PIECE_BYTES_MAX, PIECE_INTERVAL_MS};
+
+/// Words that wait to be sent.
+pub(super) struct Ahead {
+    pieces: Pieces,
+    kind: Kind,
+    text: String,
+    /// When what is gathered is sent at the latest.
+    due: Instant,
+}
+
+impl Ahead {
+    pub(super) fn new(pieces: Pieces) -> Self {
+        Self {
+            pieces,
+            kind: Kind::Text,
+            text: String::new(),
+            due: Instant::now(),
+        }
+    }
+
+    /// When [`Ahead::flush`] is due; none if nothing waits.
+    pub(super) fn due(&self) -> Option<Instant> {
+        (!self.text.is_empty()).then_some(self.due)
+    }
+
+    pub(super) async fn add(&mut self, kind: Kind, text: &str) {
+        if kind != self.kind {
+            self.flush().await;
+            self.kind = kind;
+        }
+        if self.text.is_empty() {
+            // The first words go at once; what comes right behind them is gathered.
+            let since = Instant::now().saturating_duration_since(self.due);
+            let interval = Duration::from_millis(PIECE_INTERVAL_MS);
+            self.due = Instant::now() + interval.saturating_sub(since);
+        }
+        self.text.push_str(text);
+        if self.text.len() >= PIECE_BYTES_MAX || self.due <= Instant::now() {
+            self.flush().await;
+        }
+    }
+
+    pub(super) async fn flush(&mut self) {
+        if self.text.is_empty() {
+            return;
+        }
+        let text = std::mem::take(&mut self.text);
+        self.due = Instant::now();
+        let piece = match self.kind {
+            Kind::Text => ModelPiece::Text { text },
+            Kind::Reasoning => ModelPiece::Reasoning { text },
+        };
+        if let Ok(piece) = to_raw_value(&piece) {
+            self.pieces.send(piece).await;
+        }
+    }
+}

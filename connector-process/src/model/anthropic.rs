@@ -1,0 +1,365 @@
+//! Anthropic's Messages API.
+//!
+//! The beginning of a question that stays the same from step to step is marked for the provider's
+//! cache: tools and system prompt, and the conversation up to its last two messages of the user's side.
+//! Messages only ever come behind these marks, so that each question reads what the one before it wrote.
+
+use goondan_connectors::thinking::{Thinking, anthropic_reply_tokens};
+use goondan_protocol::definition::HostedModel;
+use goondan_protocol::message::Role;
+use goondan_protocol::usage::Usage;
+use serde_json::{Map, Value, json};
+
+use super::dialect::{Dialect, Fault, Next, is_text, text_at, tokens_at};
+use super::draft::Draft;
+use super::events::Event;
+use super::question::{Part, Picture, Question, Said, arguments, told};
+
+/// What the field `anthropic-version` says.
+pub(super) const VERSION: &str = "2023-06-01";
+
+/// Beside thoughts, the least that `top_p` may be.
+const THINKING_TOP_P_MIN: f64 = 0.95;
+
+/// What closes a conversation that the model itself spoke last in: it is asked to go on, since not every
+/// model lets words be put into its mouth.
+const GO_ON: &str = "Go on.";
+
+/// The body of a request.
+///
+/// # Errors
+///
+/// If thoughts would leave no room for a reply.
+pub(super) fn request(model: &HostedModel, question: &Question) -> Result<Value, String> {
+    let thinking = question.thinking(model);
+    let params = &question.params;
+    let reply_tokens = params.max_tokens;
+    let reply_tokens = reply_tokens.unwrap_or_else(|| anthropic_reply_tokens(&model.model));
+    if let Some(budget) = thinking
+        .budget_tokens()
+        .filter(|budget| *budget >= reply_tokens)
+    {
+        return Err(format!(
+            "`maxTokens: {reply_tokens}` leaves no room for a reply beside the {budget} tokens of \
+             thoughts that `reasoningEffort` means"
+        ));
+    }
+    let mut body = json!({"model": model.model, "max_tokens": reply_tokens, "stream": true});
+    let fields = body.as_object_mut().ok_or("there is no body")?;
+    let marked = model.prompt_caching;
+    let mut tools: Vec<Value> = question.tools.iter().map(|tool| {
+        json!({"name": tool.name, "description": tool.description, "input_schema": tool.parameters})
+    }).collect();
+    if let Some(system) = &question.system {
+        let mut block = json!({"type": "text", "text": system});
+        mark(&mut block, marked);
+        fields.insert("system".to_owned(), json!([block]));
+    } else if let Some(last) = tools.last_mut() {
+        mark(last, marked);
+    }
+    if !tools.is_empty() {
+        fields.insert("tools".to_owned(), Value::Array(tools));
+    }
+    let messages = messages(&question.messages, marked);
+    fields.insert("messages".to_owned(), Value::Array(messages));
+    say_thinking(fields, thinking);
+    let free = !thinking.is_on();
+    if let Some(temperature) = params.temperature.filter(|_| free) {
+        fields.insert("temperature".to_owned(), json!(temperature));
+    }
+    if let Some(top_p) = params.top_p.filter(|p| free || *p >= THINKING_TOP_P_MIN) {
+        fields.insert("top_p".to_owned(), json!(top_p));
+    }
+    if !params.stop.is_empty() {
+        fields.insert("stop_sequences".to_owned(), json!(params.stop));
+    }
+    Ok(body)
+}
+
+fn say_thinking(fields: &mut Map<String, Value>, thinking: Thinking) {
+    let (said, effort) = match thinking {
+        Thinking::Unsaid => (None, None),
+        Thinking::Disabled => (Some(json!({"type": "disabled"})), None),
+        Thinking::Effort(effort) => (None, Some(effort)),
+        Thinking::Adaptive(effort) => {
+            let said = json!({"type": "adaptive", "display": "summarized"});
+            (Some(said), Some(effort))
+        }
+        Thinking::Budget(tokens) => {
+            let said = json!({"type": "enabled", "budget_tokens": tokens});
+            (Some(said), None)
+        }
+    };
+    if let Some(said) = said {
+        fields.insert("thinking".to_owned(), said);
+    }
+    if let Some(effort) = effort {
+        fields.insert("output_config".to_owned(), json!({"effort": effort}));
+    }
+}
+
+/// Marks the end of what the provider is to put into its cache.
+fn mark(block: &mut Value, is_wanted: bool) {
+    if let Some(block) = block.as_object_mut().filter(|_| is_wanted) {
+        block.insert("cache_control".to_owned(), json!({"type": "ephemeral"}));
+    }
+}
+
+/// The messages, no two of one side behind each other: the results of parallel calls are one message.
+fn messages(said: &[Said], marked: bool) -> Vec<Value> {
+    let mut sides: Vec<(&'static str, Vec<Value>)> = Vec::new();
+    for said in said {
+        let side = match said.role {
+            Role::Assistant => "assistant",
+            Role::System | Role::User | Role::Tool => "user",
+        };
+        let blocks = blocks_of(said);
+        match sides.last_mut() {
+            Some((last, held)) if *last == side => held.extend(blocks),
+            Some(_) | None => sides.push((side, blocks)),
+        }
+    }
+    if sides.last().is_none_or(|(side, _)| *side == "assistant") {
+        sides.push(("user", vec![json!({"type": "text", "text": GO_ON})]));
+    }
+    for (_, blocks) in &mut sides {
+        // Results come first, or the request is refused.
+        blocks.sort_by_key(|block| !is_text(block, "/type", "tool_result"));
+    }
+    let users = sides.iter_mut().rev().filter(|(side, _)| *side == "user");
+    for (_, blocks) in users.take(2) {
+        if let Some(last) = blocks.last_mut() {
+            mark(last, marked);
+        }
+    }
+    let sides = sides.into_iter();
+    sides
+        .map(|(side, blocks)| json!({"role": side, "content": blocks}))
+        .collect()
+}
+
+fn blocks_of(said: &Said) -> Vec<Value> {
+    let mut blocks: Vec<Value> = Vec::new();
+    if let Some(thoughts) = &said.thoughts {
+        blocks.extend(thoughts.blocks.iter().cloned());
+    }
+    for part in &said.parts {
+        blocks.push(match part {
+            Part::Text(text) if said.role == Role::System => {
+                json!({"type": "text", "text": format!("<system>\n{text}\n</system>")})
+            }
+            Part::Text(text) => json!({"type": "text", "text": text}),
+            Part::Image(picture) => image(picture),
+        });
+    }
+    for call in &said.calls {
+        blocks.push(json!({
+            "type": "tool_use", "id": call.id, "name": call.tool_name, "input": arguments(call),
+        }));
+    }
+    for result in &said.results {
+        let mut block = json!({"type": "tool_result", "tool_use_id": result.tool_call_id});
+        let images: Vec<Value> = result
+            .images
+            .iter()
+            .filter_map(Picture::of)
+            .map(|picture| image(&picture))
+            .collect();
+        let text = told(result);
+        let content = if images.is_empty() {
+            Value::String(text)
+        } else {
+            let text = (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}));
+            Value::Array(text.into_iter().chain(images).collect())
+        };
+        if let Some(block) = block.as_object_mut() {
+            block.insert("content".to_owned(), content);
+            if result.is_error {
+                block.insert("is_error".to_owned(), Value::Bool(true));
+            }
+        }
+        blocks.push(block);
+    }
+    blocks
+}
+
+fn image(picture: &Picture) -> Value {
+    let source = match picture {
+        Picture::At(url) => json!({"type": "url", "url": url}),
+        Picture::Base64 { media_type, data } => {
+            json!({"type": "base64", "media_type": media_type, "data": data})
+        }
+    };
+    json!({"type": "image", "source": source})
+}
+
+/// The reader of one reply.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    /// The block at hand, if it is one of thoughts or a call.
+    block: Option<Block>,
+    usage: Map<String, Value>,
+    calls_begun: u64,
+}
+
+#[derive(Debug)]
+enum Block {
+    Thoughts { text: String, signature: String },
+    Call(u64),
+}
+
+impl Dialect for Reader {
+    fn event(&mut self, event: &Event, draft: &mut Draft) -> Result<Next, Fault> {
+        let said = super::dialect::json(event)?;
+        let kind = text_at(&said, "/type").unwrap_or(&event.name).to_owned();
+        match kind.as_str() {
+            "message_start" => {
+                draft.identify(said.pointer("/message/id"), said.pointer("/message/model"));
+                self.count(said.pointer("/message/usage"), draft);
+            }
+            "content_block_start" => self.begin(said.get("content_block"), draft)?,
+            "content_block_delta" => self.go_on(said.get("delta"), draft)?,
+            "content_block_stop" => self.end(draft)?,
+            "message_delta" => {
+                self.count(said.get("usage"), draft);
+                Self::stop(said.get("delta"), draft)?;
+            }
+            "message_stop" => {
+                self.end(draft)?;
+                return Ok(Next::Done);
+            }
+            "ping" => {}
+            "error" => return Err(Fault::Said(said)),
+            _ => return Ok(Next::Unknown),
+        }
+        Ok(Next::More)
+    }
+
+    fn whole(&mut self, body: Value, draft: &mut Draft) -> Result<(), Fault> {
+        let Some(content) = body.get("content").and_then(Value::as_array) else {
+            return Err(Fault::Strange);
+        };
+        draft.identify(body.get("id"), body.get("model"));
+        self.count(body.get("usage"), draft);
+        for block in content {
+            self.begin(Some(block), draft)?;
+            self.end(draft)?;
+        }
+        Self::stop(Some(&body), draft)
+    }
+
+    fn is_declined(&self, draft: &Draft) -> bool {
+        draft.stop_reason() == Some("refusal")
+    }
+}
+
+impl Reader {
+    /// Counts come in several events, each field with its latest value.
+    fn count(&mut self, usage: Option<&Value>, draft: &mut Draft) {
+        let Some(Value::Object(usage)) = usage else {
+            return;
+        };
+        for (name, value) in usage {
+            if !value.is_null() {
+                self.usage.insert(name.clone(), value.clone());
+            }
+        }
+        let usage = Value::Object(self.usage.clone());
+        let tokens = |pointer: &str| tokens_at(&usage, pointer).unwrap_or(0);
+        if tokens_at(&usage, "/input_tokens").is_none()
+            && tokens_at(&usage, "/output_tokens").is_none()
+        {
+            return;
+        }
+        draft.take(Usage {
+            input_tokens: tokens("/input_tokens"),
+            output_tokens: tokens("/output_tokens"),
+            cache_read_tokens: tokens("/cache_read_input_tokens"),
+            cache_write_tokens: tokens("/cache_creation_input_tokens"),
+            reasoning_tokens: tokens("/output_tokens_details/thinking_tokens"),
+        });
+    }
+
+    fn begin(&mut self, block: Option<&Value>, draft: &mut Draft) -> Result<(), Fault> {
+        let Some(block) = block else { return Ok(()) };
+        let text = |pointer: &str| text_at(block, pointer).unwrap_or_default();
+        self.end(draft)?;
+        match text("/type") {
+            "text" => draft.say(text("/text"))?,
+            "thinking" => {
+                draft.think(text("/thinking"))?;
+                self.block = Some(Block::Thoughts {
+                    text: text("/thinking").to_owned(),
+                    signature: text("/signature").to_owned(),
+                });
+            }
+            "redacted_thinking" => draft.keep_block(block.clone())?,
+            "tool_use" => {
+                let index = self.calls_begun;
+                self.calls_begun += 1;
+                draft.begin_call(index, text("/id"), text("/name"))?;
+                if let Some(input) = block.get("input").filter(|input| **input != json!({})) {
+                    draft.set_arguments(index, input.clone())?;
+                }
+                self.block = Some(Block::Call(index));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn go_on(&mut self, delta: Option<&Value>, draft: &mut Draft) -> Result<(), Fault> {
+        let Some(delta) = delta else { return Ok(()) };
+        if let Some(text) = text_at(delta, "/text") {
+            draft.say(text)?;
+        }
+        if let Some(more) = text_at(delta, "/refusal") {
+            draft.refuse(more)?;
+        }
+        match &mut self.block {
+            Some(Block::Call(index)) => {
+                if let Some(text) = text_at(delta, "/partial_json") {
+                    draft.add_arguments(*index, text)?;
+                }
+            }
+            Some(Block::Thoughts { text, signature }) => {
+                if let Some(more) = text_at(delta, "/thinking") {
+                    draft.think(more)?;
+                    text.push_str(more);
+                }
+                if let Some(more) = text_at(delta, "/signature") {
+                    // It is kept with the block; until then it counts too.
+                    if signature.len() + more.len() > crate::limits::REPLY_BYTES_MAX {
+                        return Err(super::draft::Excess::Bytes.into());
+                    }
+                    signature.push_str(more);
+                }
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Thoughts go back to the model only if it signed them.
+    fn end(&mut self, draft: &mut Draft) -> Result<(), Fault> {
+        if let Some(Block::Thoughts { text, signature }) = self.block.take()
+            && !signature.is_empty()
+        {
+            draft.keep_block(
+                json!({"type": "thinking", "thinking": text, "signature": signature}),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn stop(delta: Option<&Value>, draft: &mut Draft) -> Result<(), Fault> {
+        let Some(delta) = delta else { return Ok(()) };
+        if let Some(reason) = text_at(delta, "/stop_reason") {
+            draft.stop(reason);
+        }
+        if let Some(why) = text_at(delta, "/stop_details/explanation") {
+            draft.refuse(why)?;
+        }
+        Ok(())
+    }
+}

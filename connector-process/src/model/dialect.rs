@@ -1,0 +1,78 @@
+//! What the readers of all providers' replies have in common.
+
+use serde_json::Value;
+
+use super::draft::{Draft, Excess};
+use super::events::{Event, NoEvent};
+
+/// What follows an event of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// There is more to come.
+    More,
+    /// It is none that the provider's protocol has; there is more to come.
+    Unknown,
+    /// The reply is whole.
+    Done,
+}
+
+/// Why what came is no reply.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    /// It is more than a reply may be.
+    #[error(transparent)]
+    Excess(#[from] Excess),
+    /// It is no stream.
+    #[error(transparent)]
+    NoEvent(#[from] NoEvent),
+    /// An event is no JSON.
+    #[error("an event of its stream is no JSON")]
+    NoJson(#[source] serde_json::Error),
+    /// The provider says that it failed.
+    #[error("the provider says that it failed")]
+    Said(Value),
+    /// It is no reply in the provider's protocol.
+    #[error("it is no reply in this protocol")]
+    Strange,
+}
+
+/// Reads a reply in one provider's protocol.
+pub(super) trait Dialect: Send {
+    /// Takes one event of a stream.
+    fn event(&mut self, event: &Event, draft: &mut Draft) -> Result<Next, Fault>;
+
+    /// Takes a reply that came as a whole.
+    fn whole(&mut self, body: Value, draft: &mut Draft) -> Result<(), Fault>;
+
+    /// Whether a stream that just ends was whole all the same, since its reply says why it ended.
+    fn may_just_end(&self) -> bool {
+        false
+    }
+
+    /// Whether the reply is a refusal by the reason of its end.
+    fn is_declined(&self, draft: &Draft) -> bool;
+}
+
+/// The JSON of an event.
+pub(super) fn json(event: &Event) -> Result<Value, Fault> {
+    serde_json::from_str(&event.data).map_err(Fault::NoJson)
+}
+
+/// A text somewhere in JSON.
+pub(super) fn text_at<'v>(value: &'v Value, pointer: &str) -> Option<&'v str> {
+    value.pointer(pointer)?.as_str()
+}
+
+/// Whether a text is there.
+pub(super) fn is_text(value: &Value, pointer: &str, expected: &str) -> bool {
+    text_at(value, pointer) == Some(expected)
+}
+
+/// A number of tokens somewhere in JSON. Some servers write it as a fraction.
+pub(super) fn tokens_at(value: &Value, pointer: &str) -> Option<u64> {
+    let number = value.pointer(pointer)?;
+    number.as_u64().or_else(|| {
+        let text = number.as_f64().filter(|n| n.is_finite() && *n >= 0.0)?;
+        format!("{text:.0}").parse().ok()
+    })
+}

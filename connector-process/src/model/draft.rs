@@ -1,0 +1,387 @@
+//! A reply while it comes (pure): what it says so far, within bounds that hold before anything is
+//! kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::call::{ModelAnswer, REASONING};
+use goondan_protocol::definition::HostedModel;
+use goondan_protocol::ids::{InvalidId, ToolCallId};
+use goondan_protocol::limits::MAX_ID_BYTES;
+use goondan_protocol::message::{self, Content};
+use goondan_protocol::usage::{USAGE, Usage};
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+
+use super::thoughts::Thoughts;
+use crate::limits::{NOTE_BYTES_MAX, REPLY_BYTES_MAX, REPLY_CALLS_MAX};
+
+/// What is more than a reply may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Excess {
+    /// It says too much.
+    #[error("the reply has more than {REPLY_BYTES_MAX} bytes")]
+    Bytes,
+    /// It calls too many tools.
+    #[error("the model called more than {REPLY_CALLS_MAX} tools in one reply")]
+    Calls,
+}
+
+/// What a piece of a reply is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Reasoning,
+}
+
+/// The arguments of a call, as they came.
+#[derive(Debug, Clone)]
+enum Arguments {
+    /// In fragments of JSON.
+    Text(String),
+    Json(Value),
+}
+
+/// A tool call while it comes.
+#[derive(Debug, Clone)]
+struct CallDraft {
+    /// The provider's number of it, a name and no place.
+    index: u64,
+    id: String,
+    name: String,
+    arguments: Arguments,
+    signature: Option<String>,
+}
+
+/// A reply while it comes.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    text: String,
+    refusal: String,
+    thought: String,
+    blocks: Vec<Value>,
+    calls: Vec<CallDraft>,
+    bytes: usize,
+    usage: Option<Usage>,
+    stop_reason: Option<String>,
+    response_id: Option<String>,
+    response_model: Option<String>,
+    /// What was said since it was last asked for.
+    fresh: Vec<(Kind, String)>,
+}
+
+impl Draft {
+    fn grow(&mut self, bytes: usize) -> Result<(), Excess> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > REPLY_BYTES_MAX {
+            return Err(Excess::Bytes);
+        }
+        Ok(())
+    }
+
+    /// More of what it says.
+    pub(super) fn say(&mut self, text: &str) -> Result<(), Excess> {
+        if !text.is_empty() {
+            self.grow(text.len())?;
+            self.text.push_str(text);
+            self.fresh.push((Kind::Text, text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// More of what it thinks.
+    pub(super) fn think(&mut self, text: &str) -> Result<(), Excess> {
+        if !text.is_empty() {
+            self.grow(text.len())?;
+            self.thought.push_str(text);
+            self.fresh.push((Kind::Reasoning, text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// More of why it declines.
+    pub(super) fn refuse(&mut self, text: &str) -> Result<(), Excess> {
+        self.grow(text.len())?;
+        self.refusal.push_str(text);
+        Ok(())
+    }
+
+    /// A block of thoughts as the provider wants to see it again.
+    pub(super) fn keep_block(&mut self, block: Value) -> Result<(), Excess> {
+        self.grow(block.to_string().len())?;
+        self.blocks.push(block);
+        Ok(())
+    }
+
+    /// A new call under the provider's number.
+    pub(super) fn begin_call(&mut self, index: u64, id: &str, name: &str) -> Result<(), Excess> {
+        if self.calls.len() == REPLY_CALLS_MAX {
+            return Err(Excess::Calls);
+        }
+        self.grow(id.len().saturating_add(name.len()))?;
+        self.calls.push(CallDraft {
+            index,
+            id: id.to_owned(),
+            name: name.to_owned(),
+            arguments: Arguments::Text(String::new()),
+            signature: None,
+        });
+        Ok(())
+    }
+
+    /// The id of the latest call under this number; none if there is none.
+    pub(super) fn call_id(&self, index: u64) -> Option<&str> {
+        let mut latest = self.calls.iter().rev();
+        let call = latest.find(|call| call.index == index)?;
+        Some(&call.id)
+    }
+
+    /// The number of the latest call.
+    pub(super) fn latest_index(&self) -> Option<u64> {
+        self.calls.last().map(|call| call.index)
+    }
+
+    /// How many calls there are.
+    #[cfg(test)]
+    pub(super) fn call_count(&self) -> usize {
+        self.calls.len()
+    }
+
+    fn call_mut(&mut self, index: u64) -> Option<&mut CallDraft> {
+        let mut latest = self.calls.iter_mut().rev();
+        latest.find(|call| call.index == index)
+    }
+
+    /// More of the name of a call that came without one.
+    pub(super) fn name_call(&mut self, index: u64, name: &str) -> Result<(), Excess> {
+        self.grow(name.len())?;
+        if let Some(call) = self.call_mut(index)
+            && call.name.is_empty()
+        {
+            name.clone_into(&mut call.name);
+        }
+        Ok(())
+    }
+
+    /// More of a call's arguments.
+    pub(super) fn add_arguments(&mut self, index: u64, text: &str) -> Result<(), Excess> {
+        self.grow(text.len())?;
+        if let Some(CallDraft { arguments, .. }) = self.call_mut(index) {
+            match arguments {
+                Arguments::Text(held) => held.push_str(text),
+                Arguments::Json(_) => *arguments = Arguments::Text(text.to_owned()),
+            }
+        }
+        Ok(())
+    }
+
+    /// A call's arguments as a whole.
+    pub(super) fn set_arguments(&mut self, index: u64, input: Value) -> Result<(), Excess> {
+        self.grow(input.to_string().len())?;
+        if let Some(call) = self.call_mut(index) {
+            call.arguments = Arguments::Json(input);
+        }
+        Ok(())
+    }
+
+    /// What the provider signed a call with.
+    pub(super) fn sign_call(&mut self, index: u64, signature: &str) -> Result<(), Excess> {
+        self.grow(signature.len())?;
+        if let Some(call) = self.call_mut(index) {
+            call.signature = Some(signature.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Why it ended.
+    pub(super) fn stop(&mut self, reason: &str) {
+        self.stop_reason = Some(shortened(reason));
+    }
+
+    /// Why it ended, if it is known.
+    pub(super) fn stop_reason(&self) -> Option<&str> {
+        self.stop_reason.as_deref()
+    }
+
+    /// What it took.
+    pub(super) fn take(&mut self, usage: Usage) {
+        self.usage = Some(usage);
+    }
+
+    /// What it took, as far as that is known.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
+    /// The provider's id of the reply and its name of the model that made it.
+    pub(super) fn identify(&mut self, id: Option<&Value>, model: Option<&Value>) {
+        let read = |value: Option<&Value>| {
+            let text = value
+                .and_then(Value::as_str)
+                .filter(|text| !text.is_empty());
+            text.map(shortened)
+        };
+        if let Some(id) = read(id) {
+            self.response_id.get_or_insert(id);
+        }
+        if let Some(model) = read(model) {
+            self.response_model.get_or_insert(model);
+        }
+    }
+
+    /// What was said since this was last asked.
+    pub(super) fn take_fresh(&mut self) -> Vec<(Kind, String)> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// Why the model declined in its own words: what it said of that, else what it had said at all.
+    pub(super) fn declined_with(&self) -> &str {
+        if self.refusal.is_empty() {
+            &self.text
+        } else {
+            &self.refusal
+        }
+    }
+
+    /// Whether the model says that it declines.
+    pub(super) fn is_refusal(&self) -> bool {
+        !self.refusal.is_empty()
+    }
+
+    /// The reply as it is kept.
+    ///
+    /// # Errors
+    ///
+    /// If a call cannot be named, or the reply not be written.
+    pub(super) fn finish(self, model: &HostedModel) -> Result<ModelAnswer, Unkept> {
+        let mut thoughts = Thoughts::new(model, self.thought, self.blocks);
+        let calls = named_apart(self.calls, &mut thoughts.signatures)?;
+        let content = to_raw_value(&Content::assistant(&self.text, &calls))?;
+        let mut metadata = JsonObject::new();
+        metadata.insert("model".to_owned(), json!(model.model));
+        let notes = [
+            (message::STOP_REASON, self.stop_reason),
+            (message::RESPONSE_ID, self.response_id),
+            (message::RESPONSE_MODEL, self.response_model),
+        ];
+        for (name, note) in notes {
+            if let Some(note) = note {
+                metadata.insert(name.to_owned(), Value::String(note));
+            }
+        }
+        if let Some(usage) = self.usage {
+            metadata.insert(USAGE.to_owned(), json!(usage));
+        }
+        if !thoughts.is_empty() {
+            metadata.insert(REASONING.to_owned(), json!(thoughts));
+        }
+        Ok(ModelAnswer { content, metadata })
+    }
+}
+
+/// Why a reply cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unkept {
+    /// A call has a name that no message can hold.
+    #[error("a tool call cannot be named")]
+    Name(#[from] InvalidId),
+    /// It is no JSON.
+    #[error("it cannot be written")]
+    Write(#[from] serde_json::Error),
+}
+
+fn shortened(text: &str) -> String {
+    let shown = text.chars().filter(|c| !c.is_control());
+    shown.take(NOTE_BYTES_MAX).collect()
+}
+
+/// The calls, each under an id of its own: not every provider gives one, and not every server keeps
+/// them apart.
+fn named_apart(
+    calls: Vec<CallDraft>,
+    signatures: &mut BTreeMap<String, Vec<String>>,
+) -> Result<Vec<message::ToolCall>, InvalidId> {
+    let mut taken = BTreeSet::new();
+    let mut named = Vec::with_capacity(calls.len());
+    for call in calls {
+        let is_usable = !call.id.is_empty()
+            && call.id.len() <= MAX_ID_BYTES
+            && !call.id.chars().any(char::is_control)
+            && !taken.contains(&call.id);
+        let id = if is_usable {
+            call.id
+        } else {
+            format!("call_{}", uuid::Uuid::now_v7().simple())
+        };
+        taken.insert(id.clone());
+        if let Some(signature) = call.signature {
+            signatures.insert(id.clone(), vec![signature]);
+        }
+        named.push(message::ToolCall {
+            id: ToolCallId::new(id)?,
+            tool_name: call.name,
+            input: input_of(call.arguments),
+        });
+    }
+    Ok(named)
+}
+
+/// Arguments that are no JSON stay the text they are; the tool says what is wrong with them.
+fn input_of(arguments: Arguments) -> Value {
+    match arguments {
+        Arguments::Json(Value::Null) => json!({}),
+        Arguments::Json(input) => input,
+        // A call without arguments may come as no text at all.
+        Arguments::Text(text) if text.trim().is_empty() => json!({}),
+        Arguments::Text(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_calls_number_is_a_name_and_takes_no_room() {
+        let mut draft = Draft::default();
+        draft.begin_call(u64::MAX, "a", "t").unwrap();
+        draft.begin_call(4_000_000_000, "b", "t").unwrap();
+        draft.add_arguments(u64::MAX, "{\"n\":").unwrap();
+        draft.add_arguments(u64::MAX, "1}").unwrap();
+        assert_eq!(draft.call_count(), 2);
+        assert_eq!(draft.call_id(4_000_000_000), Some("b"));
+        let mut signatures = BTreeMap::new();
+        let calls = named_apart(draft.calls, &mut signatures).unwrap();
+        assert_eq!(calls[0].input, json!({"n": 1}));
+        assert_eq!(calls[1].input, json!({}));
+    }
+
+    #[test]
+    fn a_reply_is_bounded_in_bytes_and_in_calls_before_it_is_kept() {
+        let mut draft = Draft::default();
+        for index in 0..REPLY_CALLS_MAX as u64 {
+            draft.begin_call(index, "", "t").unwrap();
+        }
+        assert_eq!(draft.begin_call(99, "", "t"), Err(Excess::Calls));
+        let part = "x".repeat(1024 * 1024);
+        let mut draft = Draft::default();
+        draft.begin_call(0, "", "").unwrap();
+        for _ in 0..REPLY_BYTES_MAX / part.len() / 2 {
+            draft.say(&part).unwrap();
+            draft.add_arguments(0, &part).unwrap();
+        }
+        assert_eq!(draft.think("x"), Err(Excess::Bytes));
+    }
+
+    #[test]
+    fn calls_without_usable_ids_get_ids_of_their_own() {
+        let mut draft = Draft::default();
+        for (index, id) in ["same", "same", "", "a\nb"].into_iter().enumerate() {
+            draft.begin_call(index as u64, id, "t").unwrap();
+        }
+        let calls = named_apart(draft.calls, &mut BTreeMap::new()).unwrap();
+        let ids: BTreeSet<_> = calls.iter().map(|call| call.id.as_str()).collect();
+        assert_eq!(ids.len(), 4);
+        assert!(ids.contains("same"));
+    }
+}

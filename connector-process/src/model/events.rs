@@ -1,0 +1,157 @@
+//! Server-sent events out of a body that comes in parts of any size (pure).
+//!
+//! What is held is bounded by [`REPLY_EVENT_BYTES_MAX`], whatever a server sends: one event is held at a
+//! time, and the part of the body that is being read.
+
+use crate::limits::REPLY_EVENT_BYTES_MAX;
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Event {
+    /// Its name; empty if it has none.
+    pub(super) name: String,
+    /// What it says: its `data` lines.
+    pub(super) data: String,
+}
+
+/// Why a body is no stream of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoEvent {
+    /// One event is longer than any that makes sense.
+    #[error("one event of its stream has more than {REPLY_EVENT_BYTES_MAX} bytes")]
+    TooLong,
+    /// It is no text.
+    #[error("its stream is no UTF-8")]
+    NotText,
+}
+
+/// The reader of one body.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    line: Vec<u8>,
+    name: String,
+    data: Option<String>,
+    /// A line feed right behind a carriage return ends no second line.
+    after_return: bool,
+}
+
+impl Events {
+    /// Takes the next part of the body; `take` gets each event that ends in it and says whether to go on.
+    ///
+    /// # Errors
+    ///
+    /// [`NoEvent`], or what `take` says.
+    pub(super) fn feed<E: From<NoEvent>>(
+        &mut self,
+        mut part: &[u8],
+        mut take: impl FnMut(Event) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        while !part.is_empty() {
+            if std::mem::take(&mut self.after_return) && part.first() == Some(&b'\n') {
+                part = part.get(1..).unwrap_or_default();
+                continue;
+            }
+            let end = part.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let held = self.line.len() + self.data.as_ref().map_or(0, String::len);
+            if held + end.unwrap_or(part.len()) > REPLY_EVENT_BYTES_MAX {
+                return Err(NoEvent::TooLong.into());
+            }
+            let Some(end) = end else {
+                self.line.extend_from_slice(part);
+                return Ok(true);
+            };
+            let (line, rest) = part.split_at(end);
+            self.line.extend_from_slice(line);
+            self.after_return = rest.first() == Some(&b'\r');
+            part = rest.get(1..).unwrap_or_default();
+            if let Some(event) = self.end_line()?
+                && !take(event)?
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The body is over: an event that was not ended by an empty line, if there is one. It may be there
+    /// in part only.
+    pub(super) fn finish(mut self) -> Option<Event> {
+        if !self.line.is_empty() {
+            self.end_line().ok()?;
+        }
+        self.event()
+    }
+
+    fn end_line(&mut self) -> Result<Option<Event>, NoEvent> {
+        let line = std::mem::take(&mut self.line);
+        let line = String::from_utf8(line).map_err(|_| NoEvent::NotText)?;
+        let line = line.strip_prefix('\u{feff}').unwrap_or(&line);
+        if line.is_empty() {
+            return Ok(self.event());
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => value.clone_into(&mut self.name),
+            "data" => match &mut self.data {
+                Some(data) => {
+                    data.push('\n');
+                    data.push_str(value);
+                }
+                None => self.data = Some(value.to_owned()),
+            },
+            // Comments, `id` and `retry`.
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn event(&mut self) -> Option<Event> {
+        let name = std::mem::take(&mut self.name);
+        let data = self.data.take()?;
+        Some(Event { name, data })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &[u8], part_bytes: usize) -> Result<Vec<(String, String)>, NoEvent> {
+        let mut events = Events::default();
+        let mut found = Vec::new();
+        for part in body.chunks(part_bytes) {
+            events.feed(part, |event| {
+                found.push((event.name, event.data));
+                Ok::<_, NoEvent>(true)
+            })?;
+        }
+        found.extend(events.finish().map(|event| (event.name, event.data)));
+        Ok(found)
+    }
+
+    #[test]
+    fn events_are_read_wherever_the_body_is_cut_and_however_lines_end() {
+        let body = "\u{feff}: hello\r\nevent: a\r\ndata: 고양이\r\ndata:2\r\n\r\ndata: x\n\n\nid: 7\n\n\
+                    retry: 1\revent: b\rdata: y\r\rdata: last";
+        let expected = [("a", "고양이\n2"), ("", "x"), ("b", "y"), ("", "last")];
+        let expected = expected.map(|(name, data)| (name.to_owned(), data.to_owned()));
+        for part_bytes in [1, 2, 3, 7, body.len()] {
+            assert_eq!(
+                read(body.as_bytes(), part_bytes).unwrap(),
+                expected,
+                "{part_bytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_event_is_bounded_by_lines_and_by_all_of_them() {
+        let long = "x".repeat(REPLY_EVENT_BYTES_MAX + 1);
+        assert_eq!(read(long.as_bytes(), 65_536), Err(NoEvent::TooLong));
+        let line = format!("data: {}\n", "x".repeat(65_530));
+        let many = line.repeat(REPLY_EVENT_BYTES_MAX / 65_536 + 2);
+        assert_eq!(read(many.as_bytes(), 65_536), Err(NoEvent::TooLong));
+        assert_eq!(read(b"data: \xff\n\n", 3), Err(NoEvent::NotText));
+    }
+}

@@ -1,0 +1,291 @@
+//! Google's Gemini API.
+
+use goondan_protocol::definition::HostedModel;
+use goondan_protocol::message::{Role, ToolCall};
+use goondan_protocol::usage::Usage;
+use serde_json::{Map, Value, json};
+
+use super::dialect::{Dialect, Fault, Next, text_at, tokens_at};
+use super::draft::Draft;
+use super::events::Event;
+use super::question::{Part, Picture, Question, Said, arguments, told};
+
+/// What the first call of a step bears that nobody signed: one that was made by another model.
+const UNSIGNED: &str = "skip_thought_signature_validator";
+
+/// Ids of calls that Google gave none begin so; it is not told them.
+const OWN_ID: &str = "call_";
+
+/// Ends by which the provider declines.
+const DECLINED: &[&str] = &[
+    "SAFETY",
+    "RECITATION",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "IMAGE_SAFETY",
+    "LANGUAGE",
+];
+
+/// The body of a request.
+pub(super) fn request(model: &HostedModel, question: &Question) -> Value {
+    let mut body = Map::new();
+    if let Some(system) = &question.system {
+        body.insert(
+            "systemInstruction".to_owned(),
+            json!({"parts": [{"text": system}]}),
+        );
+    }
+    if !question.tools.is_empty() {
+        let declared = question.tools.iter().map(|tool| {
+            json!({"name": tool.name, "description": tool.description,
+                "parametersJsonSchema": tool.parameters})
+        });
+        let declared: Vec<Value> = declared.collect();
+        body.insert(
+            "tools".to_owned(),
+            json!([{"functionDeclarations": declared}]),
+        );
+    }
+    body.insert(
+        "contents".to_owned(),
+        Value::Array(contents(model, &question.messages)),
+    );
+    body.insert(
+        "generationConfig".to_owned(),
+        Value::Object(generation(model, question)),
+    );
+    Value::Object(body)
+}
+
+fn generation(model: &HostedModel, question: &Question) -> Map<String, Value> {
+    let params = &question.params;
+    let mut config = Map::new();
+    let mut thinking = Map::from_iter([("includeThoughts".to_owned(), json!(true))]);
+    if let Some(effort) = params.reasoning_effort.as_deref() {
+        let is_new = ["gemini-3", "gemma-4"]
+            .iter()
+            .any(|name| model.model.contains(name));
+        let (level, budget) = match effort {
+            "none" => (None, Some(0)),
+            "minimal" => (Some("MINIMAL"), Some(1_000)),
+            "low" => (Some("LOW"), Some(1_000)),
+            "medium" => (Some("MEDIUM"), Some(8_000)),
+            _ => (Some("HIGH"), Some(24_000)),
+        };
+        if is_new {
+            if let Some(level) = level {
+                thinking.insert("thinkingLevel".to_owned(), json!(level));
+            }
+        } else if let Some(budget) = budget {
+            thinking.insert("thinkingBudget".to_owned(), json!(budget));
+        }
+    }
+    config.insert("thinkingConfig".to_owned(), Value::Object(thinking));
+    let fields = [
+        ("temperature", params.temperature.map(|it| json!(it))),
+        ("topP", params.top_p.map(|it| json!(it))),
+        ("maxOutputTokens", params.max_tokens.map(|it| json!(it))),
+        ("seed", params.seed.map(|it| json!(it))),
+        (
+            "stopSequences",
+            (!params.stop.is_empty()).then(|| json!(params.stop)),
+        ),
+    ];
+    for (name, value) in fields {
+        if let Some(value) = value {
+            config.insert(name.to_owned(), value);
+        }
+    }
+    config
+}
+
+/// The messages. The results of parallel calls are one message, as Google wants them.
+fn contents(model: &HostedModel, messages: &[Said]) -> Vec<Value> {
+    let mut contents: Vec<(Role, Vec<Value>)> = Vec::new();
+    for said in messages {
+        let parts = parts_of(model, said);
+        match contents.last_mut() {
+            Some((Role::Tool, held)) if said.role == Role::Tool => held.extend(parts),
+            Some(_) | None => contents.push((said.role, parts)),
+        }
+    }
+    let contents = contents.into_iter();
+    contents
+        .map(|(role, parts)| {
+            let role = if role == Role::Assistant {
+                "model"
+            } else {
+                "user"
+            };
+            json!({"role": role, "parts": parts})
+        })
+        .collect()
+}
+
+fn parts_of(model: &HostedModel, said: &Said) -> Vec<Value> {
+    let mut parts: Vec<Value> = Vec::new();
+    for part in &said.parts {
+        parts.push(match part {
+            Part::Text(text) if said.role == Role::System => {
+                json!({"text": format!("<system>\n{text}\n</system>")})
+            }
+            Part::Text(text) => json!({"text": text}),
+            Part::Image(picture) => image(picture),
+        });
+    }
+    for (place, call) in said.calls.iter().enumerate() {
+        let signature = said.thoughts.as_ref().and_then(|thoughts| {
+            let signatures = thoughts.signatures.get(call.id.as_str())?;
+            signatures.first().map(String::as_str)
+        });
+        let is_strict = place == 0 && model.model.contains("gemini-3");
+        let signature = signature.or(is_strict.then_some(UNSIGNED));
+        let call = named(call, "args", arguments(call));
+        parts.push(match signature {
+            Some(signature) => json!({"functionCall": call, "thoughtSignature": signature}),
+            None => json!({"functionCall": call}),
+        });
+    }
+    for result in &said.results {
+        let response = json!({"name": result.tool_name, "content": told(result)});
+        let call = ToolCall {
+            id: result.tool_call_id.clone(),
+            tool_name: result.tool_name.clone(),
+            input: Value::Null,
+        };
+        parts.push(json!({"functionResponse": named(&call, "response", response)}));
+        let pictures = result.images.iter().filter_map(Picture::of);
+        parts.extend(pictures.map(|picture| image(&picture)));
+    }
+    parts
+}
+
+/// A call or its result. The id is Google's own, or is left out.
+fn named(call: &ToolCall, field: &str, value: Value) -> Value {
+    let mut named = json!({"name": call.tool_name});
+    if let Some(fields) = named.as_object_mut() {
+        if !call.id.as_str().starts_with(OWN_ID) && !call.id.as_str().starts_with("call#") {
+            fields.insert("id".to_owned(), json!(call.id));
+        }
+        fields.insert(field.to_owned(), value);
+    }
+    named
+}
+
+fn image(picture: &Picture) -> Value {
+    match picture {
+        Picture::At(url) => json!({"fileData": {"fileUri": url}}),
+        Picture::Base64 { media_type, data } => {
+            json!({"inlineData": {"mimeType": media_type, "data": data}})
+        }
+    }
+}
+
+/// The reader of one reply. Its protocol has no mark of the end but the reason for it.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    calls_begun: u64,
+}
+
+impl Dialect for Reader {
+    fn event(&mut self, event: &Event, draft: &mut Draft) -> Result<Next, Fault> {
+        let said = super::dialect::json(event)?;
+        self.take(&said, draft)
+    }
+
+    fn whole(&mut self, body: Value, draft: &mut Draft) -> Result<(), Fault> {
+        let chunks = match body {
+            Value::Array(chunks) => chunks,
+            body => vec![body],
+        };
+        for chunk in &chunks {
+            if self.take(chunk, draft)? == Next::Unknown {
+                return Err(Fault::Strange);
+            }
+        }
+        Ok(())
+    }
+
+    fn may_just_end(&self) -> bool {
+        true
+    }
+
+    fn is_declined(&self, draft: &Draft) -> bool {
+        draft
+            .stop_reason()
+            .is_some_and(|reason| DECLINED.contains(&reason))
+    }
+}
+
+impl Reader {
+    fn take(&mut self, said: &Value, draft: &mut Draft) -> Result<Next, Fault> {
+        if said.get("error").is_some() {
+            return Err(Fault::Said(said.clone()));
+        }
+        let is_known = ["candidates", "promptFeedback", "usageMetadata"]
+            .iter()
+            .any(|field| said.get(field).is_some());
+        if !is_known {
+            return Ok(Next::Unknown);
+        }
+        draft.identify(said.get("responseId"), said.get("modelVersion"));
+        count(said.get("usageMetadata"), draft);
+        let parts = said.pointer("/candidates/0/content/parts");
+        for part in parts.and_then(Value::as_array).into_iter().flatten() {
+            self.take_part(part, draft)?;
+        }
+        if let Some(reason) = text_at(said, "/candidates/0/finishReason") {
+            draft.stop(reason);
+            if let Some(why) = text_at(said, "/candidates/0/finishMessage")
+                && DECLINED.contains(&reason)
+            {
+                draft.refuse(why)?;
+            }
+        }
+        if let Some(reason) = text_at(said, "/promptFeedback/blockReason") {
+            draft.stop("SAFETY");
+            let why = text_at(said, "/promptFeedback/blockReasonMessage").unwrap_or(reason);
+            draft.refuse(why)?;
+        }
+        Ok(Next::More)
+    }
+
+    fn take_part(&mut self, part: &Value, draft: &mut Draft) -> Result<(), Fault> {
+        if let Some(call) = part.get("functionCall") {
+            let index = self.calls_begun;
+            self.calls_begun += 1;
+            let text = |pointer: &str| text_at(call, pointer).unwrap_or_default();
+            draft.begin_call(index, text("/id"), text("/name"))?;
+            draft.set_arguments(index, call.get("args").cloned().unwrap_or(Value::Null))?;
+            if let Some(signature) = text_at(part, "/thoughtSignature") {
+                draft.sign_call(index, signature)?;
+            }
+        } else if let Some(text) = text_at(part, "/text") {
+            if part.get("thought") == Some(&Value::Bool(true)) {
+                draft.think(text)?;
+            } else {
+                draft.say(text)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Google counts thoughts apart from words, and what it had in its cache among what it read.
+fn count(usage: Option<&Value>, draft: &mut Draft) {
+    let Some(usage) = usage.filter(|usage| usage.is_object()) else {
+        return;
+    };
+    let tokens = |pointer: &str| tokens_at(usage, pointer).unwrap_or(0);
+    let cache_read_tokens = tokens("/cachedContentTokenCount");
+    let read = tokens("/promptTokenCount").saturating_add(tokens("/toolUsePromptTokenCount"));
+    let reasoning_tokens = tokens("/thoughtsTokenCount");
+    draft.take(Usage {
+        input_tokens: read.saturating_sub(cache_read_tokens),
+        output_tokens: tokens("/candidatesTokenCount").saturating_add(reasoning_tokens),
+        cache_read_tokens,
+        cache_write_tokens: 0,
+        reasoning_tokens,
+    });
+}

@@ -1,0 +1,399 @@
+//! The Chat Completions API of `OpenAI`, and of the many servers that speak it nearly so.
+
+use goondan_protocol::definition::HostedModel;
+use goondan_protocol::message::Role;
+use goondan_protocol::usage::Usage;
+use serde_json::{Map, Value, json};
+
+use super::dialect::{Dialect, Fault, Next, text_at, tokens_at};
+use super::draft::Draft;
+use super::events::Event;
+use super::question::{Part, Picture, Question, Said, arguments, sends_reasoning, told};
+
+/// What ends a stream.
+const DONE: &str = "[DONE]";
+
+/// Models that refuse `max_tokens`, by the beginnings of their names.
+const COMPLETION_TOKENS: &[&str] = &["gpt-5", "gpt-6", "o1", "o3", "o4"];
+
+/// The body of a request.
+pub(super) fn request(model: &HostedModel, question: &Question) -> Value {
+    let params = &question.params;
+    let mut fields = Map::new();
+    let mut put = |name: &str, value: Value| {
+        fields.insert(name.to_owned(), value);
+    };
+    put("model", json!(model.model));
+    put("stream", json!(true));
+    put("stream_options", json!({"include_usage": true}));
+    if !question.tools.is_empty() {
+        let tools = question.tools.iter().map(|tool| {
+            json!({"type": "function", "function": {
+                "name": tool.name, "description": tool.description, "parameters": tool.parameters,
+            }})
+        });
+        put("tools", tools.collect());
+    }
+    put("messages", Value::Array(messages(model, question)));
+    if let Some(effort) = &params.reasoning_effort {
+        put("reasoning_effort", json!(effort));
+    }
+    if let Some(temperature) = params.temperature {
+        put("temperature", json!(temperature));
+    }
+    if let Some(top_p) = params.top_p {
+        put("top_p", json!(top_p));
+    }
+    if let Some(tokens) = params.max_tokens {
+        let is_new = model.endpoint.is_none()
+            || COMPLETION_TOKENS
+                .iter()
+                .any(|name| model.model.starts_with(name));
+        let name = if is_new {
+            "max_completion_tokens"
+        } else {
+            "max_tokens"
+        };
+        put(name, json!(tokens));
+    }
+    if !params.stop.is_empty() {
+        put("stop", json!(params.stop));
+    }
+    if let Some(seed) = params.seed {
+        put("seed", json!(seed));
+    }
+    Value::Object(fields)
+}
+
+fn messages(model: &HostedModel, question: &Question) -> Vec<Value> {
+    let mut messages = Vec::new();
+    if let Some(system) = &question.system {
+        messages.push(json!({"role": "system", "content": system}));
+    }
+    let sends_thoughts = sends_reasoning(model);
+    let steps = question.place_of_steps();
+    // Images that tools returned: a result itself is text only, and nothing may stand between results.
+    let mut images: Vec<Value> = Vec::new();
+    for (place, said) in question.messages.iter().enumerate() {
+        if said.role != Role::Tool {
+            messages.extend(shown(&mut images));
+        }
+        match said.role {
+            Role::System => messages.push(json!({"role": "system", "content": said.text()})),
+            Role::User => messages.push(json!({"role": "user", "content": content(said)})),
+            Role::Assistant => {
+                // Thoughts of earlier turns are over; some services refuse them.
+                let with_thoughts = sends_thoughts && place >= steps;
+                messages.push(assistant(said, with_thoughts));
+            }
+            Role::Tool => {
+                for result in &said.results {
+                    messages.push(json!({
+                        "role": "tool", "tool_call_id": result.tool_call_id, "content": told(result),
+                    }));
+                    let pictures = result.images.iter().filter_map(Picture::of);
+                    let pictures: Vec<Value> = pictures.map(|picture| image(&picture)).collect();
+                    if !pictures.is_empty() {
+                        let text = format!(
+                            "What `{}` ({}) returned:",
+                            result.tool_name, result.tool_call_id
+                        );
+                        images.push(json!({"type": "text", "text": text}));
+                        images.extend(pictures);
+                    }
+                }
+            }
+        }
+    }
+    messages.extend(shown(&mut images));
+    messages
+}
+
+fn shown(images: &mut Vec<Value>) -> Option<Value> {
+    let images = std::mem::take(images);
+    (!images.is_empty()).then(|| json!({"role": "user", "content": images}))
+}
+
+fn content(said: &Said) -> Value {
+    if said.is_text() {
+        return Value::String(said.text());
+    }
+    let parts = said.parts.iter().map(|part| match part {
+        Part::Text(text) => json!({"type": "text", "text": text}),
+        Part::Image(picture) => image(picture),
+    });
+    parts.collect()
+}
+
+fn image(picture: &Picture) -> Value {
+    json!({"type": "image_url", "image_url": {"url": picture.url()}})
+}
+
+fn assistant(said: &Said, with_thoughts: bool) -> Value {
+    let mut message = json!({"role": "assistant", "content": said.text()});
+    let Some(fields) = message.as_object_mut() else {
+        return message;
+    };
+    if !said.calls.is_empty() {
+        let calls = said.calls.iter().map(|call| {
+            json!({"type": "function", "id": call.id, "function": {
+                "name": call.tool_name, "arguments": arguments(call).to_string(),
+            }})
+        });
+        fields.insert("tool_calls".to_owned(), calls.collect());
+    }
+    let thought = said.thoughts.as_ref().map(|thoughts| &thoughts.text);
+    if let Some(thought) = thought.filter(|text| with_thoughts && !text.is_empty()) {
+        fields.insert("reasoning_content".to_owned(), json!(thought));
+    }
+    message
+}
+
+/// The reader of one reply.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    /// Numbers for calls that come without one, or under one that is taken.
+    spare_index: u64,
+    /// The number a call is kept under, by the number it came under.
+    kept: Vec<(u64, u64)>,
+}
+
+impl Dialect for Reader {
+    fn event(&mut self, event: &Event, draft: &mut Draft) -> Result<Next, Fault> {
+        if event.data.trim() == DONE {
+            return Ok(Next::Done);
+        }
+        let said = super::dialect::json(event)?;
+        if said.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(Fault::Said(said));
+        }
+        if event.name == "error" {
+            return Err(Fault::Said(json!({"error": said})));
+        }
+        let Some(choices) = said.get("choices").and_then(Value::as_array) else {
+            return Ok(Next::Unknown);
+        };
+        draft.identify(said.get("id"), said.get("model"));
+        if let Some(choice) = choices.first() {
+            self.take(choice, "delta", draft)?;
+        }
+        count(&said, draft);
+        Ok(Next::More)
+    }
+
+    fn whole(&mut self, body: Value, draft: &mut Draft) -> Result<(), Fault> {
+        let choice = body.pointer("/choices/0");
+        let choice = choice.filter(|choice| choice.get("message").is_some());
+        let choice = choice.ok_or(Fault::Strange)?;
+        draft.identify(body.get("id"), body.get("model"));
+        self.take(choice, "message", draft)?;
+        count(&body, draft);
+        Ok(())
+    }
+
+    fn may_just_end(&self) -> bool {
+        true
+    }
+
+    fn is_declined(&self, draft: &Draft) -> bool {
+        draft.stop_reason() == Some("content_filter")
+    }
+}
+
+/// What the reply took, wherever a server says it.
+fn count(said: &Value, draft: &mut Draft) {
+    let places = ["/usage", "/x_groq/usage", "/choices/0/usage"];
+    let mut usages = places.iter().filter_map(|place| said.pointer(place));
+    let Some(usage) = usages.find(|usage| usage.is_object()) else {
+        return;
+    };
+    let tokens = |pointers: &[&str]| {
+        let mut found = pointers
+            .iter()
+            .filter_map(|pointer| tokens_at(usage, pointer));
+        found.next()
+    };
+    let (read, written) = (tokens(&["/prompt_tokens"]), tokens(&["/completion_tokens"]));
+    if read.is_none() && written.is_none() {
+        return;
+    }
+    let cache_read = tokens(&[
+        "/prompt_tokens_details/cached_tokens",
+        "/prompt_cache_hit_tokens",
+        "/cached_tokens",
+    ]);
+    let cache_write = tokens(&[
+        "/prompt_tokens_details/cache_write_tokens",
+        "/prompt_tokens_details/cache_creation_tokens",
+    ]);
+    let (cache_read, cache_write) = (cache_read.unwrap_or(0), cache_write.unwrap_or(0));
+    // Cached tokens are counted among those that went in.
+    let input = read
+        .unwrap_or(0)
+        .saturating_sub(cache_read)
+        .saturating_sub(cache_write);
+    draft.take(Usage {
+        input_tokens: input,
+        output_tokens: written.unwrap_or(0),
+        cache_read_tokens: cache_read,
+        cache_write_tokens: cache_write,
+        reasoning_tokens: tokens(&["/completion_tokens_details/reasoning_tokens"]).unwrap_or(0),
+    });
+}
+
+impl Reader {
+    /// One choice: a part of it in a stream, or the whole.
+    fn take(&mut self, choice: &Value, under: &str, draft: &mut Draft) -> Result<(), Fault> {
+        let none = json!({});
+        let said = choice.get(under).unwrap_or(&none);
+        let thought = text_at(said, "/reasoning_content").or_else(|| text_at(said, "/reasoning"));
+        draft.think(thought.unwrap_or_default())?;
+        match said.get("content") {
+            Some(Value::String(text)) => draft.say(text)?,
+            Some(Value::Array(parts)) => {
+                for part in parts {
+                    take_part(part, draft)?;
+                }
+            }
+            _ => {}
+        }
+        if let Some(refusal) = text_at(said, "/refusal") {
+            draft.refuse(refusal)?;
+        }
+        let calls = said.get("tool_calls").and_then(Value::as_array);
+        for call in calls.into_iter().flatten() {
+            self.take_call(call, draft)?;
+        }
+        if let Some(reason) = text_at(choice, "/finish_reason") {
+            draft.stop(reason);
+        }
+        Ok(())
+    }
+
+    fn take_call(&mut self, call: &Value, draft: &mut Draft) -> Result<(), Fault> {
+        let id = text_at(call, "/id").unwrap_or_default();
+        let name = text_at(call, "/function/name").unwrap_or_default();
+        let came_under = call.get("index").and_then(Value::as_u64);
+        let kept = match came_under {
+            Some(index) => self.kept_under(index),
+            None => draft.latest_index(),
+        };
+        // Some servers number all calls alike, or not at all, and begin each with its id and its name.
+        let is_another = |held: u64| {
+            let held = draft.call_id(held).unwrap_or_default();
+            !id.is_empty() && !name.is_empty() && !held.is_empty() && held != id
+        };
+        let kept = match kept {
+            Some(kept) if !is_another(kept) && (came_under.is_some() || name.is_empty()) => {
+                draft.name_call(kept, name)?;
+                kept
+            }
+            Some(_) | None => {
+                let kept = self.spare_index;
+                self.spare_index += 1;
+                draft.begin_call(kept, id, name)?;
+                if let Some(index) = came_under {
+                    self.kept.retain(|(under, _)| *under != index);
+                    self.kept.push((index, kept));
+                }
+                kept
+            }
+        };
+        match call.pointer("/function/arguments") {
+            Some(Value::String(text)) => draft.add_arguments(kept, text)?,
+            Some(input @ Value::Object(_)) => draft.set_arguments(kept, input.clone())?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn kept_under(&self, index: u64) -> Option<u64> {
+        let mut kept = self.kept.iter();
+        kept.find(|(under, _)| *under == index)
+            .map(|(_, kept)| *kept)
+    }
+}
+
+/// A part of what is said, where that is a list.
+fn take_part(part: &Value, draft: &mut Draft) -> Result<(), Fault> {
+    if let Some(text) = text_at(part, "/text") {
+        draft.say(text)?;
+    }
+    if let Some(text) = text_at(part, "/refusal") {
+        draft.refuse(text)?;
+    }
+    match part.get("thinking") {
+        Some(Value::String(text)) => draft.think(text)?,
+        Some(Value::Array(parts)) => {
+            for text in parts.iter().filter_map(|part| text_at(part, "/text")) {
+                draft.think(text)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::call::Completion;
+
+    use super::*;
+
+    fn read(deltas: &[Value]) -> Draft {
+        let (mut reader, mut draft) = (Reader::default(), Draft::default());
+        for delta in deltas {
+            let data = json!({"choices": [{"delta": {"tool_calls": delta}}]}).to_string();
+            let event = Event {
+                name: String::new(),
+                data,
+            };
+            assert_eq!(reader.event(&event, &mut draft).unwrap(), Next::More);
+        }
+        draft
+    }
+
+    #[test]
+    fn calls_are_told_apart_by_numbers_by_ids_and_by_neither() {
+        let begun = |index: Option<u64>, id: &str| {
+            let mut call = json!({"id": id, "function": {"name": "t", "arguments": "{}"}});
+            if let Some(index) = index {
+                call["index"] = json!(index);
+            }
+            json!([call])
+        };
+        for deltas in [
+            [begun(Some(0), "a"), begun(Some(1), "b")],
+            [begun(Some(0), "a"), begun(Some(0), "b")],
+            [begun(None, "a"), begun(None, "b")],
+            [begun(None, ""), begun(None, "")],
+            [begun(Some(4_000_000_000), "a"), begun(Some(u64::MAX), "b")],
+        ] {
+            assert_eq!(read(&deltas).call_count(), 2, "{deltas:?}");
+        }
+    }
+
+    #[test]
+    fn openais_own_models_take_completion_tokens() {
+        let completion = || -> Completion {
+            serde_json::from_value(json!({"messages": [{"role": "user", "content": "Hi."}],
+                "params": {"maxTokens": 5}}))
+            .unwrap()
+        };
+        for (endpoint, name, field) in [
+            (None, "gpt-4o", "max_completion_tokens"),
+            (
+                Some("http://localhost"),
+                "gpt-5-mini",
+                "max_completion_tokens",
+            ),
+            (Some("http://localhost"), "qwen3", "max_tokens"),
+        ] {
+            let model: HostedModel = serde_json::from_value(json!({"name": "m",
+                "provider": "openai", "model": name, "endpoint": endpoint}))
+            .unwrap();
+            let body = request(&model, &Question::of(&model, completion()));
+            assert_eq!(body[field], 5, "{name}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What Anthropic does not take beside thoughts, told before it is asked.
+
+use goondan_connectors::thinking::{Thinking, anthropic_reply_tokens};
+use goondan_protocol::definition::{HostedModel, HostedProvider, ModelParams};
+
+use crate::codes;
+use crate::report::{Place, Problem, Report};
+
+/// Checks parameters as they are sent: an agent's own, and where they say nothing, the Model's.
+pub(crate) fn check(model: &HostedModel, params: &ModelParams, place: Place, report: &mut Report) {
+    if model.provider != HostedProvider::Anthropic {
+        return;
+    }
+    let effort = params.reasoning_effort.as_deref();
+    let thinking = Thinking::of_anthropic(&model.model, effort);
+    let reply_tokens = params.max_tokens;
+    let reply_tokens = reply_tokens.unwrap_or_else(|| anthropic_reply_tokens(&model.model));
+    let budget = thinking.budget_tokens();
+    if let (Some(effort), Some(budget)) = (effort, budget.filter(|it| *it >= reply_tokens)) {
+        let message = format!(
+            "`maxTokens: {reply_tokens}` leaves no room for a reply: with `reasoningEffort: {effort}` \
+             `{}` may think for {budget} tokens, which count among them",
+            model.model
+        );
+        report.add(
+            Problem::new(codes::INVALID_VALUE, place, message).help(format!(
+                "write a `maxTokens` of more than {budget}, or a lower `reasoningEffort`"
+            )),
+        );
+    }
+    if thinking.is_on() && params.temperature.is_some() {
+        let message = "`temperature` has no effect: a model that thinks takes none";
+        report.add(
+            Problem::warning(codes::NO_EFFECT, place, message)
+                .help("remove it, or write `reasoningEffort: none`"),
+        );
+    }
+}
