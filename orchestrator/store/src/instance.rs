@@ -37,6 +37,7 @@ use crate::jsonl::Journal;
 use crate::naming::instance_dir_name;
 
 mod align;
+mod answers;
 mod archive;
 mod awaiting;
 mod base;
@@ -73,6 +74,7 @@ pub use repair::repair;
 pub use traced::{Traced, traced};
 pub use turn::{OpenTurn, TurnEvent};
 
+use answers::Answer;
 use base::Base;
 use extension::check_states;
 use inbox::Inbox;
@@ -396,6 +398,7 @@ impl InstanceStore {
         at: Timestamp,
     ) -> Result<(), StoreError> {
         let events = self.turn.events()?;
+        let event = self.turn.open.as_ref().and_then(|open| open.event.clone());
         let fold = if self.turn.has_only_appends {
             let delta = fold::delta_of(&events);
             let mode = FoldMode::Delta {
@@ -410,9 +413,9 @@ impl InstanceStore {
             // Nothing before it would be left to be done again on a base that it has changed.
             self.clear_journal()?;
             // The new base is prepared before the commit, so that after it only renames are left.
-            fold::prepare(self.disk.as_ref(), &mut self.base, events)?
+            let answers = Answer::of_turn(turn_id, event.as_ref(), &also);
+            fold::prepare(self.disk.as_ref(), &mut self.base, events, &answers)?
         };
-        let event = self.turn.open.as_ref().and_then(|open| open.event.clone());
         let turn_id = turn_id.clone();
         self.turn.commit(CommitRecord {
             turn_id,
@@ -476,7 +479,8 @@ impl InstanceStore {
                     Some(delta) => delta,
                     None => fold::delta_of(&self.turn.events()?),
                 };
-                self.base.append_delta(&delta)?;
+                let answers = Answer::of_commit(&commit);
+                self.base.append_delta(&delta, &answers)?;
                 self.conclude(&commit)?;
                 self.turn.retire();
             }

@@ -53,6 +53,9 @@ pub const LEDGER_REMEMBERED_REPLIES: usize = 1_000;
 /// [`READ_CHUNK_BYTES`], so that the last one is found by reading the file's end.
 pub const SUMS_RECORD_LINES: usize = 512;
 
+/// Answered events that one record of `base.sums.jsonl` names.
+pub const SUMS_RECORD_ANSWERS: usize = 32;
+
 /// Messages one archive of a conversation may hold: importing remembers the id of each.
 pub const ARCHIVE_MESSAGES_MAX: u64 = 2_000_000;
 
@@ -81,7 +84,11 @@ pub const TRACE_FILE_BYTES: usize = 4 * 1024 * 1024;
 /// Events that one trace is shown with at most; further ones are left out, which is said.
 pub const TRACE_EVENTS_MAX: usize = 10_000;
 
-const _: () = assert!(SUMS_RECORD_LINES * 32 < READ_CHUNK_BYTES / 4);
+const _: () = assert!(
+    SUMS_RECORD_LINES * 32
+        + SUMS_RECORD_ANSWERS * (2 * goondan_protocol::limits::MAX_ID_BYTES + 64)
+        < READ_CHUNK_BYTES / 4
+);
 const _: () = assert!(ARCHIVE_LINE_BYTES_MAX > goondan_protocol::limits::MAX_MESSAGE_BYTES + 1024);
 const _: () = assert!(EXPORT_PART_BYTES * 5 / 2 < goondan_protocol::limits::MAX_FRAME_BYTES);
 const _: () = assert!(WRITER_BATCH_OPS <= WRITER_QUEUE_OPS);

@@ -47,8 +47,7 @@ impl InstanceStore {
         let (turn, outcome) = (&commit.turn_id, &commit.outcome);
         // The turn's own event comes last: once it is over, all of them are.
         for event in commit.also.iter().chain(&commit.event) {
-            self.inbox
-                .finish(event.inbox_seq, turn, commit.at, outcome)?;
+            self.inbox.finish(event, turn, commit.at, outcome)?;
         }
         Ok(())
     }

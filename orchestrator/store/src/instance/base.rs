@@ -11,13 +11,15 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::align::{Alignment, LineSum, Verdict, align};
+use super::answers::Answer;
+use super::inbox::Inbox;
 use super::sums::{self, Coverage, SUMS, SUMS_NEXT};
 use crate::disk::Disk;
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
 use crate::finding::{Finding, FindingKind};
 use crate::jsonl::{Journal, TornTail};
-use crate::limits::READ_CHUNK_BYTES;
+use crate::limits::{INBOX_REMEMBERED_EVENTS, READ_CHUNK_BYTES};
 
 /// The file's name.
 pub(super) const BASE: &str = "base.jsonl";
@@ -34,6 +36,8 @@ pub(super) struct Base {
     sums: Journal,
     /// How far the checksums go; none if their file's end cannot be read.
     coverage: Option<Coverage>,
+    /// Answers that are to be named when the checksums are written anew.
+    unnamed: Vec<Answer>,
     /// What is known of the lines while the conversation is read page by page.
     reader: Option<Reader>,
 }
@@ -89,8 +93,39 @@ impl Base {
             lines,
             sums,
             coverage,
+            unnamed: Vec::new(),
             reader: None,
         })
+    }
+
+    /// The events that were answered last, the latest last.
+    pub(super) fn answers(&mut self) -> Result<Vec<Answer>, StoreError> {
+        let mut answers = sums::answers(&mut self.sums)?;
+        answers.extend(self.unnamed.iter().cloned());
+        Ok(answers)
+    }
+
+    /// Whether the inbox surely knows of every answer: it is as it was left, nothing in it waits, and it
+    /// knows of the answer named last.
+    pub(super) fn answers_are_known_to(&mut self, inbox: &Inbox) -> Result<bool, StoreError> {
+        if !inbox.is_whole() || inbox.has_pending() {
+            return Ok(false);
+        }
+        let last = self.answers()?.pop();
+        Ok(last.is_none_or(|last| inbox.is_over(&last.event_id, last.inbox_seq)))
+    }
+
+    /// Whether the checksums name any answer.
+    pub(super) fn names_answers(&mut self) -> Result<bool, StoreError> {
+        Ok(!sums::answers(&mut self.sums)?.is_empty())
+    }
+
+    /// Names answers behind what the checksums hold. Durable when it returns.
+    pub(super) fn name(&mut self, answers: &[Answer]) -> Result<(), StoreError> {
+        if let Some(mut coverage) = self.coverage {
+            self.append_sums(&[], answers, &mut coverage)?;
+        }
+        self.sums.sync()
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -100,6 +135,11 @@ impl Base {
     /// Its length in bytes.
     pub(super) fn len(&self) -> u64 {
         self.lines.len()
+    }
+
+    /// How many of its bytes have checksums, if that can be read.
+    pub(super) fn covered(&self) -> Option<u64> {
+        self.coverage.map(|coverage| coverage.bytes)
     }
 
     /// How many lines it has.
@@ -179,6 +219,7 @@ impl Base {
                 return self.reconcile(disk, findings);
             }
             let (mut added, mut offset) = (Vec::new(), 0);
+            let mut named = std::mem::take(&mut self.unnamed);
             let path = self.lines.path().to_owned();
             each_line(&mut self.lines, 0, |line, mut sum| {
                 let to = offset + u64::from(sum.len);
@@ -191,8 +232,11 @@ impl Base {
                 }
                 offset = to;
                 added.push(sum);
+                named.extend(Answer::named_by(line));
             })?;
-            self.append_sums(&added, &mut coverage)?;
+            let surplus = named.len().saturating_sub(INBOX_REMEMBERED_EVENTS);
+            named.drain(..surplus);
+            self.append_sums(&added, &named, &mut coverage)?;
             self.sums.sync()?;
         }
         Ok(())
@@ -225,7 +269,9 @@ impl Base {
         let old = self.sums.read(0, usize::MAX)?;
         let kept = durable::keep_aside(disk, self.sums.path(), "replaced", &old)?;
         let mut coverage = Coverage::default();
-        let content = sums::records_of(&survey.lines, &mut coverage)?;
+        let mut answers = sums::answers(&mut self.sums)?;
+        answers.append(&mut self.unnamed);
+        let content = sums::records_of(&survey.lines, &answers, &mut coverage)?;
         durable::replace(disk, self.sums.path(), &content)?;
         self.sums = Journal::open(disk, &self.messages.join(SUMS))?;
         self.coverage = Some(coverage);
@@ -238,9 +284,10 @@ impl Base {
     fn append_sums(
         &mut self,
         lines: &[LineSum],
+        answers: &[Answer],
         coverage: &mut Coverage,
     ) -> Result<(), StoreError> {
-        let records = sums::records_of(lines, coverage)?;
+        let records = sums::records_of(lines, answers, coverage)?;
         if !records.is_empty() {
             self.sums.append(&records)?;
         }
@@ -274,9 +321,13 @@ impl Base {
         Ok(())
     }
 
-    /// Appends `delta`, whole lines, and their checksums. They are in the files when it returns, and
-    /// durable after [`Self::sync`].
-    pub(super) fn append_delta(&mut self, delta: &[u8]) -> Result<(), StoreError> {
+    /// Appends `delta`, whole lines, their checksums, and which events are answered with them. They are in
+    /// the files when it returns, and durable after [`Self::sync`].
+    pub(super) fn append_delta(
+        &mut self,
+        delta: &[u8],
+        answers: &[Answer],
+    ) -> Result<(), StoreError> {
         let from = self.lines.len();
         if !delta.is_empty() {
             self.lines.append(delta)?;
@@ -293,7 +344,9 @@ impl Base {
                 .split_inclusive(|byte| *byte == b'\n')
                 .map(sums::sum_of)
                 .collect();
-            self.append_sums(&lines?, &mut coverage)?;
+            self.append_sums(&lines?, answers, &mut coverage)?;
+        } else {
+            self.unnamed.extend_from_slice(answers);
         }
         self.lines.write_out()?;
         self.sums.write_out()
@@ -350,13 +403,18 @@ impl Base {
 
     /// Writes a new base and its checksums beside the old ones. Durable when it returns.
     pub(super) fn prepare(
-        &self,
+        &mut self,
         disk: &dyn Disk,
         content: &[u8],
         lines: &[LineSum],
+        answers: &[Answer],
     ) -> Result<(), StoreError> {
         durable::write_synced(disk, &self.messages.join(BASE_NEXT), content)?;
-        let sums = sums::records_of(lines, &mut Coverage::default())?;
+        let mut named = self.answers()?;
+        named.extend_from_slice(answers);
+        let surplus = named.len().saturating_sub(INBOX_REMEMBERED_EVENTS);
+        let named = named.split_off(surplus);
+        let sums = sums::records_of(lines, &named, &mut Coverage::default())?;
         durable::write_synced(disk, &self.messages.join(SUMS_NEXT), &sums)?;
         disk.sync_dir(&self.messages).during("sync", &self.messages)
     }
@@ -401,6 +459,7 @@ impl Base {
             )?);
         }
         let (mut content, mut lines) = (Vec::new(), Vec::new());
+        let answers = self.answers()?;
         let mut sums = survey.lines.into_iter();
         self.lines.scan(|_, line| {
             if let Some(sum) = sums.next().filter(|sum| sum.sum.is_some()) {
@@ -411,7 +470,7 @@ impl Base {
         })?;
         // Between the two the checksums do not fit, which opening the instance would settle.
         durable::replace(disk, &self.messages.join(BASE), &content)?;
-        let sums = sums::records_of(&lines, &mut Coverage::default())?;
+        let sums = sums::records_of(&lines, &answers, &mut Coverage::default())?;
         durable::replace(disk, &self.messages.join(SUMS), &sums)?;
         *self = Self::open(disk, &self.messages, &mut Vec::new())?;
         Ok(kept)

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use super::answers::Unknown;
 use super::base::{self, BASE, BASE_NEXT};
 use super::llm::LLM;
-use super::sums::{SUMS, SUMS_NEXT};
+use super::sums::{self, SUMS, SUMS_NEXT};
+use super::turn::Journaled;
 use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox, turn};
 use crate::disk::{Disk, EntryKind, read_all};
 use crate::durable::TEMP_SUFFIX;
@@ -218,7 +220,8 @@ fn note_torn(journal: &Journal, line: u64, good: u64, out: &mut Verified) {
 }
 
 fn check_messages(disk: &dyn Disk, messages: &Path, out: &mut Verified) -> Result<(), StoreError> {
-    let mut is_committed = false;
+    let mut journaled = Journaled::default();
+    let mut known = None;
     for name in [INBOX, EVENTS] {
         let Some(mut journal) = open(disk, &messages.join(name), out)? else {
             continue;
@@ -229,17 +232,18 @@ fn check_messages(disk: &dyn Disk, messages: &Path, out: &mut Verified) -> Resul
         }
         out.findings.extend(reading.findings.iter().cloned());
         if name == INBOX {
-            inbox::check(&mut journal, &reading, &mut out.findings)?;
+            known = Some(inbox::check(&mut journal, &reading, &mut out.findings)?);
         } else {
-            is_committed = turn::check(&mut journal, &reading, &mut out.findings)?;
+            journaled = turn::check(&mut journal, &reading, &mut out.findings)?;
         }
     }
-    if is_committed {
+    if !journaled.ended.is_empty() {
         let problem = "a committed turn is not yet part of the base";
         let finding = Finding::new(&messages.join(EVENTS), FindingKind::UnfinishedWork, problem);
         out.findings.push(finding);
     }
-    check_base(disk, messages, is_committed, out)?;
+    check_base(disk, messages, !journaled.ended.is_empty(), out)?;
+    check_answers(disk, messages, &known.unwrap_or_default(), &journaled, out)?;
     for name in [OBSERVED, LLM] {
         check_log(disk, &messages.join(name), out)?;
     }
@@ -254,6 +258,38 @@ fn check_messages(disk: &dyn Disk, messages: &Path, out: &mut Verified) -> Resul
         } else if entry.kind != EntryKind::File || !KNOWN.contains(&&*name) {
             out.findings.push(odd(&path, entry.kind, &name));
         }
+    }
+    Ok(())
+}
+
+/// Holds the answers that the conversation names against the inbox. Those of turns that are still in the
+/// journal are put into the inbox from there.
+fn check_answers(
+    disk: &dyn Disk,
+    messages: &Path,
+    known: &inbox::Table,
+    journaled: &Journaled,
+    out: &mut Verified,
+) -> Result<(), StoreError> {
+    let event = journaled.open.as_ref().and_then(|open| open.event.as_ref());
+    if let Some(event) = event
+        && !known.knows(&event.event_id)
+    {
+        let problem = format!(
+            "event `{}`, whose turn is open, is missing; what the turn has recorded becomes part of the \
+             conversation when the instance is opened, and nobody gets its answer",
+            event.event_id
+        );
+        let kind = FindingKind::MissingRecords;
+        out.findings
+            .push(Finding::new(&messages.join(INBOX), kind, problem));
+    }
+    let path = messages.join(SUMS);
+    if disk.stat(&path).during("look at", &path)?.is_some() {
+        let mut answers = sums::answers(&mut Journal::open_read(disk, &path)?)?;
+        answers.retain(|answer| !journaled.ended.contains(&answer.turn_id));
+        let unknown = Unknown::find(answers, known);
+        out.findings.extend(unknown.findings(&messages.join(INBOX)));
     }
     Ok(())
 }

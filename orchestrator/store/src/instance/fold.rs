@@ -18,6 +18,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::align::LineSum;
+use super::answers::Answer;
 use super::base::{BASE_NEXT, Base};
 use super::raw::RawEvent;
 use super::sums::{self, SUMS_NEXT};
@@ -74,6 +75,7 @@ pub(super) fn prepare(
     disk: &dyn Disk,
     base: &mut Base,
     events: Vec<RawEvent>,
+    answers: &[Answer],
 ) -> Result<FoldMode, StoreError> {
     let survey = base.survey()?;
     let mut sums = survey.lines.into_iter();
@@ -91,7 +93,7 @@ pub(super) fn prepare(
         content.extend_from_slice(&message.line);
     }
     let lines: Vec<LineSum> = messages.iter().map(|message| message.sum).collect();
-    base.prepare(disk, &content, &lines)?;
+    base.prepare(disk, &content, &lines, answers)?;
     Ok(FoldMode::Rewrite {
         bytes: Some(content.len() as u64),
         crc32: Some(crc32(&content)),

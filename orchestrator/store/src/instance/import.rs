@@ -173,7 +173,7 @@ impl NewBase {
     fn flush(&mut self) -> Result<(), StoreError> {
         if !self.pending.is_empty() {
             self.lines.append(&self.pending)?;
-            let records = sums::records_of(&self.pending_sums, &mut self.coverage)?;
+            let records = sums::records_of(&self.pending_sums, &[], &mut self.coverage)?;
             self.sums.append(&records)?;
             self.pending.clear();
             self.pending_sums.clear();

@@ -20,6 +20,8 @@ use goondan_protocol::ids::{EventId, InstanceKey, TurnId};
 use goondan_protocol::time::Timestamp;
 use serde_json::value::RawValue;
 
+use super::answers::Answer;
+use super::turn::TurnEvent;
 use crate::checksum::{Seal, seal_of};
 use crate::disk::Disk;
 use crate::error::StoreError;
@@ -30,7 +32,9 @@ use crate::sealed::{self, SealedLog, Span};
 
 mod records;
 
-use records::{Known, Pending, Record, Table};
+pub(super) use records::Table;
+
+use records::{Known, Pending, Record};
 
 /// The code of a dropped event's outcome.
 const DROPPED: &str = "E_EVENT_DROPPED";
@@ -77,6 +81,7 @@ pub struct Awaited {
 pub(super) struct Inbox {
     log: SealedLog,
     table: Table,
+    is_whole: bool,
     /// Length from which the next compaction is worth its cost.
     compact_at: u64,
 }
@@ -89,6 +94,7 @@ impl Inbox {
         findings: &mut Vec<Finding>,
     ) -> Result<Self, StoreError> {
         let (mut log, reading) = SealedLog::open(disk, path)?;
+        let is_whole = reading.findings.is_empty();
         findings.extend(reading.findings);
         let mut table = Table::default();
         for span in reading.records {
@@ -113,6 +119,7 @@ impl Inbox {
         Ok(Self {
             log,
             table,
+            is_whole,
             compact_at,
         })
     }
@@ -201,6 +208,55 @@ impl Inbox {
         entry.parked.is_some().then_some(seq)
     }
 
+    /// Whether any event is not over.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.table.pending.is_empty()
+    }
+
+    /// Whether everything in the file could be read when it was opened.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.log.path()
+    }
+
+    /// What its records come to.
+    pub(super) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The events whose turns are over, by their numbers.
+    pub(super) fn answers(&mut self) -> Result<Vec<Answer>, StoreError> {
+        let known = self.table.known.values();
+        let spans: Vec<Span> = known
+            .filter_map(|known| match known {
+                Known::Over { span, .. } => Some(*span),
+                Known::Pending { .. } => None,
+            })
+            .collect();
+        let mut answers = Vec::new();
+        for span in spans {
+            if let Ok(Record::Done {
+                seq,
+                event_id,
+                turn_id,
+                ..
+            }) = serde_json::from_slice(&self.log.record(span)?)
+            {
+                answers.push(Answer {
+                    event_id,
+                    inbox_seq: seq,
+                    turn_id,
+                });
+            }
+        }
+        answers.sort_by_key(|answer| answer.inbox_seq);
+        let surplus = answers.len().saturating_sub(INBOX_REMEMBERED_EVENTS);
+        Ok(answers.split_off(surplus))
+    }
+
     /// The event that waits longest, with its sequence number.
     pub(super) fn oldest_waiting(&self) -> Option<(u64, &EventId)> {
         let mut pending = self.table.pending.iter();
@@ -276,25 +332,26 @@ impl Inbox {
         Ok(())
     }
 
-    /// Appends that an event is over. Does nothing if it is. Not durable before [`Self::sync`].
+    /// Appends that an event is over that a turn answered. Does nothing if that is known, or forgotten for
+    /// its age. Not durable before [`Self::sync`].
     pub(super) fn finish(
         &mut self,
-        seq: u64,
+        event: &TurnEvent,
         turn_id: &TurnId,
         at: Timestamp,
         outcome: &TurnOutcome,
     ) -> Result<(), StoreError> {
-        let Some(entry) = self.table.pending.get(&seq) else {
+        let (seq, event_id) = (event.inbox_seq, event.event_id.clone());
+        let waits = self.table.seq_of_pending(&event_id) == Some(seq);
+        if !waits && !self.table.should_know(&event_id, seq) {
             return Ok(());
-        };
-        let (event_id, turn_id, outcome) =
-            (entry.event.id.clone(), turn_id.clone(), outcome.clone());
+        }
         self.append(&Record::Done {
             seq,
             event_id,
-            turn_id,
+            turn_id: turn_id.clone(),
             at,
-            outcome,
+            outcome: outcome.clone(),
         })
     }
 
@@ -435,12 +492,12 @@ fn wrong(event_id: &EventId) -> StoreError {
     StoreError::WrongEvent { event_id }
 }
 
-/// Looks at the records of an inbox file. Changes nothing.
+/// Looks at the records of an inbox file; returns what they come to. Changes nothing.
 pub(super) fn check(
     journal: &mut Journal,
     reading: &sealed::Reading,
     findings: &mut Vec<Finding>,
-) -> Result<(), StoreError> {
+) -> Result<Table, StoreError> {
     let mut table = Table::default();
     for span in &reading.records {
         let len = usize::try_from(span.len).unwrap_or(usize::MAX);
@@ -452,7 +509,12 @@ pub(super) fn check(
             );
         }
     }
-    Ok(())
+    for span in &reading.broken {
+        let len = usize::try_from(span.len).unwrap_or(usize::MAX);
+        // Its damage is a finding already.
+        table.take_broken_end(*span, &journal.read(span.offset, len)?);
+    }
+    Ok(table)
 }
 
 /// Whether any event waits in the inbox at `path`, or any answer is to come. Only reads.

@@ -22,6 +22,9 @@ impl InstanceStore {
             self.set_turn_aside()?;
         }
         self.base.settle(self.disk.as_ref(), &mut self.findings)?;
+        self.restore_answers()?;
+        self.end_answered_turn()?;
+        self.name_answers()?;
         self.find_lost_event();
         self.adopt_turn()?;
         for journal in [&mut self.observed, &mut self.llm] {
@@ -32,6 +35,24 @@ impl InstanceStore {
         if self.metadata.status != status || self.metadata.parked_events != parked {
             (self.metadata.status, self.metadata.parked_events) = (status, parked);
             self.metadata_is_dirty = true;
+        }
+        Ok(())
+    }
+
+    /// An open turn that the conversation holds already is from an older copy of the journal.
+    fn end_answered_turn(&mut self) -> Result<(), StoreError> {
+        let Some(open) = &self.turn.open else {
+            return Ok(());
+        };
+        let turn_id = open.turn_id.clone();
+        if !open.is_foreign() && self.holds_turn(&turn_id)? {
+            let problem = format!(
+                "turn `{turn_id}` is open here, but the conversation holds it already; the file is an \
+                 older copy and was put aside"
+            );
+            let kept = self.turn.set_aside(self.disk.as_ref(), "replaced")?;
+            let finding = Finding::new(self.turn.path(), FindingKind::MissingRecords, problem);
+            self.findings.push(finding.kept(&kept));
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::collections::HashSet;
 
 use goondan_protocol::event::TurnOutcome;
 
+use super::answers::Answer;
 use super::turn::{Ended, FoldMode};
 use super::{EVENTS, InstanceStore, MESSAGES, fold};
 use crate::checksum::crc32;
@@ -19,6 +20,14 @@ use crate::finding::{Finding, FindingKind, Severity};
 
 /// The code of the outcome of a turn that was committed, and whose outcome cannot be read any more.
 const OUTCOME_LOST: &str = "E_OUTCOME_LOST";
+
+/// How a turn ended of which nothing more is known than that it was committed.
+pub(super) fn outcome_lost() -> TurnOutcome {
+    TurnOutcome::Failed {
+        code: OUTCOME_LOST.to_owned(),
+        message: "the turn was committed, and how it ended cannot be read any more".to_owned(),
+    }
+}
 
 /// What is to become of the base.
 #[derive(Default)]
@@ -43,7 +52,11 @@ impl InstanceStore {
             // It was committed, or its event would not be over. After a rewrite nothing is left to do.
             let is_rewritten = !self.turn.has_only_appends;
             let last = self.turn.end_open().filter(|_| !is_rewritten);
-            ended.extend(last);
+            if let Some(turn) = last
+                && !self.holds_turn(&turn.turn_id)?
+            {
+                ended.push(turn);
+            }
         }
         let rewrite = ended.iter().rposition(Ended::is_rewrite);
         if let Some(turn) = rewrite.and_then(|at| ended.get(at)) {
@@ -75,6 +88,7 @@ impl InstanceStore {
 
     fn redo_deltas(&mut self, ended: &[Ended]) -> Result<(), StoreError> {
         let mut plan = Plan::default();
+        let answers: Vec<Answer> = ended.iter().flat_map(Answer::of_ended).collect();
         for turn in ended {
             let delta = self.delta_again(turn)?;
             match turn.commit.as_ref().map(|commit| &commit.fold) {
@@ -91,6 +105,11 @@ impl InstanceStore {
                 _ => plan.loose.extend(delta),
             }
         }
+        if let Some((from, _)) = plan.from
+            && self.is_ahead_of(from, &plan)?
+        {
+            return Ok(());
+        }
         let disk = self.disk.as_ref();
         let behind = match plan.from {
             Some((from, sums_from)) => {
@@ -99,7 +118,7 @@ impl InstanceStore {
                     durable::keep_aside(disk, self.base.path(), "replaced", &behind)?;
                 }
                 self.base.cut_back(from, sums_from)?;
-                self.base.append_delta(&plan.lines)?;
+                self.base.append_delta(&plan.lines, &answers)?;
                 self.base
                     .append_foreign(disk, &behind, &mut self.findings)?;
                 behind
@@ -107,7 +126,25 @@ impl InstanceStore {
             None if plan.loose.is_empty() => return Ok(()),
             None => self.base.read(0, usize::MAX)?,
         };
-        self.base.append_delta(&lines_not_in(&behind, &plan.loose))
+        // Where the plan began anywhere, they are named with its lines.
+        let named = if plan.from.is_some() {
+            &[][..]
+        } else {
+            &answers
+        };
+        let loose = lines_not_in(&behind, &plan.loose);
+        self.base.append_delta(&loose, named)
+    }
+
+    /// Whether the base holds, as it was written, all that the plan comes to, and turns behind it that the
+    /// journal does not know of: an older copy of the journal, from which nothing is to be done again.
+    fn is_ahead_of(&mut self, from: u64, plan: &Plan) -> Result<bool, StoreError> {
+        let len = self.base.len();
+        if len <= plan.end || !plan.loose.is_empty() || self.base.covered() != Some(len) {
+            return Ok(false);
+        }
+        let held = self.base.read(from, plan.lines.len())?;
+        Ok(held == plan.lines && from + plan.lines.len() as u64 == plan.end)
     }
 
     /// Fills the plan up to byte `base_bytes`, where the next turn begins.
@@ -183,15 +220,10 @@ impl InstanceStore {
             turn.turn_id
         );
         self.note_missing(problem, Severity::Warning);
-        let outcome = TurnOutcome::Failed {
-            code: OUTCOME_LOST.to_owned(),
-            message: "the turn was committed, and how it ended cannot be read any more".to_owned(),
-        };
+        let outcome = outcome_lost();
         let at = self.metadata.updated_at;
         match &turn.event {
-            Some(event) => self
-                .inbox
-                .finish(event.inbox_seq, &turn.turn_id, at, &outcome),
+            Some(event) => self.inbox.finish(event, &turn.turn_id, at, &outcome),
             None => Ok(()),
         }
     }

@@ -36,6 +36,8 @@ pub fn repair(disk: &Arc<dyn Disk>, dir: &Path, at: Timestamp) -> Result<Vec<Pat
     let before = names(disk.as_ref(), &messages)?;
     let mut store = InstanceStore::open(disk.clone(), dir)?;
     store.inbox.mend(disk.as_ref())?;
+    // Ends that could be told from damaged records left the file with these.
+    store.restore_answers()?;
     store.turn.mend(disk.as_ref())?;
     if let Some(open) = store.turn.open.clone()
         && open.attempt == 0

@@ -6,18 +6,21 @@
 //! `{"from":0,"first":1,"lines":[[231,2712847316],[198,null]],"n":1,"d":0,"crc32":"89abcdef"}`
 //!
 //! `from` is the byte the run begins at, `first` the number of its first line, and each pair is a
-//! line's length and CRC-32, newline included; `null` marks a line that was found damaged. A run is
-//! appended with each fold, so a fold's cost does not depend on the history's length. Whatever is
+//! line's length and CRC-32, newline included; `null` marks a line that was found damaged. `answers`
+//! names the events that were answered with these lines (see [`super::answers`]). A run is appended with each fold, so a fold's cost does not depend on the history's length. Whatever is
 //! rewritten takes the checksums it has along, so that damage is never sealed as if it were whole.
 
 use serde::{Deserialize, Serialize};
 
 use super::align::LineSum;
+use super::answers::Answer;
 use crate::checksum::{Place, Seal, crc32, seal, seal_of};
 use crate::error::StoreError;
 use crate::finding::{Finding, FindingKind, Severity};
 use crate::jsonl::Journal;
-use crate::limits::{READ_CHUNK_BYTES, SUMS_RECORD_LINES};
+use crate::limits::{
+    INBOX_REMEMBERED_EVENTS, READ_CHUNK_BYTES, SUMS_RECORD_ANSWERS, SUMS_RECORD_LINES,
+};
 use crate::sealed;
 
 /// The file's name.
@@ -30,6 +33,8 @@ struct Run {
     from: u64,
     first: u64,
     lines: Vec<(u32, Option<u32>)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    answers: Vec<Answer>,
 }
 
 impl Run {
@@ -68,19 +73,30 @@ pub(super) fn sum_of(line: &[u8]) -> Result<LineSum, StoreError> {
     })
 }
 
-/// The records that cover `lines`, which follow what `coverage` covers.
+/// The records that cover `lines`, which follow what `coverage` covers, and name `answers`.
 pub(super) fn records_of(
     lines: &[LineSum],
+    answers: &[Answer],
     coverage: &mut Coverage,
 ) -> Result<Vec<u8>, StoreError> {
     let mut bytes = Vec::new();
     // A crash that takes what was covered before takes all behind it: see `super::redo`.
     let durable = coverage.records;
-    for chunk in lines.chunks(SUMS_RECORD_LINES) {
+    let mut chunks = lines.chunks(SUMS_RECORD_LINES).peekable();
+    let mut answers = answers.chunks(SUMS_RECORD_ANSWERS);
+    loop {
+        let chunk = chunks.next().unwrap_or_default();
+        // Answers are looked for at the file's end.
+        let is_last = chunks.peek().is_none();
+        let named = if is_last { answers.next() } else { None };
+        if chunk.is_empty() && named.is_none() {
+            return Ok(bytes);
+        }
         let run = Run {
             from: coverage.bytes,
             first: coverage.lines + 1,
             lines: chunk.iter().map(|line| (line.len, line.sum)).collect(),
+            answers: named.unwrap_or_default().to_vec(),
         };
         coverage.records += 1;
         let place = Place {
@@ -91,7 +107,25 @@ pub(super) fn records_of(
         coverage.bytes = run.to();
         coverage.lines += chunk.len() as u64;
     }
-    Ok(bytes)
+}
+
+/// The events that were answered last, the latest last: at most [`INBOX_REMEMBERED_EVENTS`], of those
+/// that the file's last [`READ_CHUNK_BYTES`] name.
+pub(super) fn answers(sums: &mut Journal) -> Result<Vec<Answer>, StoreError> {
+    let from = sums.len().saturating_sub(READ_CHUNK_BYTES as u64);
+    let tail = sums.read(from, READ_CHUNK_BYTES)?;
+    let mut found = Vec::new();
+    for line in tail.split(|byte| *byte == b'\n').rev() {
+        if let (Seal::Whole(_), Ok(run)) = (seal_of(line), serde_json::from_slice::<Run>(line)) {
+            found.extend(run.answers.into_iter().rev());
+        }
+        if found.len() >= INBOX_REMEMBERED_EVENTS {
+            break;
+        }
+    }
+    found.truncate(INBOX_REMEMBERED_EVENTS);
+    found.reverse();
+    Ok(found)
 }
 
 /// How far the file covers the base, by its last record alone, and where that record ends; none if

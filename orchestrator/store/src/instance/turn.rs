@@ -29,7 +29,7 @@ use crate::sealed::{SealedLog, Span};
 
 mod reading;
 
-pub(super) use reading::{Ended, check};
+pub(super) use reading::{Ended, Journaled, check};
 
 use reading::{Read, passed_over};
 
@@ -48,7 +48,7 @@ pub struct OpenTurn {
 
 impl OpenTurn {
     /// The id that stands for a turn of another implementation, which has none.
-    fn foreign_id() -> TurnId {
+    pub(super) fn foreign_id() -> TurnId {
         TurnId::from(uuid::Uuid::nil())
     }
 

@@ -14,35 +14,35 @@ use crate::mixes;
 use crate::model::{Batch, Change, Seen, Step};
 use crate::world::{Pace, at, events_of, fresh, layout, look_at, perform};
 
-const INBOX: &str = "inbox.jsonl";
-const EVENTS: &str = "events.jsonl";
-const BASE: &str = "base.jsonl";
-const SUMS: &str = "base.sums.jsonl";
+pub(crate) const INBOX: &str = "inbox.jsonl";
+pub(crate) const EVENTS: &str = "events.jsonl";
+pub(crate) const BASE: &str = "base.jsonl";
+pub(crate) const SUMS: &str = "base.sums.jsonl";
 
 /// An instance with a history, events that wait, and an open turn.
-struct Rig {
-    disk: SimulatedDisk,
-    messages: PathBuf,
-    events: Vec<String>,
-    whole: Seen,
+pub(crate) struct Rig {
+    pub disk: SimulatedDisk,
+    pub messages: PathBuf,
+    pub events: Vec<String>,
+    pub whole: Seen,
 }
 
-fn batches() -> Vec<Batch> {
+pub(crate) fn batches() -> Vec<Batch> {
     mixes::with_open_turn()
 }
 
-fn rig() -> Rig {
+pub(crate) fn rig() -> Rig {
     rig_of(&batches(), Pace::Quiet)
 }
 
 /// The same after a crash: the journal still holds all turns but the open one committed.
-fn busy_rig() -> Rig {
+pub(crate) fn busy_rig() -> Rig {
     let mut batches = batches();
     assert!(matches!(batches.pop().as_deref(), Some([Step::Close(_)])));
     rig_of(&batches, Pace::Busy)
 }
 
-fn rig_of(batches: &[Batch], pace: Pace) -> Rig {
+pub(crate) fn rig_of(batches: &[Batch], pace: Pace) -> Rig {
     let (disk, workspace_id) = fresh();
     let (_, error) = perform(&disk, &workspace_id, batches, pace);
     assert!(error.is_none(), "{error:?}");
@@ -68,23 +68,23 @@ fn dir(workspace_id: &WorkspaceId) -> PathBuf {
 }
 
 impl Rig {
-    fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         self.messages.parent().unwrap()
     }
 
-    fn read(&self, disk: &SimulatedDisk, name: &str) -> Vec<u8> {
+    pub(crate) fn read(&self, disk: &SimulatedDisk, name: &str) -> Vec<u8> {
         let mut file = disk.open_read(&self.messages.join(name)).unwrap();
         read_all(file.as_mut(), 1 << 20).unwrap()
     }
 
     /// The same disk with another content of one file.
-    fn with(&self, name: &str, content: &[u8]) -> SimulatedDisk {
+    pub(crate) fn with(&self, name: &str, content: &[u8]) -> SimulatedDisk {
         let disk = self.disk.after_crash(Crash::KeepUnsynced);
         disk.plant(&self.messages.join(name), content).unwrap();
         disk
     }
 
-    fn open(&self, disk: &SimulatedDisk) -> (Seen, Vec<Finding>) {
+    pub(crate) fn open(&self, disk: &SimulatedDisk) -> (Seen, Vec<Finding>) {
         let mut store = InstanceStore::open(Arc::new(disk.clone()), self.dir()).unwrap();
         let mut findings = Vec::new();
         let mut readable = self.events.clone();

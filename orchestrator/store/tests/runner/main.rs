@@ -2,6 +2,8 @@
 //! and is damaged, and against its documentation on a real one.
 
 #[cfg(test)]
+mod answers;
+#[cfg(test)]
 mod archives;
 #[cfg(test)]
 mod crash;

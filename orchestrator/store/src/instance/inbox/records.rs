@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{Awaited, ParkedEvent};
+use crate::limits::INBOX_REMEMBERED_EVENTS;
 use crate::sealed::Span;
 
 /// One line of the file.
@@ -108,10 +109,10 @@ pub(super) enum Known {
 
 /// What the records come to.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(in super::super) struct Table {
     pub last_seq: u64,
-    pub pending: BTreeMap<u64, Pending>,
-    pub known: HashMap<EventId, Known>,
+    pub(super) pending: BTreeMap<u64, Pending>,
+    pub(super) known: HashMap<EventId, Known>,
     /// Questions whose answers are to come, by the ids of the events that will bring them.
     pub awaiting: BTreeMap<EventId, Awaited>,
 }
@@ -168,6 +169,34 @@ impl Pending {
 }
 
 impl Table {
+    /// The sequence number of an event that is not over.
+    pub(in super::super) fn seq_of_pending(&self, event_id: &EventId) -> Option<u64> {
+        match self.known.get(event_id) {
+            Some(Known::Pending { seq }) => Some(*seq),
+            Some(Known::Over { .. }) | None => None,
+        }
+    }
+
+    /// Whether anything is known of an event.
+    pub(in super::super) fn knows(&self, event_id: &EventId) -> bool {
+        self.known.contains_key(event_id)
+    }
+
+    /// Whether a finished event is not known that was not dropped from the file for its age either.
+    pub(in super::super) fn should_know(&self, event_id: &EventId, seq: u64) -> bool {
+        if self.known.contains_key(event_id) {
+            return false;
+        }
+        let over = self.known.values().filter_map(|known| match known {
+            Known::Over { seq, .. } => Some(*seq),
+            Known::Pending { .. } => None,
+        });
+        let (count, oldest) = over.fold((0, u64::MAX), |(count, oldest), seq| {
+            (count + 1, oldest.min(seq))
+        });
+        count < INBOX_REMEMBERED_EVENTS || seq > oldest
+    }
+
     pub(super) fn add(&mut self, seq: u64, event_id: EventId, event: AgentEvent) {
         self.last_seq = self.last_seq.max(seq);
         self.awaiting.remove(&event_id);

@@ -4,6 +4,8 @@
 //! made durable. A turn begins only behind the durable commit of the one before; so one that is
 //! followed by anything of another was committed, though its commit record may be unreadable now.
 
+use std::collections::HashSet;
+
 use goondan_protocol::ids::TurnId;
 
 use super::super::raw::{Line, RawEvent};
@@ -43,12 +45,21 @@ pub(super) struct Read {
     pub has_others: bool,
 }
 
-/// Looks at the records of a turn journal; says whether it holds turns that are over. Changes nothing.
+/// The turns that a journal holds.
+#[derive(Debug, Default)]
+pub(in super::super) struct Journaled {
+    /// Those that are over.
+    pub ended: HashSet<TurnId>,
+    /// The one that is not.
+    pub open: Option<OpenTurn>,
+}
+
+/// Looks at the records of a turn journal; returns the turns in it. Changes nothing.
 pub(in super::super) fn check(
     journal: &mut Journal,
     reading: &sealed::Reading,
     findings: &mut Vec<Finding>,
-) -> Result<bool, StoreError> {
+) -> Result<Journaled, StoreError> {
     let mut read = Read::default();
     for span in &reading.records {
         let len = usize::try_from(span.len).unwrap_or(usize::MAX);
@@ -57,7 +68,11 @@ pub(in super::super) fn check(
             findings.push(passed_over(journal.path(), *span, &problem));
         }
     }
-    Ok(!read.ended.is_empty())
+    let ended = read.ended.into_iter().map(|turn| turn.turn_id);
+    Ok(Journaled {
+        ended: ended.collect(),
+        open: read.open,
+    })
 }
 
 pub(super) fn passed_over(path: &std::path::Path, span: Span, problem: &str) -> Finding {
