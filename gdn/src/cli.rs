@@ -11,7 +11,7 @@ mod secret;
 mod usage;
 mod workspace;
 
-pub(crate) use secret::{Secret, SecretRemove, SecretSet};
+pub(crate) use secret::{Secret, SecretAllow, SecretDeny, SecretRemove, SecretSet};
 pub(crate) use usage::UsageArgs;
 pub(crate) use workspace::Workspace;
 

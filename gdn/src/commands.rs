@@ -12,6 +12,7 @@ mod audit;
 mod chat;
 mod config;
 mod confirm;
+mod consent;
 mod demo;
 mod event;
 mod health;

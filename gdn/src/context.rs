@@ -98,6 +98,11 @@ impl Context {
         self.workspace.is_some()
     }
 
+    /// The workspace that the person named by its id.
+    pub(crate) fn workspace_id(&self) -> Option<WorkspaceId> {
+        self.workspace.clone()
+    }
+
     /// Whether an option says which workspace this command is about.
     pub(crate) fn names_workspace(&self) -> bool {
         self.workspace.is_some() || self.project.is_some()

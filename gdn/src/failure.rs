@@ -214,6 +214,10 @@ impl From<ControlError> for Failure {
             ErrorCode::SecretUnreadable => {
                 (Exit::Damaged, "see what cannot be read: `gdn secret list`")
             }
+            ErrorCode::SecretNotAllowed => (
+                Exit::InvalidConfiguration,
+                "if you trust the project with it: `gdn secret allow NAME`",
+            ),
             ErrorCode::Damaged => (Exit::Damaged, "see all that is damaged: `gdn verify`"),
             ErrorCode::Cancelled => (Exit::Cancelled, "see what is there: `gdn instance list`"),
             ErrorCode::Internal => (

@@ -47,6 +47,10 @@ pub const EVENT_DROP: &str = "gdn.event.drop/v1";
 pub const SECRET_SET: &str = "gdn.secret.set/v1";
 /// `gdn secret list`.
 pub const SECRET_LIST: &str = "gdn.secret.list/v1";
+/// `gdn secret allow`.
+pub const SECRET_ALLOW: &str = "gdn.secret.allow/v1";
+/// `gdn secret deny`.
+pub const SECRET_DENY: &str = "gdn.secret.deny/v1";
 /// `gdn secret remove`.
 pub const SECRET_REMOVE: &str = "gdn.secret.remove/v1";
 /// `gdn workspace list`.
@@ -96,6 +100,8 @@ pub const ALL: &[&str] = &[
     EVENT_DROP,
     SECRET_SET,
     SECRET_LIST,
+    SECRET_ALLOW,
+    SECRET_DENY,
     SECRET_REMOVE,
     WORKSPACE_LIST,
     WORKSPACE_CLOSE,

@@ -120,7 +120,7 @@ impl Owner {
 #[derive(Debug)]
 struct Workspace {
     record: WorkspaceRecord,
-    /// What runs; none while its configuration has never been valid.
+    /// What runs; none while its configuration has never been valid, or since it was withdrawn.
     bundle: Option<Bundle>,
     /// Since when it runs.
     since: Option<Timestamp>,
@@ -137,6 +137,8 @@ struct Workspace {
     accounts: Accounts,
     /// The secrets its configuration names, whether they are there or not.
     secrets: BTreeSet<String>,
+    /// The secrets that were denied to it since the daemon started and not allowed again.
+    denied: BTreeSet<String>,
     /// How its closing stands; none while it is open.
     closing: Option<Closing>,
 }

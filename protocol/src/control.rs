@@ -32,7 +32,8 @@ pub use instance::{
 };
 pub use logs::{FollowLogs, LogLine};
 pub use secret::{
-    ListSecrets, RemoveSecret, SecretChanged, SecretIdentity, SecretInfo, SecretList, SetSecret,
+    AllowSecret, DenySecret, ListSecrets, RemoveSecret, SecretChanged, SecretConsent,
+    SecretConsentChanged, SecretIdentity, SecretInfo, SecretList, SetSecret,
 };
 pub use trace::{GetTrace, Trace};
 pub use usage::{ReadUsage, UsageBy, UsageReport, UsageRow};
@@ -134,6 +135,10 @@ methods! {
     SetSecret = "secret.set" -> SecretChanged;
     /// Forgets a secret, or one entry of it.
     RemoveSecret = "secret.remove" -> SecretChanged;
+    /// Allows a workspace to use a secret.
+    AllowSecret = "secret.allow" -> SecretConsentChanged;
+    /// Takes that back.
+    DenySecret = "secret.deny" -> SecretConsentChanged;
     /// The daemon's log stream, as `logs.line` notifications under the request's id.
     FollowLogs = "logs.follow" -> Done;
 }

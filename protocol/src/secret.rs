@@ -2,6 +2,7 @@
 //! themselves are kept by the orchestrator, encrypted (`SEC-1`).
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -73,6 +74,11 @@ pub enum SecretProblem {
     NoKey {
         /// Those it has.
         keys: Vec<String>,
+    },
+    /// No person has allowed this project to use it (`SEC-6`).
+    NotAllowed {
+        /// The project.
+        project_root: PathBuf,
     },
     /// The secret cannot be read.
     Unreadable {

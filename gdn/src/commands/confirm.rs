@@ -17,10 +17,7 @@ pub(super) fn confirm(context: &Context, question: &str, command: &str) -> Resul
             format!("say yes beforehand: `{command}`"),
         ));
     }
-    output.prompt(&format!("{question} [y/N] "));
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    if is_yes(&answer) {
+    if asked(context, question)? {
         Ok(())
     } else {
         Err(Failure::new(
@@ -29,6 +26,14 @@ pub(super) fn confirm(context: &Context, question: &str, command: &str) -> Resul
             format!("to be asked nothing: `{command}`"),
         ))
     }
+}
+
+/// What the person at the terminal says to a question; one has to be there.
+pub(super) fn asked(context: &Context, question: &str) -> Result<bool, Failure> {
+    context.output.prompt(&format!("{question} [y/N] "));
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(is_yes(&answer))
 }
 
 fn is_yes(answer: &str) -> bool {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use goondan_protocol::control::{CloseWorkspace, ListWorkspaces, OpenWorkspace, WorkspaceInfo};
 use serde_json::json;
 
+use super::consent;
 use super::health;
 use super::running::{self, Running};
 use super::status;
@@ -47,10 +48,9 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
                 watch: settings.watch,
                 env_files: settings.env_files,
             };
-            match client.change(open).await {
+            match consent::open(&mut client, open, context).await {
                 Ok(info) => (info, None),
-                Err(error) => {
-                    let failure = Failure::from(error);
+                Err(failure) => {
                     let running = running_instead(&mut client, &project_root, &failure).await?;
                     match running {
                         None => return Err(failure),

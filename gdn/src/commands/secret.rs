@@ -3,7 +3,8 @@
 use std::io::{IsTerminal as _, Read as _};
 
 use goondan_protocol::control::{
-    ChangeKind, ListSecrets, RemoveSecret, SecretChanged, SecretList, SetSecret,
+    AllowSecret, ChangeKind, DenySecret, ListSecrets, RemoveSecret, SecretChanged,
+    SecretConsentChanged, SecretList, SetSecret,
 };
 use goondan_protocol::limits::MAX_SECRET_VALUE_BYTES;
 use goondan_protocol::secret::SecretValue;
@@ -11,25 +12,34 @@ use goondan_protocol::secret::SecretValue;
 use super::confirm::confirm;
 use super::reload;
 use super::run::attach_or_start;
-use crate::cli::{Secret, SecretRemove, SecretSet};
+use crate::cli::{Secret, SecretAllow, SecretDeny, SecretRemove, SecretSet};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Table};
 use crate::output::text;
+use crate::project;
 use crate::schemas;
 
 pub(super) async fn run(command: Secret, context: &Context) -> Result<(), Failure> {
     match command {
         Secret::Set(args) => set(args, context).await,
+        Secret::Allow(args) => allow(args, context).await,
+        Secret::Deny(args) => deny(args, context).await,
         Secret::List => list(context).await,
         Secret::Remove(args) => remove(args, context).await,
     }
 }
 
 async fn set(args: SecretSet, context: &Context) -> Result<(), Failure> {
-    let SecretSet { name, key, value } = args;
+    let SecretSet {
+        name,
+        key,
+        allow_for,
+        value,
+    } = args;
+    let allow_for = allow_for.map(|dir| project::find(Some(&dir))).transpose()?;
     if !value.is_empty() {
         let command = context.daemon_command(&format!("secret set {name} {key}"));
         return Err(Failure::new(
@@ -45,7 +55,13 @@ async fn set(args: SecretSet, context: &Context) -> Result<(), Failure> {
     // A project that waits for its first secret cannot have started the daemon.
     let (mut client, _) = attach_or_start(context, false).await?;
     let value = SecretValue::new(value);
-    let changed = client.change(SetSecret { name, key, value }).await?;
+    let set = SetSecret {
+        name,
+        key,
+        value,
+        allow_for,
+    };
+    let changed = client.change(set).await?;
     context.output.object(schemas::SECRET_SET, &changed)?;
     tell(&changed, context)
 }
@@ -92,6 +108,65 @@ fn read_value(question: &str, context: &Context) -> Result<String, Failure> {
     };
     let hint = "pass the value on stdin, or type it on a terminal; nothing was changed";
     Err(Failure::new(Exit::Usage, problem, hint))
+}
+
+async fn allow(args: SecretAllow, context: &Context) -> Result<(), Failure> {
+    let SecretAllow { name } = args;
+    let (mut client, project_root) = if context.is_by_id() {
+        let (client, workspace) = context.open().await?;
+        (client, workspace.project_root)
+    } else {
+        let project_root = context.project()?;
+        // A project that waits for its first consent cannot have started the daemon.
+        (attach_or_start(context, false).await?.0, project_root)
+    };
+    let allow = AllowSecret { name, project_root };
+    let changed = client.change(allow).await?;
+    context.output.object(schemas::SECRET_ALLOW, &changed)?;
+    tell_consent(&changed, "Allowed", "It was allowed already.", context)
+}
+
+async fn deny(args: SecretDeny, context: &Context) -> Result<(), Failure> {
+    let SecretDeny { name, all } = args;
+    let workspace_id = context.workspace_id().filter(|_| !all);
+    let project_root = match (&workspace_id, all) {
+        (None, false) => Some(context.project()?),
+        _ => None,
+    };
+    let (mut client, _) = attach_or_start(context, false).await?;
+    let deny = DenySecret {
+        name,
+        project_root,
+        workspace_id,
+    };
+    let changed = client.change(deny).await?;
+    context.output.object(schemas::SECRET_DENY, &changed)?;
+    tell_consent(&changed, "Denied", "It was not allowed.", context)
+}
+
+/// Says who may use a secret from now on, or no longer, and what came of it.
+fn tell_consent(
+    changed: &SecretConsentChanged,
+    done: &str,
+    nothing: &str,
+    context: &Context,
+) -> Result<(), Failure> {
+    let output = context.output;
+    for consent in &changed.changed {
+        let root = consent.project_root.to_string_lossy();
+        let root = text::printable(&root);
+        output.data(format!("{done} Secret/{} to {root}", changed.name))?;
+    }
+    if changed.changed.is_empty() {
+        output.note(nothing);
+    }
+    for workspace in &changed.workspaces {
+        output.data(reload::told(workspace))?;
+    }
+    for workspace in &changed.workspaces {
+        reload::warn(workspace, context);
+    }
+    Ok(())
 }
 
 async fn remove(args: SecretRemove, context: &Context) -> Result<(), Failure> {
@@ -142,6 +217,13 @@ fn tell(changed: &SecretChanged, context: &Context) -> Result<(), Failure> {
     if changed.workspaces.is_empty() {
         output.note("No workspace that runs names it.");
     }
+    if let Some(allowed) = &changed.allowed {
+        let root = allowed.project_root.to_string_lossy();
+        output.note(format!("{} may use it.", text::printable(&root)));
+    } else if changed.change == ChangeKind::Added {
+        let command = context.daemon_command(&format!("secret allow {name} --project DIR"));
+        output.note(format!("A project may use it once you allow it: {command}"));
+    }
     Ok(())
 }
 
@@ -155,6 +237,10 @@ async fn list(context: &Context) -> Result<(), Failure> {
         output.data(format!("No secrets. Set one: {hint}"))?;
     } else {
         output.data(table(&list).render(output.out))?;
+    }
+    if !list.consents.is_empty() {
+        output.data("")?;
+        output.data(consents(&list).render(output.out))?;
     }
     if let Some(identity) = &list.identity {
         output.note(format!(
@@ -171,6 +257,21 @@ async fn list(context: &Context) -> Result<(), Failure> {
         output.note(format!("{warning} {}", text::printable(&problem)));
     }
     Ok(())
+}
+
+/// Who may use what.
+fn consents(list: &SecretList) -> Table {
+    let mut table = Table::new(["SECRET", "ALLOWED TO", "WORKSPACE", "SINCE"]);
+    for consent in &list.consents {
+        let root = consent.project_root.to_string_lossy();
+        table.row([
+            Cell::from(&consent.secret),
+            text::one_line(&root).into(),
+            Cell::from(&consent.workspace_id),
+            text::clock(consent.allowed_at).into(),
+        ]);
+    }
+    table
 }
 
 fn table(list: &SecretList) -> Table {

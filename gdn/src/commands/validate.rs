@@ -28,7 +28,8 @@ pub(super) fn run(args: &Validate, context: &Context) -> Result<(), Failure> {
     };
     let env_files = project::env_files(&args.env.env_file)?;
     let vault = context.vault();
-    let secrets = Reader::new(&vault);
+    let project = super::consent::identity(&root);
+    let secrets = Reader::new(&vault, &project);
     let loader = Loader::new(&ProcessEnvironment)
         .with_env_files(&env_files)
         .with_secrets(&secrets);

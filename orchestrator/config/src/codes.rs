@@ -59,6 +59,8 @@ codes! {
     MISSING_SECRET = "E_CONFIG_MISSING_SECRET";
     /// A secret that is asked for cannot be read.
     UNREADABLE_SECRET = "E_CONFIG_UNREADABLE_SECRET";
+    /// No person has allowed the project to use a secret that it asks for (`SEC-6`).
+    SECRET_NOT_ALLOWED = "E_CONFIG_SECRET_NOT_ALLOWED";
     /// A line of an environment file is no `NAME=value`.
     ENVIRONMENT_FILE = "E_CONFIG_ENVIRONMENT_FILE";
     /// More problems were found than are shown.

@@ -42,6 +42,8 @@ pub(crate) struct Context<'a> {
     pub(crate) variables: &'a Variables<'a>,
     pub(crate) store: &'a dyn SecretStore,
     pub(crate) secrets: Secrets,
+    /// The resource that is being read, such as `Connection/hook`.
+    pub(crate) resource: String,
     pub(crate) report: Report,
 }
 

@@ -81,6 +81,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e
         variables: &variables,
         store,
         secrets: Secrets::default(),
+        resource: String::new(),
         report,
     };
     let resources = read_resources(&trees, &mut cx);
@@ -238,6 +239,7 @@ fn read_resource(document: &Document<'_>, resources: &mut Resources, cx: &mut Co
         .register(*kind, name.value, name.place, &mut cx.report);
     let key = name.value.to_owned();
     let place = name.place;
+    cx.resource = format!("{}/{key}", kind.name());
     match kind {
         Kind::Package => resources.package = kinds::package::read(document, &mut cx.report),
         Kind::Model => {

@@ -1,6 +1,6 @@
 //! The values that nobody is to see (`SEC-2`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The values of a project that are secrets, or may be: those written in the place of one, and those
@@ -9,6 +9,7 @@ use std::fmt;
 pub struct Secrets {
     values: BTreeSet<String>,
     names: BTreeSet<String>,
+    refused: BTreeMap<String, BTreeSet<String>>,
     is_any_written_out: bool,
 }
 
@@ -23,6 +24,18 @@ impl Secrets {
     #[must_use]
     pub fn is_any_written_out(&self) -> bool {
         self.is_any_written_out
+    }
+
+    /// The secrets that are there and that no person has allowed the project to use, each with the
+    /// resources that ask for it, such as `Connection/hook`.
+    #[must_use]
+    pub fn refused(&self) -> &BTreeMap<String, BTreeSet<String>> {
+        &self.refused
+    }
+
+    pub(crate) fn refuse(&mut self, name: &str, resource: &str) {
+        let resources = self.refused.entry(name.to_owned()).or_default();
+        resources.insert(resource.to_owned());
     }
 
     /// The names of the secrets that were asked for, whether they are there or not.

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use goondan_protocol::control::{
-    ConfigurationChange, Reload, Reloaded, SecretChanged, Watching, WorkspaceProblem,
-    WorkspaceReload,
+    ConfigurationChange, Reload, Reloaded, SecretChanged, SecretConsentChanged, Watching,
+    WorkspaceProblem, WorkspaceReload,
 };
 use goondan_protocol::ids::WorkspaceId;
 
@@ -16,8 +16,19 @@ use super::{Core, Effect, LoadPurpose, LogEvent, RequestToken, stopping_error};
 pub(super) struct Reloading {
     waiting: BTreeSet<WorkspaceId>,
     done: Vec<WorkspaceReload>,
-    /// The change of a secret that is the reason, if one is: then it is what is answered.
-    secret: Option<SecretChanged>,
+    reason: Reason,
+}
+
+/// Why a client's request has workspaces read again, and so what is answered.
+#[derive(Debug, Default)]
+pub(super) enum Reason {
+    /// It asks for that.
+    #[default]
+    Asked,
+    /// A secret was changed.
+    Secret(SecretChanged),
+    /// Who may use a secret was changed.
+    Consent(SecretConsentChanged),
 }
 
 /// What a configuration that was taken up led to.
@@ -31,7 +42,7 @@ impl Core {
     /// Reads configurations again for a client.
     pub(super) fn reload(&mut self, token: RequestToken, reload: Reload) {
         match self.workspace_ids(reload.workspace_id) {
-            Ok(ids) => self.reload_and_answer(token, ids, None),
+            Ok(ids) => self.reload_and_answer(token, ids, Reason::Asked),
             Err(error) => self.respond_error(token, error),
         }
     }
@@ -41,12 +52,12 @@ impl Core {
         &mut self,
         token: RequestToken,
         ids: Vec<WorkspaceId>,
-        secret: Option<SecretChanged>,
+        reason: Reason,
     ) {
         let reloading = Reloading {
             waiting: ids.iter().cloned().collect(),
             done: Vec::new(),
-            secret,
+            reason,
         };
         self.reloads.insert(token, reloading);
         for id in ids {
@@ -136,9 +147,16 @@ impl Core {
             let workspaces = &mut reloading.done;
             workspaces.sort_by(|a, b| a.workspace_id.cmp(&b.workspace_id));
             let workspaces = std::mem::take(workspaces);
-            match reloading.secret {
-                None => self.respond(token, &Reloaded { workspaces }),
-                Some(changed) => {
+            match reloading.reason {
+                Reason::Asked => self.respond(token, &Reloaded { workspaces }),
+                Reason::Consent(changed) => {
+                    let changed = SecretConsentChanged {
+                        workspaces,
+                        ..changed
+                    };
+                    self.respond(token, &changed);
+                }
+                Reason::Secret(changed) => {
                     let changed = SecretChanged {
                         workspaces,
                         ..changed
@@ -154,12 +172,13 @@ impl Core {
         match self
             .reloads
             .remove(&token)
-            .map(|reloading| reloading.secret)
+            .map(|reloading| reloading.reason)
         {
             None => {}
-            Some(None) => self.respond_error(token, stopping_error()),
+            Some(Reason::Asked) => self.respond_error(token, stopping_error()),
             // It was kept all the same, and is what the next start runs with.
-            Some(Some(changed)) => self.respond(token, &changed),
+            Some(Reason::Secret(changed)) => self.respond(token, &changed),
+            Some(Reason::Consent(changed)) => self.respond(token, &changed),
         }
     }
 

@@ -159,6 +159,8 @@ impl Core {
             Call::ListSecrets(_) => self.use_secrets(token, SecretWork::List),
             Call::SetSecret(set) => self.use_secrets(token, SecretWork::Set(set)),
             Call::RemoveSecret(remove) => self.use_secrets(token, SecretWork::Remove(remove)),
+            Call::AllowSecret(allow) => self.use_secrets(token, SecretWork::Allow(allow)),
+            Call::DenySecret(deny) => self.use_secrets(token, SecretWork::Deny(deny)),
             // Logs are the shell's own; they never come here.
             Call::FollowLogs(_) => self.respond(token, &Done {}),
         }

@@ -2,10 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use goondan_protocol::control::{ControlError, RemoveSecret, SecretChanged, SecretList, SetSecret};
-use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::control::{
+    AllowSecret, ControlError, DenySecret, ErrorCode, RemoveSecret, SecretChanged,
+    SecretConsentChanged, SecretList, SetSecret,
+};
+use goondan_protocol::ids::{SecretName, WorkspaceId};
 
-use super::{Core, Effect, LogEvent, RequestToken};
+use super::reloading::Reason;
+use super::{Core, Effect, LogEvent, RequestToken, Workspace};
+
+/// What processes are told that end because their workspace may not use a secret any more.
+const SECRET_DENIED: &str = "the workspace may no longer use a secret";
 
 /// What is to be done with the secret store.
 #[derive(Debug)]
@@ -16,6 +23,10 @@ pub(crate) enum SecretWork {
     Set(SetSecret),
     /// Forget a secret, or an entry of it.
     Remove(RemoveSecret),
+    /// Let a workspace use a secret.
+    Allow(AllowSecret),
+    /// Let it no longer.
+    Deny(DenySecret),
 }
 
 /// What came of it.
@@ -25,6 +36,10 @@ pub(crate) enum SecretsDone {
     Listed(SecretList),
     /// What changed, durably.
     Changed(SecretChanged),
+    /// Who may use a secret from now on, durably.
+    Allowed(SecretConsentChanged),
+    /// Who may no longer, durably.
+    Denied(SecretConsentChanged),
 }
 
 impl Core {
@@ -41,7 +56,74 @@ impl Core {
         match result {
             Ok(SecretsDone::Listed(list)) => self.respond(token, &list),
             Ok(SecretsDone::Changed(changed)) => self.on_secret_changed(token, changed),
+            Ok(SecretsDone::Allowed(changed)) => self.on_secret_allowed(token, changed),
+            Ok(SecretsDone::Denied(changed)) => self.on_secret_denied(token, changed),
             Err(error) => self.respond_error(token, error),
+        }
+    }
+
+    /// What waits for the secret is read again, and runs.
+    fn on_secret_allowed(&mut self, token: RequestToken, changed: SecretConsentChanged) {
+        for consent in &changed.changed {
+            self.note_allowed(&consent.workspace_id, &consent.secret);
+        }
+        self.reload_for_consent(token, changed, "a workspace may use a secret from now on");
+    }
+
+    fn note_allowed(&mut self, id: &WorkspaceId, secret: &SecretName) {
+        if let Some(workspace) = self.workspaces.get_mut(id) {
+            workspace.denied.remove(secret.as_str());
+        }
+    }
+
+    /// What runs with the secret is stopped at once, whatever its files say by now.
+    fn on_secret_denied(&mut self, token: RequestToken, changed: SecretConsentChanged) {
+        for consent in &changed.changed {
+            let Some(workspace) = self.workspaces.get_mut(&consent.workspace_id) else {
+                continue;
+            };
+            workspace.denied.insert(consent.secret.as_str().to_owned());
+            if workspace.secrets.contains(consent.secret.as_str()) {
+                self.withdraw(&consent.workspace_id, SECRET_DENIED);
+            }
+        }
+        self.reload_for_consent(token, changed, "a workspace may no longer use a secret");
+    }
+
+    fn reload_for_consent(
+        &mut self,
+        token: RequestToken,
+        changed: SecretConsentChanged,
+        told: &'static str,
+    ) {
+        let mut ids = BTreeSet::new();
+        for consent in &changed.changed {
+            let event = LogEvent::info(told).with("secret", consent.secret.as_str());
+            self.log(event.with("workspaceId", consent.workspace_id.as_str()));
+            let workspace = self.workspaces.get(&consent.workspace_id);
+            if workspace.is_some_and(|workspace| workspace.closing.is_none()) {
+                ids.insert(consent.workspace_id.clone());
+            }
+        }
+        if self.is_stopping() {
+            ids.clear();
+        }
+        let ids = ids.into_iter().collect();
+        self.reload_and_answer(token, ids, Reason::Consent(changed));
+    }
+
+    /// A configuration that was read before a secret it names was denied is not taken up.
+    pub(super) fn check_denied(
+        workspace: &Workspace,
+        names: &BTreeSet<String>,
+    ) -> Result<(), ControlError> {
+        match workspace.denied.intersection(names).next() {
+            None => Ok(()),
+            Some(name) => {
+                let text = format!("the workspace may no longer use the secret `{name}`");
+                let error = ControlError::new(ErrorCode::SecretNotAllowed, text);
+                Err(error.suggest(format!("`gdn secret allow {name}` allows it again")))
+            }
         }
     }
 
@@ -61,7 +143,10 @@ impl Core {
         if self.is_stopping() {
             ids.clear();
         }
-        self.reload_and_answer(token, ids, Some(changed));
+        if let Some(allowed) = &changed.allowed {
+            self.note_allowed(&allowed.workspace_id, &allowed.secret);
+        }
+        self.reload_and_answer(token, ids, Reason::Secret(changed));
     }
 
     /// Notes which secrets a workspace's configuration names. One that cannot run adds to those that

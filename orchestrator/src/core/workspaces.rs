@@ -113,6 +113,12 @@ impl Core {
             // An invalid edit changes nothing that runs.
             return self.on_load_failed(purpose, Some(&id), error);
         }
+        if let Some(workspace) = self.workspaces.get(&id)
+            && let Err(error) = Self::check_denied(workspace, sources.secrets())
+            && found.bundle.is_ok()
+        {
+            return self.on_load_failed(purpose, Some(&id), &error);
+        }
         let is_new = !self.workspaces.contains_key(&id);
         let workspace = self
             .workspaces
@@ -130,6 +136,7 @@ impl Core {
                 retention: Retention::default(),
                 accounts: found.accounts,
                 secrets: BTreeSet::new(),
+                denied: BTreeSet::new(),
                 closing: None,
             });
         workspace.record = found.record;
@@ -326,6 +333,33 @@ impl Core {
             self.on_model_time(id, &name);
         }
         Applied { changes, processes }
+    }
+
+    /// Runs nothing of a workspace any more until a valid configuration is read: its processes end, after
+    /// the turns and calls in progress and within their grace period; events wait.
+    pub(super) fn withdraw(&mut self, id: &WorkspaceId, reason: &str) {
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return;
+        };
+        if workspace.bundle.is_none() {
+            return;
+        }
+        let models: Vec<ResourceName> = workspace.models.keys().cloned().collect();
+        for model in workspace.models.values_mut() {
+            model.wanted = None;
+        }
+        for connector in workspace.connectors.values_mut() {
+            connector.wanted = None;
+        }
+        self.drain_workspace(id, None, reason);
+        for name in models {
+            self.drain_model(id, &name, reason);
+        }
+        if let Some(workspace) = self.workspaces.get_mut(id) {
+            workspace.bundle = None;
+            workspace.since = None;
+            workspace.is_last_known_good = false;
+        }
     }
 
     /// Restarts what a client asks for, after the turns in progress (`SUP-8`). Conversations that

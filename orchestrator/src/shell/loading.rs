@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan_config::{Bundle, Diagnostics, Loader, ProcessEnvironment, Sources};
+use goondan_config::{Bundle, Diagnostics, Loader, ProcessEnvironment, Secrets, Sources};
 use goondan_protocol::control::{ControlError, ErrorCode, InstanceSummary};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
@@ -15,7 +15,7 @@ use goondan_store::instance::Metadata;
 use goondan_store::root::Layout;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::{StoreError, ledger, workspace};
-use goondan_vault::{Given, Reader, RealFiles, Vault};
+use goondan_vault::{Given, ProjectIdentity, Reader, RealFiles, Vault};
 
 use super::masking::Masks;
 use super::secrets::SecretKeeper;
@@ -114,7 +114,10 @@ impl Projects {
         let env_files = env_files
             .or_else(|| Some(record.as_ref()?.env_files.clone()))
             .unwrap_or_default();
-        let secrets = Reader::new(&self.vault);
+        // What calls itself nothing, or cannot be read, is no one that a secret was allowed to.
+        let package = goondan_config::package_name(&root).unwrap_or_default();
+        let project = ProjectIdentity::new(&root, package.as_deref());
+        let secrets = Reader::new(&self.vault, &project);
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&env_files)
             .with_secrets(&secrets);
@@ -133,12 +136,12 @@ impl Projects {
                     })
             }
             (Err(problems), _) => {
-                let error = invalid(&problems, &root);
+                let error = invalid(&problems, &loaded.secrets, &root);
                 match record.filter(|record| record.registered) {
                     // What cannot run is not registered, but what is registered stays so.
                     None => Err(error),
                     Some(record) if wanted.may_fall_back && !self.is_strict => {
-                        self.fall_back(&root, record, &loader, error, wanted, &mut sources)
+                        self.fall_back(&root, record, &env_files, error, wanted, &mut sources)
                     }
                     Some(record) => self.read_instances(record, Err(error), wanted),
                 }
@@ -206,7 +209,7 @@ impl Projects {
         &self,
         root: &Path,
         record: WorkspaceRecord,
-        loader: &Loader<'_>,
+        env_files: &[PathBuf],
         error: ControlError,
         wanted: &Wanted,
         sources: &mut Sources,
@@ -231,6 +234,12 @@ impl Projects {
         };
         let files = kept.files.iter();
         let files = files.map(|(path, text)| (PathBuf::from(path), text.clone()));
+        // It is what it was when it was kept, whatever the project calls itself now.
+        let project = ProjectIdentity::new(root, record.package.as_deref());
+        let secrets = Reader::new(&self.vault, &project);
+        let loader = Loader::new(&ProcessEnvironment)
+            .with_env_files(env_files)
+            .with_secrets(&secrets);
         let loaded = loader.load_kept(root, &files.collect());
         self.masks.add(&loaded.secrets);
         sources.add_secrets(loaded.sources.secrets());
@@ -359,7 +368,23 @@ fn renamed(root: &Path, id: &WorkspaceId) -> ControlError {
         .suggest("run it under its new name with `gdn run`, or name the package as it was")
 }
 
-fn invalid(diagnostics: &Diagnostics, project_root: &Path) -> ControlError {
+fn invalid(diagnostics: &Diagnostics, secrets: &Secrets, project_root: &Path) -> ControlError {
+    // What is to be allowed is said in the message; a person can be asked for it.
+    let is_all = |code: &str| {
+        diagnostics
+            .as_slice()
+            .iter()
+            .all(|found| found.code == code)
+    };
+    if let Some(name) = secrets.refused().keys().next()
+        && is_all(goondan_config::codes::SECRET_NOT_ALLOWED)
+    {
+        let error = ControlError::new(ErrorCode::SecretNotAllowed, diagnostics.to_string());
+        return error.suggest(format!(
+            "if you trust the project with it: `gdn secret allow {name}`, in `{}`",
+            project_root.display()
+        ));
+    }
     ControlError::new(ErrorCode::InvalidConfiguration, diagnostics.to_string()).suggest(format!(
         "mend it; `gdn validate {}` checks it again",
         project_root.display()

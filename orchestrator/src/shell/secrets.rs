@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
-    ChangeKind, ControlError, ErrorCode, RemoveSecret, SecretChanged, SecretIdentity, SecretInfo,
-    SecretList, SetSecret,
+    AllowSecret, ChangeKind, ControlError, ErrorCode, RemoveSecret, SecretChanged, SecretIdentity,
+    SecretInfo, SecretList, SetSecret,
 };
 use goondan_protocol::ids::{SecretKey, SecretName};
 use goondan_protocol::limits::{MAX_SECRET_KEYS, MAX_SECRETS};
@@ -19,8 +19,10 @@ use goondan_protocol::time::Timestamp;
 use goondan_store::disk::Disk;
 use goondan_store::root::Layout;
 use goondan_store::{IoContext as _, StoreError, durable, workspace};
-use goondan_vault::{Document, DocumentError, Files, Identities, Vault, VaultError};
+use goondan_vault::{ConsentError, Document, DocumentError, Files, Identities, Vault, VaultError};
 use serde_json::json;
+
+mod consents;
 
 use super::masking::Masks;
 use crate::core::{SecretWork, SecretsDone, control_error};
@@ -42,6 +44,14 @@ enum KeepError {
     Vault(#[from] VaultError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("cannot open the project `{}`", path.display())]
+    Project {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the workspace of `{}` has no id: {why}", path.display())]
+    Unnamed { path: PathBuf, why: String },
     #[error("there is no secret `{name}`{}", key_text(key.as_ref()))]
     NotFound {
         name: SecretName,
@@ -61,10 +71,18 @@ impl From<KeepError> for ControlError {
             KeepError::NotFound { .. } => {
                 Self::new(ErrorCode::SecretNotFound, text).suggest("`gdn secret list` shows all")
             }
+            KeepError::Project { .. } => Self::new(ErrorCode::InvalidRequest, text)
+                .suggest("name an existing project; `gdn init` makes a new one"),
+            KeepError::Unnamed { .. } => Self::new(ErrorCode::InvalidRequest, text)
+                .suggest("give the project's package a shorter name"),
             KeepError::Vault(error) => {
                 let code = match error {
                     VaultError::Io { .. } => ErrorCode::Storage,
                     VaultError::TooMany
+                    | VaultError::Consents {
+                        source: ConsentError::TooMany,
+                        ..
+                    }
                     | VaultError::Document {
                         source:
                             DocumentError::Foreign(_)
@@ -114,6 +132,12 @@ impl SecretKeeper {
                 self.set(set, at).map(SecretsDone::Changed)
             }
             SecretWork::Remove(remove) => self.remove(remove, at).map(SecretsDone::Changed),
+            SecretWork::Allow(allow) => {
+                let AllowSecret { name, project_root } = allow;
+                self.allow(name, &project_root, at)
+                    .map(SecretsDone::Allowed)
+            }
+            SecretWork::Deny(deny) => self.deny(deny, at).map(SecretsDone::Denied),
         };
         Ok(done?)
     }
@@ -133,9 +157,14 @@ impl SecretKeeper {
         let secrets = names.into_iter().take(MAX_SECRETS);
         let is_identity_bad = problem.is_some();
         let secrets = secrets.filter_map(|name| self.info(name, identities, is_identity_bad));
+        let (consents, unreadable) = match self.vault.consents(files) {
+            Ok(consents) => (consents.all().to_vec(), None),
+            Err(error) => (Vec::new(), Some(goondan_log::error_chain(&error))),
+        };
         Ok(SecretList {
-            problem: problem.or(too_many),
+            problem: problem.or(unreadable).or(too_many),
             secrets: secrets.collect(),
+            consents,
             identity: identity.map(|found| SecretIdentity {
                 recipient: found.identities.recipient(),
                 origin: found.origin.to_string().replace('`', ""),
@@ -188,7 +217,16 @@ impl SecretKeeper {
     }
 
     fn set(&self, set: SetSecret, at: Timestamp) -> Result<SecretChanged, KeepError> {
-        let SetSecret { name, key, value } = set;
+        let SetSecret {
+            name,
+            key,
+            value,
+            allow_for,
+        } = set;
+        // Whoever may not have it is told before anything is changed.
+        let workspace = allow_for
+            .map(|root| consents::identify(&root))
+            .transpose()?;
         let (identities, made_identity) = self.identities_to_write_with(at)?;
         let files = self.files.as_ref();
         let mut document = match self.vault.open(files, &name, &identities)? {
@@ -208,7 +246,9 @@ impl SecretKeeper {
             ChangeKind::Added
         };
         self.audit("secret.set", &name, Some(&key), at);
+        let allowed = workspace.map(|workspace| self.add_consent(&name, workspace, at));
         Ok(SecretChanged {
+            allowed: allowed.transpose()?.map(|(consent, _)| consent),
             name,
             key: Some(key),
             change,
@@ -255,6 +295,7 @@ impl SecretKeeper {
         }
         self.audit("secret.removed", &name, key.as_ref(), at);
         Ok(SecretChanged {
+            allowed: None,
             name,
             key,
             change: ChangeKind::Removed,

@@ -1,9 +1,10 @@
 use std::ffi::OsString;
 use std::io;
 
+use goondan_protocol::control::{AllowSecret, DenySecret, SecretConsentChanged};
 use goondan_protocol::secret::{SecretProblem, SecretStore as _, SecretValue};
 use goondan_store::disk::{Crash, EntryKind, SimulatedDisk, read_all};
-use goondan_vault::{Given, Reader};
+use goondan_vault::{Given, ProjectIdentity, Reader};
 
 use super::*;
 
@@ -30,6 +31,28 @@ impl Files for DiskFiles {
 
     fn is_private(&self, _path: &Path) -> io::Result<bool> {
         Ok(true)
+    }
+}
+
+/// Files in which every secret of these tests is allowed to the project.
+struct Allowing<'f>(&'f dyn Files);
+
+impl Files for Allowing<'_> {
+    fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+        if !path.ends_with("consents.json") {
+            return self.0.read(path, bytes_max);
+        }
+        let consent = |name: &str| json!({"secret": name, "workspaceId": "w", "projectRoot": "/project", "allowedAt": at()});
+        let file = json!({"version": 1, "consents": [consent("a"), consent("github")]});
+        Ok(Some(file.to_string().into_bytes()))
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        self.0.list(path)
+    }
+
+    fn is_private(&self, path: &Path) -> io::Result<bool> {
+        self.0.is_private(path)
     }
 }
 
@@ -60,6 +83,7 @@ fn set(keeper: &SecretKeeper, name: &str, key: &str, value: &str) -> Result<(), 
         name: name.parse().unwrap(),
         key: key.parse().unwrap(),
         value: SecretValue::new(value.to_owned()),
+        allow_for: None,
     };
     keeper.carry_out(SecretWork::Set(set), at()).map(drop)
 }
@@ -74,7 +98,9 @@ fn remove(keeper: &SecretKeeper, name: &str, key: Option<&str>) -> Result<(), Co
 
 /// The value as a configuration gets it: nothing if there is none.
 fn find(keeper: &SecretKeeper, name: &str, key: &str) -> Option<String> {
-    let reader = Reader::with_files(&keeper.vault, keeper.files.as_ref());
+    let project = ProjectIdentity::new(Path::new("/project"), None);
+    let files = Allowing(keeper.files.as_ref());
+    let reader = Reader::with_files(&keeper.vault, &project, &files);
     match reader.find(name, key) {
         Ok(value) => Some(value),
         Err(SecretProblem::NoSecret { .. } | SecretProblem::NoKey { .. }) => None,
@@ -252,4 +278,117 @@ fn what_is_no_value_or_too_many_is_refused() {
         assert_eq!(error.code, ErrorCode::InvalidRequest, "{error}");
     }
     assert_eq!(list(&keeper).secrets, []);
+}
+
+/// Allows the secret `a` to a project in a directory, or denies it.
+fn change_consent(
+    keeper: &SecretKeeper,
+    root: &Path,
+    allow: bool,
+) -> Result<SecretConsentChanged, ControlError> {
+    let name = "a".parse().unwrap();
+    let project_root = root.to_owned();
+    let work = if allow {
+        SecretWork::Allow(AllowSecret { name, project_root })
+    } else {
+        SecretWork::Deny(DenySecret {
+            name,
+            project_root: Some(project_root),
+            workspace_id: None,
+        })
+    };
+    match keeper.carry_out(work, at())? {
+        SecretsDone::Allowed(changed) | SecretsDone::Denied(changed) => Ok(changed),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Whether the project in this directory gets the secret `a`.
+fn gets(keeper: &SecretKeeper, root: &Path) -> bool {
+    let project = ProjectIdentity::new(&root.canonicalize().unwrap(), None);
+    let reader = Reader::with_files(&keeper.vault, &project, keeper.files.as_ref());
+    match reader.find("a", "k") {
+        Ok(_) => true,
+        Err(SecretProblem::NotAllowed { .. }) => false,
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn sec_6_a_secret_is_given_to_the_project_it_was_allowed_to_and_all_of_it_is_audited() {
+    let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let disk = disk();
+    let keeper = keeper(&disk);
+    let missing = change_consent(&keeper, ours.path(), true).unwrap_err();
+    assert_eq!(missing.code, ErrorCode::SecretNotFound);
+    set(&keeper, "a", "k", "hunter2").unwrap();
+    let nowhere = change_consent(&keeper, Path::new("/no/such/project"), true).unwrap_err();
+    assert_eq!(nowhere.code, ErrorCode::InvalidRequest, "{nowhere}");
+    assert!(!gets(&keeper, ours.path()));
+    let changed = change_consent(&keeper, ours.path(), true).unwrap().changed;
+    assert_eq!(list(&keeper).consents, changed);
+    assert!(gets(&keeper, ours.path()) && !gets(&keeper, theirs.path()));
+    // Allowed again, nothing changes.
+    let again = change_consent(&keeper, ours.path(), true).unwrap();
+    assert_eq!(again.changed, []);
+    let denied = change_consent(&keeper, ours.path(), false).unwrap();
+    assert_eq!(denied.changed, changed);
+    assert!(!gets(&keeper, ours.path()));
+    let audit = DiskFiles(disk).read(Path::new("/s/system/audit.jsonl"), 1 << 20);
+    let audit = String::from_utf8(audit.unwrap().unwrap()).unwrap();
+    let of_consents = audit.lines().filter(|line| line.contains("projectRoot"));
+    assert_eq!(of_consents.count(), 2, "{audit}");
+    assert!(audit.contains("secret.allowed") && audit.contains("secret.denied"));
+}
+
+#[test]
+fn sec_6_a_crash_at_every_call_leaves_what_was_allowed_or_what_is_to_be() {
+    let project = tempfile::tempdir().unwrap();
+    for allow in [true, false] {
+        let start = disk();
+        set(&keeper(&start), "a", "k", "hunter2").unwrap();
+        if !allow {
+            change_consent(&keeper(&start), project.path(), true).unwrap();
+        }
+        let start = start.after_crash(Crash::KeepUnsynced);
+        let mut crashes = 1;
+        loop {
+            let disk = start.after_crash(Crash::KeepUnsynced);
+            disk.crash_at(disk.calls() + crashes);
+            let done = change_consent(&keeper(&disk), project.path(), allow);
+            for crash in [
+                Crash::LoseUnsynced,
+                Crash::KeepUnsynced,
+                Crash::Subset(crashes),
+            ] {
+                let keeper = keeper(&disk.after_crash(crash));
+                let gets_it = gets(&keeper, project.path());
+                assert!(done.is_err() || gets_it == allow, "{done:?}");
+                change_consent(&keeper, project.path(), !allow).unwrap();
+                assert_eq!(gets(&keeper, project.path()), !allow);
+            }
+            if done.is_ok() {
+                break;
+            }
+            crashes += 1;
+        }
+        assert!(crashes > 5, "it never crashed");
+    }
+}
+
+#[test]
+fn sec_6_a_damaged_file_of_consents_allows_nothing_and_is_not_written_over() {
+    let project = tempfile::tempdir().unwrap();
+    let disk = disk();
+    let keeper = keeper(&disk);
+    set(&keeper, "a", "k", "hunter2").unwrap();
+    let path = Path::new("/s/system/consents.json");
+    durable::replace(&disk, path, b"{\"version\": 1, \"cons").unwrap();
+    let error = change_consent(&keeper, project.path(), true).unwrap_err();
+    assert_eq!(error.code, ErrorCode::SecretUnreadable, "{error}");
+    assert!(error.suggestion.unwrap().contains("from a backup"));
+    let told = list(&keeper).problem.unwrap();
+    assert!(told.contains("it is damaged"), "{told}");
+    let kept = DiskFiles(disk).read(path, 100).unwrap().unwrap();
+    assert_eq!(kept, b"{\"version\": 1, \"cons");
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use goondan_protocol::limits::{MAX_SECRET_KEYS, MAX_SECRET_VALUE_BYTES, MAX_SECRETS};
 
-use crate::limits::{IDENTITIES_MAX, SECRET_DOCUMENT_BYTES_MAX};
+use crate::limits::{CONSENTS_MAX, IDENTITIES_MAX, SECRET_DOCUMENT_BYTES_MAX};
 
 /// Why a text holds no identity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +73,20 @@ pub enum DocumentError {
     Crypto(String),
 }
 
+/// Why it cannot be told which project may use which secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConsentError {
+    /// The text is not of the expected form.
+    #[error("it is damaged: {0}")]
+    Malformed(String),
+    /// Another version of goondan wrote it.
+    #[error("it is of version {0}, which this goondan does not know")]
+    Version(u32),
+    /// There are too many.
+    #[error("there are more than {CONSENTS_MAX} consents")]
+    TooMany,
+}
+
 /// Why the store cannot do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
@@ -86,7 +100,7 @@ pub enum VaultError {
         source: io::Error,
     },
     /// Others than its owner may read the identity.
-    #[error("others than its owner can read the identity `{}`", path.display())]
+    #[error("others than its owner can read or change `{}`", path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
@@ -114,6 +128,15 @@ pub enum VaultError {
         /// Why not.
         #[source]
         source: DocumentError,
+    },
+    /// What was allowed cannot be read or kept.
+    #[error("which projects may use secrets cannot be told from `{}`", path.display())]
+    Consents {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: ConsentError,
     },
     /// There are too many secrets.
     #[error("there are {MAX_SECRETS} secrets already, as many as there may be")]
@@ -157,6 +180,15 @@ impl VaultError {
                 _ => "put the file back from a backup, or remove the secret and set it again"
                     .to_owned(),
             },
+            Self::Consents {
+                source: ConsentError::TooMany,
+                ..
+            } => "take one back: `gdn secret deny NAME`".to_owned(),
+            Self::Consents { path, .. } => format!(
+                "put `{}` back from a backup, or move it away and allow each secret again: `gdn \
+                 secret allow NAME`",
+                path.display()
+            ),
             Self::TooMany => "remove one: `gdn secret remove NAME`".to_owned(),
         }
     }

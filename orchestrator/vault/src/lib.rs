@@ -7,6 +7,7 @@
 //! * [`Identities`] are the keys that open secrets.
 //! * [`Document`] is one secret, opened: text in, text out, no file.
 //! * [`Vault`] finds both below the System Root, and [`Reader`] looks values up for a configuration.
+//! * [`Consents`] say which project may use which secret, and [`Reader`] gives out no other (`SEC-6`).
 //!
 //! # Invariants
 //!
@@ -17,6 +18,7 @@
 //!   is given out.
 //! * No error holds a value, and what holds one shows it in no `Debug`.
 
+mod consent;
 mod document;
 mod error;
 mod identity;
@@ -26,8 +28,9 @@ mod sealed;
 mod vault;
 mod yaml;
 
+pub use consent::{Consents, ProjectIdentity};
 pub use document::{Document, Outline};
-pub use error::{DocumentError, IdentityError, VaultError};
+pub use error::{ConsentError, DocumentError, IdentityError, VaultError};
 pub use identity::Identities;
 pub use reader::Reader;
 pub use vault::{Files, FoundIdentities, Given, IdentityOrigin, RealFiles, Vault};

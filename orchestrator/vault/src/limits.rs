@@ -11,6 +11,12 @@ pub const IDENTITY_BYTES_MAX: usize = 64 * 1024;
 /// Identities there may be at once: the one that secrets are encrypted for, and those before it.
 pub const IDENTITIES_MAX: usize = 8;
 
+/// Largest file of consents, in bytes.
+pub const CONSENTS_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Consents there may be at once: pairs of a secret and a project that may use it.
+pub const CONSENTS_MAX: usize = 10_000;
+
 /// Recipients of one secret that are tried at most.
 pub(crate) const RECIPIENTS_MAX: usize = 64;
 

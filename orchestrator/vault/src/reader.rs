@@ -9,6 +9,7 @@ use goondan_protocol::ids::SecretName;
 use goondan_protocol::secret::{SecretProblem, SecretStore};
 use secrecy::ExposeSecret as _;
 
+use crate::consent::{Consents, ProjectIdentity};
 use crate::document::Document;
 use crate::error::VaultError;
 use crate::identity::Identities;
@@ -18,6 +19,8 @@ use crate::vault::{Files, RealFiles, Vault};
 pub struct Reader<'v> {
     vault: &'v Vault,
     files: &'v dyn Files,
+    project: &'v ProjectIdentity,
+    consents: RefCell<Option<Result<Rc<Consents>, SecretProblem>>>,
     identities: RefCell<Option<Rc<Identities>>>,
     opened: RefCell<BTreeMap<SecretName, Found>>,
 }
@@ -26,18 +29,24 @@ pub struct Reader<'v> {
 type Found = Result<Option<Rc<Document>>, SecretProblem>;
 
 impl<'v> Reader<'v> {
-    /// Reads from this store's files, as they are when they are asked for.
+    /// Reads from this store's files, as they are when they are asked for, what this project may use.
     #[must_use]
-    pub fn new(vault: &'v Vault) -> Self {
-        Self::with_files(vault, &RealFiles)
+    pub fn new(vault: &'v Vault, project: &'v ProjectIdentity) -> Self {
+        Self::with_files(vault, project, &RealFiles)
     }
 
     /// The same, by way of another file system.
     #[must_use]
-    pub fn with_files(vault: &'v Vault, files: &'v dyn Files) -> Self {
+    pub fn with_files(
+        vault: &'v Vault,
+        project: &'v ProjectIdentity,
+        files: &'v dyn Files,
+    ) -> Self {
         Self {
             vault,
             files,
+            project,
+            consents: RefCell::default(),
             identities: RefCell::default(),
             opened: RefCell::default(),
         }
@@ -76,6 +85,26 @@ impl<'v> Reader<'v> {
     }
 }
 
+impl Reader<'_> {
+    fn consents(&self) -> Result<Rc<Consents>, SecretProblem> {
+        let read = || {
+            let found = self.vault.consents(self.files);
+            found.map(Rc::new).map_err(|error| unreadable(&error))
+        };
+        self.consents.borrow_mut().get_or_insert_with(read).clone()
+    }
+
+    /// A secret that is there is given out only if a person has allowed it.
+    fn check_consent(&self, name: &SecretName) -> Result<(), SecretProblem> {
+        if self.consents()?.allows(name, self.project) {
+            return Ok(());
+        }
+        Err(SecretProblem::NotAllowed {
+            project_root: self.project.root.clone(),
+        })
+    }
+}
+
 impl SecretStore for Reader<'_> {
     fn find(&self, name: &str, key: &str) -> Result<String, SecretProblem> {
         let name = SecretName::new(name)
@@ -87,7 +116,10 @@ impl SecretStore for Reader<'_> {
             return Err(SecretProblem::NoSecret { names });
         };
         match document.get(key) {
-            Ok(Some(value)) => Ok(value.expose_secret().to_owned()),
+            Ok(Some(value)) => {
+                self.check_consent(&name)?;
+                Ok(value.expose_secret().to_owned())
+            }
             Ok(None) => Err(SecretProblem::NoKey {
                 keys: document.keys().map(str::to_owned).collect(),
             }),

@@ -9,10 +9,11 @@ use goondan_protocol::ids::SecretName;
 use goondan_protocol::secret::IDENTITY_VAR;
 use nix::fcntl::OFlag;
 
+use crate::consent::Consents;
 use crate::document::{Document, Outline};
 use crate::error::VaultError;
 use crate::identity::Identities;
-use crate::limits::{IDENTITY_BYTES_MAX, SECRET_DOCUMENT_BYTES_MAX};
+use crate::limits::{CONSENTS_BYTES_MAX, IDENTITY_BYTES_MAX, SECRET_DOCUMENT_BYTES_MAX};
 
 /// The variable in which systemd names the directory of a service's credentials.
 const CREDENTIALS_VAR: &str = "CREDENTIALS_DIRECTORY";
@@ -178,6 +179,30 @@ impl Vault {
     #[must_use]
     pub fn document_file(&self, name: &SecretName) -> PathBuf {
         self.secrets_dir().join(format!("{name}{DOCUMENT_SUFFIX}"))
+    }
+
+    /// The file that says which project may use which secret, which there need not be.
+    #[must_use]
+    pub fn consents_file(&self) -> PathBuf {
+        self.system.join("consents.json")
+    }
+
+    /// Which project may use which secret; none if there is no file.
+    ///
+    /// # Errors
+    ///
+    /// [`VaultError`]; then nothing is allowed. A file that others could have written is an error, too.
+    pub fn consents(&self, files: &dyn Files) -> Result<Consents, VaultError> {
+        let path = self.consents_file();
+        let bytes = files.read(&path, CONSENTS_BYTES_MAX);
+        let Some(bytes) = bytes.map_err(|source| io_error(&path, source))? else {
+            return Ok(Consents::default());
+        };
+        let is_private = files.is_private(&path);
+        if !is_private.map_err(|source| io_error(&path, source))? {
+            return Err(VaultError::Exposed { path });
+        }
+        Consents::parse(&bytes).map_err(|source| VaultError::Consents { path, source })
     }
 
     /// The identities: a credential before the variable, the variable before the file. `None` if there

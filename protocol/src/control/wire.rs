@@ -183,6 +183,8 @@ pub enum ErrorCode {
     SecretNotFound,
     /// The secrets cannot be read: the identity is not there or is another, or a file is damaged.
     SecretUnreadable,
+    /// The project names a secret that no person has allowed it to use (`SEC-6`).
+    SecretNotAllowed,
     /// The conversation's files, or an archive, are not as they were written.
     Damaged,
     /// The request was cut off, because what it was about was deleted or stopped.

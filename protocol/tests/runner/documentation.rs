@@ -296,6 +296,8 @@ fn check_result(method: &str, result: &str) {
         control::ListSecrets::NAME => result_round_trip::<control::ListSecrets>(result),
         control::SetSecret::NAME => result_round_trip::<control::SetSecret>(result),
         control::RemoveSecret::NAME => result_round_trip::<control::RemoveSecret>(result),
+        control::AllowSecret::NAME => result_round_trip::<control::AllowSecret>(result),
+        control::DenySecret::NAME => result_round_trip::<control::DenySecret>(result),
         control::FollowLogs::NAME => result_round_trip::<control::FollowLogs>(result),
         other => panic!("this test does not know what `{other}` returns"),
     }
@@ -413,6 +415,7 @@ fn every_error_code_has_its_row() {
         ErrorCode::Storage,
         ErrorCode::SecretNotFound,
         ErrorCode::SecretUnreadable,
+        ErrorCode::SecretNotAllowed,
         ErrorCode::Damaged,
         ErrorCode::Cancelled,
         ErrorCode::Internal,
@@ -434,6 +437,7 @@ fn every_error_code_has_its_row() {
             | ErrorCode::Storage
             | ErrorCode::SecretNotFound
             | ErrorCode::SecretUnreadable
+            | ErrorCode::SecretNotAllowed
             | ErrorCode::Damaged
             | ErrorCode::Cancelled
             | ErrorCode::Internal => {}

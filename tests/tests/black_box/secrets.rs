@@ -110,7 +110,9 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
         "identity.age",
         "Keep a copy",
         "No workspace that runs names it",
+        "gdn secret allow hook --project DIR",
     ]);
+    home.gdn(&["secret", "allow", "hook"]).exits(0);
     home.gdn(&["validate"]).exits(0);
     home.gdn(&["run"]).exits(0);
     assert_eq!(status(&daemon, FIRST), 202);
@@ -144,6 +146,7 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
         ("identity.age", 0o600),
         ("secrets/hook.sops.yaml", 0o600),
         ("audit.jsonl", 0o600),
+        ("consents.json", 0o600),
     ] {
         assert_eq!(mode(&system.join(path)), expected, "{path}");
     }
@@ -158,6 +161,7 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
         "identity.created",
         "secret.set",
         "secret=hook key=hmac",
+        "secret.allowed",
     ]);
 
     // What an agent is told in a message is its own; in the log it is masked, also what was set before.
@@ -245,7 +249,7 @@ fn sec_1_a_value_is_never_an_argument_and_what_is_none_changes_nothing() {
 #[test]
 fn sec_1_a_damaged_secret_and_a_lost_identity_are_said_and_nothing_is_made_worse() {
     let home = Home::new(&project());
-    set(&home, "hook", "hmac", FIRST, &[]).exits(0);
+    set(&home, "hook", "hmac", FIRST, &["--for", "."]).exits(0);
     home.gdn(&["run"]).exits(0);
     home.gdn(&["shutdown"]).exits(0);
     let system = home.state_root().join("system");
@@ -354,7 +358,8 @@ spec:
 "#
     ));
     let daemon = Daemon::start(&home);
-    set(&home, "provider", "apiKey", FIRST, &[]).exits(0);
+    let allowed = set(&home, "provider", "apiKey", FIRST, &["--for", "."]).exits(0);
+    allowed.tells(&["may use it."]);
     home.gdn(&["run"]).exits(0);
     let asking = home.start_gdn(&["send", "Hi."]);
     wait_until("the provider is asked", || provider.received().len() == 1);
@@ -374,4 +379,96 @@ spec:
     daemon.stop().check(false);
     is_nowhere(&home, FIRST);
     is_nowhere(&home, SECOND);
+}
+
+#[test]
+fn sec_6_a_secret_is_handed_only_to_a_workspace_that_a_person_has_allowed() {
+    let home = Home::new(&project());
+    let daemon = Daemon::start(&home);
+    set(&home, "hook", "hmac", FIRST, &[]).exits(0);
+    // Naming it is not enough, with or without a daemon, and nothing of the project runs.
+    let root = home.project().canonicalize().unwrap();
+    let command = format!("gdn secret allow hook --project {}", root.display());
+    for wanting in [&["run"][..], &["validate"], &["run", "--json"]] {
+        let refused = home.gdn(wanting).exits(6);
+        let told = format!("{}{}", refused.stdout, refused.stderr);
+        assert!(told.contains("E_CONFIG_SECRET_NOT_ALLOWED"), "{told}");
+        assert!(told.contains(&command), "{told}");
+        assert!(told.contains("Connection/hook"), "{told}");
+    }
+    assert!(home.running(CONNECTOR).is_empty());
+
+    // Another project's consent is not this one's.
+    home.write("elsewhere/goondan.yaml", &home.filled_in(&project()));
+    let elsewhere = home.path().join("elsewhere");
+    let elsewhere = elsewhere.to_str().unwrap();
+    home.gdn(&["secret", "allow", "hook", "--project", elsewhere])
+        .exits(0)
+        .prints(&["Allowed Secret/hook"]);
+    home.gdn(&["run"]).exits(6);
+    home.gdn(&["secret", "allow", "nothing"])
+        .exits(5)
+        .tells(&["there is no secret `nothing`"]);
+
+    home.gdn(&["secret", "allow", "hook"]).exits(0);
+    home.gdn(&["secret", "allow", "hook"])
+        .exits(0)
+        .tells(&["It was allowed already"]);
+    home.gdn(&["run"]).exits(0);
+    assert_eq!(status(&daemon, FIRST), 202);
+    let listed = home.gdn_json(&["secret", "list"]);
+    let roots: Vec<&str> = listed["consents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|consent| consent["projectRoot"].as_str().unwrap())
+        .collect();
+    assert_eq!(roots.len(), 2, "{roots:?}");
+    assert!(roots.contains(&root.to_str().unwrap()), "{roots:?}");
+    home.gdn(&["secret", "list"])
+        .exits(0)
+        .prints(&["ALLOWED TO", "hook"]);
+
+    // Taken back it is stopped at once, though the file cannot even be read by now.
+    let before = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
+    home.write("project/goondan.yaml", "{");
+    home.gdn(&["secret", "deny", "hook"])
+        .exits(0)
+        .prints(&["Denied Secret/hook"]);
+    wait_until("the webhook is gone", || home.running(CONNECTOR).is_empty());
+    home.write("project/goondan.yaml", &before);
+    home.gdn(&["reload"])
+        .exits(6)
+        .tells(&["E_CONFIG_SECRET_NOT_ALLOWED"]);
+    assert!(home.running(CONNECTOR).is_empty());
+    let shown = problem(&home).to_string();
+    assert!(shown.contains("gdn secret allow hook"), "{shown}");
+
+    // It is denied after a restart too, though a configuration with it was kept as the last known good.
+    drop(daemon.stop());
+    let daemon = Daemon::start(&home);
+    assert!(problem(&home).to_string().contains("SECRET_NOT_ALLOWED"));
+    assert!(home.running(CONNECTOR).is_empty());
+
+    // And well again as soon as it is allowed again, without anything else being done.
+    home.gdn(&["secret", "allow", "hook"]).exits(0);
+    wait_until("the value holds", || status(&daemon, FIRST) == 202);
+    assert_eq!(problem(&home), Value::Null);
+    // A package of another name in the same directory is another workspace, and so nobody's.
+    let renamed = format!(
+        "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {{name: other}}\nspec: {{version: \
+         1.0.0}}\n---\n{}",
+        before.trim_start().trim_start_matches("---")
+    );
+    home.write("project/goondan.yaml", &renamed);
+    home.gdn(&["validate"])
+        .exits(6)
+        .tells(&["E_CONFIG_SECRET_NOT_ALLOWED"]);
+    home.write("project/goondan.yaml", &before);
+    home.gdn(&["secret", "deny", "hook", "--all"]).exits(0);
+    assert_eq!(home.gdn_json(&["secret", "list"])["consents"], json!([]));
+    home.gdn(&["audit", "--all"])
+        .exits(0)
+        .prints(&["secret.allowed", "secret.denied"]);
+    drop(daemon.stop());
 }

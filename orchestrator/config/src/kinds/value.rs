@@ -225,6 +225,16 @@ fn read_entry<'n>(secret: &mut Fields<'n>, cx: &mut Context<'_>) -> Option<Entry
     })
 }
 
+/// The text as one argument of a POSIX shell.
+fn shell_quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    if text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
 fn find_secret(entry: &EntryRef<'_>, cx: &mut Context<'_>) -> Option<Located<String>> {
     let EntryRef { name, key } = entry;
     let problem = match cx.store.find(name.value, key.value) {
@@ -255,6 +265,20 @@ fn find_secret(entry: &EntryRef<'_>, cx: &mut Context<'_>) -> Option<Located<Str
             let message = format!("the secret `{}` has no entry `{}`", name.value, key.value);
             let help = help(key.value, keys);
             Problem::new(codes::MISSING_SECRET, key.place, message).help(help)
+        }
+        SecretProblem::NotAllowed { project_root } => {
+            cx.secrets.refuse(name.value, &cx.resource);
+            let project = project_root.display();
+            let message = format!(
+                "{} asks for the secret `{}`, which nobody has allowed the project `{project}` to use",
+                cx.resource, name.value
+            );
+            let help = format!(
+                "if you trust it with that: `gdn secret allow {} --project {}`",
+                name.value,
+                shell_quoted(&project.to_string())
+            );
+            Problem::new(codes::SECRET_NOT_ALLOWED, name.place, message).help(help)
         }
         SecretProblem::Unreadable { message, help } => {
             Problem::new(codes::UNREADABLE_SECRET, name.place, message.clone()).help(help.clone())

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use goondan_protocol::secret::{SecretProblem, SecretStore as _};
 use goondan_vault::{
-    Given, Identities, IdentityError, IdentityOrigin, Reader, RealFiles, Vault, VaultError,
+    Given, Identities, IdentityError, IdentityOrigin, ProjectIdentity, Reader, RealFiles, Vault,
+    VaultError,
 };
 use secrecy::ExposeSecret as _;
 
@@ -106,7 +107,8 @@ fn what_is_no_identity_is_told_by_its_line_and_never_quoted() {
 fn values_are_looked_up_and_what_is_missing_is_told_with_what_there_is() {
     let root = tempfile::tempdir().unwrap();
     let vault = Vault::new(root.path(), Given::default());
-    let find = |name: &str, key: &str| Reader::new(&vault).find(name, key);
+    let project = ProjectIdentity::new(Path::new("/project"), None);
+    let find = |name: &str, key: &str| Reader::new(&vault, &project).find(name, key);
     let none = SecretProblem::NoSecret { names: Vec::new() };
     assert_eq!(find("github", "token"), Err(none));
     assert!(!vault.system_dir().exists(), "reading made something");
@@ -129,6 +131,18 @@ fn values_are_looked_up_and_what_is_missing_is_told_with_what_there_is() {
     assert!(help.contains("backup"), "{help}");
 
     put(&vault.identity_file(), &text_of(&identities), 0o600);
+    // It is there and can be opened, and nobody has allowed it.
+    let project_root = project.root.clone();
+    let not_allowed = Err(SecretProblem::NotAllowed { project_root });
+    assert_eq!(find("github", "token"), not_allowed);
+    let consents = r#"{"version":1,"consents":[{"secret":"github","workspaceId":"project__no-package",
+        "projectRoot":"/project","allowedAt":"2026-01-01T00:00:00.000Z"}]}"#;
+    put(&vault.consents_file(), consents, 0o644);
+    let Err(SecretProblem::Unreadable { help, .. }) = find("github", "token") else {
+        panic!("a file that others can read was believed");
+    };
+    assert!(help.contains("chmod 600"), "{help}");
+    put(&vault.consents_file(), consents, 0o600);
     assert_eq!(find("github", "token"), Ok("open-sesame".to_owned()));
     let keys = vec!["token".to_owned()];
     assert_eq!(find("github", "tokn"), Err(SecretProblem::NoKey { keys }));

@@ -1,0 +1,130 @@
+//! Asking a person whether a project may use the secrets it names (`SEC-6`).
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use goondan_config::{Loader, ProcessEnvironment};
+use goondan_protocol::control::{
+    AllowSecret, ControlError, ErrorCode, OpenWorkspace, WorkspaceInfo,
+};
+use goondan_protocol::ids::SecretName;
+use goondan_vault::{ProjectIdentity, Reader};
+
+use super::confirm;
+use crate::client::{CallError, Client};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::text;
+
+/// Opens a workspace; asks for the secrets it names that nobody has allowed it, if somebody is there.
+pub(super) async fn open(
+    client: &mut Client,
+    open: OpenWorkspace,
+    context: &Context,
+) -> Result<WorkspaceInfo, Failure> {
+    match client.change(open.clone()).await {
+        Err(error) if is_wanting(&error) => {
+            ask(client, &open, error, context).await?;
+            Ok(client.change(open).await?)
+        }
+        opened => Ok(opened?),
+    }
+}
+
+/// Whether a project was refused because nobody has allowed it the secrets it names.
+fn is_wanting(error: &CallError) -> bool {
+    matches!(
+        error,
+        CallError::Refused(ControlError {
+            code: ErrorCode::SecretNotAllowed,
+            ..
+        })
+    )
+}
+
+/// Asks for each secret that the project names and was not allowed. Returns if the person agreed to all
+/// of them; fails, with the command for each, if nobody is there to ask.
+async fn ask(
+    client: &mut Client,
+    open: &OpenWorkspace,
+    refused: CallError,
+    context: &Context,
+) -> Result<(), Failure> {
+    let project_root = open.project_root.as_path();
+    let env_files = open.env_files.as_deref().unwrap_or_default();
+    let wanted = wanted(project_root, env_files, context);
+    let commands = wanted
+        .keys()
+        .map(|name| command(name, project_root, context));
+    let commands = commands.collect::<Vec<_>>().join("; ");
+    let is_asked = context.output.is_interactive() && std::io::stdin().is_terminal();
+    if !is_asked || wanted.is_empty() {
+        let refused = Failure::from(refused);
+        return Err(match commands.is_empty() {
+            true => refused,
+            false => Failure {
+                hint: format!("if you trust the project with that: {commands}"),
+                ..refused
+            },
+        });
+    }
+    for (name, resources) in wanted {
+        let who = resources.join(", ");
+        let root = project_root.to_string_lossy();
+        let question = format!(
+            "The project {} asks for Secret/{name}, for {}. Allow it?",
+            text::printable(&root),
+            text::printable(&who),
+        );
+        if !confirm::asked(context, &question)? {
+            return Err(Failure::new(
+                Exit::Cancelled,
+                format!("the project may not use Secret/{name}, and does not run without it"),
+                format!(
+                    "to allow it later: {}",
+                    command(&name, project_root, context)
+                ),
+            ));
+        }
+        let project_root = project_root.to_owned();
+        client.change(AllowSecret { name, project_root }).await?;
+    }
+    Ok(())
+}
+
+/// The command that allows a project a secret.
+fn command(name: &SecretName, project_root: &Path, context: &Context) -> String {
+    let root = text::shell_quoted(&project_root.to_string_lossy());
+    let root = root.unwrap_or_else(|| "DIR".to_owned());
+    let command = format!("secret allow {name} --project {root}");
+    format!("`{}`", context.daemon_command(&command))
+}
+
+/// The secrets that a project names and may not use, each with the resources that ask for it.
+fn wanted(
+    project_root: &Path,
+    env_files: &[PathBuf],
+    context: &Context,
+) -> BTreeMap<SecretName, Vec<String>> {
+    let vault = context.vault();
+    let project = identity(project_root);
+    let secrets = Reader::new(&vault, &project);
+    let loaded = Loader::new(&ProcessEnvironment)
+        .with_env_files(env_files)
+        .with_secrets(&secrets)
+        .load(project_root);
+    let refused = loaded.secrets.refused().iter();
+    let refused = refused.filter_map(|(name, resources)| {
+        let name = SecretName::new(name).ok()?;
+        Some((name, resources.iter().cloned().collect()))
+    });
+    refused.collect()
+}
+
+/// What a project is, as far as secrets are concerned.
+pub(super) fn identity(project_root: &Path) -> ProjectIdentity {
+    let package = goondan_config::package_name(project_root).unwrap_or_default();
+    ProjectIdentity::new(project_root, package.as_deref())
+}
