@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::binaries::example;
-use crate::provider::{Answer, Ending, Provider, Received};
+use crate::provider::{Answer, Provider, Received};
 
 /// The program: an example of this package, `tests/examples/mcp_server.rs`.
 #[must_use]
@@ -177,7 +177,7 @@ fn answer(server: &mut Server, received: &Received, authorization: &str) -> Answ
         status,
         headers: Vec::new(),
         chunks: Vec::new(),
-        ending: Ending::Whole,
+        ..Answer::json(&Value::Null)
     };
     if received.method != "POST" {
         return empty(405);
