@@ -11,6 +11,8 @@
 //! * [`mailbox`]: events on their way in. [`turns`]: what becomes of them.
 //! * [`parking`]: events that crash whoever works on them.
 //! * [`asking`]: what agents ask of each other. [`answers`]: how they hear of what came of it.
+//! * [`authority`]: what a child may ask for. [`observing`]: what its reports are made to say.
+//! * [`ceilings`]: what the work of agents may grow to.
 //! * [`agents`]: agent instances and their processes. [`connectors`]: connector processes of
 //!   connections. [`models`]: those of models.
 //! * [`calls`]: what agents want done outside, and who does it. [`accounts`]: what that took.
@@ -48,8 +50,10 @@ mod agents;
 mod answers;
 mod archives;
 mod asking;
+mod authority;
 mod back_off;
 mod calls;
+mod ceilings;
 mod changes;
 mod collectors;
 mod connection_state;
@@ -62,6 +66,7 @@ mod jobs;
 mod looks;
 mod mailbox;
 mod models;
+mod observing;
 mod parking;
 mod processes;
 mod reloading;
@@ -90,6 +95,7 @@ pub(crate) use secrets::{SecretWork, SecretsDone};
 
 use agents::Instance;
 use calls::Calls;
+use ceilings::{Starts, Trees};
 use connectors::Connector;
 use deletion::Sweep;
 use jobs::Jobs;
@@ -177,6 +183,8 @@ pub(crate) struct Core {
     ticks: u64,
     jobs: Jobs,
     calls: Calls,
+    trees: Trees,
+    starts: Starts,
     stopping: Option<Stopping>,
     stop_requests: Vec<RequestToken>,
     sweeps: BTreeMap<RequestToken, Sweep>,
@@ -200,6 +208,8 @@ impl Core {
             ticks: 0,
             jobs: Jobs::default(),
             calls: Calls::default(),
+            trees: Trees::default(),
+            starts: Starts::default(),
             stopping: None,
             stop_requests: Vec::new(),
             sweeps: BTreeMap::new(),
@@ -318,6 +328,9 @@ impl Core {
             self.on_time(&owner);
         }
         self.on_call_time();
+        if is_for_all {
+            self.trees.forget(self.now.mono_ms);
+        }
         self.tell_uncollected();
         self.look_for_expired();
     }

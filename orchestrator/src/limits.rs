@@ -1,5 +1,7 @@
 //! The orchestrator's own limits and intervals.
 
+use goondan_protocol::limits::{MAX_FRAME_BYTES, MAX_MESSAGE_BYTES};
+
 /// How often the core compares desired with actual (`SUP-5`), in milliseconds.
 pub(crate) const TICK_MS: u64 = 250;
 
@@ -26,6 +28,34 @@ pub(crate) const MAX_TURN_CRASHES: u32 = 3;
 pub(crate) const MAX_CHAIN_DEPTH: u32 = 32;
 /// Questions of one instance whose answers are still to come as events; one more is refused.
 pub(crate) const MAX_OPEN_QUESTIONS: usize = 100;
+/// Other conversations that one step may give work to; one more is refused (`SEC-8`).
+pub(crate) const REACHED_PER_STEP_MAX: usize = 16;
+/// Other conversations that one turn may give work to (`SEC-8`).
+pub(crate) const REACHED_PER_TURN_MAX: usize = 32;
+/// Conversations that all turns one event of the outside led to may give work to (`SEC-8`). No turn takes
+/// more than half of what is left.
+pub(crate) const REACHED_PER_TREE_MAX: usize = 64;
+/// How long it is remembered what such an event led to, after the last of it, in milliseconds.
+pub(crate) const TREE_MEMORY_MS: u64 = 3_600_000;
+/// Conversations that the agents of one workspace may give work to at once, beside those they had given
+/// work to for the same event (`SEC-8`).
+pub(crate) const WORKSPACE_REACH_BURST: u64 = 256;
+/// How many more of them there may be each second.
+pub(crate) const WORKSPACE_REACH_PER_S: u64 = 16;
+/// Bytes that one turn may append to its conversation. With more, it fails (`SEC-8`).
+pub(crate) const TURN_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Reports (`observe`) of one turn that are recorded however fast they come (`SEC-8`).
+pub(crate) const OBSERVATIONS_PER_TURN_BURST: u64 = 4_096;
+/// How many more of them are recorded each second. Others are dropped and counted.
+pub(crate) const OBSERVATIONS_PER_S: u64 = 100;
+/// Dropped reports of one turn after which its process is killed.
+pub(crate) const OBSERVATIONS_DROPPED_MAX: u64 = 65_536;
+/// Child processes at one time (`SEC-8`). An agent's process starts when another has ended; those idle for
+/// longest are ended for it.
+pub(crate) const CHILD_PROCESSES_MAX: usize = 16_384;
+/// Agents' processes that are being started at one time; further ones wait, those with work from another
+/// agent behind the others (`SEC-8`).
+pub(crate) const AGENT_STARTS_AT_ONCE_MAX: usize = 16;
 /// How long after the store could not say what became of a question it is asked again, in
 /// milliseconds.
 pub(crate) const LOOK_AGAIN_MS: u64 = 5_000;
@@ -62,6 +92,19 @@ pub(crate) const CHILD_QUEUE_FRAMES: usize = 1_024;
 
 /// Messages of a child that are handed to the core at once, if so many have come.
 pub(crate) const CHILD_BATCH_MESSAGES: usize = 16;
+
+/// Batches of one child that wait for the core. Only then is more read of it, so that all children take
+/// turns (`SEC-8`).
+pub(crate) const CHILD_BATCHES_WAITING: usize = 2;
+
+/// Bytes that unfinished frames of all children may hold together (`SEC-8`). A child whose frame finds no
+/// room is killed.
+pub(crate) const CHILD_FRAMES_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes that unfinished frames of all control connections may hold together (`SEC-8`). A connection whose
+/// frame finds no room is closed.
+pub(crate) const CONTROL_FRAMES_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Longest frame that counts towards neither, in bytes.
+pub(crate) const FRAME_UNCOUNTED_BYTES: usize = 64 * 1024;
 
 /// What happened and waits for the core. Whoever reports more waits.
 pub(crate) const CORE_QUEUE_INPUTS: usize = 1_024;
@@ -135,5 +178,10 @@ const _: () = assert!(HEARTBEAT_INTERVAL_MS * 2 < HEARTBEAT_TIMEOUT_MS);
 const _: () = assert!(CALL_RETRY_FIRST_MS <= CALL_RETRY_MAX_MS);
 const _: () = assert!(CALL_RETRY_MAX_MS < CALL_DEADLINE_MAX_MS);
 const _: () = assert!(TICK_MS <= BACK_OFF_FIRST_MS);
+const _: () = assert!(REACHED_PER_STEP_MAX <= REACHED_PER_TURN_MAX);
+const _: () = assert!(REACHED_PER_TURN_MAX * 2 <= REACHED_PER_TREE_MAX);
+const _: () = assert!(MAX_FRAME_BYTES <= CONTROL_FRAMES_BYTES_MAX);
+const _: () = assert!(MAX_FRAME_BYTES <= CHILD_FRAMES_BYTES_MAX);
+const _: () = assert!(MAX_MESSAGE_BYTES as u64 * 2 <= TURN_BYTES_MAX);
 const _: () = assert!(WATCH_QUIET_MS < WATCH_QUIET_MAX_MS);
 const _: () = assert!(WATCH_POLL_MS < WATCH_LOOK_MS);

@@ -4,6 +4,7 @@ mod cgroups;
 mod child;
 mod control;
 mod daemon;
+mod frame_memory;
 mod limits;
 mod loading;
 mod logs;

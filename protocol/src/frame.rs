@@ -24,6 +24,17 @@ pub enum FrameError {
         /// The limit in bytes.
         max: usize,
     },
+    /// The frames that have begun and are not whole yet hold all the memory there is for them.
+    #[error(
+        "there is no room for a frame of {len} bytes: unfinished frames of all connections may hold \
+         {max} bytes together; try again when others are through"
+    )]
+    NoRoom {
+        /// The announced length in bytes.
+        len: usize,
+        /// What all may hold, in bytes.
+        max: usize,
+    },
     /// The stream ended inside a frame.
     #[error("the stream ended inside a frame, after {got} of its bytes")]
     Truncated {

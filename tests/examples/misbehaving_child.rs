@@ -18,7 +18,8 @@ use std::process::{Command, ExitCode};
 
 use goondan_protocol::version::Version;
 use goondan_tests::misbehaviour::{
-    FLOOD_LINE_BYTES, FLOOD_LINES, FLOOD_MARK, HALF_LINE, HOARD_BYTES, Misbehaviour, orders,
+    FLOOD_LINE_BYTES, FLOOD_LINES, FLOOD_MARK, HALF_LINE, HOARD_BYTES, Misbehaviour, SAY, TURN,
+    heard_file, orders,
 };
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::{Value, json};
@@ -28,13 +29,19 @@ fn main() -> ExitCode {
     let home = PathBuf::from(std::env::var_os("HOME").unwrap());
     let name = program.file_name().unwrap().to_str().unwrap();
     match take_order(&orders(&home, name)) {
-        Some(misbehaviour) => misbehave(misbehaviour, &program),
+        Some(order) => match order.strip_prefix(SAY) {
+            Some(frames) => say(&program, frames, &heard_file(&home, name)),
+            None => {
+                let known = Misbehaviour::ALL.iter().find(|m| m.as_str() == order);
+                misbehave(*known.unwrap(), &program)
+            }
+        },
         None => become_real(&program),
     }
 }
 
 /// The first order that is there; it is gone then.
-fn take_order(dir: &Path) -> Option<Misbehaviour> {
+fn take_order(dir: &Path) -> Option<String> {
     loop {
         let mut waiting: Vec<PathBuf> = fs::read_dir(dir)
             .ok()?
@@ -47,8 +54,7 @@ fn take_order(dir: &Path) -> Option<Misbehaviour> {
         if let Ok(text) = text
             && fs::remove_file(first).is_ok()
         {
-            let known = Misbehaviour::ALL.iter().find(|m| m.as_str() == text);
-            return Some(*known.unwrap());
+            return Some(text);
         }
     }
 }
@@ -152,6 +158,61 @@ fn misbehave(misbehaviour: Misbehaviour, program: &Path) -> ExitCode {
     wait_forever()
 }
 
+/// Greets, takes a turn if it is an agent, and sends what it was told to.
+fn say(program: &Path, frames: &str, heard: &Path) -> ExitCode {
+    let frames: Vec<Value> = serde_json::from_str(frames).unwrap();
+    let mut stream = stream();
+    let first = frames.first().map_or(&Value::Null, |frame| &frame["type"]);
+    let is_early = first == "hello" || first == "conversation.load";
+    if !is_early {
+        write_frame(&mut stream, &envelope(&hello(program)));
+        assert_eq!(read_frame(&mut stream)["type"], "welcome");
+    }
+    let mut turn = String::new();
+    if role(program) == "agent" && !is_early {
+        let load = json!({"type": "conversation.load", "id": 1, "from": "child",
+            "to": "orchestrator", "payload": {"offset": 0}});
+        write_frame(&mut stream, &load);
+        while turn.is_empty() {
+            let message = read_frame(&mut stream);
+            if message["type"] == "event" {
+                turn = message["payload"]["turnId"].as_str().unwrap().to_owned();
+            }
+        }
+    }
+    let mut log = fs::File::create(heard).unwrap();
+    for frame in frames {
+        let frame = frame.to_string().replace(TURN, &turn);
+        let mut frame: Value = serde_json::from_str(&frame).unwrap();
+        let mut number = |name: &str| {
+            let fields = frame.as_object_mut().unwrap();
+            fields.remove(name).and_then(|value| value.as_u64())
+        };
+        let times = number("times").unwrap_or(1);
+        let fill = "x".repeat(usize::try_from(number("fillBytes").unwrap_or(0)).unwrap());
+        let text = frame.to_string();
+        for n in 1..=times {
+            let n = n.to_string();
+            let text = text.replace("\"{n}\"", &n).replace("{n}", &n);
+            if write_body(&mut stream, text.replace("{fill}", &fill).as_bytes()).is_err() {
+                wait_forever();
+            }
+        }
+        if frame.get("id").is_none() && frame["type"] != "call" {
+            continue;
+        }
+        let answer = loop {
+            let message = read_frame(&mut stream);
+            let is_reply = message["inReplyTo"] == frame["id"] && frame.get("id").is_some();
+            if is_reply || message["type"] == "call.result" {
+                break message;
+            }
+        };
+        writeln!(log, "{answer}").unwrap();
+    }
+    wait_forever()
+}
+
 /// Whoever misbehaves ends when it is made to, and not before.
 fn wait_forever() -> ! {
     loop {
@@ -201,10 +262,13 @@ fn greet(hello: &Value) -> UnixStream {
 }
 
 fn write_frame(stream: &mut UnixStream, message: &Value) {
-    let body = serde_json::to_vec(message).unwrap();
+    write_body(stream, &serde_json::to_vec(message).unwrap()).unwrap();
+}
+
+fn write_body(stream: &mut UnixStream, body: &[u8]) -> io::Result<()> {
     let len = u32::try_from(body.len()).unwrap();
-    stream.write_all(&len.to_be_bytes()).unwrap();
-    stream.write_all(&body).unwrap();
+    stream.write_all(&len.to_be_bytes())?;
+    stream.write_all(body)
 }
 
 /// The next frame. Ends the process when the daemon is gone, as every child must.

@@ -8,6 +8,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 /// Name of the example.
 pub const EXAMPLE: &str = "goondan-misbehaving-child";
 
@@ -103,4 +105,50 @@ pub fn order(home: &Path, program: &str, misbehaviours: &[Misbehaviour]) {
 #[must_use]
 pub fn waiting(home: &Path, program: &str) -> usize {
     fs::read_dir(orders(home, program)).map_or(0, Iterator::count)
+}
+
+/// How an order begins that says what to send, frame by frame.
+pub const SAY: &str = "say ";
+
+/// What stands for the id of the turn it was handed in the frames of [`order_to_say`].
+pub const TURN: &str = "{turn}";
+
+/// Orders the next process that is started as `program` to greet, and as an agent to take a turn, and
+/// then to send these frames one after the other. A frame that has an `id`, or whose type is `call`, is
+/// waited for: what it is answered is put into [`heard`]. If the first is of a type with which an honest
+/// process begins (`hello`, `conversation.load`), nothing comes before it. A frame with `times` is sent so
+/// often, `{n}` in it being the number; `{fill}` stands for so many bytes as its `fillBytes` says.
+///
+/// # Panics
+///
+/// If the file cannot be written.
+pub fn order_to_say(home: &Path, program: &str, frames: &[Value]) {
+    let dir = orders(home, program);
+    fs::create_dir_all(&dir).unwrap();
+    let draft = dir.with_extension("draft");
+    let frames = Value::from(frames.to_vec());
+    fs::write(&draft, format!("{SAY}{frames}")).unwrap();
+    fs::remove_file(heard_file(home, program)).ok();
+    fs::rename(&draft, dir.join("000")).unwrap();
+}
+
+/// Where a process that was told what to say writes what it hears.
+#[must_use]
+pub fn heard_file(home: &Path, program: &str) -> PathBuf {
+    home.join(format!("{program}.heard"))
+}
+
+/// What a process that was told what to say has been answered so far.
+///
+/// # Panics
+///
+/// If the file holds no JSON lines.
+#[must_use]
+pub fn heard(home: &Path, program: &str) -> Vec<Value> {
+    let text = fs::read_to_string(heard_file(home, program)).unwrap_or_default();
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::answers::{AgentWaiter, Awaiting, Fate};
 use super::calls::Replied;
+use super::ceilings::TurnUse;
 use super::changes::RunningAgent;
 use super::deletion::DeleteReply;
 use super::jobs::Purpose;
@@ -26,7 +27,7 @@ use super::mailbox::deleted_error;
 use super::restarting::SelfRestarts;
 use super::slot::Slot;
 use super::{Core, Effect, LogEvent, Owner, ProcessId, RequestToken, Spawn, Stopping};
-use crate::limits::CRASH_MEMORY_MS;
+use crate::limits::{CHILD_PROCESSES_MAX, CRASH_MEMORY_MS};
 
 /// Why a process ends that an edit outdated.
 pub(super) const CONFIGURATION_CHANGED: &str = "its configuration changed";
@@ -72,6 +73,10 @@ pub(super) struct TurnContext {
 pub(super) struct Turn {
     pub(super) turn_id: TurnId,
     pub(super) context: TurnContext,
+    /// What it has used of what a turn may.
+    pub(super) used: TurnUse,
+    /// When its process was handed it.
+    pub(super) handed_over_ms: u64,
     /// Answers its process was given on the way; it takes them in, or they wait for a turn.
     pub(super) inputs: BTreeSet<EventId>,
     /// Why its agent wants its process restarted afterwards, if it does.
@@ -396,6 +401,13 @@ impl Core {
             }
             return;
         };
+        if let Some(why) = self.starts.why_not(self.owners.len()) {
+            let next = entry.next_event();
+            let is_for_agent = next.is_some_and(|event| event.chain.is_some());
+            self.starts.wait(at, is_for_agent);
+            entry.slot.detail = Some(why);
+            return self.make_room();
+        }
         let identity = JsonObject::from_iter([
             ("workspaceId".to_owned(), json!(at.workspace_id)),
             ("agentName".to_owned(), json!(entry.agent)),
@@ -408,6 +420,7 @@ impl Core {
         let limits = running.definition.limits;
         entry.running = Some(running);
         self.owners.insert(process, Owner::Agent(at.clone()));
+        self.starts.begin(process);
         let trace_id = TraceId::from_uuid(self.uuid());
         let role = ChildRole::Agent;
         self.push(Effect::Spawn(Spawn {
@@ -419,6 +432,37 @@ impl Core {
         }));
         // What a process that crashed or a failed write left behind is read anew, not remembered.
         self.read_inbox(at);
+    }
+
+    /// Where there are as many processes as there may be, the agent idle for longest gives its place up.
+    fn make_room(&mut self) {
+        if self.owners.len() < CHILD_PROCESSES_MAX {
+            return;
+        }
+        let workspaces = self.workspaces.iter();
+        let idle = workspaces.flat_map(|(id, workspace)| {
+            let at_rest = workspace.instances.iter();
+            let at_rest = at_rest.filter(|(_, entry)| entry.is_at_rest());
+            at_rest.map(move |(key, entry)| (entry.idle_since_ms, id, key))
+        });
+        let longest = idle.min().map(|(_, id, key)| InstanceRef {
+            workspace_id: id.clone(),
+            instance_key: key.clone(),
+        });
+        if let Some(longest) = longest {
+            self.drain_agent(
+                &longest,
+                None,
+                "it gives its place to an agent with work to do",
+            );
+        }
+    }
+
+    /// A process has greeted, or is gone: the next may be started.
+    pub(super) fn start_next(&mut self, process: ProcessId) {
+        if let Some(next) = self.starts.end(process) {
+            self.pump(&next);
+        }
     }
 
     pub(super) fn agent_assignment(&self, at: &InstanceRef) -> Option<Assignment> {

@@ -26,9 +26,10 @@ use goondan_store::instance::{Awaited, Metadata};
 use serde_json::json;
 
 use super::answers::{Asker, How};
+use super::ceilings::Root;
 use super::jobs::{AcceptReply, Purpose};
 use super::requests::{agents_of, bundle_of};
-use super::{Core, Effect, ListPurpose, ProcessId, router};
+use super::{Core, Effect, ListPurpose, LogEvent, ProcessId, authority, router};
 use crate::limits::{LISTED_INSTANCES_MAX, MAX_CHAIN_DEPTH, MAX_OPEN_QUESTIONS};
 use goondan_store::writer::Op;
 
@@ -93,6 +94,14 @@ impl Core {
             process,
             request_id,
         };
+        let trace = match self.check_ask(at, &ask.question, trace) {
+            Ok(trace) => Some(trace),
+            Err(refused) => {
+                let event = LogEvent::warn("an agent asked for what it was not given").of(at);
+                self.log(event.with("problem", refused.message.clone()));
+                return self.answer_agent(&asker, refused.into());
+            }
+        };
         let id = ask.event_id();
         let (agent, key, input, wish) = match ask.question {
             Question::Catalog {} => {
@@ -144,12 +153,28 @@ impl Core {
             wish,
         };
         let asked = match id {
-            Ok(id) => self.ask_other(&asker, id, &errand, trace),
+            Ok(id) => self.ask_other(&asker, id, &errand, (ask.step, trace)),
             Err(error) => Err(Refused::new("E_INVALID_REQUEST", error.to_string())),
         };
         if let Err(refused) = asked {
             self.answer_agent(&asker, refused.into());
         }
+    }
+
+    /// Whether the agent, as its process was started, was given what it asks for. Gives the place of the
+    /// question in the turn's trace.
+    fn check_ask(
+        &mut self,
+        at: &InstanceRef,
+        question: &Question,
+        said: Option<TraceContext>,
+    ) -> Result<TraceContext, Refused> {
+        let gone = || Refused::new("E_UNAVAILABLE", "the asking turn is over");
+        let entry = self.instance_mut(at).ok_or_else(gone)?;
+        let agent = entry.running.as_ref().ok_or_else(gone)?;
+        let turn = entry.turn.as_ref().ok_or_else(gone)?;
+        authority::may_ask(&agent.definition, question)?;
+        Ok(authority::trace_within(turn, said))
     }
 
     /// Hands a question to another instance, or to the same one.
@@ -158,7 +183,7 @@ impl Core {
         asker: &Asker,
         id: EventId,
         errand: &Errand,
-        trace: Option<TraceContext>,
+        (step, trace): (u32, Option<TraceContext>),
     ) -> Result<(), Refused> {
         let at = &asker.at;
         if errand.input.is_empty() || errand.input.len() > MAX_INPUT_BYTES {
@@ -197,6 +222,9 @@ impl Core {
             }
         }
         let event = self.event_of(at, &own, id, errand, trace, &target, is_known)?;
+        if !is_known && target != *at {
+            self.check_growth(at, &event, (&target.instance_key, step))?;
+        }
         let reply = self.reply_template(&event, &route.agent, &target, at)?;
         if let How::Wait { .. } = how
             && let Some(entry) = self.instance_mut(at)
@@ -216,6 +244,27 @@ impl Core {
             self.accept(target, &route.agent, event, reply);
             Ok(())
         }
+    }
+
+    /// Whether the tree that a turn belongs to may grow by work for another conversation (`SEC-8`).
+    fn check_growth(
+        &mut self,
+        at: &InstanceRef,
+        question: &AgentEvent,
+        (target, step): (&InstanceKey, u32),
+    ) -> Result<(), Refused> {
+        let now_ms = self.now.mono_ms;
+        let Some(chain) = &question.chain else {
+            return Ok(());
+        };
+        let root = Root::of(&at.workspace_id, chain);
+        let workspace = self.workspaces.get_mut(&at.workspace_id);
+        let entry = workspace.and_then(|w| w.instances.get_mut(&at.instance_key));
+        let Some(turn) = entry.and_then(|entry| entry.turn.as_mut()) else {
+            return Ok(());
+        };
+        self.trees
+            .reach(root, (&mut turn.used, step), target, now_ms)
     }
 
     /// Puts on record that an answer is to come, and asks once that is durable.

@@ -33,7 +33,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use self::budgets::Verdict;
 use self::lane::{Lane, Who};
 use super::accounts::Payer;
-use super::agents::Waiter;
+use super::agents::{Turn, Waiter};
+use super::authority;
 use super::{Core, Effect, LogEvent, ProcessId, RequestToken};
 use crate::limits::{
     CALL_ATTEMPTS_MAX, CALL_DEADLINE_MAX_MS, CALL_RETRY_FIRST_MS, CALL_RETRY_MAX_MS,
@@ -210,6 +211,10 @@ impl Core {
         asked: OutgoingCall,
     ) {
         let waiter = (process, asked.call_id);
+        let trace = match self.check_call(at, &asked) {
+            Ok(within) => Some(authority::trace_within(&within, trace)),
+            Err(error) => return self.answer_call(at, waiter, CallOutcome::Error(error)),
+        };
         let step = match self.step_to_record(at, &asked) {
             Ok(step) => step,
             Err(problem) => return self.on_broken(process, problem),
@@ -225,11 +230,6 @@ impl Core {
         if open.len() >= CALLS_OPEN_PER_AGENT {
             let message = format!("the agent waits for {CALLS_OPEN_PER_AGENT} calls already");
             let error = CallError::new(CallErrorCode::Overloaded, message).later(None);
-            return self.answer_call(at, waiter, CallOutcome::Error(error));
-        }
-        if !self.may_call(at, &asked.target) {
-            let message = format!("no tool of the agent works by {}", asked.target);
-            let error = CallError::new(CallErrorCode::Refused, message);
             return self.answer_call(at, waiter, CallOutcome::Error(error));
         }
         let Some(credential) = self.credential_of(&at.workspace_id, &asked.target) else {
@@ -281,15 +281,14 @@ impl Core {
         self.serve(&at.workspace_id, &asked.target);
     }
 
-    /// Whether an agent, as its process was started, has any business there: what a connection may do is
-    /// for those agents that were given it.
-    fn may_call(&mut self, at: &InstanceRef, target: &CallTarget) -> bool {
-        let CallTarget::Connection { name } = target else {
-            return true;
-        };
-        let entry = self.instance_mut(at);
-        let running = entry.and_then(|entry| entry.running.as_ref());
-        running.is_some_and(|running| running.definition.works_by(name))
+    /// The turn in which an agent, as its process was started, may have this call made.
+    fn check_call(&mut self, at: &InstanceRef, asked: &OutgoingCall) -> Result<Turn, CallError> {
+        let gone = || CallError::new(CallErrorCode::Refused, "the agent has no turn in progress");
+        let entry = self.instance_mut(at).ok_or_else(gone)?;
+        let agent = entry.running.as_ref().ok_or_else(gone)?;
+        let turn = entry.turn.as_ref().ok_or_else(gone)?;
+        authority::may_call(&agent.definition, turn, asked)?;
+        Ok(turn.clone())
     }
 
     /// Whose limits a call counts towards; none if nobody could make it.

@@ -177,7 +177,7 @@ impl Core {
             cost_micro_usd: None,
             detail: Some(detail_of(reason)),
         };
-        self.on_observe(at, event);
+        self.record_observation(at, &event);
     }
 
     /// A person decides about a parked event.

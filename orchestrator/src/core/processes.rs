@@ -7,7 +7,7 @@ use goondan_protocol::ipc::{ChildRole, Head, Hello, Ping, ToChild, ToOrchestrato
 use goondan_protocol::trace::TraceContext;
 
 use super::connection_state::StateWork;
-use super::slot::{Due, Ending, Slot};
+use super::slot::{Due, Ending, Slot, Stage};
 use super::{Core, Effect, LogEvent, Owner, ProcessId};
 
 impl Core {
@@ -60,6 +60,15 @@ impl Core {
         };
         if let Some(slot) = self.slot_mut(&owner) {
             slot.heard(now);
+            let is_hello = matches!(message, ToOrchestrator::Hello(_));
+            let problem = match slot.up().map(|up| up.stage) {
+                Some(Stage::Spawning) if !is_hello => Some("it spoke before it greeted"),
+                Some(Stage::Ready | Stage::Draining { .. }) if is_hello => Some("it greeted twice"),
+                Some(_) | None => None,
+            };
+            if let Some(problem) = problem {
+                return self.on_broken(process, problem);
+            }
         }
         match (message, &owner) {
             (ToOrchestrator::Hello(hello), _) => self.on_hello(process, &owner, &hello),
@@ -89,7 +98,9 @@ impl Core {
             (ToOrchestrator::AgentAsk(ask), Owner::Agent(at)) => {
                 self.on_agent_ask(at, process, request_id, trace, *ask);
             }
-            (ToOrchestrator::Observe(event), Owner::Agent(at)) => self.on_observe(at, *event),
+            (ToOrchestrator::Observe(event), Owner::Agent(at)) => {
+                self.on_observe(at, process, *event);
+            }
             (ToOrchestrator::Call(call), Owner::Agent(at)) => {
                 self.on_call(at, process, trace, *call);
             }
@@ -143,6 +154,7 @@ impl Core {
             slot.greeted();
             slot.detail = None;
         }
+        self.start_next(process);
         let welcome = Welcome {
             version: self.version(),
             assignment,
@@ -183,6 +195,7 @@ impl Core {
         let Some(owner) = self.owners.remove(&process) else {
             return;
         };
+        self.start_next(process);
         let ending = self
             .slot_mut(&owner)
             .map(|slot| slot.exited(now, how.to_owned()));

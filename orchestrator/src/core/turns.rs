@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::{EventId, InstanceRef, StepId, TurnId};
+use goondan_protocol::ids::{EventId, ExtensionStates, InstanceRef, StepId, TurnId};
 use goondan_protocol::ipc::{
     ConversationPage, ToChild, TurnAppend, TurnAppended, TurnCommitted, TurnComplete, TurnStart,
 };
-use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
 use goondan_store::instance::LlmMessage;
@@ -15,9 +14,12 @@ use goondan_store::writer::{Op, Report};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::agents::{Turn, TurnContext, Waiter};
+use super::agents::{Turn, TurnContext};
+use super::authority;
+use super::ceilings::TurnUse;
 use super::jobs::Purpose;
-use super::{Core, Effect, LogEvent, ProcessId, RequestToken};
+use super::{Core, Effect, LogEvent, ProcessId};
+use crate::limits::TURN_BYTES_MAX;
 
 /// What of a message event goes to or comes from a model.
 #[derive(Deserialize)]
@@ -179,6 +181,7 @@ impl Core {
         };
         context.trace.span_id = SpanId::of_turn(&open.turn_id);
         let trace = context.trace;
+        let handed_over_ms = self.now.mono_ms;
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
@@ -202,6 +205,8 @@ impl Core {
         entry.turn = Some(Turn {
             turn_id: open.turn_id.clone(),
             context,
+            used: TurnUse::new(handed_over_ms),
+            handed_over_ms,
             inputs: BTreeSet::new(),
             restart: None,
             taken_in: None,
@@ -240,20 +245,34 @@ impl Core {
         (turn.turn_id == *turn_id).then_some(turn)
     }
 
+    /// The same, to be changed.
+    pub(super) fn current_turn_mut(
+        &mut self,
+        at: &InstanceRef,
+        turn_id: &TurnId,
+    ) -> Option<&mut Turn> {
+        let turn = self.instance_mut(at)?.turn.as_mut()?;
+        (turn.turn_id == *turn_id).then_some(turn)
+    }
+
     pub(super) fn on_turn_append(
         &mut self,
         at: &InstanceRef,
         process: ProcessId,
         append: TurnAppend,
     ) {
-        if self.current_turn(at, &append.turn_id).is_none() {
-            return self.on_broken(process, "it appended to a turn that is not in progress");
-        }
         let TurnAppend {
             turn_id,
             seq,
             event,
         } = append;
+        let turn = self.current_turn_mut(at, &turn_id);
+        let Some(turn) = turn.filter(|turn| turn.taken_in.is_none()) else {
+            return self.on_broken(process, "it appended to a turn that is not in progress");
+        };
+        if turn.used.append(event.get().len()) > TURN_BYTES_MAX {
+            return self.fail_turn(at, process, seq.saturating_sub(1));
+        }
         self.log_llm(at, &turn_id, &event);
         let op = Op::AppendEvent {
             instance: at.clone(),
@@ -268,6 +287,37 @@ impl Core {
                 process,
             },
         );
+    }
+
+    /// A turn has appended more than a turn may: it ends here, and its process with it.
+    fn fail_turn(&mut self, at: &InstanceRef, process: ProcessId, last_seq: u64) {
+        let Some(turn) = self.instance_mut(at).and_then(|entry| entry.turn.clone()) else {
+            return;
+        };
+        let message = format!(
+            "the turn appended more than {TURN_BYTES_MAX} bytes to its conversation; what it had \
+             appended before is kept. Give the agent less to do at once, or have it write to files"
+        );
+        let event = LogEvent::error("a turn has grown too large and is ended").of(at);
+        let event = event.with("turnId", turn.turn_id.as_str());
+        self.log(
+            event
+                .with("problem", message.clone())
+                .in_trace(Some(turn.context.trace)),
+        );
+        let complete = TurnComplete {
+            turn_id: turn.turn_id,
+            last_seq,
+            outcome: TurnOutcome::Failed {
+                code: "E_TURN_TOO_LARGE".to_owned(),
+                message,
+            },
+            answered: Vec::new(),
+            states: ExtensionStates::new(),
+        };
+        // Its successor takes what comes next.
+        self.kill(process, true);
+        self.on_turn_complete(at, process, complete);
     }
 
     /// Keeps a message that goes to the model or came from it in the log of such messages (`LLM-1`).
@@ -319,7 +369,8 @@ impl Core {
         process: ProcessId,
         complete: TurnComplete,
     ) {
-        let Some(turn) = self.current_turn(at, &complete.turn_id) else {
+        let turn = self.current_turn(at, &complete.turn_id);
+        let Some(turn) = turn.filter(|turn| turn.taken_in.is_none()) else {
             return self.on_broken(process, "it completed a turn that is not in progress");
         };
         let TurnComplete {
@@ -331,6 +382,13 @@ impl Core {
         } = complete;
         if !answered.iter().all(|id| turn.inputs.contains(id)) {
             return self.on_broken(process, "it took in an event that it was not given");
+        }
+        let running = self.instance_mut(at).and_then(|e| e.running.as_ref());
+        if !running.is_some_and(|agent| authority::may_remember(&agent.definition, &states)) {
+            return self.on_broken(
+                process,
+                "it kept a state for an extension that it does not have",
+            );
         }
         if let Some(turn) = self.instance_mut(at).and_then(|entry| entry.turn.as_mut()) {
             turn.taken_in = Some(answered.clone());
@@ -381,6 +439,7 @@ impl Core {
         entry.slot.crashes = 0;
         entry.idle_since_ms = now_ms;
         let turn = entry.turn.take_if(|turn| turn.turn_id == *turn_id);
+        let dropped = turn.as_ref().map_or(0, |turn| turn.used.dropped());
         let trace = turn.as_ref().map(|turn| turn.context.trace);
         let began_under = turn.as_ref().and_then(|t| t.context.config_digest.clone());
         let restart = turn.and_then(|turn| turn.restart);
@@ -396,6 +455,12 @@ impl Core {
                 .with("outcome", status)
                 .in_trace(trace),
         );
+        if dropped > 0 {
+            let event =
+                LogEvent::warn("reports of a turn were dropped: there were too many").of(at);
+            let event = event.with("turnId", turn_id.as_str());
+            self.log(event.with("dropped", dropped).in_trace(trace));
+        }
         let committed = TurnCommitted {
             turn_id: turn_id.clone(),
         };
@@ -412,57 +477,5 @@ impl Core {
         }
         self.free_models(&at.workspace_id, began_under.as_ref());
         self.pump(at);
-    }
-
-    /// Something happened in a turn.
-    pub(super) fn on_observe(&mut self, at: &InstanceRef, mut event: RuntimeEvent) {
-        let is_start = matches!(
-            event.kind,
-            RuntimeEventKind::TurnStarted | RuntimeEventKind::TurnResumed
-        );
-        // What a turn runs under is known here, whatever its process says.
-        let turn = self.current_turn(at, &event.turn_id);
-        event.config_digest = turn
-            .filter(|_| is_start)
-            .and_then(|turn| turn.context.config_digest);
-        self.tell_collectors(at, &event);
-        let Ok(written) = serde_json::value::to_raw_value(&event) else {
-            return;
-        };
-        let mut line = Vec::with_capacity(written.get().len() + 1);
-        line.extend_from_slice(written.get().as_bytes());
-        line.push(b'\n');
-        let op = Op::Observe {
-            instance: at.clone(),
-            line,
-        };
-        self.store(
-            op,
-            Purpose::Observe {
-                instance: at.clone(),
-            },
-        );
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        let Some(turn) = entry
-            .turn
-            .as_ref()
-            .filter(|turn| turn.turn_id == event.turn_id)
-        else {
-            return;
-        };
-        let waiters = entry.waiters.get(&turn.context.event_id);
-        let tokens: Vec<RequestToken> = waiters
-            .into_iter()
-            .flatten()
-            .filter_map(Waiter::client)
-            .collect();
-        for token in tokens {
-            self.push(Effect::Progress {
-                token,
-                event: written.clone(),
-            });
-        }
     }
 }

@@ -30,17 +30,18 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, Command};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
 use super::cgroups::{Cgroup, Cgroups};
+use super::frame_memory::{CountedCodec, FrameMemory};
 use super::limits;
 use super::logs::{Collector, LogHub, collect};
 use super::masking::Masks;
 use super::supervisor::Event;
 use crate::core::{Input, ProcessId, Spawn};
-use crate::limits::{CHILD_BATCH_MESSAGES, CHILD_QUEUE_FRAMES};
+use crate::limits::{CHILD_BATCH_MESSAGES, CHILD_BATCHES_WAITING, CHILD_QUEUE_FRAMES};
 
 /// Environment variables a child gets from the daemon. Everything else stays here: the daemon's
 /// environment may hold secrets that only some connection is to have.
@@ -163,6 +164,8 @@ impl RunningChild {
 pub(super) struct Reports {
     pub(super) events: mpsc::Sender<Event>,
     pub(super) hub: Arc<LogHub>,
+    /// Room for frames that are not whole yet.
+    pub(super) frames: FrameMemory,
 }
 
 impl Reports {
@@ -323,7 +326,7 @@ async fn live(
     limited: Limited,
     reports: Reports,
 ) {
-    let mut frames = FramedRead::new(read, FrameCodec::new());
+    let mut frames = FramedRead::new(read, reports.frames.codec());
     let said = read_frames(process, &mut frames, &reports);
     tokio::pin!(said);
     let status = tokio::select! {
@@ -343,11 +346,13 @@ async fn live(
 
 async fn read_frames(
     process: ProcessId,
-    frames: &mut FramedRead<OwnedReadHalf, FrameCodec>,
+    frames: &mut FramedRead<OwnedReadHalf, CountedCodec>,
     reports: &Reports,
 ) {
     // What came together is reported together.
     let mut frames = frames.ready_chunks(CHILD_BATCH_MESSAGES);
+    // No child has more waiting for the core than others may have, however much it says.
+    let turns = Arc::new(Semaphore::new(CHILD_BATCHES_WAITING));
     while let Some(chunk) = frames.next().await {
         let read = |frame: Result<Bytes, FrameError>| match frame {
             Ok(body) => read_message(process, &body, reports.hub.masks()),
@@ -361,7 +366,10 @@ async fn read_frames(
         let broken = inputs.iter().position(is_broken);
         inputs.truncate(broken.map_or(usize::MAX, |at| at + 1));
         // Nobody listens any more only when the daemon is ending.
-        drop(reports.events.send(Event::Inputs(inputs)).await);
+        let Ok(turn) = turns.clone().acquire_owned().await else {
+            return;
+        };
+        drop(reports.events.send(Event::Inputs(inputs, turn)).await);
         if broken.is_some() {
             return;
         }

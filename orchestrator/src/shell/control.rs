@@ -32,6 +32,7 @@ use tokio::task::JoinSet;
 use tokio_util::codec::{FramedRead, FramedWrite};
 use tokio_util::sync::CancellationToken;
 
+use super::frame_memory::FrameMemory;
 use super::logs::LogHub;
 use super::supervisor::Event;
 use crate::core::{Input, RequestToken};
@@ -76,6 +77,8 @@ impl Client {
 /// What every connection needs.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
+    /// Room for requests that are not whole yet.
+    pub(super) frames: FrameMemory,
     pub(super) events: mpsc::Sender<Event>,
     pub(super) hub: Arc<LogHub>,
     pub(super) ending: CancellationToken,
@@ -157,7 +160,7 @@ impl Server {
         let mut tasks = JoinSet::new();
         tasks.spawn(write_frames(write, frames));
         let mut tokens = Vec::new();
-        let mut requests = FramedRead::new(read, FrameCodec::new());
+        let mut requests = FramedRead::new(read, self.frames.codec());
         let mut followers = JoinSet::new();
         let mut is_greeted = false;
         loop {

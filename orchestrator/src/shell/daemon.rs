@@ -25,6 +25,7 @@ use uuid::Uuid;
 use super::cgroups::Cgroups;
 use super::child::{Programs, Reports};
 use super::control::{self, Server};
+use super::frame_memory::FrameMemory;
 use super::loading::{Known, Projects, Read, Wanted};
 use super::logs::LogHub;
 use super::masking::Masks;
@@ -32,7 +33,9 @@ use super::strays;
 use super::supervisor::{Event, Supervisor};
 use crate::args::Args;
 use crate::core::{Core, Facts, Input, LoadPurpose, Loaded};
-use crate::limits::{CORE_QUEUE_INPUTS, WRITER_THREADS};
+use crate::limits::{
+    CHILD_FRAMES_BYTES_MAX, CONTROL_FRAMES_BYTES_MAX, CORE_QUEUE_INPUTS, WRITER_THREADS,
+};
 
 /// The exit code when another orchestrator owns the System Root.
 const EXIT_IN_USE: u8 = 3;
@@ -239,6 +242,7 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
     );
     let core = Core::new(facts, Uuid::now_v7);
     let reports = Reports {
+        frames: FrameMemory::new(CHILD_FRAMES_BYTES_MAX),
         events: events.clone(),
         hub: hub.clone(),
     };
@@ -246,6 +250,7 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
 
     let ending = CancellationToken::new();
     let server = Server {
+        frames: FrameMemory::new(CONTROL_FRAMES_BYTES_MAX),
         events: events.clone(),
         hub: hub.clone(),
         ending: ending.clone(),

@@ -24,7 +24,7 @@ use goondan_store::writer::{Completion, Job, Writers};
 use goondan_store::{connection, workspace};
 use sd_notify::NotifyState;
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinSet;
 
 use super::cgroups::Cgroups;
@@ -47,8 +47,9 @@ use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICK_MS};
 pub(super) enum Event {
     /// For the core.
     Input(Input),
-    /// What a child said without a pause, for the core.
-    Inputs(Vec<Input>),
+    /// What a child said without a pause, for the core; and the child's place, which is free again once
+    /// the core has dealt with it.
+    Inputs(Vec<Input>, OwnedSemaphorePermit),
     /// A client's request, and the way back to it.
     Request {
         token: RequestToken,
@@ -190,10 +191,11 @@ impl Supervisor {
 
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::Inputs(inputs) => {
+            Event::Inputs(inputs, place) => {
                 for input in inputs {
                     self.step(input);
                 }
+                drop(place);
             }
             Event::Input(input) => {
                 if let Input::ClientGone { tokens } = &input {

@@ -5,6 +5,10 @@
 #[cfg(test)]
 mod ask;
 #[cfg(test)]
+mod authority;
+#[cfg(test)]
+mod ceilings;
+#[cfg(test)]
 mod cgroups;
 #[cfg(test)]
 mod children;

@@ -312,7 +312,7 @@ impl Core {
             cost_micro_usd: None,
             detail: Some(detail_of(warning)),
         };
-        self.on_observe(at, event);
+        self.record_observation(at, &event);
     }
 
     /// How the budgets of a workspace stand: of agents and conversations those nearest to their limits.

@@ -313,6 +313,9 @@ impl Core {
             }
         };
         call.standing = Standing::Recording { message };
+        if let Some(turn) = self.current_turn_mut(&instance, &turn_id) {
+            turn.used.append(event.get().len());
+        }
         self.log_llm(&instance, &turn_id, &event);
         let op = Op::AppendEvent {
             instance: instance.clone(),

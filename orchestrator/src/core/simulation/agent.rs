@@ -8,10 +8,10 @@ use goondan_protocol::call::{
     Recorded,
 };
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{EventId, ExtensionStates, StepId, TurnId};
+use goondan_protocol::ids::{EventId, ExtensionStates, ResourceName, StepId, TurnId};
 use goondan_protocol::ipc::{
-    ConversationLoad, Pong, ShutdownAck, ToChild, ToOrchestrator, TurnAppend, TurnComplete,
-    TurnStart,
+    Assignment, ConversationLoad, Pong, ShutdownAck, ToChild, ToOrchestrator, TurnAppend,
+    TurnComplete, TurnStart,
 };
 use goondan_protocol::message::{Content, Message, MessageEvent};
 use goondan_protocol::time::Timestamp;
@@ -142,6 +142,8 @@ fn asks_of(turn_id: &TurnId, event: &AgentEvent) -> Vec<AgentAsk> {
 #[derive(Debug)]
 struct Turn {
     turn_id: TurnId,
+    /// The agent's model.
+    model: ResourceName,
     event_id: EventId,
     sent: u64,
     acknowledged: u64,
@@ -180,15 +182,10 @@ impl Turn {
     /// Asks a model for the next record.
     fn question(&self, call_id: CallId) -> Box<OutgoingCall> {
         let seq = self.sent + 1;
-        let model = if self.event_id.as_str().len().is_multiple_of(2) {
-            config::MODEL
-        } else {
-            config::OTHER_MODEL
-        };
         Box::new(OutgoingCall {
             call_id,
             target: CallTarget::Model {
-                name: model.parse().unwrap(),
+                name: self.model.clone(),
             },
             method: COMPLETE.to_owned(),
             params: to_raw_value(&self.event_id).unwrap(),
@@ -280,6 +277,8 @@ struct Identified {
 /// A simulated agent process.
 #[derive(Debug, Default)]
 pub(super) struct Agent {
+    /// The model it was given.
+    model: Option<ResourceName>,
     confirmed: Vec<String>,
     /// The open turn it found.
     recorded: Vec<MessageEvent>,
@@ -293,7 +292,13 @@ pub(super) struct Agent {
 impl Agent {
     pub(super) fn on_message(&mut self, message: ToChild, in_reply_to: Option<u64>) -> Vec<Act> {
         match message {
-            ToChild::Welcome(_) => vec![load(0)],
+            ToChild::Welcome(welcome) => {
+                let Assignment::Agent(assignment) = welcome.assignment else {
+                    panic!("an agent is to be one");
+                };
+                self.model = Some(assignment.agent.model.name);
+                vec![load(0)]
+            }
             ToChild::ConversationPage(page) => {
                 let ids = page.messages.iter().map(|raw| {
                     let message: Identified = serde_json::from_slice(raw).unwrap();
@@ -402,6 +407,7 @@ impl Agent {
         );
         let mut turn = Turn {
             turn_id: start.turn_id,
+            model: self.model.clone().expect("a turn needs a welcome"),
             event_id,
             sent,
             acknowledged: sent,

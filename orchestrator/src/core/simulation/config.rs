@@ -14,7 +14,6 @@ use goondan_protocol::definition::{
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::process_limits::ProcessLimits;
-use goondan_protocol::script::Script;
 use goondan_protocol::working_directory::CwdMode;
 
 pub(super) const PROJECT: &str = "/projects/shop";
@@ -144,29 +143,44 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
     }
 }
 
+/// A built-in tool that works by these connections.
+fn tool(name: &str, connections: &[&str]) -> ToolDefinition {
+    let connections = connections.iter().map(|name| name.parse().unwrap());
+    ToolDefinition {
+        name: name.parse().unwrap(),
+        source: ToolSource::Builtin {
+            package: BASE_PACKAGE.to_owned(),
+            name: name.parse().unwrap(),
+        },
+        exports: Vec::new(),
+        config: JsonObject::new(),
+        connections: connections.collect(),
+        error_message_limit: 1_000,
+    }
+}
+
 fn agent(name: AgentName, variant: u32) -> AgentDefinition {
+    let model = if name.as_str() == ENTRY_AGENT {
+        MODEL
+    } else {
+        OTHER_MODEL
+    };
     AgentDefinition {
         name,
         description: None,
         system_prompt: Some(format!("variant {variant}")),
         model: ModelDefinition {
-            name: "scripted".parse().unwrap(),
-            model: "scripted".to_owned(),
-            provider: ModelProvider::Scripted {
-                script: Script { rules: Vec::new() },
+            name: model.parse().unwrap(),
+            model: model.to_owned(),
+            provider: ModelProvider::Connector {
+                params: ModelParams::default(),
             },
         },
-        tools: vec![ToolDefinition {
-            name: "telegram".parse().unwrap(),
-            source: ToolSource::Builtin {
-                package: BASE_PACKAGE.to_owned(),
-                name: "telegram".parse().unwrap(),
-            },
-            exports: Vec::new(),
-            config: JsonObject::new(),
-            connections: vec![CONNECTION.parse().unwrap()],
-            error_message_limit: 1_000,
-        }],
+        tools: vec![
+            tool("telegram", &[CONNECTION]),
+            tool("agents", &[]),
+            tool("self-restart", &[]),
+        ],
         extensions: Vec::new(),
         max_steps_per_turn: 32,
         loop_breaker: LoopBreaker::default(),

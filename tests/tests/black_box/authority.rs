@@ -1,0 +1,415 @@
+//! What a child may ask for follows from its definition, whatever it says (`SEC-7`).
+//!
+//! Method: the real daemon, and children that send what no honest one does.
+
+use goondan_tests::binaries::example;
+use goondan_tests::home::{AGENT, CONNECTOR};
+use goondan_tests::log::message;
+use goondan_tests::misbehaviour::{self, EXAMPLE, TURN, heard, order_to_say};
+use goondan_tests::processes::Signal;
+use goondan_tests::provider::{Answer, Provider, openai_saying};
+use goondan_tests::{Daemon, Home, wait_for, wait_until};
+use serde_json::{Value, json};
+
+const BROKEN: &str = "a process broke the protocol and is killed";
+/// Longer than any of these tests.
+const LONG_MS: u64 = 600_000;
+
+/// Two agents with a model each, and a webhook. Only the second agent has tools that reach anything.
+fn project(provider: &Provider) -> String {
+    let endpoint = provider.endpoint();
+    let agent = |name: &str, model: &str, tools: &str| {
+        format!(
+            r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: {model}}}
+spec: {{provider: openai, model: {model}-1, endpoint: {endpoint}, apiKey: {{value: sk-{model}}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: {name}}}
+spec:
+  modelConfig: {{modelRef: Model/{model}}}
+  tools: [{tools}]
+---
+"#
+        )
+    };
+    let base = |name: &str| format!("{{kind: Tool, name: {name}, package: \"@goondan/base\"}}");
+    let tools = ["agents", "self-restart", "http-fetch"]
+        .map(base)
+        .join(", ");
+    let agents = agent("worker", "cheap", &base("bash")) + &agent("helper", "dear", &tools);
+    let connection = |name: &str, connector: &str, rest: &str| {
+        format!(
+            r#"
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: {name}}}
+spec:
+  connectorRef: {{kind: Connector, name: {connector}, package: "@goondan/base"}}
+  {rest}
+---
+"#
+        )
+    };
+    let hook = "config: {path: /hook}";
+    let connections = connection("hook", "webhook", hook)
+        + &connection("web", "http", "config: {allow: [example.org]}");
+    let swarm = r#"
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: swarm}
+spec:
+  entryAgent: Agent/worker
+  agents: [{ref: Agent/worker}, {ref: Agent/helper}]
+"#;
+    agents + &connections + swarm
+}
+
+struct Stage {
+    daemon: Daemon,
+    home: Home,
+    provider: Provider,
+    _bin_dir: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let provider = Provider::start(|_| Answer::stream(&openai_saying(&["honest"])));
+        let home = Home::new(&project(&provider));
+        let bin_dir = home.bin_dir_of_its_own();
+        for name in [AGENT, CONNECTOR] {
+            std::fs::hard_link(example(EXAMPLE), bin_dir.path().join(name)).unwrap();
+        }
+        let daemon = Daemon::start_in(&home, bin_dir.path());
+        home.gdn(&["run"]).exits(0);
+        Self {
+            daemon,
+            home,
+            provider,
+            _bin_dir: bin_dir,
+        }
+    }
+
+    /// What an agent's process is answered that sends these frames in its turn.
+    fn answers(&self, key: &str, frames: &[Value]) -> Vec<Value> {
+        let expected = frames
+            .iter()
+            .filter(|frame| frame.get("id").is_some() || frame["type"] == "call")
+            .count();
+        order_to_say(self.home.path(), AGENT, frames);
+        let args = ["send", "--no-wait", "--instance", key, "hi"];
+        self.home.gdn(&args).exits(0);
+        wait_for("everything is answered", || {
+            let heard = heard(self.home.path(), AGENT);
+            (heard.len() == expected).then_some(heard)
+        })
+    }
+
+    /// Sends frames as the process of a conversation, which must be killed for the last of them, and be
+    /// followed by an honest one.
+    #[track_caller]
+    fn is_broken(&self, key: &str, frames: &[Value], problem: &str) {
+        order_to_say(self.home.path(), AGENT, frames);
+        assert_eq!(self.home.ask(key, "hi"), "honest", "{frames:?}");
+        let told = self.daemon.log().wait_for(BROKEN, |line| {
+            message(line) == BROKEN && line["instanceKey"] == key
+        });
+        let told = told["problem"].as_str().unwrap();
+        assert!(told.contains(problem), "{told}");
+    }
+}
+
+fn frame(kind: &str, payload: Value) -> Value {
+    json!({"type": kind, "from": "agent:helper:main", "to": "orchestrator", "payload": payload})
+}
+
+/// What changes nothing.
+fn frame_before() -> Value {
+    frame("pong", json!({"nonce": 1}))
+}
+
+fn request(kind: &str, id: u64, payload: Value) -> Value {
+    let mut frame = frame(kind, payload);
+    frame["id"] = json!(id);
+    frame
+}
+
+fn ask(id: u64, question: Value) -> Value {
+    let payload = json!({"turnId": TURN, "step": 1, "call": id, "question": question});
+    request("agent.ask", id, payload)
+}
+
+fn call(id: u64, target: Value, turn: &str, record: bool) -> Value {
+    let mut payload = json!({
+        "callId": id, "target": target, "method": "complete", "deadlineMs": LONG_MS,
+        "params": {"messages": [{"role": "user", "content": "for me"}]}, "idempotent": true,
+        "place": {"turnId": turn, "stepId": format!("{turn}.1")},
+    });
+    if record {
+        payload["record"] = json!({"seq": 1, "messageId": format!("{turn}.1:a")});
+    }
+    frame("call", payload)
+}
+
+fn complete() -> Value {
+    let outcome = json!({"status": "completed", "reply": "over"});
+    frame(
+        "turn.complete",
+        json!({"turnId": TURN, "lastSeq": 0, "outcome": outcome}),
+    )
+}
+
+fn observe(event: &Value) -> Value {
+    let mut payload = json!({
+        "type": "turn.completed", "timestamp": "2001-01-01T00:00:00.000Z",
+        "traceId": "4bf92f3577b34da6a3ce929d0e0e4736", "spanId": "00f067aa0ba902b7",
+        "agentName": "helper", "instanceKey": "main", "turnId": TURN, "eventId": "another",
+        "durationMs": LONG_MS, "detail": "x".repeat(100_000),
+    });
+    for (name, value) in event.as_object().unwrap() {
+        payload[name] = value.clone();
+    }
+    frame("observe", payload)
+}
+
+#[test]
+fn sec_7_an_agent_calls_its_own_model_and_connections_only_and_nothing_unmetered() {
+    let stage = Stage::new();
+    let model = |name: &str| json!({"kind": "model", "name": name});
+    let web = json!({"kind": "connection", "name": "web"});
+    let mut outside = call(6, web.clone(), TURN, false);
+    outside["payload"].as_object_mut().unwrap().remove("place");
+    let frames = [
+        call(1, model("dear"), TURN, true),
+        call(2, model("dear"), TURN, false),
+        call(3, model("cheap"), TURN, false),
+        call(4, model("cheap"), "another-turn", true),
+        call(5, web, TURN, false),
+        outside,
+        complete(),
+    ];
+    let answers = stage.answers("k", &frames);
+    let told = |answer: &Value| {
+        let error = &answer["payload"]["outcome"]["error"];
+        assert_eq!(error["code"], "refused", "{answer}");
+        error["message"].as_str().unwrap().to_owned()
+    };
+    let told: Vec<String> = answers.iter().map(told).collect();
+    for (text, expected) in told.iter().zip([
+        "the agent's model is `cheap`; it may not ask model `dear`",
+        "the agent's model is `cheap`",
+        "asked for the reply of a step only, which is recorded",
+        "the turn in progress only",
+        "no tool of the agent works by connection `web`",
+        "the turn in progress only",
+    ]) {
+        assert!(text.contains(expected), "{text}");
+    }
+    assert_eq!(stage.provider.received().len(), 0, "a model was asked");
+    wait_until("the turn is over", || {
+        let shown = stage.home.gdn_json(&["instance", "show", "k"]);
+        shown["status"] == "idle"
+    });
+    assert_eq!(stage.home.gdn_json(&["usage"])["total"]["replies"], 0);
+}
+
+#[test]
+fn sec_7_other_agents_and_a_restart_take_the_tool_that_grants_them() {
+    let stage = Stage::new();
+    let to_helper = |op: &str| json!({"op": op, "agent": "helper", "input": "work for me"});
+    let mut wanted = to_helper("request");
+    wanted["wait"] = json!(true);
+    wanted["timeoutMs"] = json!(1_000);
+    let frames = [
+        ask(2, wanted),
+        ask(3, to_helper("send")),
+        ask(4, to_helper("spawn")),
+        ask(5, json!({"op": "list", "scope": "workspace"})),
+        ask(6, json!({"op": "catalog"})),
+        ask(7, json!({"op": "restart", "reason": "because"})),
+    ];
+    for answer in stage.answers("k", &frames) {
+        assert_eq!(answer["payload"]["status"], "refused", "{answer}");
+        assert_eq!(answer["payload"]["code"], "E_NOT_GRANTED", "{answer}");
+        let told = answer["payload"]["message"].as_str().unwrap();
+        assert!(told.contains("goondan.yaml"), "{told}");
+    }
+    let listed = stage.home.gdn_json(&["instance", "list"]);
+    let listed = listed["instances"].as_array().unwrap();
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!(stage.provider.received().len(), 0);
+}
+
+#[test]
+fn sec_7_identity_trace_and_time_of_what_an_agent_reports_are_the_daemons() {
+    let stage = Stage::new();
+    let step = json!({"type": "step.started", "stepId": format!("{TURN}.1")});
+    stage.answers("k", &[observe(&json!({})), observe(&step), complete()]);
+    let path = "instances/k/messages/runtime-events.jsonl";
+    let path = stage.home.workspace_dir().join(path);
+    let observed = wait_for("both are recorded", || {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
+        lines.ok().filter(|lines| lines.len() == 2)
+    });
+    let handed_over = stage.daemon.log().wait_for("the turn began", |line| {
+        message(line) == "turn handed over" && line["instanceKey"] == "k"
+    });
+    for event in &observed {
+        assert_eq!(event["agentName"], "worker");
+        assert_eq!(event["instanceKey"], "k");
+        assert_eq!(event["traceId"], handed_over["traceId"]);
+        let year = event["timestamp"]
+            .as_str()
+            .unwrap()
+            .split_once('-')
+            .unwrap()
+            .0;
+        assert_ne!(year, "2001");
+    }
+    let (whole, step) = (&observed[0], &observed[1]);
+    assert_eq!(whole["spanId"], handed_over["spanId"]);
+    assert_eq!(whole["eventId"], handed_over["eventId"]);
+    assert!(whole["durationMs"].as_u64().unwrap() < LONG_MS);
+    assert!(whole["detail"].as_str().unwrap().len() < 1_000);
+    assert_eq!(step["parentSpanId"], whole["spanId"]);
+    assert_ne!(step["spanId"], "00f067aa0ba902b7");
+    assert!(step.get("durationMs").is_none(), "{step}");
+}
+
+#[test]
+fn sec_7_a_turn_that_is_not_its_own_is_closed_to_an_agent() {
+    let stage = Stage::new();
+    let outcome = json!({"status": "completed", "reply": "not so"});
+    let done = |turn: &str, more: Value| {
+        let mut payload = json!({"turnId": turn, "lastSeq": 0, "outcome": outcome});
+        payload
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        frame("turn.complete", payload)
+    };
+    let other = json!({"turnId": "another", "seq": 1, "event": {"type": "truncate"}});
+    let question =
+        json!({"turnId": "another", "step": 1, "call": 0, "question": {"op": "catalog"}});
+    let parked = json!({"type": "turn.parked"});
+    let cases = [
+        (
+            frame("turn.append", other),
+            "a turn that is not in progress",
+        ),
+        (done("another", json!({})), "a turn that is not in progress"),
+        (
+            done(TURN, json!({"answered": ["x"]})),
+            "that it was not given",
+        ),
+        (
+            done(TURN, json!({"states": {"another": {"x": 1}}})),
+            "an extension that it does not have",
+        ),
+        (
+            request("agent.ask", 2, question),
+            "a turn that is not in progress",
+        ),
+        (
+            observe(&json!({"turnId": "another"})),
+            "a turn that is not in progress",
+        ),
+        (observe(&parked), "what only the orchestrator tells"),
+        (
+            observe(&json!({"type": "step.started", "stepId": "another.1"})),
+            "a step that is not of its turn",
+        ),
+    ];
+    for (number, (frame, problem)) in cases.into_iter().enumerate() {
+        stage.is_broken(&format!("k{number}"), &[frame], problem);
+    }
+}
+
+#[test]
+fn sec_7_an_agent_sends_nothing_that_is_a_connectors_and_greets_once() {
+    let stage = Stage::new();
+    let version = json!(goondan_protocol::version::Version::current());
+    let hello = json!({"version": version, "role": "agent", "pid": 1});
+    let greeting = frame("hello", hello);
+    let event = json!({"id": "1", "name": "request", "input": "hi", "instanceKey": "main"});
+    let cases = [
+        frame("status", json!({"ready": true, "detail": "x"})),
+        request("event", 2, event),
+        request("state.get", 2, json!({})),
+        request("state.set", 2, json!({"state": {}})),
+        frame("call.piece", json!({"callId": 1, "piece": {}})),
+        frame("call.result", json!({"callId": 1, "outcome": {"ok": {}}})),
+    ];
+    for (number, frame) in cases.into_iter().enumerate() {
+        stage.is_broken(
+            &format!("k{number}"),
+            &[frame],
+            "which its kind does not send",
+        );
+    }
+    stage.is_broken("twice", &[greeting.clone(), greeting], "it greeted twice");
+    let early = frame("conversation.load", json!({"offset": 0}));
+    stage.is_broken("early", &[early], "it spoke before it greeted");
+}
+
+#[test]
+fn sec_7_a_connector_sends_nothing_that_is_an_agents_and_names_no_other_connection() {
+    let stage = Stage::new();
+    stage.daemon.webhook("hook");
+    let event = json!({"id": "1", "name": "request", "input": "hi", "connection": "web"});
+    let observed = observe(&json!({"turnId": "t"}));
+    let cases = [
+        (
+            request("conversation.load", 2, json!({"offset": 0})),
+            "does not send",
+        ),
+        (
+            frame("turn.append", json!({"turnId": "t", "seq": 1, "event": {}})),
+            "does not send",
+        ),
+        (
+            frame(
+                "turn.complete",
+                json!({"turnId": "t", "lastSeq": 0,
+                "outcome": {"status": "completed", "reply": ""}}),
+            ),
+            "does not send",
+        ),
+        (ask(2, json!({"op": "catalog"})), "does not send"),
+        (observed, "does not send"),
+        (
+            call(1, json!({"kind": "model", "name": "dear"}), "t", false),
+            "does not send",
+        ),
+        (frame("call.cancel", json!({"callId": 1})), "does not send"),
+        (request("event", 2, event), "unknown field `connection`"),
+    ];
+    let ended = |seen: usize| {
+        stage.daemon.log().wait_for_after(seen, BROKEN, |line| {
+            message(line) == BROKEN && line["connection"] == "hook"
+        })
+    };
+    for (frame, problem) in cases {
+        let seen = stage.daemon.log().lines().len();
+        let before = frame_before();
+        order_to_say(stage.home.path(), CONNECTOR, &[before, frame]);
+        let processes = stage.home.ps();
+        let hook = processes.iter().find(|process| process["name"] == "hook");
+        let pid = hook.unwrap()["pid"].as_u64().unwrap();
+        goondan_tests::processes::signal(u32::try_from(pid).unwrap(), Signal::SIGKILL);
+        let told = ended(seen);
+        let told = told["problem"].as_str().unwrap();
+        assert!(told.contains(problem), "{told}");
+        stage
+            .daemon
+            .log()
+            .wait_for_after(seen, "a real one listens", |line| {
+                message(line) == "listening"
+            });
+    }
+    assert_eq!(misbehaviour::waiting(stage.home.path(), CONNECTOR), 0);
+}
