@@ -53,7 +53,11 @@ impl InstanceStore {
         let mut text = vec![b'\n'];
         self.base.read_into(&mut text, offset, HISTORY_PAGE_BYTES)?;
         match text.iter().rposition(|byte| *byte == b'\n') {
-            Some(0) => text.extend(self.base.line_at(offset)?),
+            // One line alone is longer than a page.
+            Some(0) => {
+                text.truncate(1);
+                text.extend(self.base.line_at(offset)?);
+            }
             last => text.truncate(last.map_or(0, |at| at + 1)),
         }
         let (mut places, mut end) = (Vec::new(), offset);

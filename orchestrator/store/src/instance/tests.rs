@@ -371,6 +371,32 @@ fn msg_8_a_turn_of_another_implementation_is_folded_as_it_stands() {
 }
 
 #[test]
+fn msg_7_a_message_longer_than_a_page_is_a_page() {
+    let disk = fresh();
+    let (root, files) = (Path::new(INSTANCES), Arc::new(disk.clone()));
+    let made = InstanceStore::create(files, root, &key(), &agent(), at(0), ".new");
+    drop(made.unwrap());
+    let message = |(n, bytes): (usize, usize)| {
+        let id = format!("m{n}").parse().unwrap();
+        serde_json::to_string(&Message::user(id, at(0), &"x".repeat(bytes))).unwrap()
+    };
+    let lengths = [300_000, 2_500_000, 8_000_000, 10, 2_500_000];
+    let lines: Vec<String> = lengths.into_iter().enumerate().map(message).collect();
+    let path = dir().join("messages/base.jsonl");
+    disk.plant(&path, (lines.join("\n") + "\n").as_bytes())
+        .unwrap();
+    let mut store = InstanceStore::open(Arc::new(disk), &dir()).unwrap();
+    let (mut offset, mut got) = (Some(0), Vec::new());
+    while let Some(from) = offset {
+        let page = store.page(from).unwrap();
+        let messages = page.messages.iter();
+        got.extend(messages.map(|raw| String::from_utf8(raw.to_vec()).unwrap()));
+        offset = page.next;
+    }
+    assert!(got == lines, "not the messages that were written");
+}
+
+#[test]
 fn a_long_history_comes_in_pages_that_fit() {
     let disk = fresh();
     drop(
