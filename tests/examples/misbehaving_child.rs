@@ -168,8 +168,13 @@ fn say(program: &Path, frames: &str, heard: &Path) -> ExitCode {
         write_frame(&mut stream, &envelope(&hello(program)));
         assert_eq!(read_frame(&mut stream)["type"], "welcome");
     }
-    let mut turn = String::new();
-    if role(program) == "agent" && !is_early {
+    let is_agent = role(program) == "agent";
+    let mut turn = if is_agent {
+        String::new()
+    } else {
+        "t".to_owned()
+    };
+    if is_agent && !is_early {
         let load = json!({"type": "conversation.load", "id": 1, "from": "child",
             "to": "orchestrator", "payload": {"offset": 0}});
         write_frame(&mut stream, &load);

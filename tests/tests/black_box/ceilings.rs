@@ -111,7 +111,7 @@ fn sec_8_a_turn_that_appends_without_end_fails_and_the_conversation_goes_on() {
         "turn.append",
         &json!({"turnId": TURN, "seq": "{n}", "event": event}),
     );
-    append["times"] = json!(20);
+    append["times"] = json!(12);
     append["fillBytes"] = json!(8_000_000);
     order_to_say(home.path(), AGENT, &[append]);
     let sent = home
