@@ -371,7 +371,7 @@ fn msg_8_a_turn_of_another_implementation_is_folded_as_it_stands() {
 }
 
 #[test]
-fn msg_7_a_message_longer_than_a_page_is_a_page() {
+fn a_message_longer_than_a_page_is_a_page() {
     let disk = fresh();
     let (root, files) = (Path::new(INSTANCES), Arc::new(disk.clone()));
     let made = InstanceStore::create(files, root, &key(), &agent(), at(0), ".new");
