@@ -182,6 +182,10 @@ impl Orchestrator {
         self.send(&ToChild::Welcome(Box::new(welcome)), None);
     }
 
+    pub(crate) fn call(&mut self, call: CallOrder) {
+        self.call_in(None, call);
+    }
+
     /// Has a call made that belongs to a trace.
     pub(crate) fn call_in(&mut self, trace: Option<TraceContext>, call: CallOrder) {
         let head = Head::new(Address::Orchestrator, Address::Child);
