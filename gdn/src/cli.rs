@@ -232,15 +232,15 @@ Examples:
   gdn restart --agent clerk              only this agent's, with its edited configuration
   gdn restart --agent clerk --fresh      and forget its conversations")]
     Restart(Restart),
-    /// Read configurations again, and restart what changed after the turns in progress
+    /// Read this project's configuration again, and restart what changed after the turns in progress
     #[command(after_help = "\
 Examples:
-  gdn reload                             every workspace
-  gdn reload --project .                 this project's
+  gdn reload                             this project's
+  gdn reload --all                       every workspace's
   gdn reload --json | jq '.workspaces[] | select(.problem)'
 
-A configuration that is not valid changes nothing: what ran goes on. SIGHUP does the same.")]
-    Reload,
+A configuration that is not valid changes nothing: what ran goes on. SIGHUP reads those of all workspaces.")]
+    Reload(Reload),
     /// Stop this project's workspace; its conversations stay
     #[command(after_help = "\
 Examples:
@@ -699,6 +699,13 @@ pub(crate) struct Restart {
     /// With --fresh: ask nothing
     #[arg(long, short, requires = "fresh")]
     pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Reload {
+    /// Those of every workspace
+    #[arg(long, conflicts_with_all = ["project", "workspace"])]
+    pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]

@@ -197,6 +197,7 @@ impl Client {
                 version: version.clone(),
                 pid: 0,
                 state_root: state_root.to_owned(),
+                log_dir: None,
             },
         };
         let mismatch = |source| ConnectError::VersionMismatch { daemon_pid, source };

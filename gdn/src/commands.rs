@@ -14,6 +14,7 @@ mod config;
 mod confirm;
 mod consent;
 mod demo;
+mod draining;
 mod event;
 mod health;
 mod images;
@@ -57,7 +58,7 @@ pub(crate) async fn run(command: Command, context: &Context) -> Result<(), Failu
         Command::Usage(args) => usage::run(&args, context).await,
         Command::Audit(args) => audit::run(&args, context).await,
         Command::Restart(args) => restart::run(args, context).await,
-        Command::Reload => reload::run(context).await,
+        Command::Reload(args) => reload::run(&args, context).await,
         Command::Stop => workspace::close(context).await,
         Command::Shutdown(args) => shutdown::run(&args, context).await,
         Command::Validate(args) => validate::run(&args, context),

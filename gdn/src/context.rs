@@ -93,19 +93,14 @@ impl Context {
         Ok(Client::connect(&self.state_root).await?)
     }
 
-    /// Whether the person named the workspace by its id.
-    pub(crate) fn is_by_id(&self) -> bool {
-        self.workspace.is_some()
-    }
-
     /// The workspace that the person named by its id.
     pub(crate) fn workspace_id(&self) -> Option<WorkspaceId> {
         self.workspace.clone()
     }
 
-    /// Whether an option says which workspace this command is about.
-    pub(crate) fn names_workspace(&self) -> bool {
-        self.workspace.is_some() || self.project.is_some()
+    /// Whether the person named the workspace by its id.
+    pub(crate) fn is_by_id(&self) -> bool {
+        self.workspace.is_some()
     }
 
     /// Connects, and finds the workspace this command is about.

@@ -24,6 +24,7 @@ pub(crate) mod table;
 pub(crate) mod text;
 
 use style::Palette;
+use table::Canvas;
 
 /// Where a command prints to.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +35,8 @@ pub(crate) struct Output {
     /// Colours of stderr.
     pub(crate) err: Palette,
     out_is_terminal: bool,
+    /// Columns of the terminal that stdout is, if it is one.
+    columns: Option<usize>,
     err_is_terminal: bool,
 }
 
@@ -52,7 +55,16 @@ impl Output {
             out: Palette::new(is_colored(out)),
             err: Palette::new(is_colored(err)),
             out_is_terminal: stdout.is_terminal(),
+            columns: terminal_size::terminal_size_of(&stdout).map(|(columns, _)| columns.0.into()),
             err_is_terminal: stderr.is_terminal(),
+        }
+    }
+
+    /// What a table on stdout is drawn on.
+    pub(crate) fn canvas(self) -> Canvas {
+        Canvas {
+            palette: self.out,
+            columns: self.columns,
         }
     }
 

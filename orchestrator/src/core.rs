@@ -33,8 +33,9 @@
 //! * Every client that waits is answered: with the outcome, or with the reason there is none.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use goondan_config::Bundle;
+use goondan_config::{Bundle, Sources};
 use goondan_protocol::control::{ControlError, ErrorCode, Watching, WorkspaceProblem};
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
 use goondan_protocol::time::Timestamp;
@@ -135,6 +136,8 @@ struct Workspace {
     problem: Option<WorkspaceProblem>,
     /// How changes of its files are noticed.
     watching: Watching,
+    /// What it was read from last.
+    sources: Arc<Sources>,
     instances: BTreeMap<InstanceKey, Instance>,
     connectors: BTreeMap<ConnectionName, Connector>,
     models: BTreeMap<ResourceName, Model>,

@@ -166,6 +166,9 @@ pub(crate) const BUDGET_STATES_SHOWN: usize = 50;
 /// counted.
 pub(crate) const UNHEALTHY_SHOWN: usize = 20;
 
+/// Watched files of one workspace that are named to clients; the others are counted.
+pub(crate) const WATCHED_FILES_SHOWN: usize = 20;
+
 /// Shortest value of a configuration that is masked where it turns up, in bytes (`SEC-2`). A shorter
 /// one is found in too much that has nothing to do with it.
 pub(crate) const MASKED_VALUE_BYTES_MIN: usize = 6;

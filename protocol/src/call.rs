@@ -327,6 +327,26 @@ pub enum ModelPiece {
     },
     /// The call is made again: what came of it so far does not count.
     Again,
+    /// The call failed and is made again after a pause. Only clients that wait for the turn are told.
+    Retry(CallRetry),
+}
+
+/// A call that failed and is made again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallRetry {
+    /// Whom the call is for, such as `model main`.
+    pub target: String,
+    /// The number of the attempt that comes, from 2 on.
+    pub attempt: u32,
+    /// How many attempts there are at most.
+    pub attempts_max: u32,
+    /// The pause before it, in milliseconds.
+    pub delay_ms: u64,
+    /// Why the last one failed.
+    pub code: CallErrorCode,
+    /// The same, in words.
+    pub reason: String,
 }
 
 /// What a model's connector is given for [`COMPLETE`].

@@ -373,6 +373,12 @@ impl Running {
         stdin.write_all(b"\n").unwrap();
     }
 
+    /// What it has printed so far.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        self.stdout.text()
+    }
+
     /// Waits until its standard output holds this text.
     #[track_caller]
     pub fn wait_for_stdout(&self, text: &str) {

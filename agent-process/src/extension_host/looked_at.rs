@@ -69,11 +69,13 @@ pub(super) fn said_of(result: Option<Returned>, moment: MomentOf) -> Said {
             })
         }
         MomentOf::Call { result: came, .. } => {
+            let has_failed = came.as_ref().is_some_and(|came| came.has_failed);
             let said = result.and_then(|result| {
                 Some(ToolOutcome {
                     text: result.text?,
                     is_error: result.is_error,
                     images: came.iter().flat_map(|came| came.images.clone()).collect(),
+                    has_failed,
                 })
             });
             Said::Call(said.or(came).unwrap_or_else(|| {

@@ -138,5 +138,6 @@ async fn exec(places: &Arc<Places>, call: &Invocation) -> Result<ToolOutcome, To
         text,
         is_error: is_given_up,
         images: Vec::new(),
+        has_failed: status.is_some_and(|status| !status.success()),
     })
 }

@@ -294,6 +294,7 @@ impl Session {
             text,
             is_error: is_over_time,
             images: Vec::new(),
+            has_failed: exit_code != "0",
         }
     }
 

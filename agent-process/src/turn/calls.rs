@@ -222,7 +222,7 @@ impl Calls {
                 outcome.text = cut(std::mem::take(&mut outcome.text), chars_max);
             }
             effects.push(Effect::Observe(Observation {
-                kind: if outcome.is_error {
+                kind: if outcome.is_error || outcome.has_failed {
                     Kind::ToolFailed
                 } else {
                     Kind::ToolCompleted

@@ -176,6 +176,9 @@ pub struct ToolOutcome {
     pub is_error: bool,
     /// Images it returned beside the text.
     pub images: Vec<Image>,
+    /// Whether the tool did its work and what it ran says that it failed: a command with another exit code
+    /// than 0. Its output is for the model to judge; people are shown a failure.
+    pub has_failed: bool,
 }
 
 impl ToolOutcome {
@@ -185,6 +188,7 @@ impl ToolOutcome {
             text: text.into(),
             is_error: false,
             images: Vec::new(),
+            has_failed: false,
         }
     }
 
@@ -194,6 +198,7 @@ impl ToolOutcome {
             text: text.into(),
             is_error: true,
             images: Vec::new(),
+            has_failed: false,
         }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::cli::Audit;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::table::{Cell, Table};
+use crate::output::table::{Cell, Column, Table};
 use crate::output::{style, text};
 use crate::schemas;
 
@@ -29,15 +29,20 @@ pub(super) async fn run(args: &Audit, context: &Context) -> Result<(), Failure> 
     if log.records.is_empty() {
         output.data("No records.")?;
     } else {
-        output.data(table(&log.records, args.all).render(output.out))?;
+        output.data(table(&log.records, args.all).render(output.canvas()))?;
     }
     remark(&log, context);
     Ok(())
 }
 
 fn table(records: &[AuditRecord], all: bool) -> Table {
-    let workspace = all.then_some("WORKSPACE");
-    let titles = ["AT", "EVENT", "CONVERSATION", "DETAILS"];
+    let workspace = all.then_some(Column::new("WORKSPACE").cut());
+    let titles = [
+        Column::new("AT"),
+        Column::new("EVENT"),
+        Column::new("CONVERSATION").cut(),
+        Column::new("DETAILS").below(1, ""),
+    ];
     let mut table = Table::new(workspace.into_iter().chain(titles));
     for AuditRecord {
         workspace_id,

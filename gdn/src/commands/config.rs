@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
-use crate::output::table::{Cell, Table};
+use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::{project, schemas};
 
@@ -58,11 +58,16 @@ fn show(args: &ConfigShow, context: &Context) -> Result<(), Failure> {
             "settings": settings.iter().map(setting_json).collect::<Vec<_>>(),
         }),
     )?;
-    output.data(table(&settings).render(output.out))
+    output.data(table(&settings).render(output.canvas()))
 }
 
 fn table(settings: &[Setting]) -> Table {
-    let mut table = Table::new(["RESOURCE", "FIELD", "VALUE", "FROM"]);
+    let mut table = Table::new([
+        Column::new("RESOURCE").cut(),
+        Column::new("FIELD").cut(),
+        Column::new("VALUE").cut(),
+        Column::new("FROM").cut().below(1, "from"),
+    ]);
     let mut last = "";
     for setting in settings {
         // A resource is named once, above its fields.

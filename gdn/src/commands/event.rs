@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
-use crate::output::table::{Cell, Table};
+use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
@@ -42,7 +42,7 @@ async fn list(args: EventList, context: &Context) -> Result<(), Failure> {
         };
         return output.data(text);
     }
-    output.data(table_of(&events).render(output.out))?;
+    output.data(table_of(&events).render(output.canvas()))?;
     for parked in events
         .iter()
         .filter(|event| event.standing == EventStanding::Parked)
@@ -55,14 +55,14 @@ async fn list(args: EventList, context: &Context) -> Result<(), Failure> {
 
 fn table_of(events: &[EventInfo]) -> Table {
     let titles = [
-        "EVENT",
-        "CONVERSATION",
-        "AGENT",
-        "STATE",
-        "CRASHES",
-        "SINCE",
-        "FROM",
-        "INPUT",
+        Column::new("EVENT"),
+        Column::new("CONVERSATION").cut(),
+        Column::new("AGENT").cut().below(1, "agent"),
+        Column::new("STATE"),
+        Column::new("CRASHES").below(2, "crashes"),
+        Column::new("SINCE").below(3, "since"),
+        Column::new("FROM").cut().below(4, "from"),
+        Column::new("INPUT").below(5, ""),
     ];
     let mut table = Table::new(titles);
     let now = text::now();

@@ -15,7 +15,7 @@ use crate::cli::{
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
-use crate::output::table::{Cell, Table};
+use crate::output::table::{Cell, Column, Table};
 use crate::output::text::{self, shell_quoted};
 use crate::schemas;
 
@@ -49,12 +49,18 @@ async fn list(args: &InstanceList, context: &Context) -> Result<(), Failure> {
             "No conversations. The first message begins one: {hint}"
         ));
     }
-    output.data(list_table(instances, args.all).render(output.out))
+    output.data(list_table(instances, args.all).render(output.canvas()))
 }
 
 fn list_table(instances: &[InstanceSummary], all: bool) -> Table {
-    let workspace = all.then_some("WORKSPACE");
-    let titles = ["CONVERSATION", "AGENT", "STATUS", "CREATED", "UPDATED"];
+    let workspace = all.then_some(Column::new("WORKSPACE").cut());
+    let titles = [
+        Column::new("CONVERSATION").cut(),
+        Column::new("AGENT").cut(),
+        Column::new("STATUS"),
+        Column::new("CREATED").below(2, "created"),
+        Column::new("UPDATED").below(1, "updated"),
+    ];
     let mut table = Table::new(workspace.into_iter().chain(titles));
     let now = text::now();
     for instance in instances {
@@ -80,7 +86,7 @@ async fn show(args: InstanceShow, context: &Context) -> Result<(), Failure> {
     let detail = client.query(show).await?;
     let output = context.output;
     output.object(schemas::INSTANCE_SHOW, &detail)?;
-    output.data(detail_table(&detail).render(output.out))
+    output.data(detail_table(&detail).render(output.canvas()))
 }
 
 fn detail_table(detail: &InstanceDetail) -> Table {
@@ -124,7 +130,7 @@ async fn history(args: InstanceHistory, context: &Context) -> Result<(), Failure
     if args.turns {
         let turns = turns::read(&mut client, &id, &key, args.limit).await?;
         context.output.object(schemas::INSTANCE_TURNS, &turns)?;
-        let rendered = turns.render(text::now(), context.output.out);
+        let rendered = turns.render(text::now(), context.output.canvas());
         context.output.data(rendered)?;
         turns.warn(context);
         return Ok(());
@@ -146,7 +152,7 @@ async fn prune(args: &InstancePrune, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     if !args.dry_run && !pruned.instances.is_empty() {
         if !args.yes {
-            output.data(prune_table(&pruned.instances).render(output.out))?;
+            output.data(prune_table(&pruned.instances).render(output.canvas()))?;
             let count = text::count(pruned.instances.len(), "conversation");
             let question = format!("Delete {count} with all messages?");
             confirm(context, &question, &prune_command(args))?;
@@ -159,7 +165,7 @@ async fn prune(args: &InstancePrune, context: &Context) -> Result<(), Failure> {
         return output.data("No conversation is old enough.");
     }
     if args.dry_run || args.yes {
-        output.data(prune_table(&pruned.instances).render(output.out))?;
+        output.data(prune_table(&pruned.instances).render(output.canvas()))?;
     }
     let count = text::count(pruned.instances.len(), "conversation");
     let what = if pruned.deleted {
@@ -178,7 +184,12 @@ fn prune_command(args: &InstancePrune) -> String {
 }
 
 fn prune_table(due: &[Prunable]) -> Table {
-    let mut table = Table::new(["CONVERSATION", "AGENT", "UPDATED", "DUE SINCE"]);
+    let mut table = Table::new([
+        Column::new("CONVERSATION").cut(),
+        Column::new("AGENT").cut(),
+        Column::new("UPDATED").below(1, "updated"),
+        Column::new("DUE SINCE").below(2, "due since"),
+    ]);
     for prunable in due {
         table.row([
             Cell::from(&prunable.instance_key),

@@ -1,149 +1,270 @@
-//! `gdn logs`.
+//! `gdn logs`: what the daemon, its agents and its connectors log (`OBS-2`).
+//!
+//! A daemon in the background writes files, and they are read from here: so what was before its last start is
+//! there too, whether a daemon runs or not, and following them goes on over a restart. A daemon that
+//! writes to stdout has its latest lines in memory and is asked for them.
 
-use goondan_protocol::JsonObject;
-use goondan_protocol::control::FollowLogs;
-use goondan_protocol::time::Timestamp;
-use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+
+use goondan_protocol::control::{Done, FollowLogs};
+use goondan_protocol::ids::WorkspaceId;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 use crate::cli::Logs;
-use crate::client::{Notice, Patience};
+use crate::client::{CallError, Client, ConnectError, Notice, Patience};
 use crate::context::Context;
+use crate::daemon;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::output::style::{self, Palette};
-use crate::output::text;
 
-/// Fields of a line that stand at its head and are not repeated after the message.
-const HEAD_FIELDS: [&str; 9] = [
-    "timestamp",
-    "level",
-    "message",
-    "process",
-    "agentName",
-    "instanceKey",
-    "connection",
-    "workspaceId",
-    "pid",
-];
+mod files;
+mod filter;
+mod render;
+mod workspaces;
+
+use files::{Follower, LogFiles};
+use filter::Filter;
+
+/// How often the files are looked at while they are followed, in milliseconds.
+const LOOK_MS: u64 = 100;
+
+/// How often it is looked whether a daemon runs again, in milliseconds.
+const RECONNECT_MS: u64 = 500;
 
 pub(super) async fn run(args: Logs, context: &Context) -> Result<(), Failure> {
-    let (mut client, workspace_id) = context.open_scope(args.all).await?;
-    let follow = FollowLogs {
-        tail: args.lines,
-        follow: args.follow,
-        workspace_id,
-        agent: args.agent,
-        trace_id: args.trace,
+    let usual = LogFiles::of(daemon::log_dir(&context.state_root));
+    let mut client = match Client::connect(&context.state_root).await {
+        Ok(client) => Some(client),
+        Err(ConnectError::NotRunning { .. }) if usual.exist() => None,
+        Err(error) => return Err(error.into()),
     };
-    let patience = if args.follow {
-        Patience::Endless
-    } else {
-        Patience::Query
+    let workspaces = match args.all {
+        true => None,
+        false => Some(of_project(client.as_mut(), context).await?),
     };
-    // Printing can fail, when the reader has gone; then nobody needs more lines.
-    let stop = Notify::new();
-    let mut failed = None;
-    let mut print = |notice| {
-        if let Notice::Line(line) = notice
-            && let Err(failure) = show(line.get(), context.output)
-        {
-            failed.get_or_insert(failure);
-            stop.notify_one();
-        }
+    let reader = Reader {
+        filter: Filter {
+            workspaces,
+            agent: args.agent.clone(),
+            trace_id: args.trace,
+        },
+        args,
+        context,
     };
-    let ended = tokio::select! {
-        ended = client.watch(follow, patience, &mut print) => ended,
-        () = stop.notified() => Ok(goondan_protocol::control::Done {}),
-    };
-    match failed {
-        Some(failure) => Err(failure),
-        None => Ok(ended.map(|_| ())?),
+    let mut lines = reader.args.lines;
+    loop {
+        let log_dir = client
+            .as_ref()
+            .map(|client| client.daemon().log_dir.clone());
+        let next = match (client, log_dir) {
+            (Some(client), Some(None)) => reader.of_daemon(client, lines).await?,
+            (client, Some(Some(dir))) => reader.of_files(&LogFiles::of(dir), client, lines).await?,
+            (client, _) => reader.of_files(&usual, client, lines).await?,
+        };
+        let Some(next) = next else {
+            return Ok(());
+        };
+        // All that another daemon has written is new.
+        (client, lines) = (Some(next), usize::MAX);
     }
+}
+
+/// The workspaces that a command for one project is about: the running one, or those that ever ran.
+async fn of_project(
+    client: Option<&mut Client>,
+    context: &Context,
+) -> Result<Vec<WorkspaceId>, Failure> {
+    let not_running = match client {
+        Some(client) => match context.find(client).await {
+            Ok(found) => return Ok(vec![found.workspace_id]),
+            Err(failure) => failure,
+        },
+        None => Failure::from(ConnectError::NotRunning {
+            state_root: context.state_root.clone(),
+        }),
+    };
+    let known = workspaces::of(context)?;
+    match (not_running.exit, known.is_empty()) {
+        (Exit::NotFound | Exit::DaemonNotRunning, false) => Ok(known),
+        _ => Err(not_running),
+    }
+}
+
+/// Shows lines from wherever they are.
+struct Reader<'c> {
+    args: Logs,
+    filter: Filter,
+    context: &'c Context,
+}
+
+impl Reader<'_> {
+    fn show(&self, line: &str) -> Result<(), Failure> {
+        show(line, self.context.output)
+    }
+
+    /// Shows what the files hold; with `--follow`, until a daemon runs that writes elsewhere, which is
+    /// given back.
+    async fn of_files(
+        &self,
+        files: &LogFiles,
+        client: Option<Client>,
+        lines: usize,
+    ) -> Result<Option<Client>, Failure> {
+        let read = files.latest(lines, &self.filter);
+        let (latest, follower) = read.map_err(|error| unreadable(files.dir(), &error))?;
+        if client.is_none() {
+            let dir = files.dir().display();
+            self.note(&format!("No daemon runs; this is from the files in {dir}."));
+        }
+        for line in latest {
+            self.show(&line)?;
+        }
+        if !self.args.follow {
+            return Ok(None);
+        }
+        self.follow_files(files.dir(), follower, client).await
+    }
+
+    async fn follow_files(
+        &self,
+        dir: &Path,
+        mut follower: Follower,
+        client: Option<Client>,
+    ) -> Result<Option<Client>, Failure> {
+        let mut watch = DaemonWatch::of(client);
+        loop {
+            let news = follower.look().map_err(|error| unreadable(dir, &error))?;
+            if news.has_lost {
+                self.note("Some lines are missing: files were rotated away before they were read.");
+            }
+            for line in news.lines.iter().filter(|line| self.filter.takes(line)) {
+                self.show(line)?;
+            }
+            if let Some(client) = watch.look(self.context).await {
+                match client.daemon().log_dir.as_deref() {
+                    Some(other) if other == dir => watch = DaemonWatch::of(Some(client)),
+                    _ => return Ok(Some(client)),
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(LOOK_MS)).await;
+        }
+    }
+
+    /// Shows what a daemon has in memory; with `--follow`, until it has ended and another runs, which is
+    /// given back.
+    async fn of_daemon(&self, mut client: Client, lines: usize) -> Result<Option<Client>, Failure> {
+        let follow = FollowLogs {
+            tail: lines,
+            follow: self.args.follow,
+            workspace_id: self.filter.workspaces.iter().flatten().next().cloned(),
+            agent: self.filter.agent.clone(),
+            trace_id: self.filter.trace_id,
+        };
+        let patience = match self.args.follow {
+            true => Patience::Endless,
+            false => Patience::Query,
+        };
+        // Printing can fail, when the reader has gone; then nobody needs more lines.
+        let stop = Notify::new();
+        let mut failed = None;
+        let mut print = |notice| {
+            if let Notice::Line(line) = notice
+                && let Err(failure) = self.show(line.get())
+            {
+                failed.get_or_insert(failure);
+                stop.notify_one();
+            }
+        };
+        let ended = tokio::select! {
+            ended = client.watch(follow, patience, &mut print) => ended,
+            () = stop.notified() => Ok(Done {}),
+        };
+        if let Some(failure) = failed {
+            return Err(failure);
+        }
+        match ended {
+            Err(CallError::Lost { .. }) if self.args.follow => {
+                drop(client);
+                let mut watch = DaemonWatch::gone(self.context);
+                loop {
+                    tokio::time::sleep(Duration::from_millis(RECONNECT_MS)).await;
+                    if let Some(next) = watch.look(self.context).await {
+                        return Ok(Some(next));
+                    }
+                }
+            }
+            ended => Ok(ended.map(|_| None)?),
+        }
+    }
+
+    fn note(&self, text: &str) {
+        self.context.output.note(text);
+    }
+}
+
+/// Knows whether a daemon runs, and tells the person when that changes.
+struct DaemonWatch {
+    /// Waits for the end of the daemon's connection; empty while no daemon runs.
+    running: JoinSet<()>,
+    looked: tokio::time::Instant,
+}
+
+impl DaemonWatch {
+    fn of(client: Option<Client>) -> Self {
+        let mut running = JoinSet::new();
+        if let Some(client) = client {
+            running.spawn(client.closed());
+        }
+        Self {
+            running,
+            looked: tokio::time::Instant::now(),
+        }
+    }
+
+    fn gone(context: &Context) -> Self {
+        context
+            .output
+            .note("The daemon has ended; waiting for the next one.");
+        Self::of(None)
+    }
+
+    /// A daemon that runs since the last look.
+    async fn look(&mut self, context: &Context) -> Option<Client> {
+        if self.running.try_join_next().is_some() {
+            *self = Self::gone(context);
+        }
+        if !self.running.is_empty() {
+            return None;
+        }
+        if self.looked.elapsed() < Duration::from_millis(RECONNECT_MS) {
+            return None;
+        }
+        self.looked = tokio::time::Instant::now();
+        let client = Client::connect(&context.state_root).await.ok()?;
+        let pid = client.daemon().pid;
+        context
+            .output
+            .note(format!("A daemon runs again: pid {pid}."));
+        Some(client)
+    }
+}
+
+fn unreadable(dir: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(
+        Exit::Internal,
+        format!("cannot read the log files in {}", dir.display()),
+        format!("check who may read them: `ls -l {}`", dir.display()),
+    )
+    .caused_by(Some(error))
 }
 
 fn show(line: &str, output: Output) -> Result<(), Failure> {
     if output.is_json() {
         output.raw(line)
     } else {
-        output.data(render(line, output.out))
-    }
-}
-
-/// A line as people read it: time, level, who, what, and the rest of its fields.
-fn render(line: &str, palette: Palette) -> String {
-    let Ok(fields) = serde_json::from_str::<JsonObject>(line) else {
-        return text::one_line(line);
-    };
-    let field = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
-    let at = field("timestamp");
-    let at = at
-        .parse::<Timestamp>()
-        .map_or_else(|_| text::one_line(at), text::clock_ms);
-    let level = field("level").to_uppercase();
-    let look = match level.as_str() {
-        "ERROR" => style::BAD,
-        "WARN" => style::WARN,
-        "INFO" => style::GOOD,
-        _ => style::FAINT,
-    };
-    let level = text::one_line(&level);
-    let mut rest: Vec<String> = fields
-        .iter()
-        .filter(|(name, _)| !HEAD_FIELDS.contains(&name.as_str()))
-        .map(|(name, value)| text::one_line(&format!("{name}={}", plain(value))))
-        .collect();
-    rest.sort_unstable();
-    let parts = [
-        palette.paint(style::FAINT, &at),
-        palette.paint(look, &format!("{level:5}")),
-        palette.paint(style::TITLE, &who(&fields)),
-        text::one_line(field("message")),
-        palette.paint(style::FAINT, &rest.join(" ")),
-    ];
-    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    parts.join("  ")
-}
-
-/// The process: `orchestrator`, `agent clerk/main`, `connector hook`.
-fn who(fields: &JsonObject) -> String {
-    let field = |name: &str| fields.get(name).and_then(Value::as_str);
-    let mut who = field("process").unwrap_or("?").to_owned();
-    if let Some(name) = field("agentName").or(field("connection")) {
-        who.push_str(&format!(" {name}"));
-    }
-    if let Some(key) = field("instanceKey") {
-        who.push_str(&format!("/{key}"));
-    }
-    text::one_line(&who)
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) if !text.is_empty() && !text.contains(char::is_whitespace) => {
-            text.clone()
-        }
-        other => other.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_tells_who_what_and_the_rest() {
-        let line = r#"{"timestamp":"x","level":"warn","message":"tool failed","process":"agent","pid":7,"workspaceId":"w","agentName":"clerk","instanceKey":"main","traceId":"t1","toolName":"bash__exec","error":"no such file"}"#;
-        assert_eq!(
-            render(line, Palette::new(false)),
-            "x  WARN   agent clerk/main  tool failed  error=\"no such file\" toolName=bash__exec traceId=t1"
-        );
-    }
-
-    #[test]
-    fn a_line_that_is_no_log_line_is_shown_as_it_is() {
-        assert_eq!(render("[1,\u{1b}]", Palette::new(false)), "[1,\\u{1b}]");
-        let bare = render(r#"{"message":"m"}"#, Palette::new(false));
-        assert_eq!(bare.split_whitespace().collect::<Vec<_>>(), ["?", "m"]);
+        output.data(render::render(line, output.out))
     }
 }

@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
-use crate::output::table::{Cell, Table};
+use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
@@ -36,7 +36,7 @@ pub(super) async fn run(args: &Ps, context: &Context) -> Result<(), Failure> {
         ))?;
         return report_problems(&mut client, only.as_ref(), context).await;
     }
-    output.data(table(&processes, args.all, text::now()).render(output.out))?;
+    output.data(table(&processes, args.all, text::now()).render(output.canvas()))?;
     report_problems(&mut client, only.as_ref(), context).await
 }
 
@@ -55,18 +55,18 @@ async fn report_problems(
 }
 
 fn table(processes: &[ProcessInfo], all: bool, now: Timestamp) -> Table {
-    let workspace = all.then_some("WORKSPACE");
+    let workspace = all.then_some(Column::new("WORKSPACE").cut());
     let titles = [
-        "KIND",
-        "NAME",
-        "CONVERSATION",
-        "STATE",
-        "PID",
-        "UP",
-        "MEMORY",
-        "PENDING",
-        "CRASHES",
-        "DETAIL",
+        Column::new("KIND"),
+        Column::new("NAME").cut(),
+        Column::new("CONVERSATION").cut(),
+        Column::new("STATE"),
+        Column::new("PID").below(1, "pid"),
+        Column::new("UP").below(2, "up"),
+        Column::new("MEMORY").below(4, "memory"),
+        Column::new("PENDING").below(3, "pending"),
+        Column::new("CRASHES").below(3, "crashes"),
+        Column::new("DETAIL").below(5, ""),
     ];
     let mut table = Table::new(workspace.into_iter().chain(titles));
     for process in processes {
@@ -152,6 +152,7 @@ fn detail(process: &ProcessInfo, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::table::at_three_widths;
 
     fn process(state: &str, more: &serde_json::Value) -> ProcessInfo {
         let mut process = json!({
@@ -212,5 +213,32 @@ mod tests {
         assert_eq!(told(limited), "3.1 MiB of 64.0 MiB");
         assert_eq!(told(json!({"memoryBytes": 3_250_586})), "3.1 MiB");
         assert_eq!(told(json!({})), "");
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_all_of_it_in_lines_that_fit() {
+        let now = Timestamp::from_unix_millis(1_000_000);
+        let started = Timestamp::from_unix_millis(940_000);
+        let hook = process(
+            "idle",
+            &json!({
+                "role": "connector", "name": "hook", "instanceKey": null, "readiness": "notReady",
+                "pid": 41, "startedAt": started, "memoryBytes": 6_291_456, "pendingEvents": 0,
+                "detail": "cannot listen on 127.0.0.1:8787: Address already in use (os error 98); trying again",
+            }),
+        );
+        let key = format!("telegram:{}", "7".repeat(1_015));
+        let busy = process(
+            "processing",
+            &json!({"instanceKey": key, "pid": 42, "startedAt": started, "memoryBytes": 3_250_586}),
+        );
+        let next = Timestamp::from_unix_millis(1_032_000);
+        let waiting = process(
+            "crashLoopBackOff",
+            &json!({"nextStartAt": next, "detail": "exit code 1", "consecutiveCrashes": 6}),
+        );
+        let all = [hook, busy, waiting];
+        let shown = at_three_widths(|canvas| table(&all, false, now).render(canvas));
+        assert_eq!(shown, include_str!("narrow/ps.txt"));
     }
 }

@@ -3,14 +3,15 @@
 use goondan_protocol::control::{Reload, WorkspaceReload};
 
 use super::running::{self, Running};
+use crate::cli::Reload as ReloadArgs;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
-pub(super) async fn run(context: &Context) -> Result<(), Failure> {
-    let (mut client, workspace_id) = context.open_scope(!context.names_workspace()).await?;
+pub(super) async fn run(args: &ReloadArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace_id) = context.open_scope(args.all).await?;
     let reloaded = client.change(Reload { workspace_id }).await?;
     let output = context.output;
     output.object(schemas::RELOAD, &reloaded)?;
@@ -35,7 +36,13 @@ pub(super) async fn run(context: &Context) -> Result<(), Failure> {
             "{} could not be reloaded; what ran before goes on",
             text::count(refused.len(), "workspace")
         ),
-        "mend what is named above, then: `gdn reload`",
+        format!(
+            "mend what is named above, then: `{}`",
+            match args.all {
+                true => context.daemon_command("reload --all"),
+                false => context.command("reload"),
+            }
+        ),
     ))
 }
 

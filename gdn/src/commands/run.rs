@@ -18,7 +18,11 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Table};
+use crate::output::text;
 use crate::{project, schemas};
+
+/// Watched files that are named.
+const WATCHED_FILES_NAMED: usize = 5;
 
 pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
     // A workspace that is named by its id is registered: it needs the daemon only.
@@ -77,7 +81,7 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
             "workspace": info,
         }),
     )?;
-    output.data(summary(&info).render(output.out))?;
+    output.data(summary(&info).render(output.canvas()))?;
     if let Some(failure) = refused {
         return Err(told_with_what_runs(failure, &info, context));
     }
@@ -220,12 +224,33 @@ fn summary(info: &WorkspaceInfo) -> Table {
         table.field("Configuration", Cell::styled(told, style::WARN));
     }
     table.field("Watch", status::watch(info));
+    if !info.watched_files.is_empty() {
+        table.field("", watched(info));
+    }
     if !info.env_files.is_empty() {
         let files = info.env_files.iter();
         let files: Vec<String> = files.map(|file| file.display().to_string()).collect();
         table.field("Env files", listed(&files));
     }
     table
+}
+
+/// The files whose changes count: `goondan.yaml, prompts/clerk.md and 3 more`.
+fn watched(info: &WorkspaceInfo) -> String {
+    let names = info.watched_files.iter().take(WATCHED_FILES_NAMED);
+    let names: Vec<String> = names
+        .map(|path| path.strip_prefix(&info.project_root).unwrap_or(path))
+        .map(|path| path.display().to_string())
+        .collect();
+    let more = info.watched_files_total.saturating_sub(names.len());
+    match more {
+        0 => names.join(", "),
+        more => format!(
+            "{} and {}",
+            names.join(", "),
+            text::count(more, "more file")
+        ),
+    }
 }
 
 pub(super) fn listed(names: &[String]) -> Cell {

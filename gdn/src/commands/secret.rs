@@ -236,7 +236,7 @@ async fn list(context: &Context) -> Result<(), Failure> {
         let hint = context.daemon_command("secret set NAME KEY");
         output.data(format!("No secrets. Set one: {hint}"))?;
     } else {
-        output.data(table(&list).render(output.out))?;
+        output.data(table(&list).render(output.canvas()))?;
     }
     if !list.consents.is_empty() {
         output.data("")?;

@@ -10,6 +10,7 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use serde_json::json;
 
+use super::draining::while_draining;
 use crate::cli::Shutdown;
 use crate::client::{CallError, Client, ConnectError};
 use crate::context::Context;
@@ -54,7 +55,8 @@ pub(super) async fn stop(
     context: &Context,
 ) -> Result<(), Failure> {
     let pid = client.daemon().pid;
-    match client.change(Stop { grace_period_ms }).await {
+    let stopping = client.change(Stop { grace_period_ms });
+    match while_draining(context, None, stopping).await {
         // A daemon that is stopping already, or that was quick, is no failure.
         Ok(_) | Err(CallError::Lost { .. }) => {}
         Err(error) => return Err(error.into()),

@@ -6,7 +6,7 @@ use super::health;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
-use crate::output::table::{Cell, Table};
+use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
@@ -15,7 +15,7 @@ pub(super) async fn run(context: &Context) -> Result<(), Failure> {
     let status = client.query(Status {}).await?;
     let output = context.output;
     output.object(schemas::STATUS, &status)?;
-    output.data(fields(&status).render(output.out))?;
+    output.data(fields(&status).render(output.canvas()))?;
     if status.workspaces.is_empty() {
         let hint = context.daemon_command("run");
         return output.data(format!(
@@ -24,7 +24,7 @@ pub(super) async fn run(context: &Context) -> Result<(), Failure> {
     }
     output.data(format!(
         "\n{}",
-        workspaces(&status.workspaces).render(output.out)
+        workspaces(&status.workspaces).render(output.canvas())
     ))?;
     for workspace in &status.workspaces {
         health::report(workspace, context);
@@ -65,13 +65,13 @@ fn fields(status: &DaemonStatus) -> Table {
 /// The workspaces, one a line.
 pub(super) fn workspaces(workspaces: &[WorkspaceInfo]) -> Table {
     let titles = [
-        "WORKSPACE",
-        "PROJECT",
-        "AGENTS",
-        "RUNNING",
-        "PENDING",
-        "WATCH",
-        "STATE",
+        Column::new("WORKSPACE").cut(),
+        Column::new("PROJECT").cut().below(5, ""),
+        Column::new("AGENTS").below(4, "agents"),
+        Column::new("RUNNING").below(3, "running"),
+        Column::new("PENDING").below(2, "pending"),
+        Column::new("WATCH").below(1, "watch"),
+        Column::new("STATE"),
     ];
     let mut table = Table::new(titles);
     for workspace in workspaces {
@@ -92,7 +92,55 @@ pub(super) fn workspaces(workspaces: &[WorkspaceInfo]) -> Table {
 pub(super) fn watch(workspace: &WorkspaceInfo) -> Cell {
     match workspace.watch {
         Watching::Off => Cell::styled("off", style::FAINT),
-        Watching::Events => Cell::from("on"),
+        Watching::Starting | Watching::Events => Cell::from("on"),
         Watching::Polling => Cell::styled("polling", style::WARN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::output::table::at_three_widths;
+
+    #[test]
+    fn a_narrow_terminal_shows_all_of_it_in_lines_that_fit() {
+        let workspace = |id: &str, more: serde_json::Value| {
+            let mut workspace = json!({
+                "workspaceId": id, "projectRoot": format!("/home/ada/projects/{id}"),
+                "agents": ["clerk", "buyer"], "connections": [], "runningAgents": 1,
+                "pendingEvents": 3, "watch": "events",
+            });
+            let fields = more.as_object().unwrap().clone();
+            workspace.as_object_mut().unwrap().extend(fields);
+            serde_json::from_value::<WorkspaceInfo>(workspace).unwrap()
+        };
+        let all = [
+            workspace("home_ada_projects_bookshop__goondan_bookshop", json!({})),
+            workspace(
+                "home_ada_projects_bot__no-package",
+                json!({"problem": {"message": "m", "suggestion": "s"}}),
+            ),
+        ];
+        let status: DaemonStatus = serde_json::from_value(json!({
+            "version": {"protocol": 2, "goondan": "0.1.0"}, "pid": 4711,
+            "startedAt": "2026-11-21T21:06:00.000Z",
+            "stateRoot": "/home/ada/a/rather/deep/directory/that/holds/all/of/the/state/goondan",
+            "droppedLogLines": 0, "stopping": false, "workspaces": [],
+        }))
+        .unwrap();
+        let shown = at_three_widths(|canvas| {
+            let fields = fields(&status).render(canvas);
+            // How long it has run changes from test to test.
+            let fields = fields.lines().filter(|line| !line.starts_with("Started"));
+            let fields: Vec<&str> = fields.collect();
+            format!(
+                "{}\n\n{}",
+                fields.join("\n"),
+                workspaces(&all).render(canvas)
+            )
+        });
+        assert_eq!(shown, include_str!("narrow/status.txt"));
     }
 }

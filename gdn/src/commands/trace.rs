@@ -15,13 +15,17 @@ use serde_json::json;
 use crate::cli::TraceArgs;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::style::{self, Palette};
-use crate::output::table::{Cell, Table};
+use crate::output::style;
+use crate::output::table::{Canvas, Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
 /// Columns of the longest bar.
 const BAR_COLUMNS: usize = 40;
+/// Columns of the longest bar on a narrow terminal.
+const BAR_COLUMNS_MIN: usize = 12;
+/// Which part of a terminal's columns the bar takes: one in so many.
+const BAR_SHARE: usize = 4;
 /// What names the latest trace.
 const LAST: &str = "last";
 
@@ -42,7 +46,7 @@ pub(super) async fn run(args: TraceArgs, context: &Context) -> Result<(), Failur
         }),
     )?;
     output.data(summary(&trace, &spans))?;
-    output.data(waterfall(&spans, output.out))?;
+    output.data(waterfall(&spans, output.canvas()))?;
     if trace.partial {
         output.note("Some of it may be missing: only the latest records are looked through.");
     }
@@ -300,16 +304,27 @@ fn summary(trace: &Trace, spans: &[Span]) -> String {
     )
 }
 
-fn waterfall(spans: &[Span], palette: Palette) -> String {
+fn waterfall(spans: &[Span], canvas: impl Into<Canvas>) -> String {
+    let canvas = canvas.into();
     let (first_ms, total_ms) = extent(spans);
+    let bar_columns = match canvas.columns {
+        Some(room) => (room / BAR_SHARE).clamp(BAR_COLUMNS_MIN, BAR_COLUMNS),
+        None => BAR_COLUMNS,
+    };
     let is_metered = spans.iter().any(|span| span.usage.is_some());
-    let metered = is_metered.then_some(["IN", "OUT", "COST"]);
-    let titles = ["WHAT", "AGENT", "TOOK"].into_iter();
-    let mut table = Table::new(
-        titles
-            .chain(metered.into_iter().flatten())
-            .chain(["WHEN", ""]),
-    );
+    let metered = is_metered.then_some([
+        Column::new("IN").below(2, "in"),
+        Column::new("OUT").below(2, "out"),
+        Column::new("COST").below(1, "cost"),
+    ]);
+    let titles = [
+        Column::new("WHAT").cut(),
+        Column::new("AGENT").cut(),
+        Column::new("TOOK"),
+    ];
+    let end = [Column::new("WHEN"), Column::new("").below(3, "")];
+    let metered = metered.into_iter().flatten();
+    let mut table = Table::new(titles.into_iter().chain(metered).chain(end));
     for span in spans {
         let begun_ms = span.started_at.as_unix_millis() - first_ms;
         let begun_ms = u64::try_from(begun_ms).unwrap_or(0);
@@ -325,19 +340,22 @@ fn waterfall(spans: &[Span], palette: Palette) -> String {
             Cell::from(text::duration(span.duration_ms)),
         ];
         let when = [
-            Cell::styled(bar(begun_ms, span.duration_ms, total_ms), span.look()),
+            Cell::styled(
+                bar(begun_ms, span.duration_ms, total_ms, bar_columns),
+                span.look(),
+            ),
             Cell::styled(span.remark(), span.look()),
         ];
         let metered = is_metered.then(|| span.metered());
         let cells = what.into_iter().chain(metered.into_iter().flatten());
         table.row(cells.chain(when));
     }
-    table.render(palette)
+    table.render(canvas)
 }
 
 /// A bar of at least one column, at its place on the way from begin to end.
-fn bar(begun_ms: u64, took_ms: u64, total_ms: u64) -> String {
-    let columns = BAR_COLUMNS as u64;
+fn bar(begun_ms: u64, took_ms: u64, total_ms: u64, columns: usize) -> String {
+    let columns = columns as u64;
     let total_ms = total_ms.max(1);
     let from = (begun_ms.min(total_ms) * columns / total_ms).min(columns - 1);
     let to = (begun_ms.saturating_add(took_ms).min(total_ms) * columns).div_ceil(total_ms);
@@ -354,6 +372,8 @@ fn bar(begun_ms: u64, took_ms: u64, total_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::style::Palette;
+    use crate::output::table::at_three_widths;
 
     fn event(
         kind: &str,
@@ -454,12 +474,23 @@ mod tests {
 
     #[test]
     fn a_bar_stands_where_and_as_long_as_it_took() {
-        assert_eq!(bar(0, 800, 800), "█".repeat(40));
+        assert_eq!(bar(0, 800, 800, 40), "█".repeat(40));
         assert_eq!(
-            bar(400, 200, 800),
+            bar(400, 200, 800, 40),
             format!("{}{}{}", "·".repeat(20), "█".repeat(10), "·".repeat(10))
         );
-        assert_eq!(bar(800, 0, 800), format!("{}█", "·".repeat(39)));
-        assert_eq!(bar(0, 0, 0), format!("█{}", "·".repeat(39)));
+        assert_eq!(bar(800, 0, 800, 40), format!("{}█", "·".repeat(39)));
+        assert_eq!(bar(0, 0, 0, 40), format!("█{}", "·".repeat(39)));
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_all_of_it_in_lines_that_fit() {
+        let mut events = asked();
+        let usage = json!({"inputTokens": 100, "cacheReadTokens": 20, "outputTokens": 7});
+        events[7].usage = serde_json::from_value(usage).unwrap();
+        events[7].cost_micro_usd = Some(MicroUsd(12_300));
+        let spans = spans_of(&events);
+        let shown = at_three_widths(|canvas| waterfall(&spans, canvas));
+        assert_eq!(shown, include_str!("narrow/trace.txt"));
     }
 }

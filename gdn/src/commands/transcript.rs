@@ -9,6 +9,7 @@ use goondan_protocol::message::{Message, Role};
 use goondan_protocol::time::Timestamp;
 use serde::Serialize;
 
+use super::turns::{self, Unanswered};
 use crate::client::{CallError, Client};
 use crate::output::style::{self, Palette};
 use crate::output::text;
@@ -22,6 +23,9 @@ pub(super) struct Transcript {
     pub(super) pending: Vec<Message>,
     /// Confirmed messages there are, those that were left out included.
     pub(super) total: usize,
+    /// Turns without an answer, from the first of these messages on. They left no messages.
+    #[serde(rename = "unansweredTurns")]
+    pub(super) unanswered: Vec<Unanswered>,
 }
 
 /// Reads every page of a conversation, and keeps the latest `limit` messages.
@@ -51,6 +55,11 @@ pub(super) async fn read(
             Some(next) if next > offset => offset = next,
             _ => {
                 transcript.pending = page.pending;
+                if limit != Some(0) {
+                    let turns = turns::read(client, workspace_id, instance_key, None).await?;
+                    transcript.unanswered = turns.unanswered();
+                    transcript.leave_out_earlier_turns();
+                }
                 return Ok(transcript);
             }
         }
@@ -58,6 +67,17 @@ pub(super) async fn read(
 }
 
 impl Transcript {
+    /// Where messages are left out, the turns of that time are, too.
+    fn leave_out_earlier_turns(&mut self) {
+        if self.total <= self.messages.len() {
+            return;
+        }
+        match self.messages.front().and_then(written_at) {
+            Some(first) => self.unanswered.retain(|turn| turn.started_at >= first),
+            None => self.unanswered.clear(),
+        }
+    }
+
     /// The messages, one paragraph each.
     pub(super) fn render(&self, palette: Palette) -> String {
         let confirmed = self.messages.iter().map(|message| (message, ""));
@@ -65,10 +85,18 @@ impl Transcript {
             .pending
             .iter()
             .map(|message| (message, "  (turn in progress)"));
-        let paragraphs: Vec<String> = confirmed
-            .chain(pending)
-            .map(|(message, note)| paragraph(message, note, palette))
-            .collect();
+        let mut unanswered = self.unanswered.iter().peekable();
+        let mut paragraphs: Vec<String> = Vec::new();
+        for (message, note) in confirmed.chain(pending) {
+            while let (Some(turn), Some(at)) = (unanswered.peek(), written_at(message))
+                && turn.started_at < at
+            {
+                paragraphs.push(without_answer(turn, palette));
+                unanswered.next();
+            }
+            paragraphs.push(paragraph(message, note, palette));
+        }
+        paragraphs.extend(unanswered.map(|turn| without_answer(turn, palette)));
         if paragraphs.is_empty() {
             return "No messages yet.\n".to_owned();
         }
@@ -81,6 +109,28 @@ impl Transcript {
         };
         head + &paragraphs.join("\n")
     }
+}
+
+fn written_at(message: &Message) -> Option<Timestamp> {
+    message.created_at.parse().ok()
+}
+
+/// A turn that left nothing but its failure.
+fn without_answer(turn: &Unanswered, palette: Palette) -> String {
+    let mut out = format!(
+        "{}  {}\n",
+        palette.paint(style::BAD, &format!("turn {}", turn.outcome())),
+        palette.paint(style::FAINT, &text::clock(turn.started_at))
+    );
+    if let Some(input) = &turn.input {
+        push_indented(&mut out, "", input);
+    }
+    push_indented(
+        &mut out,
+        "✗ ",
+        turn.reason.as_deref().unwrap_or("no reason was recorded"),
+    );
+    out
 }
 
 fn paragraph(message: &Message, note: &str, palette: Palette) -> String {
@@ -108,7 +158,8 @@ fn paragraph(message: &Message, note: &str, palette: Palette) -> String {
         push_indented(&mut out, "→ ", &call);
     }
     for result in content.tool_results() {
-        let mark = if result.is_error { "✗ " } else { "✓ " };
+        let has_failed = result.is_error || is_failed_command(&result.text);
+        let mark = if has_failed { "✗ " } else { "✓ " };
         push_indented(
             &mut out,
             mark,
@@ -116,6 +167,14 @@ fn paragraph(message: &Message, note: &str, palette: Palette) -> String {
         );
     }
     out
+}
+
+/// Whether this is what `bash` tells of a command that failed: `exit code: 2` in its first line. To a
+/// model that is no error of the tool.
+fn is_failed_command(text: &str) -> bool {
+    let code = text.lines().next().unwrap_or_default();
+    let code = code.strip_prefix("exit code: ");
+    code.is_some_and(|code| code != "0")
 }
 
 /// An image, for people who read.

@@ -15,8 +15,8 @@ use serde::Serialize;
 use super::running;
 use crate::client::{CallError, Client};
 use crate::context::Context;
-use crate::output::style::{self, Palette};
-use crate::output::table::{Cell, Table};
+use crate::output::style;
+use crate::output::table::{Canvas, Cell, Column, Table};
 use crate::output::text;
 
 /// What became of a turn.
@@ -69,6 +69,51 @@ struct Turn {
     /// Why it failed or was parked.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// The head of what it was to answer.
+    #[serde(skip)]
+    input: Option<String>,
+}
+
+/// A turn that ended without an answer, and so left nothing in the conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Unanswered {
+    turn_id: TurnId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_id: Option<EventId>,
+    trace_id: TraceId,
+    outcome: Outcome,
+    pub(super) started_at: Timestamp,
+    ended_at: Timestamp,
+    /// The head of what it was to answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) input: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<String>,
+}
+
+impl Unanswered {
+    fn of(turn: Turn) -> Option<Self> {
+        let ended_at = turn.ended_at?;
+        matches!(turn.outcome, Outcome::Failed | Outcome::Parked).then_some(Self {
+            turn_id: turn.turn_id,
+            event_id: turn.event_id,
+            trace_id: turn.trace_id,
+            outcome: turn.outcome,
+            started_at: turn.started_at,
+            ended_at,
+            input: turn.input,
+            reason: turn.reason,
+        })
+    }
+
+    /// `failed` or `parked`.
+    pub(super) fn outcome(&self) -> &'static str {
+        match self.outcome {
+            Outcome::Parked => "parked",
+            _ => "failed",
+        }
+    }
 }
 
 /// The turns of a conversation.
@@ -150,6 +195,10 @@ impl Begun {
                 tools: Vec::new(),
                 config_digests: Vec::new(),
                 reason: None,
+                input: event
+                    .detail
+                    .clone()
+                    .filter(|_| event.kind == Kind::TurnStarted),
             },
             steps: HashSet::new(),
             calls: HashSet::new(),
@@ -252,14 +301,28 @@ impl Outcome {
 }
 
 impl Turns {
+    /// Those that ended without an answer.
+    pub(super) fn unanswered(self) -> Vec<Unanswered> {
+        self.turns.into_iter().filter_map(Unanswered::of).collect()
+    }
+
     /// The turns, one line each, newest last.
-    pub(super) fn render(&self, now: Timestamp, palette: Palette) -> String {
+    pub(super) fn render(&self, now: Timestamp, canvas: impl Into<Canvas>) -> String {
+        let canvas = canvas.into();
         if self.turns.is_empty() {
             return "No turns yet.\n".to_owned();
         }
         let mut table = Table::new([
-            "STARTED", "TOOK", "OUTCOME", "ATTEMPTS", "STEPS", "TOOLS", "CONFIG", "EVENT", "TRACE",
-            "REASON",
+            Column::new("STARTED"),
+            Column::new("TOOK"),
+            Column::new("OUTCOME"),
+            Column::new("ATTEMPTS").below(1, "attempts"),
+            Column::new("STEPS").below(1, "steps"),
+            Column::new("TOOLS").below(2, "tools"),
+            Column::new("CONFIG").below(3, "config"),
+            Column::new("EVENT").below(4, "event"),
+            Column::new("TRACE").below(5, "trace"),
+            Column::new("REASON").below(6, ""),
         ]);
         for turn in &self.turns {
             let took = match turn.outcome {
@@ -284,9 +347,12 @@ impl Turns {
             String::new()
         } else {
             let earlier = text::count(left_out, "earlier turn");
-            palette.paint(style::FAINT, &format!("({earlier} left out)")) + "\n\n"
+            canvas
+                .palette
+                .paint(style::FAINT, &format!("({earlier} left out)"))
+                + "\n\n"
         };
-        head + &table.render(palette)
+        head + &table.render(canvas)
     }
 
     /// Says what could not be read.
@@ -335,6 +401,8 @@ fn tools(used: &[ToolUse]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::style::Palette;
+    use crate::output::table::at_three_widths;
     use serde_json::{Value, json};
 
     fn event(kind: &str, turn: &str, second: u32, more: &Value) -> RuntimeEvent {
@@ -456,5 +524,33 @@ mod tests {
                 assert!(lines[line].contains(text), "no {text:?} in {rendered}");
             }
         }
+    }
+
+    #[test]
+    fn msg_12_a_narrow_terminal_shows_all_of_it_in_lines_that_fit() {
+        let failed = json!({
+            "eventId": "01a20056-d8ea-74ff-86b8-2a82fbfe8ae6",
+            "detail": "E_MODEL_OVERLOADED: the provider is overloaded and says to come back later",
+        });
+        let mut events = resumed_turn();
+        events.push(event("turn.started", "u", 10, &json!({})));
+        events.push(event("turn.failed", "u", 12, &failed));
+        let turns = Turns {
+            turns: told(events, false),
+            total: 2,
+            unreadable: 0,
+        };
+        let now = "2026-01-01T00:00:23.500Z".parse().unwrap();
+        let shown = at_three_widths(|canvas| turns.render(now, canvas));
+        // The clock is the machine's own.
+        let shown = shown.replace(
+            &text::clock("2026-01-01T00:00:01.000Z".parse().unwrap()),
+            "2026-01-01 00:00:01",
+        );
+        let shown = shown.replace(
+            &text::clock("2026-01-01T00:00:10.000Z".parse().unwrap()),
+            "2026-01-01 00:00:10",
+        );
+        assert_eq!(shown, include_str!("narrow/turns.txt"));
     }
 }

@@ -9,7 +9,7 @@ use crate::cli::UsageArgs;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
-use crate::output::table::{Cell, Table};
+use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
@@ -43,11 +43,11 @@ pub(super) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
     if report.rows.is_empty() {
         output.data("No replies of models. The scripted model takes no tokens.")?;
     } else {
-        output.data(table(&report, by, args.all).render(output.out))?;
+        output.data(table(&report, by, args.all).render(output.canvas()))?;
     }
     if !report.budgets.is_empty() {
         output.data("")?;
-        output.data(budgets(&report.budgets, args.all).render(output.out))?;
+        output.data(budgets(&report.budgets, args.all).render(output.canvas()))?;
     }
     if report.left_out > 0 {
         let more = text::count(report.left_out, "more sum");
@@ -83,7 +83,9 @@ fn table(report: &UsageReport, by: UsageBy, all: bool) -> Table {
         UsageBy::Model => "MODEL",
     };
     let titles = workspace.into_iter().chain([what]).chain(agent);
-    let mut table = Table::new(titles.chain(["REPLIES", "IN", "CACHED", "OUT", "COST"]));
+    let titles = titles.map(|title| Column::new(title).cut());
+    let numbers_of = ["REPLIES", "IN", "CACHED", "OUT", "COST"].map(Column::new);
+    let mut table = Table::new(titles.chain(numbers_of));
     for row in &report.rows {
         let workspace = all.then(|| Cell::from(row.workspace_id.as_str()));
         let name = row.agent_name.as_ref().map_or("", |name| name.as_str());
@@ -101,8 +103,11 @@ fn table(report: &UsageReport, by: UsageBy, all: bool) -> Table {
 }
 
 fn budgets(states: &[BudgetState], all: bool) -> Table {
-    let workspace = all.then_some("WORKSPACE");
-    let titles = ["BUDGET", "PER", "LIMIT", "SPENT", "", "RESERVED", "LEFT"];
+    let workspace = all.then_some(Column::new("WORKSPACE").cut());
+    let titles = [Column::new("BUDGET").cut()].into_iter();
+    let rest = ["PER", "LIMIT", "SPENT", "", "RESERVED", "LEFT"];
+    let rest = rest.map(Column::new);
+    let titles = titles.chain(rest);
     let mut table = Table::new(workspace.into_iter().chain(titles));
     for state in states {
         let workspace = all.then(|| Cell::from(state.workspace_id.as_str()));

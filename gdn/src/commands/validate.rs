@@ -114,7 +114,7 @@ impl Found<'_> {
         }
         if let Some(bundle) = self.bundle.filter(|_| self.is_valid) {
             let table = summary(self.root, bundle, self.warnings.len());
-            output.data(table.render(output.out))?;
+            output.data(table.render(output.canvas()))?;
         }
         Ok(())
     }

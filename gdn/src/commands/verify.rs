@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
-use crate::output::table::{Cell, Table};
+use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
@@ -48,7 +48,7 @@ pub(super) async fn run(args: Verify, context: &Context) -> Result<(), Failure> 
     if found.findings.is_empty() {
         return output.data(format!("{checked}: every file is as it was written."));
     }
-    output.data(table_of(&found.findings).render(output.out))?;
+    output.data(table_of(&found.findings).render(output.canvas()))?;
     output.data(format!(
         "{checked}: {}.",
         text::count(found.findings.len(), "finding")
@@ -77,7 +77,14 @@ pub(super) async fn run(args: Verify, context: &Context) -> Result<(), Failure> 
 }
 
 fn table_of(findings: &[Finding]) -> Table {
-    let mut table = Table::new(["", "CONVERSATION", "FILE", "LINE", "FOUND", "WHAT TO DO"]);
+    let mut table = Table::new([
+        Column::new(""),
+        Column::new("CONVERSATION").cut(),
+        Column::new("FILE").cut(),
+        Column::new("LINE"),
+        Column::new("FOUND").below(1, ""),
+        Column::new("WHAT TO DO").below(2, ""),
+    ]);
     for finding in findings {
         let look = match finding.severity {
             FindingSeverity::Info => style::FAINT,

@@ -3,6 +3,7 @@
 use goondan_protocol::control::{CloseWorkspace, ListWorkspaces};
 use serde_json::json;
 
+use super::draining::while_draining;
 use super::{health, status};
 use crate::cli::Workspace;
 use crate::context::Context;
@@ -28,7 +29,7 @@ async fn list(context: &Context) -> Result<(), Failure> {
         let hint = context.daemon_command("run");
         return output.data(format!("No workspaces. Start one in its directory: {hint}"));
     }
-    output.data(status::workspaces(&workspaces).render(output.out))?;
+    output.data(status::workspaces(&workspaces).render(output.canvas()))?;
     for workspace in &workspaces {
         health::report(workspace, context);
     }
@@ -42,7 +43,8 @@ pub(super) async fn close(context: &Context) -> Result<(), Failure> {
     let close = CloseWorkspace {
         workspace_id: workspace_id.clone(),
     };
-    client.change(close).await?;
+    let closing = client.change(close);
+    while_draining(context, Some(workspace_id.clone()), closing).await?;
     let output = context.output;
     output.object(
         schemas::WORKSPACE_CLOSE,

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use goondan_protocol::call::ModelPiece;
+use goondan_protocol::call::{CallRetry, ModelPiece};
 use goondan_protocol::control::TurnPiece;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -67,10 +67,7 @@ impl TurnView {
     /// A view that waits for the turn to begin. `quiet` shows nothing but, as `streaming` says, the
     /// reply.
     pub(crate) fn start(output: Output, quiet: bool, streaming: Streaming) -> Self {
-        let columns = match terminal_size::terminal_size_of(std::io::stderr()) {
-            Some((columns, _)) => usize::from(columns.0),
-            None => DEFAULT_COLUMNS,
-        };
+        let columns = columns_of_stderr();
         let view = Self {
             output,
             quiet,
@@ -109,6 +106,11 @@ impl TurnView {
             Ok(ModelPiece::Again) => {
                 self.shown.borrow_mut().text.clear();
                 self.line("  ↻ the model is asked again");
+            }
+            Ok(ModelPiece::Retry(retry)) => {
+                let told = told_of(&retry);
+                self.line(&text::fit(&format!("  ↻ {told}"), self.columns));
+                self.status(&told);
             }
             Ok(ModelPiece::Reasoning { .. }) | Err(_) => {}
         }
@@ -192,6 +194,49 @@ impl Drop for TurnView {
     }
 }
 
+/// Says on stderr what a command waits for: beside a spinner on a terminal, elsewhere in a line for each
+/// thing that is new.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    output: Output,
+    spinner: Option<ProgressBar>,
+}
+
+impl Waiting {
+    pub(crate) fn new(output: Output) -> Self {
+        Self {
+            output,
+            spinner: None,
+        }
+    }
+
+    /// Shows what is waited for now.
+    pub(crate) fn show(&mut self, text: &str, is_new: bool) {
+        if self.output.is_interactive() {
+            let spinner = self.spinner.get_or_insert_with(spinner);
+            let room = columns_of_stderr().saturating_sub(4);
+            spinner.set_message(text::fit(&text::one_line(text), room));
+        } else if is_new {
+            self.output.note(text);
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(spinner) = self.spinner.take() {
+            spinner.finish_and_clear();
+        }
+    }
+}
+
+fn columns_of_stderr() -> usize {
+    match terminal_size::terminal_size_of(std::io::stderr()) {
+        Some((columns, _)) => usize::from(columns.0),
+        None => DEFAULT_COLUMNS,
+    }
+}
+
 /// A spinner on stderr. Shown only where a terminal is.
 fn spinner() -> ProgressBar {
     let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -200,6 +245,24 @@ fn spinner() -> ProgressBar {
     }
     spinner.enable_steady_tick(Duration::from_millis(TICK_MS));
     spinner
+}
+
+/// `attempt 2 of 5 in 4.0s: model main: rateLimited: …`.
+fn told_of(retry: &CallRetry) -> String {
+    let CallRetry {
+        target,
+        attempt,
+        attempts_max,
+        delay_ms,
+        code,
+        reason,
+    } = retry;
+    let delay = text::duration(*delay_ms);
+    let code = code.as_str();
+    let told = format!(
+        "attempt {attempt} of {attempts_max} in {delay}: {target} failed ({code}): {reason}"
+    );
+    text::one_line(&told)
 }
 
 /// What goes on after the event, for the spinner.

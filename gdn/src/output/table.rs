@@ -1,9 +1,14 @@
 //! Aligned tables. Columns are as wide as their widest cell, counted in terminal columns.
+//!
+//! On a terminal too narrow for that, long names are cut in the middle, and what matters less moves to
+//! lines of its own below its row. Nothing is left out, and where no terminal is nothing is changed.
 
 use anstyle::Style;
 
 use super::style::{self, Palette};
 use super::text;
+
+mod narrow;
 
 /// Blanks between two columns.
 const GAP: usize = 2;
@@ -31,24 +36,98 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
+/// A column: its title, and what becomes of it where there is little room.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Column {
+    title: &'static str,
+    /// What stands before its value on a line below the row.
+    label: &'static str,
+    /// Whether its values may be cut in the middle.
+    is_cut: bool,
+    /// Where there is no room, columns of higher rank move below their rows first; one of rank 0 stays.
+    rank: u8,
+}
+
+impl Column {
+    /// A column that is always whole and in its place.
+    pub(crate) const fn new(title: &'static str) -> Self {
+        Self {
+            title,
+            label: "",
+            is_cut: false,
+            rank: 0,
+        }
+    }
+
+    /// The same, with values that may be cut in the middle: names, keys, paths.
+    pub(crate) const fn cut(self) -> Self {
+        Self {
+            is_cut: true,
+            ..self
+        }
+    }
+
+    /// The same, which moves below its row as `label value`; the higher its rank, the sooner.
+    pub(crate) const fn below(self, rank: u8, label: &'static str) -> Self {
+        Self {
+            label,
+            rank,
+            ..self
+        }
+    }
+}
+
+impl From<&'static str> for Column {
+    fn from(title: &'static str) -> Self {
+        Self::new(title)
+    }
+}
+
+/// How much room a table has, and whether it may be coloured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Canvas {
+    pub(crate) palette: Palette,
+    /// Columns of the terminal; none where there is no terminal.
+    pub(crate) columns: Option<usize>,
+}
+
+impl From<Palette> for Canvas {
+    fn from(palette: Palette) -> Self {
+        Self {
+            palette,
+            columns: None,
+        }
+    }
+}
+
 /// A table with a line of titles.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
+    columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
+    /// Whether it has names and values instead of titles.
+    is_of_fields: bool,
 }
 
 impl Table {
-    pub(crate) fn new(titles: impl IntoIterator<Item = &'static str>) -> Self {
-        let titles = titles
-            .into_iter()
-            .map(|title| Cell::styled(title, style::TITLE))
-            .collect();
-        Self { rows: vec![titles] }
+    pub(crate) fn new(columns: impl IntoIterator<Item = impl Into<Column>>) -> Self {
+        let columns: Vec<Column> = columns.into_iter().map(Into::into).collect();
+        let titles = columns.iter();
+        let titles = titles.map(|column| Cell::styled(column.title, style::TITLE));
+        Self {
+            rows: vec![titles.collect()],
+            columns,
+            is_of_fields: false,
+        }
     }
 
     /// A table of two columns without titles: names and values.
     pub(crate) fn of_fields() -> Self {
-        Self { rows: Vec::new() }
+        Self {
+            columns: vec![Column::new(""), Column::new("")],
+            rows: Vec::new(),
+            is_of_fields: true,
+        }
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
@@ -61,7 +140,28 @@ impl Table {
     }
 
     /// The table's lines. The last cell of a line is not padded.
-    pub(crate) fn render(&self, palette: Palette) -> String {
+    pub(crate) fn render(&self, canvas: impl Into<Canvas>) -> String {
+        let canvas = canvas.into();
+        let widths = self.widths();
+        let total = total(&widths);
+        match canvas.columns {
+            Some(room) if total > room && self.is_of_fields => {
+                self.fields_within(room, &widths, canvas.palette)
+            }
+            Some(room) if total > room => self.within(room, canvas.palette),
+            _ => {
+                let mut out = String::new();
+                for row in &self.rows {
+                    let cells: Vec<_> = row.iter().zip(widths.iter().copied()).collect();
+                    push_row(&mut out, &cells, canvas.palette);
+                }
+                out
+            }
+        }
+    }
+
+    /// How wide the widest cell of each column is.
+    fn widths(&self) -> Vec<usize> {
         let mut widths: Vec<usize> = Vec::new();
         for row in &self.rows {
             for (column, cell) in row.iter().enumerate() {
@@ -72,21 +172,42 @@ impl Table {
                 }
             }
         }
-        let mut out = String::new();
-        for row in &self.rows {
-            let last = row.iter().rposition(|cell| !cell.text.is_empty());
-            for (column, (cell, widest)) in row.iter().zip(&widths).enumerate() {
-                out.push_str(&palette.paint(cell.style, &cell.text));
-                if Some(column) >= last {
-                    break;
-                }
-                let padding = widest.saturating_sub(text::width(&cell.text)) + GAP;
-                out.extend(std::iter::repeat_n(' ', padding));
-            }
-            out.push('\n');
-        }
-        out
+        widths
     }
+}
+
+fn total(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+}
+
+fn push_row(out: &mut String, cells: &[(&Cell, usize)], palette: Palette) {
+    let last = cells.iter().rposition(|(cell, _)| !cell.text.is_empty());
+    for (column, (cell, widest)) in cells.iter().enumerate() {
+        out.push_str(&palette.paint(cell.style, &cell.text));
+        if Some(column) >= last {
+            break;
+        }
+        let padding = widest.saturating_sub(text::width(&cell.text)) + GAP;
+        out.extend(std::iter::repeat_n(' ', padding));
+    }
+    out.push('\n');
+}
+
+/// What is shown at 60, 80 and 120 columns, of which no line may be wider.
+#[cfg(test)]
+pub(crate) fn at_three_widths(render: impl Fn(Canvas) -> String) -> String {
+    let mut all = String::new();
+    for columns in [60, 80, 120] {
+        let canvas = Canvas {
+            palette: Palette::new(false),
+            columns: Some(columns),
+        };
+        let shown = render(canvas);
+        let widest = shown.lines().map(text::width).max();
+        assert!(widest <= Some(columns), "at {columns} columns:\n{shown}");
+        all.push_str(&format!("== {columns} columns\n{shown}"));
+    }
+    all
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ fn each_line_is_answered_in_the_same_conversation() {
     let daemon = home.daemon(|call| match call {
         Call::SendEvent(send) => answer(sent(call, &completed(&format!("re: {}", send.input)))),
         Call::InstanceHistory(_) => answer(json!({"messages": [], "pending": []})),
+        Call::InstanceTurns(_) => answer(json!({"events": [], "unreadable": 0, "busy": false})),
         _ => vec![],
     });
     let lines = "one\n\n/history\n//slash\n/quit\nnever\n";

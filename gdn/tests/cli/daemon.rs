@@ -222,6 +222,7 @@ impl Serving {
         match call {
             Call::Connect(_) => answer(
                 serde_json::to_value(Connected {
+                    log_dir: None,
                     version: Version::current(),
                     pid: std::process::id(),
                     state_root: self.state_root.clone(),

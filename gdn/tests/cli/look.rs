@@ -258,6 +258,7 @@ fn history_reads_every_page() {
     let home = Home::new();
     let _daemon = home.daemon(|call| match call {
         Call::InstanceHistory(history) => answer(page(history.offset)),
+        Call::InstanceTurns(_) => answer(failed_turns()),
         _ => vec![],
     });
     let json = home.gdn(&["instance", "history", "--json"]).exits(0).json();
@@ -271,6 +272,11 @@ fn history_reads_every_page() {
     assert_eq!(ids, ["m1", "m2", "m3", "m4", "m5"]);
     assert_eq!(json["pending"][0]["id"], "p");
     assert_eq!(json["total"], 5);
+    let unanswered = &json["unansweredTurns"];
+    assert_eq!(
+        (&unanswered[0]["outcome"], &unanswered[1]["reason"]),
+        (&json!("failed"), &json!("E_MODEL: overloaded"))
+    );
 
     let ran = home.gdn(&["instance", "history", "--limit", "1"]).exits(0);
     assert_eq!(
@@ -278,8 +284,43 @@ fn history_reads_every_page() {
         "(4 earlier messages left out)\n\n\
          user  2026-11-21 21:06:00\n  question 5\n\n\
          assistant  2026-11-21 21:06:01  (turn in progress)\n  Looking.\n  \
-         → bash__exec {\"command\":\"ls\"}\n"
+         → bash__exec {\"command\":\"ls\"}\n\n\
+         turn failed  2026-11-21 21:07:00\n  \
+         are you there?\n  \
+         ✗ E_MODEL: overloaded\n"
     );
+}
+
+/// A turn that failed before all messages of [`page`], and one after them.
+fn failed_turns() -> Value {
+    let event = |kind: &str, turn: &str, at: &str, detail: &str| {
+        json!({
+            "type": kind, "timestamp": at, "traceId": "01".repeat(16), "spanId": "02".repeat(8),
+            "agentName": "clerk", "instanceKey": "main", "turnId": turn, "detail": detail,
+        })
+    };
+    let events = [
+        event("turn.started", "a", "2026-11-21T21:00:00.000Z", "long ago"),
+        event(
+            "turn.failed",
+            "a",
+            "2026-11-21T21:00:01.000Z",
+            "E_MODEL: no rule",
+        ),
+        event(
+            "turn.started",
+            "b",
+            "2026-11-21T21:07:00.000Z",
+            "are you there?",
+        ),
+        event(
+            "turn.failed",
+            "b",
+            "2026-11-21T21:07:01.000Z",
+            "E_MODEL: overloaded",
+        ),
+    ];
+    json!({"events": events, "unreadable": 0, "busy": false})
 }
 
 #[test]

@@ -105,6 +105,15 @@ impl Sources {
                 .all(|(path, state)| FileState::of(path) == *state)
     }
 
+    /// The files that were read: absolute paths, in order.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let read = self
+            .files
+            .iter()
+            .filter(|(_, state)| matches!(state, FileState::File(_)));
+        read.map(|(path, _)| path.as_path())
+    }
+
     /// The directories in which a change of the sources can show: those of every file, or the nearest
     /// that is there; where a symbolic link leads, too; and the one above the Project Root, for when
     /// that is replaced. Blocks on the file system.

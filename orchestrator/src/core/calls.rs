@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use goondan_protocol::call::{
     CallCancel, CallError, CallErrorCode, CallId, CallOrder, CallOutcome, CallPiece, CallPlace,
-    CallRecord, CallResult, CallTarget, Caller, ModelPiece, OutgoingCall,
+    CallRecord, CallResult, CallRetry, CallTarget, Caller, ModelPiece, OutgoingCall,
 };
 use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{
@@ -487,10 +487,35 @@ impl Core {
         }
         // A summary of what is long past is no part of the turn's answer.
         let is_summary = |place: &CallPlace| place.step_id.as_ref().is_some_and(StepId::is_summary);
-        let Some(place) = place.filter(|place| !is_summary(place)) else {
+        if let Some(place) = place.filter(|place| !is_summary(place)) {
+            self.tell_watchers(&at, &place, piece);
+        }
+    }
+
+    /// Tells those who wait for the turn that one of its calls is made again, and when.
+    fn tell_of_retry(&mut self, id: CallId, error: &CallError, delay_ms: u64) {
+        let Some(call) = self.calls.open.get(&id) else {
             return;
         };
-        for token in self.watchers(&at, &place) {
+        let Some(place) = call.place.clone() else {
+            return;
+        };
+        let at = call.at.clone();
+        let retry = ModelPiece::Retry(CallRetry {
+            target: call.target.to_string(),
+            attempt: call.attempts.saturating_add(1),
+            attempts_max: CALL_ATTEMPTS_MAX,
+            delay_ms,
+            code: error.code,
+            reason: error.message.clone(),
+        });
+        if let Ok(piece) = to_raw_value(&retry) {
+            self.tell_watchers(&at, &place, &piece);
+        }
+    }
+
+    fn tell_watchers(&mut self, at: &InstanceRef, place: &CallPlace, piece: &RawValue) {
+        for token in self.watchers(at, place) {
             self.push(Effect::Piece {
                 token,
                 place: Box::new(place.clone()),
@@ -558,12 +583,14 @@ impl Core {
         if !is_worth_it {
             return self.end_call(id, CallOutcome::Error(error));
         }
-        let event = LogEvent::info("an outgoing call is made again").of(&call.at);
+        let (at, target, trace) = (call.at.clone(), call.target.to_string(), call.trace);
+        self.tell_of_retry(id, &error, delay_ms);
+        let event = LogEvent::info("an outgoing call is made again").of(&at);
         let event = event
-            .with("target", call.target.to_string())
+            .with("target", target)
             .with("code", error.code.as_str())
             .with("afterMs", delay_ms);
-        let event = event.with("error", error.message).in_trace(call.trace);
+        let event = event.with("error", error.message).in_trace(trace);
         self.log(event);
         self.calls.put_back(id, again_ms);
     }

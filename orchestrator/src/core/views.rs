@@ -1,8 +1,10 @@
 //! What the core tells of itself: the answers to `status`, `ps` and `workspace list`. How much memory a
 //! process takes the shell adds.
 
+use std::path::Path;
+
 use goondan_protocol::call::CallTarget;
-use goondan_protocol::control::{Connected, DaemonStatus, ProcessInfo, WorkspaceInfo};
+use goondan_protocol::control::{Connected, DaemonStatus, ProcessInfo, Watching, WorkspaceInfo};
 use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::process_limits::ProcessLimits;
@@ -13,6 +15,7 @@ use super::health;
 use super::models::Model;
 use super::slot::Up;
 use super::{Core, Workspace};
+use crate::limits::WATCHED_FILES_SHOWN;
 
 impl Core {
     pub(super) fn connected(&self) -> Connected {
@@ -20,6 +23,7 @@ impl Core {
             version: self.version(),
             pid: self.facts.pid,
             state_root: self.facts.layout.root().to_owned(),
+            log_dir: self.facts.log_dir.clone(),
         }
     }
 
@@ -82,6 +86,8 @@ impl Core {
 fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
     let bundle = workspace.bundle.as_ref();
     let instances = workspace.instances.values();
+    let is_watched = workspace.record.watch;
+    let watched = || workspace.sources.files().filter(|_| is_watched);
     let unhealthy = health::unhealthy_of(workspace);
     let unhealthy_total = unhealthy.len();
     WorkspaceInfo {
@@ -103,11 +109,24 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         config_digest: bundle.map(|bundle| bundle.digest.clone()),
         config_since: workspace.since,
         last_known_good: workspace.is_last_known_good,
-        watch: workspace.watching,
+        watch: watching(workspace),
+        watched_files: watched()
+            .take(WATCHED_FILES_SHOWN)
+            .map(Path::to_owned)
+            .collect(),
+        watched_files_total: watched().count(),
         env_files: workspace.record.env_files.clone(),
         problem: workspace.problem.clone(),
         unhealthy: health::told(unhealthy),
         unhealthy_total,
+    }
+}
+
+/// How changes are noticed. The watch begins a moment after it was asked for.
+fn watching(workspace: &Workspace) -> Watching {
+    match workspace.watching {
+        Watching::Off if workspace.record.watch => Watching::Starting,
+        how => how,
     }
 }
 

@@ -130,6 +130,7 @@ impl Core {
                 is_last_known_good: false,
                 problem: None,
                 watching: Watching::Off,
+                sources: sources.clone(),
                 instances: BTreeMap::new(),
                 connectors: BTreeMap::new(),
                 models: BTreeMap::new(),
@@ -140,6 +141,7 @@ impl Core {
                 closing: None,
             });
         workspace.record = found.record;
+        workspace.sources = sources.clone();
         let mut applied = Applied::default();
         match found.bundle {
             Ok(bundle) => {

@@ -27,7 +27,7 @@ use super::child::{Programs, Reports};
 use super::control::{self, Server};
 use super::frame_memory::FrameMemory;
 use super::loading::{Known, Projects, Read, Wanted};
-use super::logs::LogHub;
+use super::logs::{LogHub, journal};
 use super::masking::Masks;
 use super::strays;
 use super::supervisor::{Event, Supervisor};
@@ -58,6 +58,21 @@ impl StartFailure {
         }
     }
 
+    /// Says it on stderr, and to the service manager if there is one: `systemctl status` shows it then.
+    fn tell(&self) {
+        let mut lines = vec![format!("error: {}", self.message)];
+        lines.extend(self.hint.iter().map(|hint| format!("hint: {hint}")));
+        let status = lines.join("; ").replace('\n', " ");
+        // If nobody listens there, stderr and the exit code have to do.
+        drop(sd_notify::notify(&[NotifyState::Status(&status)]));
+        let mut err = std::io::stderr().lock();
+        let is_journal = journal::is_stream(&err);
+        for line in lines.iter().flat_map(|text| text.lines()) {
+            let priority = if is_journal { journal::ERROR } else { "" };
+            drop(writeln!(err, "{priority}{line}"));
+        }
+    }
+
     fn hint(self, hint: impl Into<String>) -> Self {
         Self {
             hint: Some(hint.into()),
@@ -73,12 +88,7 @@ pub fn main() -> ExitCode {
     match start(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            let mut err = std::io::stderr().lock();
-            // If stderr cannot be written, the exit code has to do.
-            drop(writeln!(err, "error: {}", failure.message));
-            if let Some(hint) = &failure.hint {
-                drop(writeln!(err, "hint: {hint}"));
-            }
+            failure.tell();
             ExitCode::from(failure.code)
         }
     }

@@ -31,6 +31,7 @@ use crate::limits::{
 };
 
 mod collect;
+pub(super) mod journal;
 mod own_line;
 mod rotate;
 
@@ -82,7 +83,14 @@ impl LogHub {
                 config.max_files,
             )?),
             // The thread that writes flushes whenever no line waits, so this holds none back.
-            None => Box::new(BufWriter::with_capacity(LOG_WRITE_BYTES, io::stdout())),
+            None => {
+                let stdout = BufWriter::with_capacity(LOG_WRITE_BYTES, io::stdout());
+                if journal::is_stream(io::stdout()) {
+                    Box::new(journal::Prioritized(stdout))
+                } else {
+                    Box::new(stdout)
+                }
+            }
         };
         let (out, guard) = NonBlockingBuilder::default()
             .lossy(config.overflow == LogOverflow::Drop)

@@ -117,7 +117,7 @@ impl Watcher {
             }
             let wait_ms = match self.how {
                 Watching::Polling => WATCH_POLL_MS,
-                Watching::Events | Watching::Off => WATCH_LOOK_MS,
+                Watching::Events | Watching::Starting | Watching::Off => WATCH_LOOK_MS,
             };
             match incoming.recv_timeout(Duration::from_millis(wait_ms)) {
                 Ok(ended @ (Hint::Read(_) | Hint::Stop)) => return ended,

@@ -31,6 +31,9 @@ pub struct Connected {
     pub pid: u32,
     /// The System Root it owns.
     pub state_root: PathBuf,
+    /// Where it writes its log: a directory, or none when it writes to stdout only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_dir: Option<PathBuf>,
 }
 
 /// `daemon.status`.

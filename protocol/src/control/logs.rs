@@ -6,6 +6,10 @@ use serde_json::value::RawValue;
 use crate::ids::{AgentName, WorkspaceId};
 use crate::trace::TraceId;
 
+/// The file a daemon in the background writes its log to, in the directory of its log. Older ones have
+/// `.1`, `.2` … behind it (`LOG-4`).
+pub const LOG_FILE_NAME: &str = "orchestrator.log";
+
 /// `logs.follow`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

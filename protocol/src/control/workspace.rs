@@ -63,6 +63,12 @@ pub struct WorkspaceInfo {
     /// How changes of its files are noticed.
     #[serde(default)]
     pub watch: Watching,
+    /// Which files those are, the first few of them; none if they are not watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub watched_files: Vec<PathBuf>,
+    /// How many there are, those that are not listed included.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub watched_files_total: usize,
     /// The environment files it was given, the one that wins last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_files: Vec<PathBuf>,
@@ -125,6 +131,8 @@ pub enum Watching {
     /// Not at all: a person restarts or reloads.
     #[default]
     Off,
+    /// From now on; how is not known yet.
+    Starting,
     /// The system tells of them.
     Events,
     /// The system cannot tell of them; the files are compared every few seconds.
@@ -137,6 +145,7 @@ impl Watching {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
+            Self::Starting => "starting",
             Self::Events => "events",
             Self::Polling => "polling",
         }

@@ -219,17 +219,27 @@ fn logs_are_followed_and_narrowed() {
     assert_eq!(asked.stdout, "hi\n");
     following.wait_for_stdout("helper:main");
     of_helper.wait_for_stdout("turn.completed");
-    // The streams end with the daemon.
+    // The streams go on with the next daemon.
     drop(daemon.stop());
-    let followed = following.wait();
-    assert!(matches!(followed.code, 0 | 9), "{followed:#?}");
-    for line in followed.stdout.lines() {
+    of_helper.wait_for_stderr("waiting for the next one");
+    let _daemon = Daemon::start(&home);
+    of_helper.wait_for_stderr("A daemon runs again: pid ");
+    let asked = home.gdn(&["send", "--agent", "helper", "echo once more"]);
+    asked.exits(0);
+    for followed in [&following, &of_helper] {
+        wait_until("both lives are told", || {
+            followed.stdout().matches("turn.completed").count() >= 2
+        });
+    }
+    let followed = following.stdout();
+    let (whole, _) = followed.rsplit_once('\n').unwrap();
+    for line in whole.lines() {
         check_line(line).unwrap();
     }
-    let of_helper = of_helper.wait();
+    let of_helper = of_helper.stdout();
     assert!(
-        of_helper.stdout.lines().all(|line| line.contains("helper")),
-        "{of_helper:#?}"
+        of_helper.lines().all(|line| line.contains("helper")),
+        "{of_helper}"
     );
 }
 

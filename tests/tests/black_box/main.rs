@@ -48,6 +48,7 @@ mod models;
 mod otlp;
 #[cfg(test)]
 mod parking;
+mod people;
 #[cfg(test)]
 mod project_root;
 #[cfg(test)]

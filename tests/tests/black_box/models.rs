@@ -170,7 +170,10 @@ fn too_many_calls_are_made_again_later_and_a_wrong_key_is_said_and_never_shown()
     });
     let home = Home::new(&project(&provider));
     let daemon = Daemon::serving(&home);
-    assert_eq!(home.ask("main", "Hi."), "Hello.");
+    let ran = home.gdn(&["send", "Hi."]).exits(0);
+    assert_eq!(ran.stdout, "Hello.\n");
+    // Whoever waits is told why it takes longer.
+    ran.tells(&["attempt 2 of 5 in ", "failed (rateLimited): ", "429"]);
     assert_eq!(provider.received().len(), 2);
 
     let ran = home

@@ -40,7 +40,7 @@ pub(super) async fn run(
         if let Some(screen) = &mut screen {
             let head = format!("{}, every {} s", text::clock(now), INTERVAL_MS / 1_000);
             let head = output.out.paint(style::FAINT, &head);
-            let table = super::table(&processes, all, now).render(output.out);
+            let table = super::table(&processes, all, now).render(output.canvas());
             screen.show(&format!("{head}\n{table}"))?;
         } else {
             for change in changes(&mut before, processes) {

@@ -8,10 +8,9 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::limits::LOG_WRITE_BYTES;
+use goondan_protocol::control::LOG_FILE_NAME;
 
-/// The file being written.
-const FILE_NAME: &str = "orchestrator.log";
+use crate::limits::LOG_WRITE_BYTES;
 
 /// A log file that makes way for a new one before it grows past its limit. Lines are written when it is
 /// flushed, which the thread that writes does whenever no line waits.
@@ -28,7 +27,7 @@ impl RotatingFile {
     /// Opens the log in `dir`, going on where an earlier daemon stopped.
     pub(super) fn open(dir: &Path, max_file_bytes: u64, max_files: u32) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-        let path = dir.join(FILE_NAME);
+        let path = dir.join(LOG_FILE_NAME);
         let file = open_file(&path)?;
         let len = file.get_ref().metadata()?.len();
         Ok(Self {

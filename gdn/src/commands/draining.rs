@@ -1,0 +1,131 @@
+//! What a person sees while processes finish their turns before something is stopped: which of them are
+//! still there, and since when they are waited for.
+
+use std::future::Future;
+use std::time::Duration;
+
+use goondan_protocol::control::{ListProcesses, ProcessInfo, ProcessState};
+use goondan_protocol::ids::WorkspaceId;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::output::progress::Waiting;
+use crate::output::text;
+
+/// How often it is looked who is still there, in milliseconds.
+const LOOK_MS: u64 = 1_000;
+
+/// Names that one line tells.
+const NAMES_MAX: usize = 3;
+
+/// Does `work`, which waits for processes of a workspace, or of all, to end; tells meanwhile which they
+/// are. Nothing is told of what takes less than a second.
+pub(super) async fn while_draining<T>(
+    context: &Context,
+    workspace_id: Option<WorkspaceId>,
+    work: impl Future<Output = T>,
+) -> T {
+    tokio::pin!(work);
+    let since = Instant::now();
+    let mut looks = interval_at(
+        since + Duration::from_millis(LOOK_MS),
+        Duration::from_millis(LOOK_MS),
+    );
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut waiting = Waiting::new(context.output);
+    let mut client = None;
+    let mut told = String::new();
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            _ = looks.tick() => {}
+        }
+        if context.output.is_json() {
+            continue;
+        }
+        let look = async {
+            if client.is_none() {
+                client = Client::connect(&context.state_root).await.ok();
+            }
+            let workspace_id = workspace_id.clone();
+            match client.as_mut()?.query(ListProcesses { workspace_id }).await {
+                Ok(processes) => Some(processes),
+                // A daemon that is about to be gone tells nothing more.
+                Err(_) => {
+                    client = None;
+                    None
+                }
+            }
+        };
+        let processes = tokio::select! {
+            done = &mut work => return done,
+            processes = look => processes,
+        };
+        let Some(who) = processes.and_then(|processes| who_is_left(&processes)) else {
+            continue;
+        };
+        let seconds = since.elapsed().as_secs();
+        waiting.show(&format!("waiting for {who}, for {seconds} s"), who != told);
+        told = who;
+    }
+}
+
+/// `agent clerk/main (draining), connector hook (draining) and 3 more`; none if nobody is left.
+fn who_is_left(processes: &[ProcessInfo]) -> Option<String> {
+    let left: Vec<&ProcessInfo> = processes
+        .iter()
+        .filter(|process| process.pid.is_some())
+        .collect();
+    let named: Vec<String> = left.iter().take(NAMES_MAX).map(|p| named(p)).collect();
+    match left.len() {
+        0 => None,
+        count if count > named.len() => Some(format!(
+            "{} and {} more",
+            named.join(", "),
+            count - named.len()
+        )),
+        _ => Some(named.join(", ")),
+    }
+}
+
+fn named(process: &ProcessInfo) -> String {
+    let mut name = format!("{} {}", process.role.as_str(), process.name);
+    if let Some(key) = &process.instance_key {
+        name.push_str(&format!("/{key}"));
+    }
+    let does = match (process.state, &process.turn_id) {
+        (ProcessState::Draining, Some(_)) => "finishes its turn",
+        (state, _) => state.as_str(),
+    };
+    text::one_line(&format!("{name} ({does})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn those_that_are_left_are_named_and_the_rest_counted() {
+        let process = |name: &str, pid: Option<u32>, turn: Option<&str>| {
+            let mut process = json!({
+                "workspaceId": "w", "role": "agent", "name": name, "instanceKey": "main",
+                "state": "draining", "consecutiveCrashes": 0, "pendingEvents": 1,
+            });
+            process["pid"] = json!(pid);
+            process["turnId"] = json!(turn);
+            serde_json::from_value::<ProcessInfo>(process).unwrap()
+        };
+        assert_eq!(who_is_left(&[process("a", None, None)]), None);
+        let a = process("a", Some(1), Some("t"));
+        let b = process("b", Some(2), None);
+        assert_eq!(
+            who_is_left(&[a.clone(), b.clone()]).unwrap(),
+            "agent a/main (finishes its turn), agent b/main (draining)"
+        );
+        let many = [a, b.clone(), b.clone(), b.clone(), b];
+        assert!(who_is_left(&many).unwrap().ends_with(" and 2 more"));
+    }
+}

@@ -1,0 +1,349 @@
+//! The rotated log files of daemons in the background (`LOG-4`): `orchestrator.log`, then
+//! `orchestrator.log.1`, the next older …
+//!
+//! They hold what every daemon wrote, so they tell of the time before the last start, and while none runs.
+
+use std::collections::VecDeque;
+use std::fs::{File, Metadata};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use goondan_protocol::control::LOG_FILE_NAME;
+
+use super::filter::Filter;
+
+/// Bytes read at a time while following.
+const READ_BYTES: usize = 64 * 1024;
+
+/// The log files of one directory.
+#[derive(Debug, Clone)]
+pub(super) struct LogFiles {
+    dir: PathBuf,
+}
+
+/// A file as it was opened, whatever its name is later.
+#[derive(Debug)]
+struct Opened {
+    file: File,
+    /// Device and number.
+    id: (u64, u64),
+}
+
+impl Opened {
+    fn open(path: &Path) -> io::Result<Option<Self>> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let id = id_of(&file.metadata()?);
+        Ok(Some(Self { file, id }))
+    }
+}
+
+fn id_of(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+impl LogFiles {
+    pub(super) fn of(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    /// Whether a daemon ever wrote here.
+    pub(super) fn exist(&self) -> bool {
+        self.path(0).is_file()
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The file of this age: 0 is the one that is written.
+    fn path(&self, age: u32) -> PathBuf {
+        match age {
+            0 => self.dir.join(LOG_FILE_NAME),
+            age => self.dir.join(format!("{LOG_FILE_NAME}.{age}")),
+        }
+    }
+
+    /// All files, newest first. One that is renamed meanwhile is there once.
+    fn open_all(&self) -> io::Result<Vec<Opened>> {
+        let mut all: Vec<Opened> = Vec::new();
+        for age in 0.. {
+            match Opened::open(&self.path(age))? {
+                Some(file) if all.iter().any(|other| other.id == file.id) => {}
+                Some(file) => all.push(file),
+                // Between two renames of a rotation the newest name is missing.
+                None if age == 0 => {}
+                None => break,
+            }
+        }
+        Ok(all)
+    }
+
+    /// The latest `count` lines that the filter takes, oldest first, and the place behind the last.
+    pub(super) fn latest(
+        &self,
+        count: usize,
+        filter: &Filter,
+    ) -> io::Result<(Vec<String>, Follower)> {
+        let mut follower = Follower::of(self.clone());
+        let mut latest: VecDeque<String> = VecDeque::new();
+        for (age, opened) in self.open_all()?.into_iter().enumerate() {
+            let (older, end) = read_lines(&opened.file, count - latest.len(), filter)?;
+            for line in older.into_iter().rev() {
+                latest.push_front(line);
+            }
+            if age == 0 {
+                follower.begin(opened, end);
+            }
+            if latest.len() >= count {
+                break;
+            }
+        }
+        Ok((latest.into(), follower))
+    }
+}
+
+/// The last `count` lines of a file that the filter takes, and where its last whole line ends.
+fn read_lines(file: &File, count: usize, filter: &Filter) -> io::Result<(VecDeque<String>, u64)> {
+    let mut reader = BufReader::new(file);
+    let mut latest = VecDeque::new();
+    let (mut line, mut end) = (Vec::new(), 0);
+    loop {
+        line.clear();
+        let read = reader.read_until(b'\n', &mut line)?;
+        if line.pop() != Some(b'\n') {
+            return Ok((latest, end));
+        }
+        end += u64::try_from(read).unwrap_or(0);
+        let text = String::from_utf8_lossy(&line);
+        if filter.takes(&text) {
+            latest.push_back(text.into_owned());
+        }
+        if latest.len() > count {
+            latest.pop_front();
+        }
+    }
+}
+
+/// What came of a look at the files.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    pub(super) lines: Vec<String>,
+    /// Whether files went that had not been read to their end.
+    pub(super) has_lost: bool,
+}
+
+/// Reads on where it stopped, through every rotation.
+#[derive(Debug)]
+pub(super) struct Follower {
+    files: LogFiles,
+    current: Option<Opened>,
+    offset: u64,
+    /// The begin of a line whose end is not there yet.
+    pending: Vec<u8>,
+}
+
+impl Follower {
+    fn of(files: LogFiles) -> Self {
+        Self {
+            files,
+            current: None,
+            offset: 0,
+            pending: Vec::new(),
+        }
+    }
+
+    fn begin(&mut self, opened: Opened, offset: u64) {
+        self.current = Some(opened);
+        self.offset = offset;
+    }
+
+    /// What was written since the last look.
+    pub(super) fn look(&mut self) -> io::Result<News> {
+        let mut news = News::default();
+        self.read_current(&mut news)?;
+        let newest = match std::fs::metadata(self.files.path(0)) {
+            Ok(metadata) => metadata,
+            // In the middle of a rotation, or not there yet.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(news),
+            Err(error) => return Err(error),
+        };
+        let current = self.current.as_ref().map(|opened| opened.id);
+        if current == Some(id_of(&newest)) {
+            if newest.len() < self.offset {
+                // The only file there may be is emptied instead of being renamed.
+                self.offset = 0;
+                news.has_lost = true;
+                self.read_current(&mut news)?;
+            }
+            return Ok(news);
+        }
+        // What was written to it between the last look and its being renamed.
+        self.read_current(&mut news)?;
+        let mut newer = self.files.open_all()?;
+        match newer.iter().position(|opened| Some(opened.id) == current) {
+            Some(at) => newer.truncate(at),
+            None => news.has_lost = current.is_some(),
+        }
+        for opened in newer.into_iter().rev() {
+            self.begin(opened, 0);
+            self.read_current(&mut news)?;
+        }
+        Ok(news)
+    }
+
+    fn read_current(&mut self, news: &mut News) -> io::Result<()> {
+        let Some(opened) = &mut self.current else {
+            return Ok(());
+        };
+        opened.file.seek(SeekFrom::Start(self.offset))?;
+        let mut chunk = vec![0; READ_BYTES];
+        loop {
+            let read = opened.file.read(&mut chunk)?;
+            if read == 0 {
+                return Ok(());
+            }
+            self.offset += u64::try_from(read).unwrap_or(0);
+            for byte in chunk.iter().take(read) {
+                match byte {
+                    b'\n' => {
+                        let line = std::mem::take(&mut self.pending);
+                        news.lines.push(String::from_utf8_lossy(&line).into_owned());
+                    }
+                    byte => self.pending.push(*byte),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::io::Write as _;
+
+    use super::*;
+
+    /// Files as the daemon writes them.
+    struct Written {
+        dir: tempfile::TempDir,
+        next: u32,
+    }
+
+    impl Written {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            Self { dir, next: 0 }
+        }
+
+        fn files(&self) -> LogFiles {
+            LogFiles::of(self.dir.path().to_owned())
+        }
+
+        fn write(&mut self, count: u32) {
+            let path = self.files().path(0);
+            let mut file = OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(path)
+                .unwrap();
+            for _ in 0..count {
+                writeln!(file, r#"{{"message":"{}"}}"#, self.next).unwrap();
+                self.next += 1;
+            }
+        }
+
+        fn rotate(&self, oldest: u32) {
+            for age in (0..oldest).rev() {
+                drop(std::fs::rename(
+                    self.files().path(age),
+                    self.files().path(age + 1),
+                ));
+            }
+        }
+    }
+
+    fn numbers(lines: &[String]) -> Vec<u32> {
+        let number = |line: &String| {
+            let fields: serde_json::Value = serde_json::from_str(line).unwrap();
+            fields["message"].as_str().unwrap().parse().unwrap()
+        };
+        lines.iter().map(number).collect()
+    }
+
+    fn expected(from: u32, to: u32) -> Vec<u32> {
+        (from..to).collect()
+    }
+
+    #[test]
+    fn obs_2_the_latest_lines_are_found_in_however_many_files() {
+        let mut written = Written::new();
+        for _ in 0..3 {
+            written.write(10);
+            written.rotate(5);
+        }
+        written.write(5);
+        let latest = |count| {
+            let (lines, _) = written.files().latest(count, &Filter::default()).unwrap();
+            numbers(&lines)
+        };
+        assert_eq!(latest(0), expected(0, 0));
+        assert_eq!(latest(3), expected(32, 35));
+        assert_eq!(latest(17), expected(18, 35));
+        assert_eq!(latest(1_000), expected(0, 35));
+    }
+
+    #[test]
+    fn obs_2_following_misses_and_repeats_no_line_over_rotations() {
+        let mut written = Written::new();
+        written.write(3);
+        let all = Filter::default();
+        let (lines, mut follower) = written.files().latest(2, &all).unwrap();
+        assert_eq!(numbers(&lines), expected(1, 3));
+        let mut seen = Vec::new();
+        for round in 0..6 {
+            written.write(2);
+            if round % 2 == 0 {
+                seen.extend(numbers(&follower.look().unwrap().lines));
+            }
+            // What is written between the last look and a rotation, and two rotations between two looks.
+            written.write(1);
+            written.rotate(5);
+            if round == 3 {
+                written.write(1);
+                written.rotate(5);
+            }
+        }
+        let news = follower.look().unwrap();
+        assert!(!news.has_lost);
+        seen.extend(numbers(&news.lines));
+        written.write(1);
+        seen.extend(numbers(&follower.look().unwrap().lines));
+        assert_eq!(seen, expected(3, written.next));
+    }
+
+    #[test]
+    fn obs_2_lines_that_went_unread_are_told_and_half_a_line_waits() {
+        let mut written = Written::new();
+        written.write(1);
+        let (_, mut follower) = written.files().latest(0, &Filter::default()).unwrap();
+        for _ in 0..3 {
+            written.write(1);
+            written.rotate(2);
+        }
+        written.write(1);
+        let news = follower.look().unwrap();
+        assert!(news.has_lost);
+        assert_eq!(numbers(&news.lines).last(), Some(&4));
+        let path = written.files().path(0);
+        let mut file = OpenOptions::new().append(true).open(path).unwrap();
+        file.write_all(br#"{"mess"#).unwrap();
+        assert!(follower.look().unwrap().lines.is_empty());
+        file.write_all(b"age\":\"7\"}\n").unwrap();
+        assert_eq!(numbers(&follower.look().unwrap().lines), [7]);
+    }
+}

@@ -1,0 +1,99 @@
+//! A log line as people read it.
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::time::Timestamp;
+use serde_json::Value;
+
+use crate::output::style::{self, Palette};
+use crate::output::text;
+
+/// Fields of a line that stand at its head and are not repeated after the message.
+const HEAD_FIELDS: [&str; 9] = [
+    "timestamp",
+    "level",
+    "message",
+    "process",
+    "agentName",
+    "instanceKey",
+    "connection",
+    "workspaceId",
+    "pid",
+];
+
+/// A line as people read it: time, level, who, what, and the rest of its fields.
+pub(super) fn render(line: &str, palette: Palette) -> String {
+    let Ok(fields) = serde_json::from_str::<JsonObject>(line) else {
+        return text::one_line(line);
+    };
+    let field = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+    let at = field("timestamp");
+    let at = at
+        .parse::<Timestamp>()
+        .map_or_else(|_| text::one_line(at), text::clock_ms);
+    let level = field("level").to_uppercase();
+    let look = match level.as_str() {
+        "ERROR" => style::BAD,
+        "WARN" => style::WARN,
+        "INFO" => style::GOOD,
+        _ => style::FAINT,
+    };
+    let level = text::one_line(&level);
+    let mut rest: Vec<String> = fields
+        .iter()
+        .filter(|(name, _)| !HEAD_FIELDS.contains(&name.as_str()))
+        .map(|(name, value)| text::one_line(&format!("{name}={}", plain(value))))
+        .collect();
+    rest.sort_unstable();
+    let parts = [
+        palette.paint(style::FAINT, &at),
+        palette.paint(look, &format!("{level:5}")),
+        palette.paint(style::TITLE, &who(&fields)),
+        text::one_line(field("message")),
+        palette.paint(style::FAINT, &rest.join(" ")),
+    ];
+    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join("  ")
+}
+
+/// The process: `orchestrator`, `agent clerk/main`, `connector hook`.
+fn who(fields: &JsonObject) -> String {
+    let field = |name: &str| fields.get(name).and_then(Value::as_str);
+    let mut who = field("process").unwrap_or("?").to_owned();
+    if let Some(name) = field("agentName").or(field("connection")) {
+        who.push_str(&format!(" {name}"));
+    }
+    if let Some(key) = field("instanceKey") {
+        who.push_str(&format!("/{key}"));
+    }
+    text::one_line(&who)
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) if !text.is_empty() && !text.contains(char::is_whitespace) => {
+            text.clone()
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_who_what_and_the_rest() {
+        let line = r#"{"timestamp":"x","level":"warn","message":"tool failed","process":"agent","pid":7,"workspaceId":"w","agentName":"clerk","instanceKey":"main","traceId":"t1","toolName":"bash__exec","error":"no such file"}"#;
+        assert_eq!(
+            render(line, Palette::new(false)),
+            "x  WARN   agent clerk/main  tool failed  error=\"no such file\" toolName=bash__exec traceId=t1"
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_no_log_line_is_shown_as_it_is() {
+        assert_eq!(render("[1,\u{1b}]", Palette::new(false)), "[1,\\u{1b}]");
+        let bare = render(r#"{"message":"m"}"#, Palette::new(false));
+        assert_eq!(bare.split_whitespace().collect::<Vec<_>>(), ["?", "m"]);
+    }
+}

@@ -1,0 +1,156 @@
+//! What a person sees while something goes on, and of what went wrong before.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixDatagram;
+
+use goondan_tests::binaries::bin;
+use goondan_tests::home::ORCHESTRATOR;
+use goondan_tests::projects::LAB;
+use goondan_tests::{Daemon, Home, wait_until};
+
+#[test]
+fn obs_2_logs_are_read_over_restarts_and_while_no_daemon_runs() {
+    let home = Home::new(LAB);
+    home.gdn(&["run"]).exits(0);
+    assert_eq!(home.ask("first-life", "echo one"), "one");
+    home.gdn(&["shutdown"]).exits(0);
+
+    // No daemon: the files hold it.
+    let ran = home.gdn(&["logs", "-n", "1000"]).exits(0);
+    let ran = ran.prints(&["agent worker/first-life", "turn committed and answered"]);
+    ran.tells(&["No daemon runs; this is from the files in "]);
+    let following = home.start_gdn(&["logs", "-f", "-n", "0"]);
+    following.wait_for_stderr("No daemon runs");
+    home.gdn(&["run"]).exits(0);
+    following.wait_for_stderr("A daemon runs again: pid ");
+    assert_eq!(home.ask("second-life", "echo two"), "two");
+    following.wait_for_stdout("second-life  turn committed and answered");
+
+    // With a daemon: what was before its start is there, too.
+    let ran = home.gdn(&["logs", "-n", "1000", "--json"]).exits(0);
+    let ran = ran.prints(&["first-life", "second-life"]);
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    let mut unique = lines.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(lines.len(), unique.len(), "a line is there twice");
+
+    // Over the end of the one and the start of the next.
+    home.gdn(&["shutdown"]).exits(0);
+    following.wait_for_stderr("The daemon has ended; waiting for the next one.");
+    home.gdn(&["run"]).exits(0);
+    assert_eq!(home.ask("third-life", "echo three"), "three");
+    following.wait_for_stdout("third-life  turn committed and answered");
+}
+
+#[test]
+fn a_stop_tells_who_is_waited_for_and_a_watch_what_it_watches() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    home.gdn(&["run", "--watch"])
+        .exits(0)
+        .prints(&["Watch        on\n", "goondan.yaml"]);
+    home.gdn(&["send", "--no-wait", "hold x"]).exits(0);
+    wait_until("the tool runs", || home.note("x.runs") == "run\n");
+    let stopping = home.start_gdn(&["stop"]);
+    stopping.wait_for_stderr("waiting for agent worker/main (finishes its turn)");
+    home.write("notes/x.go", "");
+    stopping.wait().exits(0).prints(&["Stopped workspace"]);
+}
+
+#[test]
+fn a_failed_command_and_a_failed_turn_are_shown_as_failures() {
+    let home = Home::new(&LAB.replace("sleep 0.05; echo ${number}", "exit ${number}"));
+    let _daemon = Daemon::serving(&home);
+    let sent = home.gdn(&["send", "work 3"]).exits(0);
+    let sent = sent.tells(&["✗ bash__exec"]);
+    assert!(!sent.stderr.contains('✓'), "{sent:#?}");
+    let sent = home.gdn(&["send", "work 0"]).exits(0);
+    sent.tells(&["✓ bash__exec"]);
+    home.gdn(&["send", "fail"]).exits(7);
+    home.gdn(&["instance", "history"]).exits(0).prints(&[
+        "✗ bash__exec",
+        "✓ bash__exec",
+        "turn failed",
+        "overloaded",
+    ]);
+    let history = home.gdn_json(&["instance", "history"]);
+    assert_eq!(history["unansweredTurns"][0]["outcome"], "failed");
+}
+
+#[test]
+fn reload_is_of_one_project_unless_all_are_meant() {
+    let home = Home::new(LAB);
+    home.write(
+        "other/goondan.yaml",
+        &home.filled_in(&LAB.replace("@goondan/lab", "@goondan/other")),
+    );
+    let _daemon = Daemon::serving(&home);
+    let other = home.path().join("other");
+    home.gdn(&["run", other.to_str().unwrap()]).exits(0);
+    let count = |args: &[&str]| {
+        let reloaded = home.gdn_json(args);
+        reloaded["workspaces"].as_array().unwrap().len()
+    };
+    assert_eq!(count(&["reload"]), 1);
+    assert_eq!(count(&["reload", "--all"]), 2);
+}
+
+#[test]
+fn log_2_lines_for_the_journal_have_priorities_and_no_others_do() {
+    let home = Home::new(LAB);
+    let path = home.path().join("journal");
+    let mut options = std::fs::OpenOptions::new();
+    let journal = options.append(true).create(true).open(&path).unwrap();
+    let id = journal.metadata().unwrap();
+    let start = |stream: &str| {
+        let mut command = home.command(&bin(ORCHESTRATOR), &[]);
+        command.env("JOURNAL_STREAM", stream);
+        command.stdout(journal.try_clone().unwrap());
+        command.spawn().unwrap()
+    };
+    let lines = || -> Vec<String> {
+        let text = std::fs::read_to_string(&path).unwrap();
+        text.lines().map(str::to_owned).collect()
+    };
+    let mut daemon = start(&format!("{}:{}", id.dev(), id.ino()));
+    wait_until("it logs", || !lines().is_empty());
+    for line in lines() {
+        let (priority, line) = line.split_at(3);
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let expected = match line["level"].as_str().unwrap() {
+            "warn" => "<4>",
+            "error" => "<3>",
+            _ => "<6>",
+        };
+        assert_eq!(priority, expected, "{line}");
+    }
+    // A second one beside it: with words, for whoever asks the service manager, too.
+    let manager = UnixDatagram::bind(home.path().join("notify")).unwrap();
+    let mut command = home.command(&bin(ORCHESTRATOR), &[]);
+    command.env("NOTIFY_SOCKET", home.path().join("notify"));
+    let second = command.output().unwrap();
+    assert_eq!(second.status.code(), Some(3));
+    let words = String::from_utf8(second.stderr).unwrap();
+    assert!(
+        words.contains(&daemon.id().to_string()) && !words.contains('<'),
+        "{words}"
+    );
+    let mut told = vec![0; 4096];
+    let length = manager.recv(&mut told).unwrap();
+    let told = String::from_utf8_lossy(&told[..length]).into_owned();
+    assert!(
+        told.starts_with("STATUS=error: ") && told.contains("gdn shutdown"),
+        "{told}"
+    );
+    home.gdn(&["shutdown"]).exits(0);
+    daemon.wait().unwrap();
+
+    // Whatever the environment says, a file is not the journal.
+    let before = lines().len();
+    let mut daemon = start("1:1");
+    wait_until("it logs", || lines().len() > before);
+    assert!(lines()[before].starts_with('{'));
+    home.gdn(&["shutdown"]).exits(0);
+    daemon.wait().unwrap();
+}
