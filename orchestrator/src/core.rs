@@ -8,6 +8,8 @@
 //!
 //! * [`router`]: which instance an event belongs to.
 //! * [`slot`] and [`back_off`]: when a process may start, and when it is to be killed.
+//! * [`room`]: who gives way when descriptors, processes or memory run short.
+//! * [`running_time`]: what of the time that passes counts.
 //! * [`mailbox`]: events on their way in. [`turns`]: what becomes of them.
 //! * [`parking`]: events that crash whoever works on them.
 //! * [`asking`]: what agents ask of each other. [`answers`]: how they hear of what came of it.
@@ -74,7 +76,9 @@ mod reloading;
 mod requests;
 mod restarting;
 mod retention;
+mod room;
 mod router;
+mod running_time;
 mod secrets;
 #[cfg(test)]
 mod simulation;
@@ -92,6 +96,8 @@ pub(crate) use input::{
 };
 pub(crate) use requests::control_error;
 pub(crate) use retention::{ListPurpose, ListedInstances};
+pub(crate) use room::{Share, Supply};
+pub(crate) use running_time::{Pause, RunningTime};
 pub(crate) use secrets::{SecretWork, SecretsDone};
 
 use agents::Instance;
@@ -104,6 +110,7 @@ use models::Model;
 use parking::EventListing;
 use reloading::Reloading;
 use retention::Retention;
+use room::Room;
 use verification::Verifying;
 
 /// Whose process a process is.
@@ -188,6 +195,7 @@ pub(crate) struct Core {
     calls: Calls,
     trees: Trees,
     starts: Starts,
+    room: Room,
     stopping: Option<Stopping>,
     stop_requests: Vec<RequestToken>,
     sweeps: BTreeMap<RequestToken, Sweep>,
@@ -213,6 +221,7 @@ impl Core {
             calls: Calls::default(),
             trees: Trees::default(),
             starts: Starts::default(),
+            room: Room::default(),
             stopping: None,
             stop_requests: Vec::new(),
             sweeps: BTreeMap::new(),
@@ -259,6 +268,8 @@ impl Core {
             }
             Input::Broken { process, problem } => self.on_broken(process, &problem),
             Input::Exited { process, how } => self.on_exited(process, &how),
+            Input::NoRoom { process, how } => self.on_no_room(process, &how),
+            Input::Supply(supply) => self.on_supply(supply),
             Input::Stored(completion) => self.on_stored(completion),
             Input::Tick => self.on_tick(),
             Input::Reload => self.reload_all(),

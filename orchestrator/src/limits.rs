@@ -5,8 +5,37 @@ use goondan_protocol::limits::{MAX_FRAME_BYTES, MAX_MESSAGE_BYTES};
 /// How often the core compares desired with actual (`SUP-5`), in milliseconds.
 pub(crate) const TICK_MS: u64 = 250;
 
+/// Time without a look at the clock from which the daemon counts as paused, in milliseconds. No deadline
+/// counts a pause (`SUP-9`).
+pub(crate) const PAUSE_MIN_MS: u64 = 1_000;
+/// How long after a pause the deadlines go on standing still, in milliseconds, so that what has come
+/// meanwhile is read before anybody is judged.
+pub(crate) const PAUSE_CATCH_UP_MS: u64 = 2_000;
+
 /// An agent that has nothing to do is looked at once in so many ticks: there may be thousands of them.
 pub(crate) const TICKS_OF_REST: u64 = 8;
+
+/// File descriptors of the daemon that one agent in a turn takes, its open conversation among them.
+pub(crate) const WORKING_AGENT_DESCRIPTORS: u64 = 8;
+/// File descriptors of the daemon that one idle agent takes: its socket, and the pipe of its output.
+pub(crate) const IDLE_AGENT_DESCRIPTORS: u64 = 2;
+/// Processes and threads that one agent in a turn is taken to need, its tools among them.
+pub(crate) const WORKING_AGENT_TASKS: u64 = 8;
+/// Memory that one agent in a turn is taken to need, in bytes.
+pub(crate) const WORKING_AGENT_MEMORY_BYTES: u64 = 8 << 20;
+/// Memory that the end of one idle agent is taken to free, in bytes.
+pub(crate) const IDLE_AGENT_MEMORY_BYTES: u64 = 1 << 20;
+/// Idle agents that are stopped at once to make room for others.
+pub(crate) const STOPPED_FOR_ROOM_MAX: usize = 32;
+/// How long after a process could not be started for want of room the next start is tried, in
+/// milliseconds.
+pub(crate) const ROOM_RETRY_MS: u64 = 250;
+/// How long nothing has to be short for the log to say that there is room again, in milliseconds.
+pub(crate) const ROOM_QUIET_MS: u64 = 60_000;
+/// How often it is measured what there is of descriptors, processes and memory, in ticks.
+pub(crate) const TICKS_OF_MEASURE: u64 = 2;
+/// Part of the file descriptors that the store keeps for open conversations at most: one in so many.
+pub(crate) const STORE_DESCRIPTORS_PART: u64 = 4;
 
 /// Crashes in a row after which a process is still started again at once (`SUP-4`).
 pub(crate) const IMMEDIATE_RESTARTS: u32 = 5;
@@ -112,8 +141,22 @@ pub(crate) const CORE_QUEUE_INPUTS: usize = 1_024;
 /// How much of what has happened is dealt with at most before the store hears what follows from it.
 pub(crate) const SUPERVISOR_BATCH_EVENTS: usize = 64;
 
-/// Control connections at a time; one more waits until another ends.
+/// Control connections at a time that have greeted. One more takes the place of the one that has had no
+/// request open for longest; if each has one open, it is refused as `overloaded`. An eighth of the file
+/// descriptors the daemon may have, if that is less.
 pub(crate) const CONTROL_CONNECTIONS: usize = 64;
+/// Control connections at a time that have not greeted yet. One more takes the place of the one that has
+/// been silent for longest. A sixteenth of the file descriptors the daemon may have, if that is less.
+pub(crate) const UNGREETED_CONNECTIONS: usize = 32;
+/// Time a client has from its connection to its greeting, in milliseconds. Then its connection ends.
+pub(crate) const GREETING_TIMEOUT_MS: u64 = 10_000;
+/// Pause after a control connection could not be accepted, in milliseconds; it doubles with each further
+/// failure up to [`ACCEPT_PAUSE_MAX_MS`].
+pub(crate) const ACCEPT_PAUSE_FIRST_MS: u64 = 20;
+/// Longest such pause, in milliseconds.
+pub(crate) const ACCEPT_PAUSE_MAX_MS: u64 = 1_000;
+/// Least time between two lines of the log that tell of such failures, in milliseconds.
+pub(crate) const ACCEPT_WARNING_INTERVAL_MS: u64 = 60_000;
 /// Frames that may wait for one client. A client that does not read them is cut off.
 pub(crate) const CLIENT_QUEUE_FRAMES: usize = 1_024;
 
@@ -186,5 +229,8 @@ const _: () = assert!(REACHED_PER_TURN_MAX * 2 <= REACHED_PER_TREE_MAX);
 const _: () = assert!(MAX_FRAME_BYTES <= CONTROL_FRAMES_BYTES_MAX);
 const _: () = assert!(MAX_FRAME_BYTES <= CHILD_FRAMES_BYTES_MAX);
 const _: () = assert!(MAX_MESSAGE_BYTES as u64 * 2 <= TURN_BYTES_MAX);
+const _: () = assert!(TICK_MS * 2 < PAUSE_MIN_MS);
+const _: () = assert!(TICK_MS * 2 < PAUSE_CATCH_UP_MS);
+const _: () = assert!(ACCEPT_PAUSE_FIRST_MS < ACCEPT_PAUSE_MAX_MS);
 const _: () = assert!(WATCH_QUIET_MS < WATCH_QUIET_MAX_MS);
 const _: () = assert!(WATCH_POLL_MS < WATCH_LOOK_MS);

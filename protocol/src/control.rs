@@ -18,8 +18,8 @@ mod wire;
 mod workspace;
 
 pub use daemon::{
-    Connect, Connected, DaemonStatus, ListProcesses, ProcessInfo, ProcessState, Readiness, Status,
-    Stop,
+    Connect, Connected, DaemonStatus, ListProcesses, OpenFiles, ProcessInfo, ProcessState,
+    Readiness, Resource, Status, Stop,
 };
 pub use event::{
     DropEvent, EventInfo, EventStanding, ListEvents, RetryEvent, SendEvent, Sent, TurnPiece,

@@ -121,6 +121,12 @@ impl Daemon {
         self.log.clone()
     }
 
+    /// Waits for the end of one that was killed together with those who clean up, whatever is left of it.
+    pub fn is_gone(mut self) {
+        self.ended();
+        self.log.check(true);
+    }
+
     /// Stops it as a service manager would, and gives what it had logged.
     pub fn stop(mut self) -> Arc<Log> {
         processes::signal(self.pid(), Signal::SIGTERM);

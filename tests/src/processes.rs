@@ -73,6 +73,17 @@ pub fn environment(pid: u32) -> String {
     String::from_utf8_lossy(&bytes).replace('\0', "\n")
 }
 
+/// Every process with these arguments, whoever it belongs to.
+#[must_use]
+pub fn with_args(args: &[&str]) -> Vec<u32> {
+    let wanted: Vec<u8> = args.iter().flat_map(|arg| arg.bytes().chain([0])).collect();
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == wanted))
+        .collect()
+}
+
 /// Sends a signal. A process that is gone already is none to send it to.
 pub fn signal(pid: u32, signal: Signal) {
     match kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal) {

@@ -1,6 +1,6 @@
 //! `gdn status`.
 
-use goondan_protocol::control::{DaemonStatus, Status, Watching, WorkspaceInfo};
+use goondan_protocol::control::{DaemonStatus, Resource, Status, Watching, WorkspaceInfo};
 
 use super::health;
 use crate::context::Context;
@@ -55,11 +55,38 @@ fn fields(status: &DaemonStatus) -> Table {
     if let Some(dir) = &status.cgroup {
         table.field("Control group", dir.to_string_lossy());
     }
+    if let Some(files) = status.open_files {
+        let share = format!("{} of {}", files.open, files.limit);
+        let is_short = status.short_of.contains(&Resource::Descriptors);
+        let style = if is_short { style::WARN } else { style::PLAIN };
+        table.field("Open files", Cell::styled(share, style));
+    }
+    for resource in &status.short_of {
+        let what = resource.as_str();
+        let told = format!("{what} run short: agents idle for longest are stopped to make room");
+        table.field("", Cell::styled(told, style::WARN));
+        table.field("", Cell::styled(more_of(*resource), style::WARN));
+    }
+    if status.waiting_for_room > 0 {
+        let waiting = format!("{} conversations wait for room", status.waiting_for_room);
+        table.field("", Cell::styled(waiting, style::WARN));
+    }
     if status.dropped_log_lines > 0 {
         let dropped = format!("{} lines dropped: slow reader", status.dropped_log_lines);
         table.field("", Cell::styled(dropped, style::WARN));
     }
     table
+}
+
+/// Where more of something comes from.
+fn more_of(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Descriptors => {
+            "for more: `ulimit -Hn` of the daemon, or `LimitNOFILE=` of its service"
+        }
+        Resource::Processes => "for more: `kernel.pid_max`, or `TasksMax=` of its service",
+        Resource::Memory => "for more: a larger machine, or `MemoryMax=` of its service",
+    }
 }
 
 /// The workspaces, one a line.

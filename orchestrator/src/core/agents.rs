@@ -408,14 +408,23 @@ impl Core {
             entry.slot.detail = Some(why);
             return self.make_room();
         }
+        if !self.may_take_room(at) {
+            return;
+        }
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
         let identity = JsonObject::from_iter([
             ("workspaceId".to_owned(), json!(at.workspace_id)),
             ("agentName".to_owned(), json!(entry.agent)),
             ("instanceKey".to_owned(), json!(at.instance_key)),
         ]);
         self.next_process += 1;
-        let process = ProcessId(self.next_process);
-        entry.slot.start(process, self.now);
+        let (process, now) = (ProcessId(self.next_process), self.now);
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        entry.slot.start(process, now);
         entry.progress = Progress::default();
         let limits = running.definition.limits;
         entry.running = Some(running);

@@ -15,7 +15,7 @@ use goondan_store::writer::Completion;
 
 use super::connection_state::StateDone;
 use super::secrets::SecretsDone;
-use super::{Accounts, ListPurpose, ListedInstances};
+use super::{Accounts, ListPurpose, ListedInstances, Supply};
 
 /// The time at which something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +81,10 @@ pub(crate) enum Input {
     Broken { process: ProcessId, problem: String },
     /// A process is gone, or could not be started.
     Exited { process: ProcessId, how: String },
+    /// A process could not be started, since there are no descriptors, processes or memory left.
+    NoRoom { process: ProcessId, how: String },
+    /// How much there is of what processes need.
+    Supply(Supply),
     /// The store reports.
     Stored(Completion),
     /// Time passed.

@@ -11,7 +11,7 @@ use super::slot::{Due, Ending, Slot, Stage};
 use super::{Core, Effect, LogEvent, Owner, ProcessId};
 
 impl Core {
-    fn slot_mut(&mut self, owner: &Owner) -> Option<&mut Slot> {
+    pub(super) fn slot_mut(&mut self, owner: &Owner) -> Option<&mut Slot> {
         match owner {
             Owner::Agent(at) => self.instance_mut(at).map(|instance| &mut instance.slot),
             Owner::Connector(id, name) => self.connector_mut(id, name).map(|c| &mut c.slot),
@@ -19,7 +19,7 @@ impl Core {
         }
     }
 
-    fn log_of(owner: &Owner, event: LogEvent) -> LogEvent {
+    pub(super) fn log_of(owner: &Owner, event: LogEvent) -> LogEvent {
         match owner {
             Owner::Agent(at) => event.with("role", "agent").of(at),
             Owner::Connector(id, name) => event
@@ -215,6 +215,7 @@ impl Core {
             Owner::Agent(at) => {
                 self.on_caller_gone(process, at);
                 self.on_agent_exited(at, is_crash.then_some(how));
+                self.give_room(process);
             }
             Owner::Connector(id, name) => {
                 self.on_collecting_gone(process, how);

@@ -201,6 +201,12 @@ impl Slot {
         }
     }
 
+    /// Its process could not be started for want of room, which is nobody's fault.
+    pub(crate) fn not_started(&mut self, why: String) {
+        self.detail = Some(why);
+        self.state = State::Down { has_crashed: false };
+    }
+
     /// What a process is needed for could not be done without one either.
     pub(crate) fn failed(&mut self, now: Now, why: String) {
         debug_assert!(self.up().is_none(), "its end would be missed");

@@ -477,5 +477,6 @@ impl Core {
         }
         self.free_models(&at.workspace_id, began_under.as_ref());
         self.pump(at);
+        self.offer_place();
     }
 }

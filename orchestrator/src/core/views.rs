@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use goondan_protocol::call::CallTarget;
-use goondan_protocol::control::{Connected, DaemonStatus, ProcessInfo, Watching, WorkspaceInfo};
+use goondan_protocol::control::{
+    Connected, DaemonStatus, OpenFiles, ProcessInfo, Watching, WorkspaceInfo,
+};
 use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::process_limits::ProcessLimits;
@@ -37,6 +39,12 @@ impl Core {
             cgroup: self.facts.cgroup.clone(),
             // The shell knows, and fills it in.
             dropped_log_lines: 0,
+            open_files: self.room.descriptors().map(|share| OpenFiles {
+                open: share.used,
+                limit: share.limit,
+            }),
+            short_of: self.room.short_of().to_vec(),
+            waiting_for_room: self.room.waiting(),
             stopping: self.is_stopping(),
             workspaces: self.workspace_infos(),
         }

@@ -9,8 +9,9 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,13 +25,14 @@ use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::process::{Child, Command};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
@@ -68,6 +70,12 @@ const UNCOPIED_FRAME_BYTES: usize = 64 * 1024;
 /// How long what a process wrote before its end may take to be read, in milliseconds. Only a stray
 /// that holds its socket makes this matter.
 const DRAIN_MS: u64 = 1_000;
+
+/// The pause before it is looked again whether a process that closed its socket has ended, in
+/// milliseconds; it doubles up to [`END_LOOK_MAX_MS`].
+const END_LOOK_FIRST_MS: u64 = 1;
+/// The longest such pause, in milliseconds.
+const END_LOOK_MAX_MS: u64 = 100;
 
 /// Where the binaries of children are.
 #[derive(Debug, Clone)]
@@ -120,6 +128,7 @@ pub(super) struct RunningChild {
     pub(super) cgroup: Option<Cgroup>,
     outgoing: mpsc::Sender<Bytes>,
     trace: watch::Sender<Option<TraceContext>>,
+    look: Arc<Notify>,
 }
 
 impl RunningChild {
@@ -131,6 +140,11 @@ impl RunningChild {
             Ok(()) | Err(TrySendError::Closed(_)) => true,
             Err(TrySendError::Full(_)) => false,
         }
+    }
+
+    /// It may have ended without closing its socket.
+    pub(super) fn look_for_end(&self) {
+        self.look.notify_one();
     }
 
     /// What it logs from now on belongs to this trace.
@@ -205,24 +219,25 @@ fn start_in(
     let (ours, theirs) = StdUnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let ours = UnixStream::from_std(ours)?;
+    // One pipe for all it writes: there may be thousands of children, and each descriptor counts.
+    let (output, their_output) = io::pipe()?;
+    let output = pipe::Receiver::from_owned_fd(output.into())?;
     let mut child = Command::new(programs.of(spawn.role))
         .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stdout(their_output.try_clone()?)
+        .stderr(their_output)
         .process_group(0)
         .env_clear()
         .envs(environment())
         .current_dir(working_directory(Purpose::Own))
-        .kill_on_drop(true)
         .spawn()?;
-    let pid = child
-        .id()
-        .ok_or_else(|| io::Error::other("the process ended at once"))?;
-    // It does nothing before it is told who it is, so nothing has been without limits.
-    if let Some(cgroup) = &cgroup {
-        cgroup.admit(pid)?;
+    let pid = child.id();
+    if let Err(error) = limit(pid, cgroup.as_ref(), spawn) {
+        // It is not to go on without its limits.
+        child.kill().ok();
+        child.wait().ok();
+        return Err(error);
     }
-    limits::apply(pid, &cgroup.as_ref().map_or(spawn.limits, Cgroup::rest))?;
 
     let (read, write) = ours.into_split();
     let (outgoing, frames) = mpsc::channel(CHILD_QUEUE_FRAMES);
@@ -232,31 +247,75 @@ fn start_in(
         ("pid".to_owned(), json!(pid)),
     ]);
     identity.extend(spawn.identity.clone());
-    let collector = |stream| Collector {
+    let collector = Collector {
         hub: reports.hub.clone(),
-        identity: identity.clone(),
-        stream,
+        identity,
         own_trace: spawn.trace_id,
         trace: trace.subscribe(),
     };
-    if let Some(stdout) = child.stdout.take() {
-        tasks.spawn(log_end(collect(stdout, collector("stdout"))));
-    }
-    if let Some(stderr) = child.stderr.take() {
-        tasks.spawn(log_end(collect(stderr, collector("stderr"))));
-    }
+    tasks.spawn(log_end(collect(output, collector)));
     tasks.spawn(write_frames(write, frames));
     let limited = Limited {
         by_system: cgroup.as_ref().map_or(spawn.limits, Cgroup::rest),
         cgroup: cgroup.clone(),
     };
-    tasks.spawn(live(spawn.process, child, read, limited, reports.clone()));
+    let look = Arc::new(Notify::new());
+    let ending = Ending {
+        child,
+        look: look.clone(),
+    };
+    tasks.spawn(live(spawn.process, ending, read, limited, reports.clone()));
     Ok(RunningChild {
         pid,
         cgroup,
         outgoing,
         trace,
+        look,
     })
+}
+
+/// Sets the limits of a process that was just started. It does nothing before it is told who it is, so
+/// nothing has been without limits.
+fn limit(pid: u32, cgroup: Option<&Cgroup>, spawn: &Spawn) -> io::Result<()> {
+    if let Some(cgroup) = cgroup {
+        cgroup.admit(pid)?;
+    }
+    limits::apply(pid, &cgroup.map_or(spawn.limits, Cgroup::rest))
+}
+
+/// A child of this process that has ended and was not waited for; none if there is none. It stays to be
+/// waited for.
+pub(super) fn ended_pid() -> Option<u32> {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    let ended = waitid(Id::All, flags).ok()?;
+    u32::try_from(ended.pid()?.as_raw()).ok()
+}
+
+/// Awaits the end of a process without a descriptor for it.
+struct Ending {
+    child: Child,
+    look: Arc<Notify>,
+}
+
+impl Ending {
+    /// Waits until the process may have ended, and says how it has, if it has.
+    async fn hint(&mut self) -> Option<io::Result<ExitStatus>> {
+        self.look.notified().await;
+        self.child.try_wait().transpose()
+    }
+
+    /// Waits for the end of a process that has closed its socket, as it does when it ends.
+    async fn soon(&mut self) -> io::Result<ExitStatus> {
+        let mut pause_ms = END_LOOK_FIRST_MS;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            let pause = Duration::from_millis(pause_ms);
+            drop(tokio::time::timeout(pause, self.look.notified()).await);
+            pause_ms = (pause_ms * 2).min(END_LOOK_MAX_MS);
+        }
+    }
 }
 
 /// What kind of process a log line says it is from: a model's is a connector like any other.
@@ -321,7 +380,7 @@ async fn feed(
 /// Reads what a child says until it is gone, and reports its end last.
 async fn live(
     process: ProcessId,
-    mut child: Child,
+    mut ending: Ending,
     read: OwnedReadHalf,
     limited: Limited,
     reports: Reports,
@@ -329,13 +388,15 @@ async fn live(
     let mut frames = FramedRead::new(read, reports.frames.codec());
     let said = read_frames(process, &mut frames, &reports);
     tokio::pin!(said);
-    let status = tokio::select! {
-        status = child.wait() => {
-            let rest = Duration::from_millis(DRAIN_MS);
-            drop(tokio::time::timeout(rest, said).await);
-            status
+    let status = loop {
+        tokio::select! {
+            () = &mut said => break ending.soon().await,
+            ended = ending.hint() => if let Some(status) = ended {
+                let rest = Duration::from_millis(DRAIN_MS);
+                drop(tokio::time::timeout(rest, said).await);
+                break status;
+            }
         }
-        () = &mut said => child.wait().await,
     };
     let how = match status {
         Ok(status) => describe(status, &limited),

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt as _};
@@ -16,7 +17,7 @@ use goondan_protocol::control::{
     Call, ControlError, Done, ErrorCode, FollowLogs, JsonRpc, LOG_LINE, LogLine, Notification,
     Request, Response,
 };
-use goondan_protocol::frame::FrameCodec;
+use goondan_protocol::frame::{FrameCodec, FrameError};
 use goondan_protocol::ids::{AgentName, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::version::VersionMismatch;
@@ -27,22 +28,32 @@ use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName as _
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::codec::{FramedRead, FramedWrite};
 use tokio_util::sync::CancellationToken;
 
+use accepting::Accepting;
+use places::{InUse, Place, Places};
+
+use super::descriptors;
 use super::frame_memory::FrameMemory;
 use super::logs::LogHub;
 use super::supervisor::Event;
 use crate::core::{Input, RequestToken};
-use crate::limits::{CLIENT_QUEUE_FRAMES, CONTROL_CONNECTIONS};
+use crate::limits::{CLIENT_QUEUE_FRAMES, GREETING_TIMEOUT_MS};
+
+mod accepting;
+mod places;
 
 /// A client's connection, as far as answers need it.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     outgoing: mpsc::Sender<Bytes>,
     connection: CancellationToken,
+    /// Held by each request that is open, through its own copy of this client.
+    _in_use: InUse,
 }
 
 impl Client {
@@ -110,32 +121,34 @@ pub(super) fn bind(path: &Path) -> io::Result<Listener> {
 impl Server {
     /// Accepts connections until the daemon ends.
     pub(super) async fn serve(self, listener: Listener) {
-        let places = Arc::new(Semaphore::new(CONTROL_CONNECTIONS));
+        let places = Places::within(descriptors::limit());
+        let mut accepting = Accepting::default();
         let mut connections = JoinSet::new();
         loop {
-            let place = tokio::select! {
-                place = places.clone().acquire_owned() => place,
-                () = self.ending.cancelled() => break,
-            };
             let stream = tokio::select! {
                 stream = listener.accept() => stream,
                 () = self.ending.cancelled() => break,
             };
-            match (stream, place) {
-                (Ok(stream), Ok(place)) => {
-                    let server = self.clone();
+            match stream {
+                Ok(stream) => {
+                    accepting.worked();
+                    let (server, end, in_use) =
+                        (self.clone(), self.ending.child_token(), InUse::default());
+                    let place = places.enter(end.clone(), in_use.clone());
                     connections.spawn(async move {
-                        server.connection(stream).await;
-                        drop(place);
+                        server.connection(stream, place, end, in_use).await;
                     });
                 }
-                (Err(error), _) => {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "a control connection could not be accepted"
-                    );
+                Err(error) => {
+                    let pause = accepting.failed(&error);
+                    if descriptors::is_shortage(&error) {
+                        places.make_room();
+                    }
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = self.ending.cancelled() => break,
+                    }
                 }
-                (_, Err(_)) => break,
             }
             while connections.try_join_next().is_some() {}
         }
@@ -143,7 +156,13 @@ impl Server {
         while connections.join_next().await.is_some() {}
     }
 
-    async fn connection(&self, stream: Stream) {
+    async fn connection(
+        &self,
+        stream: Stream,
+        mut place: Place,
+        connection: CancellationToken,
+        in_use: InUse,
+    ) {
         if let Err(problem) = check_peer(&stream) {
             tracing::warn!(problem, "a control connection was refused");
             return;
@@ -152,59 +171,35 @@ impl Server {
         let stream = Arc::new(stream);
         let (read, write) = (SharedStream(stream.clone()), SharedStream(stream));
         let (outgoing, frames) = mpsc::channel(CLIENT_QUEUE_FRAMES);
-        let connection = self.ending.child_token();
         let client = Client {
             outgoing,
             connection: connection.clone(),
+            _in_use: in_use,
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(write_frames(write, frames));
-        let mut tokens = Vec::new();
         let mut requests = FramedRead::new(read, self.frames.codec());
-        let mut followers = JoinSet::new();
-        let mut is_greeted = false;
+        let mut spoken = Spoken::default();
+        let greet_by = Instant::now() + Duration::from_millis(GREETING_TIMEOUT_MS);
         loop {
+            let next = requests.next();
             let frame = tokio::select! {
-                frame = requests.next() => frame,
+                frame = async {
+                    if spoken.is_greeted {
+                        return next.await;
+                    }
+                    // What has come is read before anybody is judged as silent.
+                    timeout_at(greet_by, next).await.unwrap_or(None)
+                } => frame,
                 () = connection.cancelled() => None,
             };
-            let request = match frame {
-                None => break,
-                Some(Ok(body)) => read_request(&body),
-                Some(Err(error)) => Err((None, invalid(&goondan_log::error_chain(&error)))),
-            };
-            let Request { id, call, .. } = match request {
-                Ok(request) => request,
-                Err((id, error)) => {
-                    client.send(&Response::new(id, Err(error)));
-                    break;
-                }
-            };
-            match call {
-                Call::Connect(connect) => {
-                    if let Err(mismatch) = connect.version.check() {
-                        client.respond(id, Err(mismatch_error(&mismatch)));
-                        break;
-                    }
-                    is_greeted = true;
-                    let call = Call::Connect(connect);
-                    tokens.push(self.forward(&client, id, call).await);
-                }
-                _ if !is_greeted => {
-                    client.respond(
-                        id,
-                        Err(invalid("the first request must be `daemon.connect`")),
-                    );
-                    break;
-                }
-                Call::FollowLogs(follow) => {
-                    let (hub, client) = (self.hub.clone(), client.clone());
-                    followers.spawn(async move { follow_logs(&hub, &client, id, &follow).await });
-                }
-                call => tokens.push(self.forward(&client, id, call).await),
+            let Some(frame) = frame else { break };
+            if !self.on_frame(&client, &mut place, &mut spoken, frame).await {
+                break;
             }
         }
-        followers.shutdown().await;
+        spoken.followers.shutdown().await;
+        let tokens = spoken.tokens;
         drop(
             self.events
                 .send(Event::Input(Input::ClientGone { tokens }))
@@ -213,6 +208,55 @@ impl Server {
         drop(client);
         // The supervisor lets go of its own handles when it hears of the client's end.
         while tasks.join_next().await.is_some() {}
+    }
+
+    /// Deals with a frame of a client; false if its connection is to end.
+    async fn on_frame(
+        &self,
+        client: &Client,
+        place: &mut Place,
+        spoken: &mut Spoken,
+        frame: Result<Bytes, FrameError>,
+    ) -> bool {
+        let request = match frame {
+            Ok(body) => read_request(&body),
+            Err(error) => Err((None, invalid(&goondan_log::error_chain(&error)))),
+        };
+        let Request { id, call, .. } = match request {
+            Ok(request) => request,
+            Err((id, error)) => {
+                client.send(&Response::new(id, Err(error)));
+                return false;
+            }
+        };
+        if let Call::Connect(connect) = &call
+            && let Err(mismatch) = connect.version.check()
+        {
+            client.respond(id, Err(mismatch_error(&mismatch)));
+            return false;
+        }
+        if !spoken.is_greeted && !matches!(call, Call::Connect(_)) {
+            let error = invalid("the first request must be `daemon.connect`");
+            client.respond(id, Err(error));
+            return false;
+        }
+        if let Err(no_place) = place.spoke() {
+            let error = ControlError::new(ErrorCode::Overloaded, no_place.to_string()).suggest(
+                "try again in a moment; end clients that you do not need, as `gdn logs -f`",
+            );
+            client.respond(id, Err(error));
+            return false;
+        }
+        spoken.is_greeted = true;
+        match call {
+            Call::FollowLogs(follow) => {
+                let (hub, client) = (self.hub.clone(), client.clone());
+                let following = async move { follow_logs(&hub, &client, id, &follow).await };
+                spoken.followers.spawn(following);
+            }
+            call => spoken.tokens.push(self.forward(client, id, call).await),
+        }
+        true
     }
 
     async fn forward(&self, client: &Client, id: u64, call: Call) -> RequestToken {
@@ -227,6 +271,14 @@ impl Server {
         drop(self.events.send(event).await);
         token
     }
+}
+
+/// What a client has said so far.
+#[derive(Default)]
+struct Spoken {
+    is_greeted: bool,
+    tokens: Vec<RequestToken>,
+    followers: JoinSet<()>,
 }
 
 /// One direction of a stream that two tasks use.

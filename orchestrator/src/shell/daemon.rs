@@ -25,16 +25,19 @@ use uuid::Uuid;
 use super::cgroups::Cgroups;
 use super::child::{Programs, Reports};
 use super::control::{self, Server};
+use super::descriptors;
 use super::frame_memory::FrameMemory;
 use super::loading::{Known, Projects, Read, Wanted};
 use super::logs::{LogHub, journal};
 use super::masking::Masks;
+use super::orphans;
 use super::strays;
 use super::supervisor::{Event, Supervisor};
 use crate::args::Args;
 use crate::core::{Core, Facts, Input, LoadPurpose, Loaded};
 use crate::limits::{
-    CHILD_FRAMES_BYTES_MAX, CONTROL_FRAMES_BYTES_MAX, CORE_QUEUE_INPUTS, WRITER_THREADS,
+    CHILD_FRAMES_BYTES_MAX, CONTROL_FRAMES_BYTES_MAX, CORE_QUEUE_INPUTS, STORE_DESCRIPTORS_PART,
+    WRITER_THREADS,
 };
 
 /// The exit code when another orchestrator owns the System Root.
@@ -121,7 +124,7 @@ fn start(args: &Args) -> Result<(), StartFailure> {
             failure
         }
     })?;
-    raise_open_files_limit();
+    descriptors::raise_limit();
     hide_identity();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -152,15 +155,6 @@ fn check_apart(project: &Path, state_root: &Path) -> Result<(), StartFailure> {
         StartFailure { code, ..failure }
             .hint("move the project, or choose another state directory with `--state-root`")
     })
-}
-
-/// As many files as the system allows: each child needs three, each conversation four.
-fn raise_open_files_limit() {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // The limit that is in force will do for fewer.
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).ok();
-    }
 }
 
 /// An identity in the environment is to be seen by this process alone; and whoever runs as the same user
@@ -227,6 +221,8 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         );
     }
 
+    end_orphans(layout.root());
+
     let cgroups = Cgroups::take().unwrap_or_else(|error| {
         let why = error.to_string();
         tracing::info!(
@@ -235,8 +231,10 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         );
         Cgroups::default()
     });
+    let for_store = descriptors::limit() / STORE_DESCRIPTORS_PART;
     let (writers, stored) =
-        Writers::start(&disk, &layout, &known.index, WRITER_THREADS).map_err(io)?;
+        Writers::start_within(&disk, &layout, &known.index, WRITER_THREADS, for_store)
+            .map_err(io)?;
     let (events, incoming) = mpsc::channel(CORE_QUEUE_INPUTS);
     let facts = Facts {
         layout: layout.clone(),
@@ -304,6 +302,26 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
     tracing::info!("orchestrator ended");
     drop(log_guard);
     Ok(())
+}
+
+/// Ends what an earlier daemon of this System Root left behind, and marks what this one will start.
+fn end_orphans(root: &Path) {
+    match orphans::mark_descendants(root) {
+        Ok(mark) => {
+            let count = orphans::end_all(mark);
+            if count > 0 {
+                tracing::warn!(
+                    count,
+                    "processes that an earlier daemon left behind were ended"
+                );
+            }
+        }
+        Err(error) => tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "what this daemon starts cannot be marked: if it is killed together with its children, their \
+             tools may live on"
+        ),
+    }
 }
 
 /// Opens the workspace that was asked for and those that were registered when the daemon last ran.

@@ -2,7 +2,8 @@
 //!
 //! The daemon is a child subreaper: a process whose parent died becomes the daemon's own child, even
 //! one that left its process group and session. Every child of the daemon that it did not start itself
-//! is such a stray. Elsewhere than on Linux only process groups are ended.
+//! is such a stray. Elsewhere than on Linux only process groups are ended. What an earlier daemon left
+//! behind is [`super::orphans`]' business.
 
 use std::collections::HashSet;
 
@@ -30,7 +31,7 @@ pub(super) fn end_all(known: &HashSet<u32>) -> usize {
 
     let mut ended = 0;
     for _ in 0..ROUNDS_MAX {
-        let strays: Vec<nix::unistd::Pid> = children_of(std::process::id())
+        let strays: Vec<nix::unistd::Pid> = own_children()
             .into_iter()
             .filter(|pid| !known.contains(pid))
             .filter_map(|pid| i32::try_from(pid).ok())
@@ -56,6 +57,24 @@ pub(super) fn end_all(_known: &HashSet<u32>) -> usize {
     0
 }
 
+/// The children of this process. There may be thousands, and this is asked at the end of each: most
+/// kernels list those of a thread in one file.
+#[cfg(target_os = "linux")]
+fn own_children() -> Vec<u32> {
+    let listed = || -> std::io::Result<Vec<u32>> {
+        let mut children = Vec::new();
+        for thread in std::fs::read_dir("/proc/self/task")? {
+            let list = std::fs::read_to_string(thread?.path().join("children"))?;
+            children.extend(
+                list.split_whitespace()
+                    .filter_map(|pid| pid.parse::<u32>().ok()),
+            );
+        }
+        Ok(children)
+    };
+    listed().unwrap_or_else(|_| children_of(std::process::id()))
+}
+
 /// The children of a process, by `/proc`.
 #[cfg(target_os = "linux")]
 fn children_of(parent: u32) -> Vec<u32> {
@@ -64,11 +83,14 @@ fn children_of(parent: u32) -> Vec<u32> {
     };
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
-        .filter(|pid| {
-            std::fs::read_to_string(format!("/proc/{pid}/stat"))
-                .is_ok_and(|stat| parent_in(&stat) == Some(parent))
-        })
+        .filter(|pid| parent_of(*pid) == Some(parent))
         .collect()
+}
+
+/// The parent of a process; none if the process is gone.
+#[cfg(target_os = "linux")]
+pub(super) fn parent_of(pid: u32) -> Option<u32> {
+    parent_in(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// The parent's pid in the text of `/proc/<pid>/stat`. The command's name comes before it, in
@@ -88,6 +110,18 @@ mod tests {
         assert_eq!(parent_in("12 (a) R 9 (b) S 34 12 12 0"), Some(34));
         assert_eq!(parent_in("12 (sh) S 34 12"), Some(34));
         assert_eq!(parent_in(""), None);
+    }
+
+    #[test]
+    fn own_children_are_found_in_either_way() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("1000")
+            .spawn()
+            .unwrap();
+        assert!(own_children().contains(&child.id()));
+        assert!(children_of(std::process::id()).contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

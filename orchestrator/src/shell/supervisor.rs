@@ -30,17 +30,19 @@ use tokio::task::JoinSet;
 use super::cgroups::Cgroups;
 use super::child::{self, Programs, Reports, RunningChild};
 use super::control::Client;
+use super::descriptors;
 use super::loading::{self, Projects, Wanted};
 use super::logs::LogHub;
 use super::memory;
 use super::reading;
 use super::strays;
+use super::supply;
 use super::watching::Watches;
 use crate::core::{
-    Core, Effect, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, LogEvent, Now,
-    ProcessId, RequestToken, Settings, Severity, StateDone, StateWork, control_error,
+    Core, Effect, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, LogEvent, Now, Pause,
+    ProcessId, RequestToken, RunningTime, Settings, Severity, StateDone, StateWork, control_error,
 };
-use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICK_MS};
+use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICK_MS, TICKS_OF_MEASURE};
 
 /// Something that happened outside the core.
 #[derive(Debug)]
@@ -99,6 +101,8 @@ pub(super) struct Supervisor {
     /// Jobs that are not handed to the store yet.
     jobs: Vec<Job>,
     started: Instant,
+    running_time: RunningTime,
+    ticks: u64,
     announced_drops: u64,
     is_over: bool,
 }
@@ -128,6 +132,8 @@ impl Supervisor {
             tasks: JoinSet::new(),
             jobs: Vec::new(),
             started: Instant::now(),
+            running_time: RunningTime::default(),
+            ticks: 0,
             announced_drops: 0,
             is_over: false,
         }
@@ -150,7 +156,7 @@ impl Supervisor {
                     self.announce_drops();
                     self.cgroups.sweep();
                     drop(sd_notify::notify(&[NotifyState::Watchdog]));
-                    self.step(Input::Tick);
+                    self.on_tick(&mut events);
                 }
             }
             for _ in 0..SUPERVISOR_BATCH_EVENTS {
@@ -233,19 +239,67 @@ impl Supervisor {
         }
     }
 
+    /// Deals with what waits already, and then lets the core see what time it is: who has said something
+    /// is not judged as silent.
+    fn on_tick(&mut self, events: &mut mpsc::Receiver<Event>) {
+        for _ in 0..events.len() {
+            if let Ok(event) = events.try_recv() {
+                self.on_event(event);
+            }
+        }
+        if self.ticks.is_multiple_of(TICKS_OF_MEASURE) {
+            let supply = supply::measure(self.cgroups.dir());
+            self.step(Input::Supply(supply));
+        }
+        self.ticks = self.ticks.wrapping_add(1);
+        self.step(Input::Tick);
+        self.reap();
+    }
+
+    /// Has whoever waits for a child look whether it has ended: one whose socket is held by another does
+    /// not tell by closing it.
+    fn reap(&self) {
+        let Some(pid) = child::ended_pid() else {
+            return;
+        };
+        match self.children.values().find(|child| child.pid == pid) {
+            Some(child) => child.look_for_end(),
+            None => self.end_strays(),
+        }
+    }
+
+    /// Ends what children left behind.
+    fn end_strays(&self) {
+        let known = self.children.values().map(|child| child.pid).collect();
+        let ended = strays::end_all(&known);
+        if ended > 0 {
+            tracing::warn!(
+                count = ended,
+                "processes that a child left behind were ended"
+            );
+        }
+    }
+
+    /// What time it is for the core: a pause of the daemon does not count.
+    fn now(&mut self) -> Now {
+        let clock_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (mono_ms, pause) = self.running_time.read(clock_ms);
+        if let Some(Pause { duration_ms }) = pause {
+            tracing::warn!(
+                duration_ms,
+                "the daemon did not run for a while; every deadline is so much later"
+            );
+        }
+        let wall = Timestamp::from_unix_millis(unix_millis_now());
+        Now { mono_ms, wall }
+    }
+
     /// One step of the core, and of whatever carrying it out leads to at once.
     fn step(&mut self, input: Input) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
-            let mono = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let wall = Timestamp::from_unix_millis(unix_millis_now());
-            for effect in self.core.handle(
-                Now {
-                    mono_ms: mono,
-                    wall,
-                },
-                input,
-            ) {
+            let now = self.now();
+            for effect in self.core.handle(now, input) {
                 inputs.extend(self.carry_out(effect));
             }
         }
@@ -270,7 +324,11 @@ impl Supervisor {
                     }
                     Err(error) => {
                         let how = format!("it could not be started: {error}");
-                        return Some(Input::Exited { process, how });
+                        return Some(if descriptors::is_shortage(&error) {
+                            Input::NoRoom { process, how }
+                        } else {
+                            Input::Exited { process, how }
+                        });
                     }
                 }
             }
@@ -547,14 +605,7 @@ impl Supervisor {
                 self.cgroups.bury(cgroup);
             }
         }
-        let known = self.children.values().map(|child| child.pid).collect();
-        let ended = strays::end_all(&known);
-        if ended > 0 {
-            tracing::warn!(
-                count = ended,
-                "processes that a child left behind were ended"
-            );
-        }
+        self.end_strays();
     }
 
     fn announce_drops(&mut self) {

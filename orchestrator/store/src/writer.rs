@@ -28,6 +28,7 @@ use crate::disk::Disk;
 use crate::error::{IoContext as _, StoreError};
 use crate::index::InstanceIndex;
 use crate::instance::{self, Brought, InstanceStore};
+use crate::limits::WRITER_OPEN_INSTANCES_MAX;
 use crate::naming::instance_dir_name;
 use crate::root::Layout;
 use crate::verify;
@@ -74,6 +75,8 @@ pub struct Worker {
     /// Those that processes work with and that are closed all the same.
     resting: HashSet<InstanceRef>,
     uses: u64,
+    /// Instances it holds open at most, beside those with an open turn.
+    open_instances_max: usize,
 }
 
 impl Worker {
@@ -92,6 +95,7 @@ impl Worker {
             unfolded: HashMap::new(),
             resting: HashSet::new(),
             uses: 0,
+            open_instances_max: WRITER_OPEN_INSTANCES_MAX,
         }
     }
 

@@ -61,10 +61,53 @@ pub struct DaemonStatus {
     pub cgroup: Option<PathBuf>,
     /// Log lines dropped because stdout was read too slowly.
     pub dropped_log_lines: u64,
+    /// Its file descriptors; none if the system does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<OpenFiles>,
+    /// What has run short, so that idle agents are stopped to make room.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub short_of: Vec<Resource>,
+    /// Conversations with work whose agents wait for room.
+    #[serde(default)]
+    pub waiting_for_room: usize,
     /// Whether it is stopping.
     pub stopping: bool,
     /// The registered workspaces.
     pub workspaces: Vec<WorkspaceInfo>,
+}
+
+/// The file descriptors of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenFiles {
+    /// How many there are.
+    pub open: u64,
+    /// How many there may be.
+    pub limit: u64,
+}
+
+/// Something that processes need, and that can run short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Resource {
+    /// File descriptors of the daemon.
+    Descriptors,
+    /// Processes and threads of the machine, or of the daemon's control group.
+    Processes,
+    /// Memory of the machine, or of the daemon's control group.
+    Memory,
+}
+
+impl Resource {
+    /// What people call it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Descriptors => "file descriptors",
+            Self::Processes => "processes",
+            Self::Memory => "memory",
+        }
+    }
 }
 
 /// `daemon.shutdown`.

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use goondan_tests::home::AGENT;
 use goondan_tests::{Daemon, Home};
 
 use crate::client::Client;
-use crate::{INSTANT, Outcome, knob};
+use crate::{INSTANT, Outcome, knob, quantile_ms};
 
 /// Agents that are started at once.
 const STARTING_MAX: usize = 8;
@@ -22,6 +22,7 @@ pub(crate) fn many() -> Outcome {
     let hold_s = knob("GOONDAN_BENCH_HOLD_S", 20);
     let home = Home::new(INSTANT);
     let daemon = Daemon::serving(&home).measured();
+    let files = open_files(daemon.pid())?;
     let mut client = Client::connect(&home)?;
     let mut starting = VecDeque::new();
     for n in 0..agents {
@@ -34,10 +35,9 @@ pub(crate) fn many() -> Outcome {
     for _ in starting {
         client.next_answer()?;
     }
+    // Where memory, processes or descriptors do not suffice for all, those idle for longest were stopped.
     let pids: Vec<u32> = home.running(AGENT).iter().map(|agent| agent.pid).collect();
-    if pids.len() != agents {
-        return Err(format!("{} of {agents} agents run", pids.len()).into());
-    }
+    let each = (open_files(daemon.pid())? - files) as f64 / pids.len().max(1) as f64;
     let (daemon_ticks, switches) = (ticks(daemon.pid())?, switches_of_all(&pids)?);
     std::thread::sleep(Duration::from_secs(hold_s as u64));
     let still: usize = home.running(AGENT).len();
@@ -49,15 +49,39 @@ pub(crate) fn many() -> Outcome {
     pss_kb.sort_unstable();
     let mean = pss_kb.iter().sum::<u64>() as f64 / pss_kb.len() as f64;
     println!(
-        "idle, {agents} agents held for {hold_s} s, {still} of them to the end: PSS of an agent {mean:.0} kB \
+        "idle, {agents} conversations, {} agents held for {hold_s} s, {still} of them to the end: \
+         {each:.2} descriptors each; PSS of an agent {mean:.0} kB \
          on average, {} kB at most; {:.2} switches/s each; daemon: RSS {} MB, {:.2} % of a core",
+        pids.len(),
         pss_kb.last().copied().unwrap_or_default(),
         (switches_of_all(&pids)? - switches) as f64 / pids.len() as f64 / held_s,
         number(&format!("/proc/{}/status", daemon.pid()), "VmRSS:")? / 1_024,
         (ticks(daemon.pid())? - daemon_ticks) as f64 / TICKS_PER_S / held_s * 100.0,
     );
+    second_events(&mut client, agents)?;
     daemon.stop();
     Ok(())
+}
+
+/// Each conversation answers a second event, one after the other: those whose agent was stopped start one.
+fn second_events(client: &mut Client, agents: usize) -> Outcome {
+    let mut times: Vec<Duration> = Vec::with_capacity(agents);
+    for n in 0..agents {
+        let start = Instant::now();
+        client.ask_and_wait(&format!("agent-{n}"))?;
+        times.push(start.elapsed());
+    }
+    println!(
+        "idle, a second event in each of {agents} conversations: p50 {:.2} ms, p99 {:.2} ms, {:.2} ms at most",
+        quantile_ms(&mut times, 500),
+        quantile_ms(&mut times, 990),
+        quantile_ms(&mut times, 1_000),
+    );
+    Ok(())
+}
+
+fn open_files(pid: u32) -> Result<usize, Box<dyn Error>> {
+    Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
 }
 
 /// The number behind `name` in a file of `/proc`.

@@ -111,8 +111,8 @@ fn log_3_half_a_line_and_death_is_told_and_the_event_is_answered() {
     assert_eq!(stage.home.ask("torn", "echo whole"), "whole");
     let half = stage.wait_for_word("torn", HALF_LINE);
     assert_eq!(
-        (&half["cutShort"], &half["stream"]),
-        (&true.into(), &"stdout".into())
+        (&half["cutShort"], &half["process"]),
+        (&true.into(), &"agent".into())
     );
     assert_eq!(half["agentName"], "worker");
     assert_eq!(

@@ -201,6 +201,61 @@ fn ctl_1_clients_that_are_none_lose_their_connection_and_nothing_else_happens() 
 }
 
 #[test]
+fn ctl_1_mute_connections_lock_nobody_out_and_lose_theirs() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let greeting = {
+        let (goondan, protocol) = version(&home);
+        greeting(&goondan, protocol)
+    };
+    // As many as there ever were places for, and more of each kind.
+    let mut mute: Vec<UnixStream> = (0..150).map(|_| connect(&home)).collect();
+    assert_eq!(home.ask("main", "echo hi"), "hi");
+    let mut idle: Vec<UnixStream> = Vec::new();
+    for _ in 0..150 {
+        let mut stream = connect(&home);
+        send(&mut stream, &greeting);
+        assert!(receive(&mut stream)["result"].is_object());
+        idle.push(stream);
+        mute.push(connect(&home));
+    }
+    assert_eq!(home.gdn_json(&["status"])["pid"], daemon.pid());
+    // The last one to greet has its place still; the first ones lost theirs.
+    let status = json!({"jsonrpc": "2.0", "id": 2, "method": "daemon.status", "params": {}});
+    let last = idle.last_mut().unwrap();
+    send(last, &serde_json::to_vec(&status).unwrap());
+    assert_eq!(receive(last)["result"]["pid"], daemon.pid());
+    assert_eq!(idle[0].read(&mut [0]).unwrap(), 0);
+    // Whoever never greets is sent away in the end.
+    for stream in &mut mute {
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    }
+}
+
+#[test]
+fn ctl_1_connections_at_the_limit_of_descriptors_cost_nothing_and_work_goes_on() {
+    let home = Home::new(LAB);
+    let mut command = home.command(Path::new("sh"), &[]);
+    let program = bin(ORCHESTRATOR);
+    let script = r#"ulimit -n 64; exec "$0""#;
+    command.args(["-c", script]).arg(program);
+    let daemon = Daemon::start_command(&home, command);
+    home.gdn(&["run"]).exits(0);
+    let mute: Vec<UnixStream> = (0..60).map(|_| connect(&home)).collect();
+    for n in 0..10 {
+        let text = format!("echo {n}");
+        assert_eq!(home.ask(&format!("k{n}"), &text), n.to_string());
+    }
+    // They are held until each has lost its place.
+    for mut stream in mute {
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    }
+    let lines = daemon.log().lines();
+    let warnings = lines.iter().filter(|line| line["level"] == "warn").count();
+    assert!(warnings < 20, "{warnings} warnings");
+}
+
+#[test]
 fn sec_4_only_the_owner_may_look_in() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);

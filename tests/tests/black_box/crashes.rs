@@ -1,6 +1,6 @@
 //! Processes that are killed as nothing can survive, in the middle of a turn.
 
-use goondan_tests::home::{AGENT, CONNECTOR};
+use goondan_tests::home::{AGENT, CONNECTOR, ORCHESTRATOR};
 use goondan_tests::log::message;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
@@ -150,4 +150,47 @@ fn sup_7_what_left_its_process_group_is_ended_with_its_agent() {
     }
     wait_until("the daemon ends it", || escaped().is_empty());
     assert_eq!(asking.wait().exits(0).stdout, "I do not understand.\n");
+}
+
+#[test]
+fn sup_7_what_outlives_daemon_agent_and_helper_together_is_ended_by_the_next_start() {
+    // A command that leaves its session and its environment, told from others by a number of its own.
+    let numbers = [100_000, 200_000].map(|offset| (offset + std::process::id()).to_string());
+    let [home, other] = numbers.each_ref().map(|number| {
+        let command = format!("setsid env -i sleep {number} & wait");
+        Home::new(&LAB.replace("setsid sleep 4321 & wait", &command))
+    });
+    let escaped = |number: &str| processes::with_args(&["sleep", number]).pop();
+    let (daemon, _other_daemon) = (Daemon::serving(&home), Daemon::serving(&other));
+    let [ours, theirs] = [&home, &other].map(|home| home.start_gdn(&["send", "escape"]));
+    wait_until("both tools run", || {
+        numbers.iter().all(|number| escaped(number).is_some())
+    });
+    let [own, foreign] = numbers.each_ref().map(|number| escaped(number).unwrap());
+    let mut all = processes::of_home(home.path());
+    all.retain(|process| {
+        let is_helper = process.args.get(1).is_some_and(|arg| arg == "--enclose");
+        [AGENT, CONNECTOR, ORCHESTRATOR].contains(&process.program()) || is_helper
+    });
+    assert_eq!(all.len(), 4, "{all:#?}");
+    // None of them gets the chance to do anything.
+    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+        for process in &all {
+            processes::signal(process.pid, signal);
+        }
+    }
+    daemon.is_gone();
+    ours.wait().exits(9);
+    assert!(processes::is_alive(own), "nobody was left to end it");
+
+    let daemon = Daemon::start(&home);
+    wait_until("the next daemon ends it", || !processes::is_alive(own));
+    let told = daemon.log().wait_for("it says so", |line| {
+        message(line) == "processes that an earlier daemon left behind were ended"
+    });
+    assert!(told["count"].as_u64() >= Some(1), "{told}");
+    // What is below the daemon of another System Root is none of its business.
+    assert!(processes::is_alive(foreign));
+    processes::signal(foreign, Signal::SIGKILL);
+    theirs.wait().exits(0);
 }

@@ -56,6 +56,8 @@ mod records;
 #[cfg(test)]
 mod replies;
 #[cfg(test)]
+mod room;
+#[cfg(test)]
 mod secrets;
 #[cfg(test)]
 mod self_restart;

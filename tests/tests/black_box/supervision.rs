@@ -1,10 +1,13 @@
 //! What runs when, and what becomes of it (`SUP-3`, `SUP-6`, `SUP-9`).
 
+use std::time::{Duration, Instant};
+
 use goondan_tests::home::{AGENT, CONNECTOR};
 use goondan_tests::log::message;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, http, wait_until};
+use serde_json::Value;
 
 use crate::conversation::{check, shape};
 
@@ -101,6 +104,43 @@ fn sup_9_hung_children_are_found_killed_and_replaced() {
         http::post(address, "/hook", &[], "echo hi").unwrap().status,
         202
     );
+}
+
+/// Longer than a child may be silent.
+const PAUSE: Duration = Duration::from_secs(33);
+/// Longer than it takes the daemon to look at every child after a pause.
+const JUDGED: Duration = Duration::from_secs(6);
+
+#[test]
+fn sup_9_a_pause_of_the_daemon_is_no_silence_of_its_children() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    daemon.webhook("hook");
+    assert_eq!(home.ask("k", "echo one"), "one");
+    let asking = home.start_gdn(&["send", "hold x"]);
+    wait_until("the tool runs", || home.note("x.runs") == "run\n");
+    let pids = || -> Vec<Value> { home.ps().iter().map(|child| child["pid"].clone()).collect() };
+    let before = pids();
+    assert_eq!(before.len(), 3, "{before:?}");
+
+    let paused = Instant::now();
+    processes::signal(daemon.pid(), Signal::SIGSTOP);
+    wait_until("the pause is over", || paused.elapsed() >= PAUSE);
+    processes::signal(daemon.pid(), Signal::SIGCONT);
+    let resumed = Instant::now();
+    daemon.log().wait_for("the pause is told", |line| {
+        message(line).starts_with("the daemon did not run for a while")
+            && line["durationMs"].as_u64() >= Some(30_000)
+    });
+    wait_until("every child had been looked at", || {
+        assert_eq!(home.ask("k", "echo on"), "on");
+        resumed.elapsed() >= JUDGED
+    });
+    assert_eq!(pids(), before, "the same processes go on");
+    assert!(daemon.log().saying("process is killed").is_empty());
+    home.write("notes/x.go", "");
+    assert_eq!(asking.wait().exits(0).stdout, "done x\n");
+    assert_eq!(home.note("x.runs"), "run\n");
 }
 
 #[test]

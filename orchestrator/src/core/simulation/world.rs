@@ -25,7 +25,7 @@ use super::oracle::{Answered, Asked, Oracle};
 use crate::core::agents::CONFIGURATION_CHANGED;
 use crate::core::{
     Accounts, Core, Effect, Facts, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded,
-    LoadedWorkspace, Now, ProcessId, RequestToken, control_error,
+    LoadedWorkspace, Now, ProcessId, RequestToken, Share, Supply, control_error,
 };
 use crate::limits::TICK_MS;
 
@@ -282,9 +282,27 @@ impl World {
             }
             Happening::Tick => {
                 self.at(self.mono_ms + TICK_MS, Happening::Tick);
+                self.measure();
                 self.input(Input::Tick);
             }
         }
+    }
+
+    /// Tells the core of descriptors that run short and are there again.
+    fn measure(&mut self) {
+        let limit = 1_000;
+        let used = if self.is_healing {
+            0
+        } else if self.chance(self.plan.person) {
+            self.rng.u64(0..=limit)
+        } else {
+            return;
+        };
+        let descriptors = Some(Share { used, limit });
+        self.input(Input::Supply(Supply {
+            descriptors,
+            ..Supply::default()
+        }));
     }
 
     pub(super) fn input(&mut self, input: Input) {

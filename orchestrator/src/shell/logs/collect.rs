@@ -27,8 +27,6 @@ pub(in crate::shell) struct Collector {
     pub(in crate::shell) hub: Arc<LogHub>,
     /// `process`, `pid` and what the process works for.
     pub(in crate::shell) identity: JsonObject,
-    /// `stdout` or `stderr`.
-    pub(in crate::shell) stream: &'static str,
     /// The trace of what happens outside any turn.
     pub(in crate::shell) own_trace: TraceId,
     /// The turn in progress.
@@ -41,7 +39,7 @@ pub(in crate::shell) async fn collect(
     collector: Collector,
 ) -> io::Result<()> {
     let mut lines = LineSplitter::default();
-    // Memory that nothing was read into yet is not touched: there are two of these for each process.
+    // Memory that nothing was read into yet is not touched: there is one of these for each process.
     let mut chunk = Vec::with_capacity(READ_BYTES);
     loop {
         chunk.clear();
@@ -153,7 +151,6 @@ fn render(
         None => {
             let text = String::from_utf8_lossy(&piece.bytes);
             let mut line = line_head(at, "info", text.trim_end_matches('\r'));
-            line.insert("stream".to_owned(), json!(collector.stream));
             if let Some(part) = piece.part {
                 line.insert("splitPart".to_owned(), json!(part));
             }
@@ -191,7 +188,6 @@ mod tests {
         Collector {
             hub,
             identity: identity.as_object().unwrap().clone(),
-            stream: "stdout",
             own_trace: TraceId::from_random([1; 16]),
             trace,
         }

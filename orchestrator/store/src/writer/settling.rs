@@ -10,7 +10,6 @@ use crate::error::StoreError;
 use crate::instance::InstanceStore;
 use crate::limits::{
     FOLD_RETRY_MAX_MS, FOLD_RETRY_MIN_MS, JOURNAL_CLEAR_DELAY_MS, METADATA_INTERVAL_MS,
-    WRITER_OPEN_INSTANCES_MAX,
 };
 
 /// A fold that is tried again.
@@ -63,7 +62,7 @@ impl Worker {
                 held.metadata_due = Some(Instant::now() + interval);
             }
         }
-        self.rest_surplus(WRITER_OPEN_INSTANCES_MAX);
+        self.rest_surplus(self.open_instances_max);
     }
 
     /// Makes the bases of quiet conversations durable and clears their journals.

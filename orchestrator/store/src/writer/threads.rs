@@ -11,7 +11,9 @@ use tokio::time::Instant;
 use super::{Completion, Job, Op, Worker};
 use crate::disk::Disk;
 use crate::index::InstanceIndex;
-use crate::limits::{WRITER_BATCH_OPS, WRITER_QUEUE_OPS};
+use crate::limits::{
+    INSTANCE_DESCRIPTORS, WRITER_BATCH_OPS, WRITER_OPEN_INSTANCES_MAX, WRITER_QUEUE_OPS,
+};
 use crate::root::Layout;
 
 /// The way to the writer threads. Dropping it ends them once their queues are empty.
@@ -64,17 +66,37 @@ impl Writers {
         index: &InstanceIndex,
         threads: usize,
     ) -> io::Result<(Self, mpsc::UnboundedReceiver<Vec<Completion>>)> {
+        Self::start_within(disk, layout, index, threads, u64::MAX)
+    }
+
+    /// The same, for a process in which the store may have so many file descriptors for open instances,
+    /// beside those with an open turn.
+    ///
+    /// # Errors
+    ///
+    /// As the operating system says when it cannot start a thread.
+    pub fn start_within(
+        disk: &Arc<dyn Disk>,
+        layout: &Layout,
+        index: &InstanceIndex,
+        threads: usize,
+        descriptors_max: u64,
+    ) -> io::Result<(Self, mpsc::UnboundedReceiver<Vec<Completion>>)> {
         let (completions, completed) = mpsc::unbounded_channel();
         let mut writers = Self {
             queues: Vec::new(),
             threads: Vec::new(),
         };
+        let each =
+            descriptors_max / INSTANCE_DESCRIPTORS / u64::try_from(threads.max(1)).unwrap_or(1);
+        let each = usize::try_from(each).unwrap_or(usize::MAX);
         for number in 0..threads.max(1) {
             let (groups, jobs) = mpsc::unbounded_channel();
             let places = Arc::new(Semaphore::new(WRITER_QUEUE_OPS));
             let (disk, layout) = (disk.clone(), layout.clone());
             let mut worker = Worker::new(disk, layout);
             worker.index = index.clone();
+            worker.open_instances_max = each.clamp(1, WRITER_OPEN_INSTANCES_MAX);
             let (completions, freed) = (completions.clone(), Places(places.clone()));
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()

@@ -32,6 +32,11 @@ impl World {
         let owner = format!("{owner} {}", spawn.identity[owner]);
         self.oracle.start(&owner, process, self.mono_ms);
         if self.chance(self.plan.crash / 10) {
+            self.oracle.end(&owner, process, false, self.mono_ms);
+            let how = "it could not be started: no descriptors".to_owned();
+            return vec![Input::NoRoom { process, how }];
+        }
+        if self.chance(self.plan.crash / 10) {
             self.oracle.end(&owner, process, true, self.mono_ms);
             self.failed_starts += 1;
             let how = "it could not be started".to_owned();

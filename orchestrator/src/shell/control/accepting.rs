@@ -1,0 +1,71 @@
+//! What to do when a connection could not be accepted: wait, and say so, but not each time.
+//!
+//! Where a process has no descriptor left, `accept` fails at once, again and again, for as long as
+//! somebody waits to be accepted.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::limits::{ACCEPT_PAUSE_FIRST_MS, ACCEPT_PAUSE_MAX_MS, ACCEPT_WARNING_INTERVAL_MS};
+
+/// How accepting goes.
+#[derive(Debug, Default)]
+pub(super) struct Accepting {
+    failures_in_row: u32,
+    untold: u64,
+    told_at: Option<Instant>,
+}
+
+impl Accepting {
+    /// One was accepted.
+    pub(super) fn worked(&mut self) {
+        self.failures_in_row = 0;
+    }
+
+    /// One was not. Tells the log, once in a while, and returns how long to wait before the next try.
+    pub(super) fn failed(&mut self, error: &io::Error) -> Duration {
+        let now = Instant::now();
+        self.untold += 1;
+        let interval = Duration::from_millis(ACCEPT_WARNING_INTERVAL_MS);
+        if self.told_at.is_none_or(|told_at| now - told_at >= interval) {
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                failures = self.untold,
+                "control connections could not be accepted; others are tried in a moment"
+            );
+            (self.untold, self.told_at) = (0, Some(now));
+        }
+        let doublings = self.failures_in_row.min(16);
+        self.failures_in_row = self.failures_in_row.saturating_add(1);
+        Duration::from_millis((ACCEPT_PAUSE_FIRST_MS << doublings).min(ACCEPT_PAUSE_MAX_MS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_doubles_up_to_its_maximum_and_begins_anew() {
+        let mut accepting = Accepting::default();
+        let error = io::Error::from_raw_os_error(24);
+        let mut pauses_ms = || accepting.failed(&error).as_millis();
+        let first = u128::from(ACCEPT_PAUSE_FIRST_MS);
+        assert_eq!(
+            [pauses_ms(), pauses_ms(), pauses_ms()],
+            [first, 2 * first, 4 * first]
+        );
+        for _ in 0..100 {
+            pauses_ms();
+        }
+        assert_eq!(pauses_ms(), u128::from(ACCEPT_PAUSE_MAX_MS));
+        accepting.worked();
+        assert_eq!(accepting.failed(&error).as_millis(), first);
+        assert_eq!(
+            accepting.untold, 104,
+            "the first is told at once, the others later"
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! What is left of an earlier daemon of the same System Root (`SUP-7`).
+//!
+//! Children end by themselves when their daemon does, and take their tools with them; what they leave
+//! behind the daemon ends. When all of them are killed at one moment, nobody is left to do it, and what
+//! left its process group lives on. So everything below a daemon carries a mark, and the next daemon ends
+//! whatever carries its own mark.
+//!
+//! The mark is the hard limit of the resident set (`RLIMIT_RSS`), which Linux has not enforced since 2.4:
+//! a number so high that it never meant anything, made from which directory the System Root is. Each
+//! process inherits it, whatever it does to its environment, its session, its parents or its descriptors,
+//! and `/proc/<pid>/limits` shows it. Only a process that lowers this very limit (`ulimit -Hm`), or that
+//! some service outside starts for it (`systemd-run`, `at`, a container), does not carry it.
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{end_all, mark_descendants};
+
+/// What the descendants of the daemons of one System Root have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark(u64);
+
+/// Marks what this process will start: not possible here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn mark_descendants(_root: &std::path::Path) -> std::io::Result<Mark> {
+    Ok(Mark(0))
+}
+
+/// Ends what is left of an earlier daemon: not possible here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn end_all(_mark: Mark) -> usize {
+    0
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::HashSet;
+    use std::fs;
+    use std::io;
+    use std::os::unix::fs::MetadataExt as _;
+    use std::path::Path;
+    use std::time::UNIX_EPOCH;
+
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+    use super::Mark;
+    use crate::shell::strays::parent_of;
+
+    /// The lowest number that is a mark; no machine has so much memory.
+    const MARK_MIN: u64 = 1 << 62;
+
+    /// Rounds that [`end_all`] makes: what is being ended may start others.
+    const ROUNDS_MAX: usize = 16;
+
+    /// Has everything that this process starts from now on carry the mark of a System Root.
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be looked at, or this process may not set its limit, since it is below a
+    /// daemon of another System Root.
+    pub(in crate::shell) fn mark_descendants(root: &Path) -> io::Result<Mark> {
+        let mark = mark_of(&fs::metadata(root)?);
+        let (soft, hard) = getrlimit(Resource::RLIMIT_RSS)?;
+        if hard != mark.0 {
+            setrlimit(Resource::RLIMIT_RSS, soft.min(mark.0), mark.0)?;
+        }
+        Ok(mark)
+    }
+
+    /// Which directory it is, not what it is called: other containers have other directories of that name.
+    fn mark_of(root: &fs::Metadata) -> Mark {
+        let made = root.created().ok();
+        let made = made.and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+        let made = made.map_or(0, |made| made.as_nanos());
+        let text = format!("{} {} {made}", root.dev(), root.ino());
+        // FNV-1a: it has to be the same in each build, and nobody gains by finding another of the kind.
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        Mark(MARK_MIN | (hash & (MARK_MIN - 1)))
+    }
+
+    /// Kills every process with this mark but this one and those it was started by. Returns how many. To be
+    /// called by the owner of the System Root before it starts anything: whatever carries the mark then is
+    /// left of a daemon that is gone.
+    pub(in crate::shell) fn end_all(mark: Mark) -> usize {
+        let own = own_line();
+        let mut ended = HashSet::new();
+        for _ in 0..ROUNDS_MAX {
+            let mut found_any = false;
+            for pid in all_processes().filter(|pid| !own.contains(pid)) {
+                if has_mark(pid, mark) && kill(pid, mark) {
+                    found_any = true;
+                    ended.insert(pid);
+                }
+            }
+            if !found_any {
+                break;
+            }
+        }
+        ended.len()
+    }
+
+    /// This process and those above it.
+    fn own_line() -> HashSet<u32> {
+        let mut line = HashSet::new();
+        let mut next = Some(std::process::id());
+        while let Some(pid) = next.filter(|pid| *pid > 0) {
+            if !line.insert(pid) {
+                break;
+            }
+            next = parent_of(pid);
+        }
+        line
+    }
+
+    fn all_processes() -> impl Iterator<Item = u32> {
+        let entries = fs::read_dir("/proc").into_iter().flatten();
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+    }
+
+    fn has_mark(pid: u32, mark: Mark) -> bool {
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
+        hard_limit_in(&limits) == Some(mark.0)
+    }
+
+    /// The hard limit of the resident set in the text of `/proc/<pid>/limits`.
+    fn hard_limit_in(limits: &str) -> Option<u64> {
+        let mut lines = limits.lines();
+        let line = lines.find_map(|line| line.strip_prefix("Max resident set"))?;
+        line.split_whitespace().nth(1)?.parse().ok()
+    }
+
+    /// Kills a process if it still is the one with the mark: its number may be another's by now. False if
+    /// there is nothing to kill any more.
+    fn kill(pid: u32, mark: Mark) -> bool {
+        let pid_of = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let Some(process) = pid_of.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else {
+            return false;
+        };
+        // What has ended and is not reaped has no limits any more.
+        has_mark(pid, mark) && pidfd_send_signal(&process, Signal::KILL).is_ok()
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn sup_7_a_mark_is_the_directorys_own_and_no_limit_that_holds() {
+            let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let of = |dir: &Path| mark_of(&fs::metadata(dir).unwrap());
+            assert_eq!(of(one.path()), of(one.path()));
+            assert_ne!(of(one.path()), of(other.path()));
+            let mark = of(one.path()).0;
+            assert!((MARK_MIN..MARK_MIN << 1).contains(&mark), "{mark}");
+        }
+
+        #[test]
+        fn sup_7_limits_are_read_as_the_kernel_shows_them() {
+            let shown = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                         Max resident set          1024                 4611686018427387905  bytes     \n\
+                         Max processes             94890                94890                processes \n";
+            assert_eq!(hard_limit_in(shown), Some(MARK_MIN + 1));
+            let unlimited =
+                "Max resident set          unlimited            unlimited            bytes \n";
+            assert_eq!(hard_limit_in(unlimited), None);
+            assert_eq!(hard_limit_in(""), None);
+        }
+
+        #[test]
+        fn sup_7_this_process_and_those_above_it_are_never_ended() {
+            let line = own_line();
+            assert!(line.contains(&std::process::id()));
+            assert!(line.contains(&std::os::unix::process::parent_id()));
+        }
+    }
+}

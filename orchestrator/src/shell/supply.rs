@@ -1,0 +1,119 @@
+//! Measures what there is of descriptors, processes and memory.
+
+use std::fs;
+use std::path::Path;
+
+use super::descriptors;
+use crate::core::{Share, Supply};
+
+/// Looks at what there is now. `cgroup` is the control group that the daemon divides, if it has one. The
+/// files it reads are the kernel's own and answer at once.
+pub(super) fn measure(cgroup: Option<&Path>) -> Supply {
+    let limit = descriptors::limit();
+    Supply {
+        descriptors: descriptors::open().map(|used| Share { used, limit }),
+        tasks: scarcer(cgroup.and_then(tasks_of_group), tasks_of_machine()),
+        memory_bytes: scarcer(cgroup.and_then(memory_of_group), memory_of_machine()),
+    }
+}
+
+/// Of two shares the one with less left.
+fn scarcer(one: Option<Share>, other: Option<Share>) -> Option<Share> {
+    let free = |share: &Share| share.limit.saturating_sub(share.used);
+    one.into_iter().chain(other).min_by_key(free)
+}
+
+fn number(path: &Path) -> Option<u64> {
+    // Where there is no limit, the file says `max`.
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn tasks_of_group(dir: &Path) -> Option<Share> {
+    let limit = number(&dir.join("pids.max"))?;
+    let used = number(&dir.join("pids.current"))?;
+    Some(Share { used, limit })
+}
+
+fn tasks_of_machine() -> Option<Share> {
+    let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
+    let limit = limits.iter().filter_map(|path| number(Path::new(path)));
+    let limit = limit.min()?;
+    let used = tasks_in(&fs::read_to_string("/proc/loadavg").ok()?)?;
+    Some(Share { used, limit })
+}
+
+/// The number of tasks in the text of `/proc/loadavg`: `0.20 0.18 0.12 1/80 11206`.
+fn tasks_in(loadavg: &str) -> Option<u64> {
+    let tasks = loadavg.split_whitespace().nth(3)?;
+    tasks.split_once('/')?.1.parse().ok()
+}
+
+fn memory_of_group(dir: &Path) -> Option<Share> {
+    let limit = number(&dir.join("memory.max"))?;
+    let current = number(&dir.join("memory.current"))?;
+    // What files left in memory is given back when it is needed.
+    let stat = fs::read_to_string(dir.join("memory.stat")).unwrap_or_default();
+    let cached = field(&stat, "inactive_file ").unwrap_or(0);
+    let used = current.saturating_sub(cached);
+    Some(Share { used, limit })
+}
+
+fn memory_of_machine() -> Option<Share> {
+    memory_in(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+/// The memory in the text of `/proc/meminfo`, in bytes.
+fn memory_in(meminfo: &str) -> Option<Share> {
+    let total = field(meminfo, "MemTotal:")?.checked_mul(1_024)?;
+    let available = field(meminfo, "MemAvailable:")?.checked_mul(1_024)?;
+    let used = total.saturating_sub(available);
+    Some(Share { used, limit: total })
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_words_are_understood() {
+        assert_eq!(tasks_in("0.20 0.18 0.12 1/80 11206\n"), Some(80));
+        assert_eq!(tasks_in(""), None);
+        let meminfo = "MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable:   400 kB\n";
+        let (used, limit) = (600 << 10, 1_000 << 10);
+        assert_eq!(memory_in(meminfo), Some(Share { used, limit }));
+        assert_eq!(memory_in("MemTotal: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn what_is_scarcer_counts() {
+        let (few, many) = (
+            Share {
+                used: 15,
+                limit: 20,
+            },
+            Share { used: 1, limit: 9 },
+        );
+        assert_eq!(scarcer(Some(few), Some(many)), Some(few));
+        assert_eq!(scarcer(None, Some(many)), Some(many));
+        assert_eq!(scarcer(None, None), None);
+    }
+
+    #[test]
+    fn this_machine_is_measured() {
+        let supply = measure(None);
+        assert!(
+            supply
+                .descriptors
+                .is_some_and(|share| share.used > 0 && share.used <= share.limit)
+        );
+        if cfg!(target_os = "linux") {
+            assert!(supply.tasks.is_some_and(|share| share.used > 0));
+            assert!(supply.memory_bytes.is_some_and(|share| share.used > 0));
+        }
+    }
+}
