@@ -274,8 +274,9 @@ mod tests {
             at(24),
             "KEY           STATE\n\
              kkkkkk…kkkkk  idle\n    \
-             pid 42  what it does,\n    \
-             in so many words\n\
+             pid 42\n    \
+             what it does, in so\n    \
+             many words\n\
              a             processing\n"
         );
         for columns in 24..200 {
