@@ -42,6 +42,8 @@ pub enum FindingKind {
     UnknownFile,
     /// A file stands for another thing than the folder it lies in.
     WrongOwner,
+    /// A file is not the one that was written there: an older copy, another's, or edited.
+    ReplacedFile,
     /// Work that a crash cut short; opening the instance finishes it.
     UnfinishedWork,
     /// A file that was set aside earlier, for people to look at.
@@ -131,7 +133,8 @@ fn defaults_of(kind: FindingKind) -> (Severity, &'static str) {
         FindingKind::DamagedRecord
         | FindingKind::MissingRecords
         | FindingKind::UnreadableFile
-        | FindingKind::WrongOwner => (Severity::Error, RESTORE),
+        | FindingKind::WrongOwner
+        | FindingKind::ReplacedFile => (Severity::Error, RESTORE),
         FindingKind::MisplacedRecord | FindingKind::RepeatedRecord | FindingKind::UnknownRecord => {
             (Severity::Warning, RESTORE)
         }

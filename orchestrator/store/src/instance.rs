@@ -34,6 +34,7 @@ use crate::disk::Disk;
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
 use crate::jsonl::Journal;
+use crate::manifest::Manifest;
 use crate::naming::instance_dir_name;
 
 mod align;
@@ -48,6 +49,7 @@ mod fold;
 mod folder;
 mod import;
 mod inbox;
+mod known;
 mod llm;
 mod metadata;
 mod observed;
@@ -75,7 +77,7 @@ pub use traced::{Traced, traced};
 pub use turn::{OpenTurn, TurnEvent};
 
 use answers::Answer;
-use base::Base;
+use base::{BASE, Base};
 use extension::check_states;
 use inbox::Inbox;
 use llm::LLM;
@@ -105,6 +107,8 @@ pub struct InstanceState {
     pub awaiting: Vec<Awaited>,
     /// What was found wrong when it was opened.
     pub findings: Vec<Finding>,
+    /// What was found to be lost, now or before, and nobody acknowledged.
+    pub unacknowledged: Vec<Finding>,
 }
 
 /// Writes a record as one line.
@@ -137,6 +141,8 @@ pub struct InstanceStore {
     base: Base,
     observed: Journal,
     llm: Journal,
+    /// What was last known of the files.
+    manifest: Manifest,
     /// The messages of the committed turn as lines, until they are in the base.
     delta: Option<Vec<u8>>,
     findings: Vec<Finding>,
@@ -178,6 +184,7 @@ impl InstanceStore {
             durable::ensure_dir(disk.as_ref(), dir, made)?;
         }
         let mut findings = Vec::new();
+        let manifest = known::open(disk.as_ref(), dir)?;
         let inbox = Inbox::open(disk.as_ref(), &messages.join(INBOX), &mut findings)?;
         let turn = TurnLog::open(disk.as_ref(), &messages.join(EVENTS), &mut findings)?;
         let base = Base::open(disk.as_ref(), &messages, &mut findings)?;
@@ -201,6 +208,7 @@ impl InstanceStore {
             base,
             observed,
             llm,
+            manifest,
             delta: None,
             findings,
         };
@@ -233,6 +241,7 @@ impl InstanceStore {
             parked: self.inbox.parked().collect(),
             awaiting: self.inbox.awaiting().cloned().collect(),
             findings: self.findings.clone(),
+            unacknowledged: self.unacknowledged().to_vec(),
         }
     }
 
@@ -414,7 +423,10 @@ impl InstanceStore {
             self.clear_journal()?;
             // The new base is prepared before the commit, so that after it only renames are left.
             let answers = Answer::of_turn(turn_id, event.as_ref(), &also);
-            fold::prepare(self.disk.as_ref(), &mut self.base, events, &answers)?
+            let disk = self.disk.as_ref();
+            let mode = fold::prepare(disk, &mut self.base, events, &answers)?;
+            self.manifest.release(disk, BASE)?;
+            mode
         };
         let turn_id = turn_id.clone();
         self.turn.commit(CommitRecord {
@@ -449,7 +461,9 @@ impl InstanceStore {
         self.inbox.write_out()?;
         self.turn.write_out()?;
         self.observed.write_out()?;
-        self.llm.write_out()
+        self.llm.write_out()?;
+        self.note_files();
+        Ok(())
     }
 
     /// Makes durable what is staged of the inbox alone: the events that wait.
@@ -531,8 +545,19 @@ impl InstanceStore {
         self.base.sync()?;
         // Turns that left the journal before their events are known to be done would begin anew.
         self.inbox.sync()?;
-        self.turn.shed(self.disk.as_ref())?;
-        self.inbox.compact(self.disk.as_ref())
+        let disk = self.disk.as_ref();
+        self.turn.shed(disk)?;
+        if self.inbox.is_long() {
+            self.rewrite_inbox()?;
+        }
+        self.note_files();
+        self.manifest.compact(self.disk.as_ref())
+    }
+
+    fn rewrite_inbox(&mut self) -> Result<(), StoreError> {
+        let disk = self.disk.as_ref();
+        self.manifest.release(disk, INBOX)?;
+        self.inbox.rewrite(disk)
     }
 
     /// Appends one line to the runtime events (`MSG-12`). Not synced: they are never an input of

@@ -30,6 +30,7 @@ pub mod instance;
 mod jsonl;
 pub mod ledger;
 pub mod limits;
+mod manifest;
 pub mod naming;
 pub mod root;
 mod sealed;

@@ -58,6 +58,12 @@ pub const SUMS_RECORD_LINES: usize = 512;
 /// Answered events that one record of `base.sums.jsonl` names.
 pub const SUMS_RECORD_ANSWERS: usize = 32;
 
+/// Size of a manifest from which it is written anew, in bytes.
+pub const MANIFEST_COMPACT_BYTES: u64 = 256 * 1024;
+
+/// Losses that a manifest remembers until they are acknowledged.
+pub const MANIFEST_FINDINGS_MAX: usize = 256;
+
 /// Messages one archive of a conversation may hold: importing remembers the id of each.
 pub const ARCHIVE_MESSAGES_MAX: u64 = 2_000_000;
 

@@ -17,6 +17,7 @@ use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::finding::{Finding, FindingKind, Severity};
 use crate::jsonl::{Journal, TornTail};
+use crate::manifest::{self, Claim, Running, Standing};
 
 /// Where a record lies in its file, without its newline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +81,10 @@ pub(crate) struct SealedLog {
     durable_number: u64,
     /// Whether it holds bytes that could not be read. They must be kept when it is cleared.
     is_damaged: bool,
+    /// The length and checksum of the whole file, of one that a manifest speaks of.
+    running: Option<Running>,
+    /// What the file surely holds.
+    durable: Option<Claim>,
 }
 
 /// Reads the file without changing it.
@@ -305,8 +310,26 @@ impl SealedLog {
             last_number: reading.last_number,
             durable_number: 0,
             is_damaged,
+            running: None,
+            durable: None,
         };
         Ok((log, reading))
+    }
+
+    /// Has what is claimed of the file kept up to date ([`Self::claim`]).
+    pub(crate) fn track(&mut self) -> Result<(), StoreError> {
+        self.running = Some(Running::of(&mut self.journal)?);
+        Ok(())
+    }
+
+    /// What the file surely holds; none if it is not tracked, or nothing was synced yet.
+    pub(crate) fn claim(&self) -> Option<Claim> {
+        self.durable
+    }
+
+    /// How the file stands against what was claimed of it.
+    pub(crate) fn standing(&mut self, claim: Claim) -> Result<Standing, StoreError> {
+        manifest::standing(&mut self.journal, claim)
     }
 
     /// Puts a new file with these records in the place of the old. Durable when it returns.
@@ -332,6 +355,10 @@ impl SealedLog {
         self.journal = Journal::open(disk, &path)?;
         (self.last_number, self.durable_number) = (number, number);
         self.is_damaged = false;
+        if self.running.is_some() {
+            self.track()?;
+            self.durable = self.running.as_ref().map(Running::claim);
+        }
         Ok(())
     }
 
@@ -392,6 +419,9 @@ impl SealedLog {
             line: place.n,
         };
         self.journal.append(&line)?;
+        if let Some(running) = &mut self.running {
+            running.add(&line);
+        }
         self.last_number = place.n;
         Ok(span)
     }
@@ -405,6 +435,7 @@ impl SealedLog {
     pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
         self.journal.sync()?;
         self.durable_number = self.last_number;
+        self.durable = self.running.as_ref().map(Running::claim);
         Ok(())
     }
 
@@ -435,6 +466,7 @@ impl SealedLog {
     pub(crate) fn clear(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
         self.keep_damage(disk)?;
         self.journal.cut(0)?;
+        self.running = self.running.take().map(|_| Running::default());
         (self.last_number, self.durable_number) = (0, 0);
         Ok(())
     }

@@ -195,7 +195,6 @@ impl InstanceStore {
         if self.base.covered() != Some(self.base.len()) {
             return Ok(false);
         }
-        let answers = self.base.answers()?;
-        Ok(answers.iter().any(|answer| answer.turn_id == *turn_id))
+        self.base.names_turn(turn_id)
     }
 }

@@ -10,6 +10,9 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use crc32fast::Hasher;
+use goondan_protocol::ids::TurnId;
+
 use super::align::{Alignment, LineSum, Verdict, align};
 use super::answers::Answer;
 use super::inbox::Inbox;
@@ -17,9 +20,10 @@ use super::sums::{self, Coverage, SUMS, SUMS_NEXT};
 use crate::disk::Disk;
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
-use crate::finding::{Finding, FindingKind};
+use crate::finding::{Finding, FindingKind, Severity};
 use crate::jsonl::{Journal, TornTail};
 use crate::limits::{INBOX_REMEMBERED_EVENTS, READ_CHUNK_BYTES};
+use crate::manifest::{self, Claim, Running, Standing};
 
 /// The file's name.
 pub(super) const BASE: &str = "base.jsonl";
@@ -38,6 +42,8 @@ pub(super) struct Base {
     coverage: Option<Coverage>,
     /// Answers that are to be named when the checksums are written anew.
     unnamed: Vec<Answer>,
+    /// What the file surely holds.
+    durable: Option<Claim>,
     /// What is known of the lines while the conversation is read page by page.
     reader: Option<Reader>,
 }
@@ -94,6 +100,7 @@ impl Base {
             sums,
             coverage,
             unnamed: Vec::new(),
+            durable: None,
             reader: None,
         })
     }
@@ -115,6 +122,12 @@ impl Base {
         Ok(last.is_none_or(|last| inbox.is_over(&last.event_id, last.inbox_seq)))
     }
 
+    /// Whether the checksums say that the base holds a turn.
+    pub(super) fn names_turn(&mut self, turn_id: &TurnId) -> Result<bool, StoreError> {
+        let answers = self.answers()?;
+        Ok(answers.iter().any(|answer| answer.turn_id == *turn_id))
+    }
+
     /// Whether the checksums name any answer.
     pub(super) fn names_answers(&mut self) -> Result<bool, StoreError> {
         Ok(!sums::answers(&mut self.sums)?.is_empty())
@@ -123,9 +136,10 @@ impl Base {
     /// Names answers behind what the checksums hold. Durable when it returns.
     pub(super) fn name(&mut self, answers: &[Answer]) -> Result<(), StoreError> {
         if let Some(mut coverage) = self.coverage {
-            self.append_sums(&[], answers, &mut coverage)?;
+            let sum = self.sum_to(coverage)?;
+            self.append_sums((&[], answers, Some(sum)), &mut coverage)?;
         }
-        self.sums.sync()
+        self.sync()
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -150,7 +164,27 @@ impl Base {
     /// Makes durable what a killed process may have left in the page cache only.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         self.lines.sync()?;
-        self.sums.sync()
+        self.sums.sync()?;
+        self.durable = self.coverage.and_then(|coverage| {
+            let is_whole = coverage.bytes == self.lines.len();
+            let crc32 = coverage.sum.filter(|_| is_whole)?;
+            Some(Claim {
+                records: coverage.lines,
+                bytes: coverage.bytes,
+                crc32,
+            })
+        });
+        Ok(())
+    }
+
+    /// What the file surely holds.
+    pub(super) fn claim(&self) -> Option<Claim> {
+        self.durable
+    }
+
+    /// How the file stands against what was claimed of it.
+    pub(super) fn standing(&mut self, claim: Claim) -> Result<Standing, StoreError> {
+        standing(&mut self.lines, Some(&mut self.sums), claim)
     }
 
     pub(super) fn read(&mut self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError> {
@@ -206,13 +240,7 @@ impl Base {
         }
         if coverage.bytes < len {
             if coverage.bytes > 0 {
-                let problem = format!(
-                    "bytes {} to {len} were added by something else; they were given checksums as \
-                     they stand",
-                    coverage.bytes
-                );
-                let finding = Finding::new(self.lines.path(), FindingKind::Unverified, problem);
-                findings.push(finding.at(coverage.lines + 1, coverage.bytes, len));
+                findings.push(foreign(self.lines.path(), coverage, len));
             }
             if coverage.bytes > 0 {
                 // What was added may be what was there already.
@@ -236,8 +264,9 @@ impl Base {
             })?;
             let surplus = named.len().saturating_sub(INBOX_REMEMBERED_EVENTS);
             named.drain(..surplus);
-            self.append_sums(&added, &named, &mut coverage)?;
-            self.sums.sync()?;
+            let sum = Running::of(&mut self.lines)?.claim().crc32;
+            self.append_sums((&added, &named, Some(sum)), &mut coverage)?;
+            self.sync()?;
         }
         Ok(())
     }
@@ -271,7 +300,8 @@ impl Base {
         let mut coverage = Coverage::default();
         let mut answers = sums::answers(&mut self.sums)?;
         answers.append(&mut self.unnamed);
-        let content = sums::records_of(&survey.lines, &answers, &mut coverage)?;
+        let sum = Running::of(&mut self.lines)?.claim().crc32;
+        let content = sums::records_of(&survey.lines, &answers, Some(sum), &mut coverage)?;
         durable::replace(disk, self.sums.path(), &content)?;
         self.sums = Journal::open(disk, &self.messages.join(SUMS))?;
         self.coverage = Some(coverage);
@@ -281,13 +311,22 @@ impl Base {
         Ok(())
     }
 
+    /// The checksum of what is covered.
+    fn sum_to(&mut self, coverage: Coverage) -> Result<u32, StoreError> {
+        if let Some(sum) = coverage.sum.or((coverage.bytes == 0).then_some(0)) {
+            return Ok(sum);
+        }
+        let mut running = Running::default();
+        running.read_to(&mut self.lines, coverage.bytes)?;
+        Ok(running.claim().crc32)
+    }
+
     fn append_sums(
         &mut self,
-        lines: &[LineSum],
-        answers: &[Answer],
+        (lines, answers, sum): (&[LineSum], &[Answer], Option<u32>),
         coverage: &mut Coverage,
     ) -> Result<(), StoreError> {
-        let records = sums::records_of(lines, answers, coverage)?;
+        let records = sums::records_of(lines, answers, sum, coverage)?;
         if !records.is_empty() {
             self.sums.append(&records)?;
         }
@@ -329,22 +368,24 @@ impl Base {
         answers: &[Answer],
     ) -> Result<(), StoreError> {
         let from = self.lines.len();
+        let coverage = self.coverage.filter(|coverage| coverage.bytes >= from);
+        let sum = coverage.map(|coverage| self.sum_to(coverage)).transpose()?;
         if !delta.is_empty() {
             self.lines.append(delta)?;
         }
         self.reader = None;
         // A crash may have left checksums of lines that did not reach the disk; they are the same lines.
-        if let Some(mut coverage) = self.coverage
-            && let Some(covered) = coverage.bytes.checked_sub(from)
-        {
-            let covered = usize::try_from(covered).unwrap_or(usize::MAX);
-            let lines: Result<Vec<_>, _> = delta
-                .get(covered..)
-                .unwrap_or_default()
+        if let (Some(mut coverage), Some(sum)) = (coverage, sum) {
+            let covered = usize::try_from(coverage.bytes - from).unwrap_or(usize::MAX);
+            let added = delta.get(covered..).unwrap_or_default();
+            let lines: Result<Vec<_>, _> = added
                 .split_inclusive(|byte| *byte == b'\n')
                 .map(sums::sum_of)
                 .collect();
-            self.append_sums(&lines?, answers, &mut coverage)?;
+            let mut hasher = Hasher::new_with_initial_len(sum, coverage.bytes);
+            hasher.update(added);
+            let sum = Some(hasher.finalize());
+            self.append_sums((&lines?, answers, sum), &mut coverage)?;
         } else {
             self.unnamed.extend_from_slice(answers);
         }
@@ -414,7 +455,8 @@ impl Base {
         named.extend_from_slice(answers);
         let surplus = named.len().saturating_sub(INBOX_REMEMBERED_EVENTS);
         let named = named.split_off(surplus);
-        let sums = sums::records_of(lines, &named, &mut Coverage::default())?;
+        let sum = Some(crate::checksum::crc32(content));
+        let sums = sums::records_of(lines, &named, sum, &mut Coverage::default())?;
         durable::write_synced(disk, &self.messages.join(SUMS_NEXT), &sums)?;
         disk.sync_dir(&self.messages).during("sync", &self.messages)
     }
@@ -470,7 +512,8 @@ impl Base {
         })?;
         // Between the two the checksums do not fit, which opening the instance would settle.
         durable::replace(disk, &self.messages.join(BASE), &content)?;
-        let sums = sums::records_of(&lines, &answers, &mut Coverage::default())?;
+        let sum = Some(crate::checksum::crc32(&content));
+        let sums = sums::records_of(&lines, &answers, sum, &mut Coverage::default())?;
         durable::replace(disk, &self.messages.join(SUMS), &sums)?;
         *self = Self::open(disk, &self.messages, &mut Vec::new())?;
         Ok(kept)
@@ -507,7 +550,7 @@ impl Base {
     /// asked for after [`Self::seek`].
     pub(super) fn revision(&self, until: u64) -> Option<u32> {
         let lines = self.reader.as_ref().map(|reader| &reader.lines);
-        let (mut hasher, mut offset) = (crc32fast::Hasher::new(), 0);
+        let (mut hasher, mut offset) = (Hasher::new(), 0);
         for line in lines.into_iter().flatten() {
             if offset >= until {
                 break;
@@ -571,6 +614,34 @@ impl Base {
         }
         findings
     }
+}
+
+/// What is to be said of lines behind those that are covered.
+pub(super) fn foreign(path: &Path, coverage: Coverage, len: u64) -> Finding {
+    let problem = format!(
+        "bytes {} to {len} were added by something else; they are part of the conversation as they stand",
+        coverage.bytes
+    );
+    Finding::new(path, FindingKind::Unverified, problem)
+        .at(coverage.lines + 1, coverage.bytes, len)
+        .severity(Severity::Warning)
+        .advice("read them; `gdn verify --repair` notes that you know, and leaves them there")
+}
+
+/// How a base stands against what was claimed of it. The lines themselves are read only where the
+/// checksums do not tell.
+pub(super) fn standing(
+    lines: &mut Journal,
+    sums: Option<&mut Journal>,
+    claim: Claim,
+) -> Result<Standing, StoreError> {
+    if lines.len() >= claim.bytes
+        && let Some(sums) = sums
+        && sums::sum_at(sums, claim.bytes)? == Some(claim.crc32)
+    {
+        return Ok(Standing::Whole);
+    }
+    manifest::standing(lines, claim)
 }
 
 /// Compares the lines of a base with their checksums, if it has any. Changes nothing.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::answers::Unknown;
 use super::base::{self, BASE, BASE_NEXT};
+use super::known::{MANIFEST, is_told, shortened_turn};
 use super::llm::LLM;
 use super::sums::{self, SUMS, SUMS_NEXT};
 use super::turn::Journaled;
@@ -13,6 +14,7 @@ use crate::durable::TEMP_SUFFIX;
 use crate::error::{IoContext as _, StoreError};
 use crate::finding::{Finding, FindingKind, Severity};
 use crate::jsonl::Journal;
+use crate::manifest::{self, Claim, Content, Standing, State, TurnClaim, is_same};
 use crate::naming::instance_dir_name;
 use crate::sealed;
 use crate::verify::Verified;
@@ -33,7 +35,13 @@ pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(
         let finding = Finding::new(&messages, FindingKind::MissingFile, problem);
         out.findings.push(finding.severity(Severity::Info));
     } else {
-        check_messages(disk, &messages, out)?;
+        let content = Content::read(disk, &dir.join(MANIFEST))?;
+        check_messages(disk, &messages, &content.state, out)?;
+        for finding in content.unacknowledged {
+            if !out.findings.iter().any(|known| is_same(known, &finding)) {
+                out.findings.push(finding);
+            }
+        }
     }
     let extensions = dir.join(EXTENSIONS);
     if disk
@@ -54,7 +62,7 @@ pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(
     for entry in disk.list(dir).during("list", dir)? {
         let name = entry.name.to_string_lossy();
         let is_known = (entry.kind == EntryKind::Directory && FOLDERS.contains(&&*name))
-            || (entry.kind == EntryKind::File && name == Metadata::FILE);
+            || (entry.kind == EntryKind::File && [Metadata::FILE, MANIFEST].contains(&&*name));
         if !is_known {
             out.findings
                 .push(odd(&dir.join(&entry.name), entry.kind, &name));
@@ -219,14 +227,31 @@ fn note_torn(journal: &Journal, line: u64, good: u64, out: &mut Verified) {
     }
 }
 
-fn check_messages(disk: &dyn Disk, messages: &Path, out: &mut Verified) -> Result<(), StoreError> {
+fn check_messages(
+    disk: &dyn Disk,
+    messages: &Path,
+    claimed: &State,
+    out: &mut Verified,
+) -> Result<(), StoreError> {
     let mut journaled = Journaled::default();
     let mut known = None;
     for name in [INBOX, EVENTS] {
-        let Some(mut journal) = open(disk, &messages.join(name), out)? else {
+        let path = messages.join(name);
+        let claim = claimed.files.get(name).copied();
+        let Some(mut journal) = open(disk, &path, out)? else {
+            let standing = claim.map(|claim| (manifest::standing_of_missing(claim), claim));
+            let finding = standing.and_then(|(standing, claim)| standing.finding(&path, claim));
+            out.findings.extend(finding);
             continue;
         };
         let reading = sealed::read(&mut journal)?;
+        if let Some(claim) = claim {
+            let standing = manifest::standing(&mut journal, claim)?;
+            let is_told = standing == Standing::Replaced && is_told(&reading.findings, &path);
+            if !is_told {
+                out.findings.extend(standing.finding(&path, claim));
+            }
+        }
         if let Some(cut) = reading.cut {
             note_torn(&journal, reading.records.len() as u64 + 1, cut, out);
         }
@@ -242,8 +267,18 @@ fn check_messages(disk: &dyn Disk, messages: &Path, out: &mut Verified) -> Resul
         let finding = Finding::new(&messages.join(EVENTS), FindingKind::UnfinishedWork, problem);
         out.findings.push(finding);
     }
-    check_base(disk, messages, !journaled.ended.is_empty(), out)?;
-    check_answers(disk, messages, &known.unwrap_or_default(), &journaled, out)?;
+    check_base(
+        disk,
+        messages,
+        &journaled,
+        claimed.files.get(BASE).copied(),
+        out,
+    )?;
+    let known = known.unwrap_or_default();
+    check_answers(disk, messages, &known, &journaled, out)?;
+    if let Some(claim) = &claimed.turn {
+        check_turn(disk, messages, claim, (&known, &journaled), out)?;
+    }
     for name in [OBSERVED, LLM] {
         check_log(disk, &messages.join(name), out)?;
     }
@@ -294,13 +329,49 @@ fn check_answers(
     Ok(())
 }
 
+/// Holds the journal against what was known of the turn in it.
+fn check_turn(
+    disk: &dyn Disk,
+    messages: &Path,
+    claim: &TurnClaim,
+    (known, journaled): (&inbox::Table, &Journaled),
+    out: &mut Verified,
+) -> Result<(), StoreError> {
+    let path = messages.join(EVENTS);
+    let open = journaled.open.as_ref();
+    let open = open.filter(|open| open.turn_id == claim.turn_id);
+    let sums = messages.join(SUMS);
+    let is_past = journaled.ended.contains(&claim.turn_id)
+        || known.is_parked(&claim.event_id)
+        || known.is_over(&claim.event_id)
+        || (disk.stat(&sums).during("look at", &sums)?.is_some()
+            && sums::answers(&mut Journal::open_read(disk, &sums)?)?
+                .iter()
+                .any(|answer| answer.turn_id == claim.turn_id));
+    let is_short = match open {
+        Some(open) => open.last_seq < claim.events,
+        None => !is_past,
+    };
+    if is_short && !is_told(&out.findings, &path) {
+        let events = open.map_or(0, |open| open.last_seq);
+        out.findings.push(shortened_turn(&path, claim, events));
+    }
+    Ok(())
+}
+
 fn check_base(
     disk: &dyn Disk,
     messages: &Path,
-    is_committed: bool,
+    journaled: &Journaled,
+    claim: Option<Claim>,
     out: &mut Verified,
 ) -> Result<(), StoreError> {
-    let Some(mut lines) = open(disk, &messages.join(BASE), out)? else {
+    let path = messages.join(BASE);
+    let is_committed = !journaled.ended.is_empty();
+    let Some(mut lines) = open(disk, &path, out)? else {
+        let standing = claim.map(|claim| (manifest::standing_of_missing(claim), claim));
+        let finding = standing.and_then(|(standing, claim)| standing.finding(&path, claim));
+        out.findings.extend(finding);
         return Ok(());
     };
     let mut sums = open(disk, &messages.join(SUMS), out)?;
@@ -310,6 +381,22 @@ fn check_base(
             .push(Finding::new(lines.path(), FindingKind::Unverified, problem));
     }
     let survey = base::survey(&mut lines, sums.as_mut())?;
+    if let Some(claim) = claim
+        && !is_committed
+        && !is_told(&survey.findings, &path)
+    {
+        let standing = base::standing(&mut lines, sums.as_mut(), claim)?;
+        out.findings.extend(standing.finding(&path, claim));
+    }
+    if let Some(sums) = &mut sums
+        && !is_committed
+        && let Some((covered, _)) = sums::coverage(sums)?
+        && covered.bytes > 0
+        && covered.bytes < lines.len()
+    {
+        out.findings
+            .push(base::foreign(&path, covered, lines.len()));
+    }
     out.findings.extend(survey.findings);
     let good = survey.lines.iter().map(|line| u64::from(line.len)).sum();
     if !is_committed {

@@ -70,7 +70,7 @@ impl InstanceStore {
         at: Timestamp,
     ) -> Result<ExportPart, StoreError> {
         let lines = match &position {
-            None => self.export_head(at)?,
+            None => self.export_head(skip_damaged, at)?,
             Some(position) => self.export_lines(position, skip_damaged)?,
         };
         let skip = position.as_ref().map_or(0, |position| position.skip);
@@ -95,7 +95,17 @@ impl InstanceStore {
         })
     }
 
-    fn export_head(&mut self, at: Timestamp) -> Result<Lines, StoreError> {
+    fn export_head(&mut self, skip_damaged: bool, at: Timestamp) -> Result<Lines, StoreError> {
+        // What cannot be read is found when it is read; what is gone would not be missed.
+        let is_gone = |finding: &&Finding| {
+            let is_gone = matches!(
+                finding.kind,
+                FindingKind::MissingRecords | FindingKind::ReplacedFile
+            );
+            is_gone && finding.path == self.base.path()
+        };
+        let gone = self.unacknowledged().iter().filter(is_gone);
+        let damaged = admit(gone.cloned().collect(), skip_damaged)?;
         self.base.seek(0)?;
         let until = self.base.len();
         let revision = self
@@ -121,13 +131,13 @@ impl InstanceStore {
             skip: 0,
             messages: 0,
             extensions: 0,
-            damaged: 0,
+            damaged,
             crc32: sum.crc32,
         };
         Ok(Lines {
             bytes,
             sum,
-            damaged: 0,
+            damaged,
             then: Some(then),
         })
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::base::BASE;
+use super::known::MANIFEST;
 use super::llm::LLM;
 use super::sums::SUMS;
 use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox};
@@ -33,6 +34,7 @@ pub(super) fn stage(
     ] {
         disk.create_dir(made).during("create", made)?;
     }
+    durable::write_synced(disk, &staging.join(MANIFEST), b"")?;
     let path = staging.join(Metadata::FILE);
     durable::write_synced(disk, &path, &metadata.to_bytes()?)?;
     for name in [INBOX, EVENTS, BASE, SUMS, OBSERVED, LLM] {

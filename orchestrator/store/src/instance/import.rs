@@ -27,6 +27,7 @@ use crate::limits::{
     ARCHIVE_EXTENSIONS_MAX, ARCHIVE_LINE_BYTES_MAX, ARCHIVE_MESSAGES_MAX, READ_CHUNK_BYTES,
     SUMS_RECORD_LINES,
 };
+use crate::manifest::Running;
 use crate::naming::{extension_file_name, instance_dir_name};
 
 /// Makes instance `key` of `agent` in `instances` from an archive. Durable when it returns.
@@ -145,6 +146,7 @@ struct NewBase {
     lines: Journal,
     sums: Journal,
     coverage: Coverage,
+    running: Running,
     pending: Vec<u8>,
     pending_sums: Vec<LineSum>,
 }
@@ -155,6 +157,7 @@ impl NewBase {
             lines: Journal::open(disk, &messages.join(BASE))?,
             sums: Journal::open(disk, &messages.join(SUMS))?,
             coverage: Coverage::default(),
+            running: Running::default(),
             pending: Vec::new(),
             pending_sums: Vec::new(),
         })
@@ -173,7 +176,10 @@ impl NewBase {
     fn flush(&mut self) -> Result<(), StoreError> {
         if !self.pending.is_empty() {
             self.lines.append(&self.pending)?;
-            let records = sums::records_of(&self.pending_sums, &[], &mut self.coverage)?;
+            self.running.add(&self.pending);
+            let sum = self.running.claim().crc32;
+            let lines = &self.pending_sums;
+            let records = sums::records_of(lines, &[], Some(sum), &mut self.coverage)?;
             self.sums.append(&records)?;
             self.pending.clear();
             self.pending_sums.clear();

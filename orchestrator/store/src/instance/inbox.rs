@@ -28,6 +28,7 @@ use crate::error::StoreError;
 use crate::finding::{Finding, FindingKind, Severity};
 use crate::jsonl::Journal;
 use crate::limits::{INBOX_COMPACT_BYTES, INBOX_REMEMBERED_EVENTS};
+use crate::manifest::{Claim, Standing};
 use crate::sealed::{self, SealedLog, Span};
 
 mod records;
@@ -115,6 +116,7 @@ impl Inbox {
                 findings.push(span.finding(path, FindingKind::DamagedRecord, problem));
             }
         }
+        log.track()?;
         let compact_at = INBOX_COMPACT_BYTES.max(log.len());
         Ok(Self {
             log,
@@ -429,26 +431,29 @@ impl Inbox {
         self.log.sync()
     }
 
-    /// Drops finished events but the latest from the file when it has grown large. Durable when it
-    /// returns.
-    pub(super) fn compact(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
-        if self.log.len() < self.compact_at {
-            return Ok(());
-        }
-        self.rewrite(disk)
+    /// Whether [`Self::rewrite`] is worth its cost.
+    pub(super) fn is_long(&self) -> bool {
+        self.log.len() >= self.compact_at
     }
 
-    /// Writes the file anew if anything in it cannot be read; it is kept as it was beside itself.
-    /// Returns whether it did. Durable when it returns.
-    pub(super) fn mend(&mut self, disk: &dyn Disk) -> Result<bool, StoreError> {
-        let is_damaged = self.log.is_damaged();
-        if is_damaged {
-            self.rewrite(disk)?;
-        }
-        Ok(is_damaged)
+    /// Whether it holds anything that cannot be read.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.log.is_damaged()
     }
 
-    fn rewrite(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+    /// What the file surely holds.
+    pub(super) fn claim(&self) -> Option<Claim> {
+        self.log.claim()
+    }
+
+    /// How the file stands against what was claimed of it.
+    pub(super) fn standing(&mut self, claim: Claim) -> Result<Standing, StoreError> {
+        self.log.standing(claim)
+    }
+
+    /// Writes the file anew without finished events but the latest, and without what cannot be read; then
+    /// it is kept as it was beside itself. Durable when it returns.
+    pub(super) fn rewrite(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
         let known = self.table.known.values();
         let mut over: Vec<(u64, Span)> = known
             .filter_map(|known| match known {

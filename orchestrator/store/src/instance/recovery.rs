@@ -5,7 +5,7 @@
 
 use goondan_protocol::event::TurnOutcome;
 
-use super::{INBOX, InstanceStore, MESSAGES, TurnEvent, fold};
+use super::{INBOX, InstanceStore, MESSAGES, TurnEvent, fold, known};
 use crate::error::StoreError;
 use crate::finding::{Finding, FindingKind, Severity};
 
@@ -13,8 +13,10 @@ impl InstanceStore {
     /// Finishes what a crash cut short, from the files alone.
     pub(super) fn recover(&mut self) -> Result<(), StoreError> {
         // What was read may never have been synced; it must not vanish under what follows.
-        self.sync()?;
+        self.inbox.sync()?;
+        self.turn.sync()?;
         self.base.sync()?;
+        self.find_shortened()?;
         self.redo()?;
         fold::discard_prepared(self.disk.as_ref(), &self.dir.join(MESSAGES))?;
         let event = self.turn.open.as_ref().and_then(|open| open.event.as_ref());
@@ -22,6 +24,10 @@ impl InstanceStore {
             self.set_turn_aside()?;
         }
         self.base.settle(self.disk.as_ref(), &mut self.findings)?;
+        let shortened = self.stands_of_base()?;
+        if !known::is_told(&self.findings, self.base.path()) {
+            self.findings.extend(shortened);
+        }
         self.restore_answers()?;
         self.end_answered_turn()?;
         self.name_answers()?;
@@ -36,7 +42,7 @@ impl InstanceStore {
             (self.metadata.status, self.metadata.parked_events) = (status, parked);
             self.metadata_is_dirty = true;
         }
-        Ok(())
+        self.remember_findings()
     }
 
     /// An open turn that the conversation holds already is from an older copy of the journal.

@@ -8,6 +8,7 @@ use goondan_protocol::ids::AgentName;
 use goondan_protocol::time::Timestamp;
 use serde::Deserialize;
 
+use super::base::BASE;
 use super::llm::LLM;
 use super::{EXTENSIONS, InstanceStore, MESSAGES, Metadata, OBSERVED};
 use crate::disk::{Disk, EntryKind, read_all};
@@ -35,7 +36,9 @@ pub fn repair(disk: &Arc<dyn Disk>, dir: &Path, at: Timestamp) -> Result<Vec<Pat
     let messages = dir.join(MESSAGES);
     let before = names(disk.as_ref(), &messages)?;
     let mut store = InstanceStore::open(disk.clone(), dir)?;
-    store.inbox.mend(disk.as_ref())?;
+    if store.inbox.is_damaged() {
+        store.rewrite_inbox()?;
+    }
     // Ends that could be told from damaged records left the file with these.
     store.restore_answers()?;
     store.turn.mend(disk.as_ref())?;
@@ -47,7 +50,11 @@ pub fn repair(disk: &Arc<dyn Disk>, dir: &Path, at: Timestamp) -> Result<Vec<Pat
         store.turn.begin(open.turn_id, event, None, at)?;
         store.turn.sync()?;
     }
+    store.manifest.release(disk.as_ref(), BASE)?;
     store.base.mend(disk.as_ref())?;
+    store.base.sync()?;
+    store.note_files();
+    store.manifest.acknowledge(disk.as_ref())?;
     drop(store);
     let after = names(disk.as_ref(), &messages)?;
     let made = after.into_iter().filter(|name| !before.contains(name));

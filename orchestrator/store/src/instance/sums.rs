@@ -35,6 +35,9 @@ struct Run {
     lines: Vec<(u32, Option<u32>)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     answers: Vec<Answer>,
+    /// The CRC-32 of the whole base up to the end of these lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sum: Option<u32>,
 }
 
 impl Run {
@@ -52,6 +55,8 @@ pub(super) struct Coverage {
     pub lines: u64,
     /// Records of this file.
     records: u64,
+    /// The checksum of these bytes, if it was written down.
+    pub sum: Option<u32>,
 }
 
 impl Coverage {
@@ -73,10 +78,12 @@ pub(super) fn sum_of(line: &[u8]) -> Result<LineSum, StoreError> {
     })
 }
 
-/// The records that cover `lines`, which follow what `coverage` covers, and name `answers`.
+/// The records that cover `lines`, which follow what `coverage` covers, and name `answers`. `sum` is the
+/// checksum of the whole base then.
 pub(super) fn records_of(
     lines: &[LineSum],
     answers: &[Answer],
+    sum: Option<u32>,
     coverage: &mut Coverage,
 ) -> Result<Vec<u8>, StoreError> {
     let mut bytes = Vec::new();
@@ -84,6 +91,7 @@ pub(super) fn records_of(
     let durable = coverage.records;
     let mut chunks = lines.chunks(SUMS_RECORD_LINES).peekable();
     let mut answers = answers.chunks(SUMS_RECORD_ANSWERS);
+    coverage.sum = sum;
     loop {
         let chunk = chunks.next().unwrap_or_default();
         // Answers are looked for at the file's end.
@@ -97,6 +105,7 @@ pub(super) fn records_of(
             first: coverage.lines + 1,
             lines: chunk.iter().map(|line| (line.len, line.sum)).collect(),
             answers: named.unwrap_or_default().to_vec(),
+            sum: sum.filter(|_| is_last),
         };
         coverage.records += 1;
         let place = Place {
@@ -149,8 +158,23 @@ pub(super) fn coverage(sums: &mut Journal) -> Result<Option<(Coverage, u64)>, St
         bytes: run.to(),
         lines: run.first - 1 + run.lines.len() as u64,
         records: place.n,
+        sum: run.sum,
     };
     Ok(Some((coverage, from + end as u64 + 1)))
+}
+
+/// The checksum of the base up to byte `to`, if a record in the file's last [`READ_CHUNK_BYTES`] says it.
+pub(super) fn sum_at(sums: &mut Journal, to: u64) -> Result<Option<u32>, StoreError> {
+    let from = sums.len().saturating_sub(READ_CHUNK_BYTES as u64);
+    let tail = sums.read(from, READ_CHUNK_BYTES)?;
+    for line in tail.split(|byte| *byte == b'\n').rev() {
+        if let (Seal::Whole(_), Ok(run)) = (seal_of(line), serde_json::from_slice::<Run>(line))
+            && run.to() <= to
+        {
+            return Ok(run.sum.filter(|_| run.to() == to));
+        }
+    }
+    Ok(None)
 }
 
 /// The checksums of all lines. Where the file itself is damaged, the lines that are in `base` now

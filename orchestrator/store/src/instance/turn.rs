@@ -25,6 +25,7 @@ use crate::durable;
 use crate::error::{IoContext as _, StoreError};
 use crate::finding::Finding;
 use crate::limits::{JOURNAL_FOLDED_BYTES, JOURNAL_FOLDED_TURNS};
+use crate::manifest::TurnClaim;
 use crate::sealed::{SealedLog, Span};
 
 mod reading;
@@ -151,6 +152,8 @@ pub(super) struct TurnLog {
     /// Set once the commit record of the open turn is written.
     pub(super) commit: Option<CommitRecord>,
     pub(super) has_only_appends: bool,
+    /// How much of the open turn is surely on disk.
+    durable: Option<TurnClaim>,
 }
 
 impl TurnLog {
@@ -185,6 +188,7 @@ impl TurnLog {
             open,
             commit: None,
             has_only_appends: !has_others,
+            durable: None,
         })
     }
 
@@ -230,6 +234,7 @@ impl TurnLog {
         self.events.clear();
         self.open = None;
         self.commit = None;
+        self.durable = None;
         self.has_only_appends = true;
     }
 
@@ -403,7 +408,32 @@ impl TurnLog {
     }
 
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
-        self.log.sync()
+        self.log.sync()?;
+        let open = self.open.as_ref().filter(|_| self.commit.is_none());
+        self.durable = open.and_then(|open| {
+            let event_id = open.event.as_ref()?.event_id.clone();
+            (open.last_seq > 0).then(|| TurnClaim {
+                turn_id: open.turn_id.clone(),
+                event_id,
+                events: open.last_seq,
+            })
+        });
+        Ok(())
+    }
+
+    /// How much of the open turn is surely on disk.
+    pub(super) fn claim(&self) -> Option<TurnClaim> {
+        self.durable.clone()
+    }
+
+    /// How many message events of a turn the file holds; none if it does not hold the turn. One that is
+    /// over is whole.
+    pub(super) fn events_of_turn(&self, turn_id: &TurnId) -> Option<u64> {
+        if self.ended.iter().any(|ended| ended.turn_id == *turn_id) {
+            return Some(u64::MAX);
+        }
+        let open = self.open.as_ref().filter(|open| open.turn_id == *turn_id);
+        open.map(|open| open.last_seq)
     }
 
     pub(super) fn write_out(&mut self) -> Result<(), StoreError> {

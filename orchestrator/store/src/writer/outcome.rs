@@ -5,10 +5,23 @@ use std::io;
 use goondan_protocol::ids::InstanceRef;
 
 use crate::error::StoreError;
+use crate::finding::Finding;
 use crate::instance::InstanceStore;
+use crate::manifest::is_same;
 
 pub(super) fn report_findings(instance: &InstanceRef, store: &InstanceStore) {
-    for finding in store.state().findings {
+    let state = store.state();
+    let is_new = |finding: &&Finding| !state.findings.iter().any(|new| is_same(new, finding));
+    for finding in state.unacknowledged.iter().filter(is_new) {
+        tracing::warn!(
+            workspace_id = %instance.workspace_id,
+            instance_key = %instance.instance_key,
+            path = %finding.path.display(),
+            problem = finding.problem,
+            "found earlier, and nobody has acknowledged it: see `gdn verify`"
+        );
+    }
+    for finding in &state.findings {
         tracing::warn!(
             workspace_id = %instance.workspace_id,
             instance_key = %instance.instance_key,

@@ -14,7 +14,7 @@ use crate::model::{Batch, Seen};
 use crate::world::{Pace, at, fresh, perform};
 
 /// What a file held at every point of a conversation's life, each content once.
-fn copies_of(batches: &[Batch], pace: Pace, file: &str) -> BTreeSet<Vec<u8>> {
+pub(crate) fn copies_of(batches: &[Batch], pace: Pace, file: &str) -> BTreeSet<Vec<u8>> {
     let mut copies = BTreeSet::new();
     for until in 1..=batches.len() {
         let (disk, workspace_id) = fresh();

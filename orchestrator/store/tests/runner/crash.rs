@@ -6,6 +6,7 @@
 use goondan_protocol::ids::WorkspaceId;
 use goondan_store::disk::{Crash, SimulatedDisk};
 use goondan_store::limits::JOURNAL_FOLDED_TURNS;
+use goondan_store::{Finding, Severity};
 
 use crate::mixes::{self, knob};
 use crate::model::{Batch, World, allowed_after};
@@ -54,6 +55,17 @@ impl<'a> Run<'a> {
         );
     }
 
+    /// A crash alone loses nothing that was known to be there, so nothing may be said to be lost.
+    fn check_no_alarm(&self, findings: &[Finding], case: &str) {
+        let worst = findings.iter().map(|finding| finding.severity).max();
+        assert!(
+            worst < Some(Severity::Error),
+            "{}, {case}\n{findings:#?}\n{}",
+            self.name,
+            mixes::REPEAT
+        );
+    }
+
     /// Crashes at every call with every one of `kinds`, and again at every call of the recovery.
     fn exhaust(&self, kinds: &[Crash], is_doubled: bool) -> u64 {
         for call in 1.. {
@@ -63,9 +75,10 @@ impl<'a> Run<'a> {
             for kind in kinds {
                 let case = format!("call {call}, {kind:?}, {acknowledged} batches acknowledged");
                 let after = disk.after_crash(*kind);
-                let (found, _) = look(&after, &workspace_id, &self.events)
+                let (found, findings) = look(&after, &workspace_id, &self.events)
                     .unwrap_or_else(|error| panic!("{}, {case}: {error}", self.name));
                 self.check(&found, &allowed, &case);
+                self.check_no_alarm(&findings, &case);
                 if *kind == Crash::ProcessOnly {
                     // What a successor has shown to anybody must survive the machine, too.
                     let after = after.after_crash(Crash::LoseUnsynced);
@@ -97,9 +110,10 @@ impl<'a> Run<'a> {
             let second = Crash::Subset(again * 31 + 7);
             let after = disk.after_crash(second);
             let case = format!("{case}, then call {again}, {second:?}");
-            let (found, _) = look(&after, workspace_id, &self.events)
+            let (found, findings) = look(&after, workspace_id, &self.events)
                 .unwrap_or_else(|error| panic!("{}, {case}: {error}", self.name));
             self.check(&found, allowed, &case);
+            self.check_no_alarm(&findings, &case);
         }
     }
 }

@@ -16,6 +16,8 @@ mod faults;
 #[cfg(test)]
 mod formats;
 #[cfg(test)]
+mod losses;
+#[cfg(test)]
 mod mixes;
 #[cfg(test)]
 mod model;

@@ -177,6 +177,19 @@ impl Table {
         }
     }
 
+    /// Whether an event is over.
+    pub(in super::super) fn is_over(&self, event_id: &EventId) -> bool {
+        matches!(self.known.get(event_id), Some(Known::Over { .. }))
+    }
+
+    /// Whether an event is parked.
+    pub(in super::super) fn is_parked(&self, event_id: &EventId) -> bool {
+        let entry = self
+            .seq_of_pending(event_id)
+            .map(|seq| self.pending.get(&seq));
+        entry.flatten().is_some_and(|entry| entry.parked.is_some())
+    }
+
     /// Whether anything is known of an event.
     pub(in super::super) fn knows(&self, event_id: &EventId) -> bool {
         self.known.contains_key(event_id)

@@ -1,0 +1,498 @@
+//! What the store last knew of its files, in another file than these (`MSG-11`).
+//!
+//! A file that was removed, cut short, exchanged or put back as it once was looks whole by itself. So
+//! how long a file was when it was last made durable, and the checksum of all of it, stand in a
+//! *manifest* outside its folder. A manifest is written behind the syncs that it speaks of and is not
+//! synced itself: one that is behind its files is what any crash leaves, and says nothing against
+//! them; files that are behind their manifest lost something.
+//!
+//! It also remembers what was found to be lost, until a person says that they know of it: what is
+//! missing would otherwise be forgotten as soon as the file is written on.
+//!
+//! A file that is about to be written anew is released first, durably: no claim is left that the new
+//! file could not meet.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crc32fast::Hasher;
+use goondan_protocol::ids::{EventId, TurnId};
+use serde::{Deserialize, Serialize};
+
+use crate::checksum::{Place, Seal, seal, seal_of};
+use crate::disk::{Disk, EntryKind};
+use crate::durable;
+use crate::error::{IoContext as _, StoreError};
+use crate::finding::{Finding, FindingKind, Severity};
+use crate::jsonl::Journal;
+use crate::limits::{MANIFEST_COMPACT_BYTES, MANIFEST_FINDINGS_MAX, READ_CHUNK_BYTES};
+
+/// How long a file was, and what it held, when it was last made durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Claim {
+    /// Lines.
+    pub records: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// The CRC-32 of these bytes.
+    pub crc32: u32,
+}
+
+/// How much of an open turn was on record when its journal was last made durable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TurnClaim {
+    /// The turn.
+    pub turn_id: TurnId,
+    /// The event it answers.
+    pub event_id: EventId,
+    /// Its message events.
+    pub events: u64,
+}
+
+/// What is known of all files of a folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct State {
+    /// By file name.
+    pub files: BTreeMap<String, Claim>,
+    /// The turn that is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnClaim>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Record {
+    State(State),
+    /// With a path relative to the manifest's folder.
+    Finding(Box<Finding>),
+}
+
+/// How a file stands against what was claimed of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It begins with what it held.
+    Whole,
+    /// It is shorter.
+    Short { records: u64, bytes: u64 },
+    /// It holds something else.
+    Replaced,
+}
+
+impl Standing {
+    /// What is to be said of the file.
+    pub(crate) fn finding(self, path: &Path, claim: Claim) -> Option<Finding> {
+        let Claim { records, bytes, .. } = claim;
+        match self {
+            Self::Whole => None,
+            Self::Short {
+                records: left,
+                bytes: left_bytes,
+            } => {
+                let problem = format!(
+                    "it held {records} records in {bytes} bytes, and holds {left} in {left_bytes}: \
+                     what is missing is lost"
+                );
+                Some(Finding::new(path, FindingKind::MissingRecords, problem))
+            }
+            Self::Replaced => {
+                let problem = format!(
+                    "it is not the file that was written here, which began with {records} other \
+                     records in {bytes} bytes: an older copy, another's file, or edited"
+                );
+                Some(Finding::new(path, FindingKind::ReplacedFile, problem))
+            }
+        }
+    }
+}
+
+/// The length and checksum of a file that grows.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Running {
+    records: u64,
+    bytes: u64,
+    hasher: Hasher,
+}
+
+impl Running {
+    /// Of a whole file.
+    pub(crate) fn of(journal: &mut Journal) -> Result<Self, StoreError> {
+        let mut running = Self::default();
+        let len = journal.len();
+        running.read_to(journal, len)?;
+        Ok(running)
+    }
+
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.records += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.bytes += bytes.len() as u64;
+        self.hasher.update(bytes);
+    }
+
+    /// Adds what a file holds up to byte `to`.
+    pub(crate) fn read_to(&mut self, journal: &mut Journal, to: u64) -> Result<(), StoreError> {
+        while self.bytes < to {
+            let left = usize::try_from(to - self.bytes).unwrap_or(usize::MAX);
+            let chunk = journal.read(self.bytes, left.min(READ_CHUNK_BYTES))?;
+            if chunk.is_empty() {
+                break;
+            }
+            self.add(&chunk);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn claim(&self) -> Claim {
+        Claim {
+            records: self.records,
+            bytes: self.bytes,
+            crc32: self.hasher.clone().finalize(),
+        }
+    }
+}
+
+/// Reads a file, as far as a claim goes, and holds it against that.
+pub(crate) fn standing(journal: &mut Journal, claim: Claim) -> Result<Standing, StoreError> {
+    let mut found = Running::default();
+    found.read_to(journal, claim.bytes)?;
+    Ok(stands(found.claim(), claim))
+}
+
+/// As [`standing`] of a file that is not there.
+pub(crate) fn standing_of_missing(claim: Claim) -> Standing {
+    stands(Running::default().claim(), claim)
+}
+
+fn stands(found: Claim, claim: Claim) -> Standing {
+    let Claim { records, bytes, .. } = found;
+    if found == claim {
+        Standing::Whole
+    } else if bytes < claim.bytes {
+        Standing::Short { records, bytes }
+    } else {
+        Standing::Replaced
+    }
+}
+
+/// What a manifest says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Content {
+    pub state: State,
+    /// What was found to be lost, and nobody has said that they know of.
+    pub unacknowledged: Vec<Finding>,
+    records: u64,
+    /// Whether it holds anything that is no record, as a crash may leave.
+    is_odd: bool,
+}
+
+impl Content {
+    /// Reads a manifest; an empty one if there is none.
+    pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
+        let stat = disk.stat(path).during("look at", path)?;
+        if stat.is_none_or(|stat| stat.kind != EntryKind::File) {
+            return Ok(Self::default());
+        }
+        Self::of(&mut Journal::open_read(disk, path)?)
+    }
+
+    fn of(journal: &mut Journal) -> Result<Self, StoreError> {
+        let dir = folder(journal.path());
+        let mut content = Self::default();
+        let good = journal.scan(|_, line| {
+            let record = match seal_of(line) {
+                Seal::Whole(_) => serde_json::from_slice(line).ok(),
+                Seal::Absent | Seal::Broken => None,
+            };
+            content.records += 1;
+            match record {
+                Some(Record::State(state)) => content.state = state,
+                Some(Record::Finding(finding)) => {
+                    let path = dir.join(&finding.path);
+                    content.unacknowledged.push(Finding { path, ..*finding });
+                }
+                None => content.is_odd = true,
+            }
+        })?;
+        content.is_odd |= good < journal.len();
+        Ok(content)
+    }
+}
+
+fn folder(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(Path::new("/")).to_owned()
+}
+
+/// A manifest, open for writing.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    /// None if writing it failed: it stays behind until it is opened anew.
+    journal: Option<Journal>,
+    path: PathBuf,
+    content: Content,
+}
+
+impl Manifest {
+    /// Opens a manifest, making it if it is missing. What a crash left of it is put right.
+    pub(crate) fn open(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
+        let mut journal = Journal::open(disk, path)?;
+        let content = Content::of(&mut journal)?;
+        let is_odd = content.is_odd;
+        let mut manifest = Self {
+            journal: Some(journal),
+            path: path.to_owned(),
+            content,
+        };
+        if is_odd {
+            manifest.rewrite(disk)?;
+        }
+        Ok(manifest)
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.content.state
+    }
+
+    pub(crate) fn claim(&self, file: &str) -> Option<Claim> {
+        self.content.state.files.get(file).copied()
+    }
+
+    pub(crate) fn unacknowledged(&self) -> &[Finding] {
+        &self.content.unacknowledged
+    }
+
+    /// Notes what is durable now. That this fails is no reason to refuse what is durable.
+    pub(crate) fn note(&mut self, state: State) {
+        if self.content.state == state || self.journal.is_none() {
+            return;
+        }
+        if let Err(error) = self.append(&Record::State(state.clone()), false) {
+            tracing::warn!(
+                path = %self.path.display(),
+                error = &error as &dyn std::error::Error,
+                "what was last known of files could not be written; losses of them may go unnoticed"
+            );
+            self.journal = None;
+            return;
+        }
+        self.content.state = state;
+    }
+
+    /// Takes back what is claimed of a file that is about to be written anew. Durable when it returns.
+    pub(crate) fn release(&mut self, disk: &dyn Disk, file: &str) -> Result<(), StoreError> {
+        let mut state = self.content.state.clone();
+        if state.files.remove(file).is_none() {
+            return Ok(());
+        }
+        if self.journal.is_none() {
+            self.content.state = state;
+            return self.rewrite(disk);
+        }
+        self.append(&Record::State(state.clone()), true)?;
+        self.content.state = state;
+        Ok(())
+    }
+
+    /// Remembers what was found to be lost. Durable when it returns.
+    pub(crate) fn remember(&mut self, findings: &[Finding]) -> Result<(), StoreError> {
+        let dir = folder(&self.path);
+        let mut is_new = false;
+        for finding in findings.iter().filter(|finding| is_loss(finding)) {
+            let is_known = |known: &Finding| is_same(known, finding);
+            let known = &mut self.content.unacknowledged;
+            if known.len() >= MANIFEST_FINDINGS_MAX || known.iter().any(is_known) {
+                continue;
+            }
+            known.push(finding.clone());
+            let path = finding.path.strip_prefix(&dir).unwrap_or(&finding.path);
+            let relative = Finding {
+                path: path.to_owned(),
+                ..finding.clone()
+            };
+            self.append(&Record::Finding(Box::new(relative)), false)?;
+            is_new = true;
+        }
+        match &mut self.journal {
+            Some(journal) if is_new => journal.sync(),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Forgets what was lost: a person knows of it. Durable when it returns.
+    pub(crate) fn acknowledge(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+        self.content.unacknowledged.clear();
+        self.rewrite(disk)
+    }
+
+    /// Writes it anew if it has grown large. Durable when it returns.
+    pub(crate) fn compact(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+        let len = self.journal.as_ref().map_or(0, Journal::len);
+        if len < MANIFEST_COMPACT_BYTES {
+            return Ok(());
+        }
+        self.rewrite(disk)
+    }
+
+    fn append(&mut self, record: &Record, is_synced: bool) -> Result<(), StoreError> {
+        let Some(journal) = &mut self.journal else {
+            return Ok(());
+        };
+        let n = self.content.records + 1;
+        journal.append(&seal(record, Place { n, durable: 0 })?)?;
+        journal.write_out()?;
+        self.content.records = n;
+        if is_synced {
+            journal.sync()?;
+        }
+        Ok(())
+    }
+
+    fn rewrite(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+        let dir = folder(&self.path);
+        let findings = self.content.unacknowledged.iter().map(|finding| {
+            let path = finding.path.strip_prefix(&dir).unwrap_or(&finding.path);
+            Record::Finding(Box::new(Finding {
+                path: path.to_owned(),
+                ..finding.clone()
+            }))
+        });
+        let state = Record::State(self.content.state.clone());
+        let mut bytes = Vec::new();
+        let mut n = 0;
+        for record in findings.chain([state]) {
+            n += 1;
+            bytes.extend(seal(&record, Place { n, durable: n - 1 })?);
+        }
+        durable::replace(disk, &self.path, &bytes)?;
+        self.journal = Some(Journal::open(disk, &self.path)?);
+        (self.content.records, self.content.is_odd) = (n, false);
+        Ok(())
+    }
+}
+
+/// Whether two findings say the same.
+pub(crate) fn is_same(a: &Finding, b: &Finding) -> bool {
+    (&a.path, a.kind, &a.problem) == (&b.path, b.kind, &b.problem)
+}
+
+/// Whether a finding is to be remembered: of something that is lost or was not written here. What a crash
+/// leaves is ordinary.
+fn is_loss(finding: &Finding) -> bool {
+    let is_ordinary = matches!(
+        finding.kind,
+        FindingKind::TornTail | FindingKind::SetAside | FindingKind::UnfinishedWork
+    );
+    finding.severity >= Severity::Warning && !is_ordinary
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Crash, DiskFile as _, SimulatedDisk};
+
+    const PATH: &str = "/m/manifest.jsonl";
+
+    fn disk() -> SimulatedDisk {
+        let disk = SimulatedDisk::new();
+        disk.create_dir(Path::new("/m")).unwrap();
+        disk.sync_dir(Path::new("/")).unwrap();
+        disk
+    }
+
+    fn state(bytes: u64) -> State {
+        let claim = Claim {
+            records: 1,
+            bytes,
+            crc32: 7,
+        };
+        State {
+            files: [("a.jsonl".to_owned(), claim)].into(),
+            turn: None,
+        }
+    }
+
+    fn loss() -> Finding {
+        let path = Path::new("/m/messages/a.jsonl");
+        Finding::new(path, FindingKind::MissingRecords, "gone")
+    }
+
+    #[test]
+    fn msg_11_what_is_lost_is_remembered_until_it_is_acknowledged() {
+        let disk = disk();
+        let open = |disk: &SimulatedDisk| Manifest::open(disk, Path::new(PATH)).unwrap();
+        let mut manifest = open(&disk);
+        manifest.remember(&[loss()]).unwrap();
+        manifest.remember(&[loss()]).unwrap();
+        manifest.note(state(9));
+        for crash in [Crash::KeepUnsynced, Crash::ProcessOnly] {
+            let again = open(&disk.after_crash(crash));
+            assert_eq!(again.unacknowledged(), [loss()]);
+            assert_eq!(again.state(), &state(9));
+        }
+        disk.sync_dir(Path::new("/m")).unwrap();
+        let again = open(&disk.after_crash(Crash::LoseUnsynced));
+        assert_eq!(again.unacknowledged(), [loss()]);
+        assert_eq!(again.state(), &State::default(), "it was not synced");
+        manifest.acknowledge(&disk).unwrap();
+        let again = open(&disk.after_crash(Crash::LoseUnsynced));
+        assert_eq!(again.unacknowledged(), []);
+        assert_eq!(again.state(), &state(9));
+    }
+
+    #[test]
+    fn msg_11_a_manifest_that_a_crash_tore_says_what_it_said_before() {
+        let disk = disk();
+        let mut manifest = Manifest::open(&disk, Path::new(PATH)).unwrap();
+        manifest.note(state(1));
+        manifest.note(state(2));
+        let mut file = disk.open_read(Path::new(PATH)).unwrap();
+        let whole = crate::disk::read_all(file.as_mut(), 1 << 20).unwrap();
+        let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        for len in first..whole.len() {
+            for fill in [b"".to_vec(), vec![0; whole.len() - len]] {
+                let torn = [&whole[..len], &fill].concat();
+                disk.plant(Path::new(PATH), &torn).unwrap();
+                let mut again = Manifest::open(&disk, Path::new(PATH)).unwrap();
+                assert_eq!(again.state(), &state(1), "{len}");
+                again.note(state(3));
+                let read = Content::read(&disk, Path::new(PATH)).unwrap();
+                assert_eq!((read.state, read.is_odd), (state(3), false), "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_released_file_has_no_claim_whatever_the_machine_does() {
+        let disk = disk();
+        let mut manifest = Manifest::open(&disk, Path::new(PATH)).unwrap();
+        disk.sync_dir(Path::new("/m")).unwrap();
+        manifest.note(state(1));
+        manifest.release(&disk, "a.jsonl").unwrap();
+        let after = disk.after_crash(Crash::LoseUnsynced);
+        let again = Manifest::open(&after, Path::new(PATH)).unwrap();
+        assert_eq!(again.claim("a.jsonl"), None);
+    }
+
+    #[test]
+    fn msg_11_how_a_file_stands_against_its_claim() {
+        let disk = disk();
+        let path = Path::new("/m/a.jsonl");
+        disk.plant(path, b"one\ntwo\n").unwrap();
+        let mut journal = Journal::open(&disk, path).unwrap();
+        let claim = Running::of(&mut journal).unwrap().claim();
+        assert_eq!((claim.records, claim.bytes), (2, 8));
+        let mut against = |content: &[u8]| {
+            disk.plant(path, content).unwrap();
+            standing(&mut Journal::open(&disk, path).unwrap(), claim).unwrap()
+        };
+        assert_eq!(against(b"one\ntwo\n"), Standing::Whole);
+        assert_eq!(against(b"one\ntwo\nthree\n"), Standing::Whole);
+        let short = Standing::Short {
+            records: 1,
+            bytes: 4,
+        };
+        assert_eq!(against(b"one\n"), short);
+        assert_eq!(against(b"one\ntwx\n"), Standing::Replaced);
+    }
+}

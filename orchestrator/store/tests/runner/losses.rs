@@ -1,0 +1,222 @@
+//! Files that were cut, emptied, removed, exchanged or put back as they once were: what is missing is said,
+//! by `verify` before and after the instance is opened, until a person acknowledges it (`MSG-11`).
+
+use std::sync::Arc;
+
+use goondan_store::disk::{Crash, Disk, SimulatedDisk};
+use goondan_store::instance::{self, InstanceStore};
+use goondan_store::{Finding, FindingKind, Severity, StoreError, verify};
+
+use crate::answers::copies_of;
+use crate::damage::{BASE, EVENTS, INBOX, MANIFEST, Rig, SUMS, batches, rig};
+use crate::world::{Pace, at};
+
+const FILES: [&str; 4] = [INBOX, EVENTS, BASE, SUMS];
+
+fn errors(rig: &Rig, disk: &SimulatedDisk) -> Vec<Finding> {
+    let mut findings = verify::instance(disk, rig.dir()).unwrap().findings;
+    findings.retain(|finding| finding.severity == Severity::Error);
+    findings
+}
+
+/// Opens a conversation of which something may be missing. If so it is said, and stays said, until it is
+/// acknowledged.
+fn assert_told(rig: &Rig, disk: &SimulatedDisk, case: &str) -> bool {
+    let before = errors(rig, disk);
+    let (found, findings) = rig.open(disk);
+    if found == rig.whole {
+        return false;
+    }
+    assert!(!before.is_empty(), "{case}: verify says nothing");
+    assert!(
+        findings.iter().any(|f| f.severity == Severity::Error),
+        "{case}: opening says nothing: {findings:#?}"
+    );
+    for round in 0..2 {
+        assert!(
+            !errors(rig, disk).is_empty(),
+            "{case}: forgotten after opening {round}"
+        );
+        let store = InstanceStore::open(Arc::new(disk.clone()), rig.dir()).unwrap();
+        assert!(!store.unacknowledged().is_empty(), "{case}: {round}");
+    }
+    let after = disk.after_crash(Crash::LoseUnsynced);
+    assert!(!errors(rig, &after).is_empty(), "{case}: lost in a crash");
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    instance::repair(&shared, rig.dir(), at()).unwrap();
+    for crash in [Crash::KeepUnsynced, Crash::LoseUnsynced] {
+        let repaired = disk.after_crash(crash);
+        let left = errors(rig, &repaired);
+        assert!(left.is_empty(), "{case}: still said: {left:#?}");
+        let (_, findings) = rig.open(&repaired);
+        let is_error = |finding: &Finding| finding.severity == Severity::Error;
+        assert!(!findings.iter().any(is_error), "{case}: {findings:#?}");
+    }
+    true
+}
+
+#[test]
+fn msg_11_a_file_cut_at_every_byte_is_told_until_it_is_acknowledged() {
+    let rig = rig();
+    let mut told = 0;
+    for name in FILES {
+        let content = rig.read(&rig.disk, name);
+        for len in 0..content.len() {
+            let disk = rig.with(name, &content[..len]);
+            told += usize::from(assert_told(&rig, &disk, &format!("{name} cut to {len}")));
+        }
+    }
+    assert!(told > 1000, "only {told} cuts took anything");
+}
+
+#[test]
+fn msg_11_a_file_that_is_gone_is_told_until_it_is_acknowledged() {
+    let rig = rig();
+    for (name, is_loss) in FILES.into_iter().zip([true, true, true, false]) {
+        let disk = rig.disk.after_crash(Crash::KeepUnsynced);
+        disk.remove_file(&rig.messages.join(name)).unwrap();
+        assert_eq!(assert_told(&rig, &disk, name), is_loss, "{name}");
+    }
+    let disk = rig.disk.after_crash(Crash::KeepUnsynced);
+    for name in FILES {
+        disk.remove_file(&rig.messages.join(name)).unwrap();
+    }
+    assert!(assert_told(&rig, &disk, "all of them"));
+}
+
+#[test]
+fn msg_11_an_older_copy_of_any_file_is_told_until_it_is_acknowledged() {
+    let rig = rig();
+    for name in FILES {
+        let copies = copies_of(&batches(), Pace::Quiet, name);
+        assert!(copies.len() > 2, "{name}");
+        for copy in copies {
+            let case = format!("a copy of {name} of {} bytes", copy.len());
+            assert_told(&rig, &rig.with(name, &copy), &case);
+        }
+    }
+}
+
+/// Base and checksums that fit each other, of an earlier time.
+#[test]
+fn msg_11_base_and_checksums_of_the_same_earlier_time_are_told() {
+    let rig = rig();
+    let bases = copies_of(&batches(), Pace::Quiet, BASE);
+    let sums = copies_of(&batches(), Pace::Quiet, SUMS);
+    assert_eq!(bases.len(), sums.len());
+    // Each grows with each turn, so by their lengths they belong together.
+    let by_len = |copies: std::collections::BTreeSet<Vec<u8>>| {
+        let mut copies: Vec<_> = copies.into_iter().collect();
+        copies.sort_by_key(Vec::len);
+        copies
+    };
+    let mut told = 0;
+    for (base, sums) in by_len(bases).into_iter().zip(by_len(sums)) {
+        let disk = rig.with(BASE, &base);
+        disk.plant(&rig.messages.join(SUMS), &sums).unwrap();
+        told += usize::from(assert_told(&rig, &disk, &format!("{} bytes", base.len())));
+    }
+    assert_eq!(told, 3);
+}
+
+/// Files that fit each other, of another conversation.
+#[test]
+fn msg_11_files_of_another_conversation_are_told() {
+    let rig = rig();
+    let other: Vec<_> = batches()
+        .into_iter()
+        .map(|batch| {
+            let renamed = batch.into_iter().map(|step| match step {
+                crate::model::Step::Append(at, turn, seq, crate::model::Change::Append(id)) => {
+                    crate::model::Step::Append(
+                        at,
+                        turn,
+                        seq,
+                        crate::model::Change::Append(format!("x{id}")),
+                    )
+                }
+                step => step,
+            });
+            renamed.collect()
+        })
+        .collect();
+    let other = crate::damage::rig_of(&other, Pace::Quiet);
+    for names in [
+        &[BASE, SUMS][..],
+        &[BASE][..],
+        &[EVENTS, BASE, SUMS],
+        &FILES,
+    ] {
+        let disk = rig.disk.after_crash(Crash::KeepUnsynced);
+        for name in names {
+            disk.plant(&rig.messages.join(name), &other.read(&other.disk, name))
+                .unwrap();
+        }
+        assert!(assert_told(&rig, &disk, &format!("{names:?}")), "{names:?}");
+    }
+}
+
+/// A line that nobody here wrote is part of the conversation, and is said to be until it is acknowledged.
+#[test]
+fn msg_11_a_foreign_line_is_told_until_it_is_acknowledged() {
+    let rig = rig();
+    let foreign = b"{\"id\":\"f\",\"data\":{\"role\":\"user\",\"content\":\"text of f\"},\"metadata\":{},\"createdAt\":\"2026-01-01T00:00:00.000Z\",\"source\":{\"type\":\"user\"}}\n";
+    let content = [&rig.read(&rig.disk, BASE), &foreign[..]].concat();
+    let disk = rig.with(BASE, &content);
+    let warnings = |disk: &SimulatedDisk| {
+        let mut findings = verify::instance(disk, rig.dir()).unwrap().findings;
+        findings.retain(|finding| finding.severity == Severity::Warning);
+        findings.len()
+    };
+    assert_eq!(warnings(&disk), 1, "before it is opened");
+    for _ in 0..2 {
+        let (found, _) = rig.open(&disk);
+        assert_eq!(found.messages.len(), rig.whole.messages.len() + 1);
+        assert_eq!(warnings(&disk), 1, "after it was opened");
+    }
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    instance::repair(&shared, rig.dir(), at()).unwrap();
+    assert_eq!(warnings(&disk), 0);
+    assert_eq!(
+        rig.open(&disk).0.messages.len(),
+        rig.whole.messages.len() + 1
+    );
+}
+
+/// A manifest that is behind its files is what any crash leaves.
+#[test]
+fn msg_11_an_older_manifest_says_nothing_against_its_files() {
+    let rig = rig();
+    let copies = copies_of(&batches(), Pace::Quiet, MANIFEST);
+    assert!(copies.len() > 5);
+    for copy in copies {
+        let disk = rig.with(MANIFEST, &copy);
+        let verified = verify::instance(&disk, rig.dir()).unwrap();
+        assert_eq!(verified.findings, [], "{} bytes", copy.len());
+        let (found, findings) = rig.open(&disk);
+        assert_eq!(found, rig.whole);
+        assert!(findings.is_empty(), "{findings:#?}");
+    }
+}
+
+/// A conversation of which something is gone is not exported as if it were whole.
+#[test]
+fn msg_11_what_is_gone_is_missed_by_an_export() {
+    let rig = rig();
+    let disk = rig.disk.after_crash(Crash::KeepUnsynced);
+    for name in [BASE, SUMS] {
+        disk.remove_file(&rig.messages.join(name)).unwrap();
+    }
+    for _ in 0..2 {
+        let mut store = InstanceStore::open(Arc::new(disk.clone()), rig.dir()).unwrap();
+        let refused = store.export(None, false, at());
+        assert!(
+            matches!(refused, Err(StoreError::Damaged { .. })),
+            "{refused:?}"
+        );
+        let part = store.export(None, true, at()).unwrap();
+        assert_eq!(part.damaged, 1);
+        let is_gone = |f: &Finding| f.kind == FindingKind::MissingRecords;
+        assert!(store.unacknowledged().iter().any(is_gone));
+    }
+}
