@@ -15,9 +15,6 @@ use super::jobs::Purpose;
 use super::retention::ListPurpose;
 use super::{Core, Effect, RequestToken, control_error};
 
-/// Findings that the audit log says were acknowledged by one repair.
-const ACKNOWLEDGED_IN_AUDIT_MAX: usize = 20;
-
 /// A verification that still waits for some of its instances.
 #[derive(Debug, Default)]
 pub(super) struct Verifying {
@@ -128,18 +125,9 @@ impl Core {
         };
         if is_repair {
             if let Ok(found) = &found
-                && found.worst() > Some(Severity::Info)
+                && !found.kept.is_empty()
             {
-                let is_loss = |finding: &&goondan_store::Finding| finding.severity > Severity::Info;
-                let acknowledged: Vec<&str> = found
-                    .findings
-                    .iter()
-                    .filter(is_loss)
-                    .take(ACKNOWLEDGED_IN_AUDIT_MAX)
-                    .map(|finding| finding.problem.as_str())
-                    .collect();
-                let details = json!({"kept": found.kept, "acknowledged": acknowledged});
-                self.audit(at, "repaired", details);
+                self.audit(at, "repaired", json!({"kept": found.kept}));
             }
             self.distrust_inbox(at);
         }

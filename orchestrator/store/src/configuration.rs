@@ -10,6 +10,7 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::checksum::{Place, Seal, seal, seal_of};
 use crate::disk::{Disk, read_all};
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
@@ -50,10 +51,8 @@ pub fn keep(
     {
         return Ok(());
     }
-    let mut bytes = serde_json::to_vec(kept).map_err(|error| StoreError::InvalidEvent {
-        problem: error.to_string(),
-    })?;
-    bytes.push(b'\n');
+    // It stands alone, so its number says nothing; its checksum tells what somebody edited.
+    let bytes = seal(kept, Place { n: 1, durable: 0 })?;
     if bytes.len() > CONFIGURATION_BYTES_MAX {
         return Err(StoreError::TooLarge {
             bytes: bytes.len(),
@@ -61,6 +60,11 @@ pub fn keep(
         });
     }
     durable::replace(disk, &layout.configuration(id), &bytes)
+}
+
+/// Whether a file is as it was written. One of an earlier version has no checksum.
+pub(crate) fn is_as_written(bytes: &[u8]) -> bool {
+    seal_of(bytes.strip_suffix(b"\n").unwrap_or(bytes)) != Seal::Broken
 }
 
 /// Reads the last configuration that ran; none if none was kept.
@@ -79,6 +83,14 @@ pub fn read(
     }
     let mut file = disk.open_read(&path).during("open", &path)?;
     let bytes = read_all(file.as_mut(), CONFIGURATION_BYTES_MAX).during("read", &path)?;
+    if !is_as_written(&bytes) {
+        let problem = "it is not as it was written: its checksum does not fit".to_owned();
+        return Err(StoreError::Damaged {
+            path,
+            line: 1,
+            problem,
+        });
+    }
     serde_json::from_slice(&bytes)
         .map(Some)
         .map_err(|error| StoreError::Damaged {
@@ -150,6 +162,27 @@ mod tests {
             crashes += 1;
         }
         assert!(crashes > 3, "it never crashed");
+    }
+
+    #[test]
+    fn sup_8_one_that_was_edited_is_refused_and_one_of_an_earlier_version_is_read() {
+        let (disk, layout, id) = opened();
+        let before = configuration("x");
+        keep(&disk, &layout, &id, &before).unwrap();
+        let path = layout.configuration(&id);
+        let mut file = disk.open_read(&path).unwrap();
+        let text = String::from_utf8(read_all(file.as_mut(), 1 << 20).unwrap()).unwrap();
+        let edited = text.replacen("kind: Agent", "kind: Agent # by hand", 1);
+        assert_ne!(edited, text);
+        disk.plant(&path, edited.as_bytes()).unwrap();
+        let error = read(&disk, &layout, &id).unwrap_err();
+        assert!(
+            error.to_string().contains("not as it was written"),
+            "{error}"
+        );
+        let plain = serde_json::to_vec(&before).unwrap();
+        disk.plant(&path, &plain).unwrap();
+        assert_eq!(read(&disk, &layout, &id).unwrap(), Some(before));
     }
 
     #[test]

@@ -153,6 +153,13 @@ pub trait DiskFile: fmt::Debug + Send {
     /// As the file system says.
     fn len(&self) -> io::Result<u64>;
 
+    /// Whether `path` still names this file: it does not once the file was deleted, moved or replaced.
+    ///
+    /// # Errors
+    ///
+    /// As the file system says.
+    fn is_at(&self, path: &Path) -> io::Result<bool>;
+
     /// Makes the content and length durable.
     ///
     /// # Errors

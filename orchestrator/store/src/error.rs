@@ -144,6 +144,18 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether descriptors or memory ran out: that says nothing of the file.
+    #[must_use]
+    pub fn is_shortage(&self) -> bool {
+        use nix::errno::Errno;
+        let code = match self {
+            Self::Io { source, .. } => source.raw_os_error(),
+            _ => None,
+        };
+        let shortages = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::EAGAIN];
+        code.is_some_and(|code| shortages.contains(&Errno::from_raw(code)))
+    }
+
     /// Whether the file system, not the request, is at fault: the instance's handles are not to be
     /// trusted any more, and the same request may succeed later.
     #[must_use]

@@ -426,6 +426,7 @@ impl InstanceStore {
             let disk = self.disk.as_ref();
             let mode = fold::prepare(disk, &mut self.base, events, &answers)?;
             self.manifest.release(disk, BASE)?;
+            self.base.release();
             mode
         };
         let turn_id = turn_id.clone();

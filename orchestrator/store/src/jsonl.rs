@@ -97,6 +97,12 @@ impl Journal {
         if self.is_dirty {
             self.write_out()?;
             self.file.sync().during("sync", &self.path)?;
+            // What is in no file any more is not on disk, however often it was synced.
+            if !self.file.is_at(&self.path).during("look at", &self.path)? {
+                let gone = "it was deleted, moved or replaced while it was in use";
+                let gone = std::io::Error::new(std::io::ErrorKind::NotFound, gone);
+                return Err(gone).during("write", &self.path);
+            }
             self.is_dirty = false;
         }
         Ok(())
@@ -266,6 +272,41 @@ mod tests {
         let mut journal = Journal::open(&disk, Path::new("/j")).unwrap();
         assert_eq!(journal.mend_tail(&disk, 3).unwrap(), None);
         assert_eq!(lines_of_disk(&disk, "/j"), b"{}\n{\"a\":1}\n");
+    }
+
+    #[test]
+    fn msg_5_nothing_is_acknowledged_into_a_file_that_is_gone() {
+        let path = Path::new("/j");
+        let other = SimulatedDisk::new();
+        for how in ["deleted", "replaced", "moved"] {
+            let disk = other.after_crash(crate::disk::Crash::KeepUnsynced);
+            let mut journal = Journal::open(&disk, path).unwrap();
+            journal.append(b"{}\n").unwrap();
+            journal.sync().unwrap();
+            match how {
+                "deleted" => disk.remove_file(path).unwrap(),
+                "moved" => disk.rename(path, Path::new("/k")).unwrap(),
+                _ => {
+                    crate::durable::replace(&disk, path, b"{}\n").unwrap();
+                }
+            }
+            journal.append(b"{}\n").unwrap();
+            let error = journal.sync().unwrap_err();
+            assert!(error.to_string().contains("/j"), "{how}: {error}");
+        }
+    }
+
+    #[test]
+    fn msg_5_a_real_file_knows_whether_it_is_still_there() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("j");
+        let real = crate::disk::RealDisk;
+        let file = real.open(&path).unwrap();
+        assert!(file.is_at(&path).unwrap());
+        real.rename(&path, &temp.path().join("k")).unwrap();
+        assert!(!file.is_at(&path).unwrap());
+        let other = real.open(&path).unwrap();
+        assert!(!file.is_at(&path).unwrap() && other.is_at(&path).unwrap());
     }
 
     fn lines_of_disk(disk: &SimulatedDisk, path: &str) -> Vec<u8> {

@@ -7,10 +7,10 @@ pub const WRITER_QUEUE_OPS: usize = 4096;
 pub const WRITER_BATCH_OPS: usize = 512;
 
 /// Instances one writer thread holds open at most, beside those with an open turn, of those that
-/// processes work with; each takes six file descriptors. The others are opened when they are needed.
+/// processes work with; each takes seven file descriptors. The others are opened when they are needed.
 pub const WRITER_OPEN_INSTANCES_MAX: usize = 128;
 /// File descriptors that an open instance takes.
-pub const INSTANCE_DESCRIPTORS: u64 = 6;
+pub const INSTANCE_DESCRIPTORS: u64 = 7;
 
 /// Least time between two writes of one instance's `metadata.json`, in milliseconds. The file tells
 /// people and scripts what the daemon knows; recovery does not depend on it.

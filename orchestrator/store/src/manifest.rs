@@ -285,6 +285,20 @@ impl Manifest {
         if state.files.remove(file).is_none() {
             return Ok(());
         }
+        self.put_durably(disk, state)
+    }
+
+    /// Takes back what is claimed of the open turn, which is about to leave its journal without having
+    /// become part of the conversation. Durable when it returns.
+    pub(crate) fn release_turn(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+        let mut state = self.content.state.clone();
+        if state.turn.take().is_none() {
+            return Ok(());
+        }
+        self.put_durably(disk, state)
+    }
+
+    fn put_durably(&mut self, disk: &dyn Disk, state: State) -> Result<(), StoreError> {
         if self.journal.is_none() {
             self.content.state = state;
             return self.rewrite(disk);
@@ -389,7 +403,7 @@ fn is_loss(finding: &Finding) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Crash, DiskFile as _, SimulatedDisk};
+    use crate::disk::{Crash, SimulatedDisk};
 
     const PATH: &str = "/m/manifest.jsonl";
 
@@ -482,7 +496,7 @@ mod tests {
         let mut journal = Journal::open(&disk, path).unwrap();
         let claim = Running::of(&mut journal).unwrap().claim();
         assert_eq!((claim.records, claim.bytes), (2, 8));
-        let mut against = |content: &[u8]| {
+        let against = |content: &[u8]| {
             disk.plant(path, content).unwrap();
             standing(&mut Journal::open(&disk, path).unwrap(), claim).unwrap()
         };

@@ -9,15 +9,19 @@ use std::path::{Path, PathBuf};
 use goondan_protocol::ids::WorkspaceId;
 use serde::{Deserialize, Serialize};
 
-use crate::configuration::CONFIGURATION_FILE;
-use crate::disk::{Disk, EntryKind};
+use crate::configuration::{self, CONFIGURATION_FILE};
+use crate::disk::{Disk, EntryKind, read_all};
 use crate::error::{IoContext as _, StoreError};
 use crate::finding::{Finding, FindingKind, Severity};
-use crate::instance;
+use crate::instance::{self, Metadata};
 use crate::ledger::LEDGER_FILE;
+use crate::limits::CONFIGURATION_BYTES_MAX;
+use crate::naming::instance_key_of;
 use crate::root::Layout;
-use crate::workspace::{self, AUDIT_FILE, WORKSPACE_FILE};
+use crate::workspace::{self, AUDIT_FILE, Unusable, WORKSPACE_FILE};
 
+/// The directory of what a workspace's connections remember.
+const CONNECTORS: &str = "connectors";
 /// The directory of a workspace's instances.
 const INSTANCES: &str = "instances";
 
@@ -87,7 +91,56 @@ pub fn workspace_files(
 ) -> Result<Verified, StoreError> {
     let mut out = Verified::default();
     check_own_files(disk, &layout.workspace(id), &mut out)?;
+    check_unusable(disk, &layout.instances(id), &mut out)?;
     Ok(out)
+}
+
+/// Names the instances that cannot be used: they are in no list, so nobody asks to check them.
+fn check_unusable(disk: &dyn Disk, instances: &Path, out: &mut Verified) -> Result<(), StoreError> {
+    let (_, unusable) = workspace::list_instances(disk, instances)?;
+    for Unusable { path, error } in unusable {
+        if error.is_shortage() {
+            return Err(error);
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let key = instance_key_of(&name);
+        let advice = key.map_or_else(
+            || "take the folder away: its name is none of a conversation".to_owned(),
+            |key| format!("`gdn verify --instance {key} --repair` makes its metadata anew"),
+        );
+        let problem = format!("the conversation is left out of every list: {error}");
+        let at = path.join(Metadata::FILE);
+        let finding = Finding::new(&at, FindingKind::UnreadableFile, problem);
+        out.findings.push(finding.advice(advice));
+    }
+    Ok(())
+}
+
+/// The last configuration that ran.
+fn check_configuration(disk: &dyn Disk, path: &Path, out: &mut Verified) -> Result<(), StoreError> {
+    instance::check_json(disk, path, out)?;
+    let mut file = disk.open_read(path).during("open", path)?;
+    let bytes = read_all(file.as_mut(), CONFIGURATION_BYTES_MAX).during("read", path)?;
+    if !configuration::is_as_written(&bytes) {
+        let problem = "it is not as it was written, so it is no configuration to fall back to";
+        let finding = Finding::new(path, FindingKind::ReplacedFile, problem);
+        let advice = "nothing to do: the next configuration that runs takes its place";
+        out.findings
+            .push(finding.severity(Severity::Warning).advice(advice));
+    }
+    Ok(())
+}
+
+/// What connections remember.
+fn check_connectors(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+    for (path, kind, name) in sorted(disk, dir)? {
+        if kind == EntryKind::File && name.ends_with(".json") {
+            instance::check_json(disk, &path, out)?;
+        } else {
+            out.findings.push(instance::odd(&path, kind, &name));
+        }
+    }
+    Ok(())
 }
 
 /// Checks everything below the System Root that the store writes.
@@ -170,7 +223,8 @@ fn check_own_files(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<()
         match (kind, name.as_str()) {
             (EntryKind::File, WORKSPACE_FILE) => {}
             (EntryKind::File, AUDIT_FILE) => instance::check_log(disk, &path, out)?,
-            (EntryKind::File, CONFIGURATION_FILE) => instance::check_json(disk, &path, out)?,
+            (EntryKind::File, CONFIGURATION_FILE) => check_configuration(disk, &path, out)?,
+            (EntryKind::Directory, CONNECTORS) => check_connectors(disk, &path, out)?,
             (EntryKind::File, LEDGER_FILE) => instance::check_ledger(disk, &path, out)?,
             (EntryKind::Directory, INSTANCES | "tasks" | "sandboxes" | "backups") => {}
             _ => out.findings.push(instance::odd(&path, kind, &name)),

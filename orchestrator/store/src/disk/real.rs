@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use nix::fcntl::OFlag;
@@ -130,6 +130,16 @@ impl DiskFile for RealFile {
 
     fn len(&self) -> io::Result<u64> {
         self.0.metadata().map(|found| found.len())
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let named = match fs::symlink_metadata(path) {
+            Ok(named) => named,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let own = self.0.metadata()?;
+        Ok((own.dev(), own.ino()) == (named.dev(), named.ino()))
     }
 
     fn sync(&mut self) -> io::Result<()> {

@@ -687,6 +687,13 @@ impl DiskFile for SimulatedFile {
         })
     }
 
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let ino = self.ino;
+        let machine = self.disk.0.lock();
+        let machine = machine.unwrap_or_else(PoisonError::into_inner);
+        Ok(machine.find(path).is_ok_and(|named| named == ino))
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         let has_failed = self.has_failed;
         let synced = self.disk.call(|machine| {

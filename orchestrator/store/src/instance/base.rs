@@ -182,6 +182,11 @@ impl Base {
         self.durable
     }
 
+    /// Claims nothing of the file any more, which is about to be replaced.
+    pub(super) fn release(&mut self) {
+        self.durable = None;
+    }
+
     /// How the file stands against what was claimed of it.
     pub(super) fn standing(&mut self, claim: Claim) -> Result<Standing, StoreError> {
         standing(&mut self.lines, Some(&mut self.sums), claim)

@@ -93,6 +93,7 @@ fn check_metadata(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(),
             finding.line = Some(line);
             out.findings.push(finding);
         }
+        Err(error) if error.is_shortage() => return Err(error),
         Err(error) => out.findings.push(unreadable(&path, &error)),
     }
     Ok(())
@@ -136,6 +137,8 @@ pub(crate) fn check_json(
     let bytes =
         opened.and_then(|mut file| read_all(file.as_mut(), STATE_BYTES_MAX).during("read", path));
     match bytes {
+        // The file may well be whole.
+        Err(error) if error.is_shortage() => return Err(error),
         Err(error) => out.findings.push(unreadable(path, &error)),
         Ok(bytes) => {
             out.count(bytes.len() as u64);
@@ -210,6 +213,7 @@ fn open(disk: &dyn Disk, path: &Path, out: &mut Verified) -> Result<Option<Journ
             out.count(journal.len());
             Ok(Some(journal))
         }
+        Err(error) if error.is_shortage() => Err(error),
         Err(error) => {
             out.findings.push(unreadable(path, &error));
             Ok(None)

@@ -89,6 +89,7 @@ impl InstanceStore {
     /// Puts the open turn's journal aside. Durable when it returns.
     pub(super) fn set_turn_aside(&mut self) -> Result<(), StoreError> {
         self.clear_journal()?;
+        self.manifest.release_turn(self.disk.as_ref())?;
         let kept = self.turn.set_aside(self.disk.as_ref(), "parked")?;
         let problem = "the journal of a turn that was parked is kept aside".to_owned();
         let finding = Finding::new(self.turn.path(), FindingKind::SetAside, problem);

@@ -15,7 +15,7 @@ use crate::disk::{Disk, EntryKind, read_all};
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
 use crate::jsonl::Journal;
-use crate::naming::instance_key_of;
+use crate::naming::{instance_dir_name, instance_key_of};
 
 /// Largest damaged file that is kept, in bytes.
 const KEPT_BYTES_MAX: usize = 1 << 40;
@@ -30,8 +30,22 @@ const KEPT_BYTES_MAX: usize = 1 << 40;
 /// instance it was.
 pub fn repair(disk: &Arc<dyn Disk>, dir: &Path, at: Timestamp) -> Result<Vec<PathBuf>, StoreError> {
     let mut kept = Vec::new();
-    if let Err(error) = Metadata::read(disk.as_ref(), dir) {
-        kept.extend(remake_metadata(disk.as_ref(), dir, at, error)?);
+    match Metadata::read(disk.as_ref(), dir) {
+        Ok(metadata) => {
+            let expected = instance_dir_name(&metadata.instance_key);
+            if dir.file_name().is_some_and(|name| *name != *expected) {
+                let problem = format!("it names instance `{}`", metadata.instance_key);
+                let path = dir.join(Metadata::FILE);
+                let error = StoreError::Damaged {
+                    path,
+                    line: 1,
+                    problem,
+                };
+                kept.extend(remake_metadata(disk.as_ref(), dir, at, error)?);
+            }
+        }
+        Err(error) if error.is_shortage() => return Err(error),
+        Err(error) => kept.extend(remake_metadata(disk.as_ref(), dir, at, error)?),
     }
     let messages = dir.join(MESSAGES);
     let before = names(disk.as_ref(), &messages)?;

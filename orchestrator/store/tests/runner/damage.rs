@@ -640,6 +640,39 @@ fn repair_makes_lost_metadata_again_and_sets_states_aside() {
     assert!(verify::instance(&rig.disk, rig.dir()).unwrap().worst() <= Some(Severity::Info));
 }
 
+/// The metadata of another instance is another's: the finding does not stay behind the repair.
+#[test]
+fn repair_takes_another_instances_metadata_away() {
+    let rig = rig();
+    let metadata = rig.dir().join("metadata.json");
+    let foreign = b"{\"status\":\"idle\",\"agentName\":\"other\",\"instanceKey\":\"b\",\"createdAt\":\"2026-01-01T00:00:00.000Z\",\"updatedAt\":\"2026-01-01T00:00:00.000Z\"}\n";
+    rig.disk.plant(&metadata, foreign).unwrap();
+    let llm = rig.messages.join("llm.jsonl");
+    let line = b"{\"agentName\":\"agent\"}\n";
+    rig.disk.plant(&llm, line).unwrap();
+    let verified = verify::instance(&rig.disk, rig.dir()).unwrap();
+    assert_eq!(verified.worst(), Some(Severity::Error));
+    let shared: Arc<dyn Disk> = Arc::new(rig.disk.clone());
+    instance::repair(&shared, rig.dir(), at()).unwrap();
+    let verified = verify::instance(&rig.disk, rig.dir()).unwrap();
+    assert!(verified.worst() <= Some(Severity::Info), "{verified:#?}");
+    assert_eq!(rig.open(&rig.disk).0.messages, rig.whole.messages);
+}
+
+/// A first record that stands there twice is a repetition and nothing else.
+#[test]
+fn msg_11_a_repeated_first_record_is_no_missing_one() {
+    let rig = rig();
+    let content = rig.read(&rig.disk, INBOX);
+    let first = content.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let spoiled = [&content[..first], &content].concat();
+    let verified = verify::instance(&rig.with(INBOX, &spoiled), rig.dir()).unwrap();
+    let kinds: Vec<_> = verified.findings.iter().map(|found| found.kind).collect();
+    assert_eq!(kinds, [FindingKind::RepeatedRecord], "{verified:#?}");
+    let (found, _) = rig.open(&rig.with(INBOX, &spoiled));
+    assert_eq!(found, rig.whole);
+}
+
 /// A repair that is cut short at any call is finished by the next one, to the same end, and every line
 /// that was there is still there.
 #[test]
