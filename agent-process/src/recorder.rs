@@ -133,6 +133,7 @@ impl Recorder {
             duration_ms,
             usage: observation.spent.usage,
             cost_micro_usd: observation.spent.cost,
+            response: observation.response,
             detail: observation.detail,
         };
         log(&event);
@@ -198,6 +199,7 @@ mod tests {
                 kind,
                 scope: scope.clone(),
                 spent: Spent::default(),
+                response: None,
                 detail: None,
             };
             recorder.record(

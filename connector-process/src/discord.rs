@@ -320,7 +320,7 @@ mod tests {
     fn event(body: &Value) -> ConnectorEvent {
         match read(&json!(["c"]), body, false).unwrap() {
             Meaning::Event(event) => *event,
-            Meaning::Answer(answer) => panic!("{answer:?}"),
+            other => panic!("{other:?}"),
         }
     }
 

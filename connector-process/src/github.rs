@@ -20,7 +20,7 @@ use crate::listener::{
     Answer, Door, Malformed, Meaning, Outbox, Received, Refusal, Service, SignatureCheck,
 };
 use crate::payload::{
-    event_id, header, instance_key, is_allowed, json, properties, text, written_to,
+    event_id, header, instance_key, is_allowed, json_or_form, properties, text, written_to,
 };
 
 const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-hub-signature-256");
@@ -170,7 +170,7 @@ impl Service for GitHub {
 
     fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
         self.check.check(received.headers, received.body)?;
-        let body = json(received.body)?;
+        let body = json_or_form(received.headers, received.body)?;
         Ok(self.to_meaning(received, &body)?)
     }
 }
@@ -207,7 +207,7 @@ mod tests {
     fn event(name: &str, body: &Value) -> ConnectorEvent {
         match read(&json!({}), name, body).unwrap() {
             Meaning::Event(event) => *event,
-            Meaning::Answer(answer) => panic!("{answer:?}"),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -252,7 +252,7 @@ mod tests {
         let answered = |config: Value, name, body: Value| match read(&config, name, &body).unwrap()
         {
             Meaning::Answer(answer) => answer.body.to_string(),
-            Meaning::Event(event) => panic!("{event:?}"),
+            other => panic!("{other:?}"),
         };
         let ping = answered(
             json!({}),

@@ -84,6 +84,8 @@ pub(crate) trait Service: fmt::Debug + Send + Sync {
 pub(crate) enum Meaning {
     /// An event.
     Event(Box<ConnectorEvent>),
+    /// An event whose sender hears this once it is durable.
+    Asked(Box<ConnectorEvent>, Answer),
     /// No event; this is the answer.
     Answer(Answer),
 }

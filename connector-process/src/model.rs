@@ -77,20 +77,9 @@ impl Asker {
     }
 }
 
-/// Where the provider usually is.
-fn usual_endpoint(provider: HostedProvider) -> &'static str {
-    match provider {
-        HostedProvider::Anthropic => "https://api.anthropic.com/v1",
-        HostedProvider::OpenAi => "https://api.openai.com/v1",
-        HostedProvider::Google => "https://generativelanguage.googleapis.com/v1beta",
-    }
-}
-
 /// Where the model is asked.
 fn url_of(model: &HostedModel) -> Result<Url, String> {
-    let endpoint = model.endpoint.as_deref();
-    let endpoint = endpoint.unwrap_or_else(|| usual_endpoint(model.provider));
-    let mut url = Url::parse(endpoint).map_err(|error| error.to_string())?;
+    let mut url = Url::parse(model.address()).map_err(|error| error.to_string())?;
     let method = match model.provider {
         HostedProvider::Anthropic => "messages".to_owned(),
         HostedProvider::OpenAi => "chat/completions".to_owned(),

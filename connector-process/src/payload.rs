@@ -1,5 +1,6 @@
 //! Reading what services send: JSON of which only a few fields matter.
 
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName};
 use goondan_connectors::Values;
 use goondan_protocol::JsonObject;
@@ -17,6 +18,45 @@ use crate::listener::Malformed;
 pub(crate) fn json(body: &[u8]) -> Result<Value, Malformed> {
     let text = std::str::from_utf8(body).map_err(Malformed::NotText)?;
     serde_json::from_str(text).map_err(Malformed::NotJson)
+}
+
+/// Whether a body is said to be a form.
+pub(crate) fn is_form(headers: &HeaderMap) -> bool {
+    const FORM: &str = "application/x-www-form-urlencoded";
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next());
+    kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case(FORM))
+}
+
+/// The fields of a body that is a form, as an object; of a field that occurs twice, the latter.
+///
+/// # Errors
+///
+/// [`Malformed`] if it is no text.
+pub(crate) fn form(body: &[u8]) -> Result<Value, Malformed> {
+    let text = std::str::from_utf8(body).map_err(Malformed::NotText)?;
+    let mut url =
+        reqwest::Url::parse("http://form").map_err(|_| Malformed::NoField { field: "payload" })?;
+    url.set_query(Some(text));
+    let fields = url.query_pairs();
+    let fields = fields.map(|(name, value)| (name.into_owned(), Value::String(value.into_owned())));
+    Ok(Value::Object(fields.collect()))
+}
+
+/// A body that is JSON, or a form with the JSON in its field `payload`.
+///
+/// # Errors
+///
+/// [`Malformed`] if it is neither.
+pub(crate) fn json_or_form(headers: &HeaderMap, body: &[u8]) -> Result<Value, Malformed> {
+    if !is_form(headers) {
+        return json(body);
+    }
+    let form = form(body)?;
+    let payload = text(&form, "/payload").ok_or(Malformed::NoField { field: "payload" })?;
+    serde_json::from_str(payload).map_err(Malformed::NotJson)
 }
 
 /// A header that every request has.

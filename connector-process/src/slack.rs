@@ -1,10 +1,12 @@
-//! Slack, by the Events API: messages and mentions become events.
+//! Slack, by the Events API: messages and mentions become events. So do slash commands and what people
+//! do with buttons and dialogs, which come as forms ([`forms`]).
 //!
 //! Slack signs `v0:<time>:<body>`, wants an answer within three seconds, and sends again what got none.
 //! One message can come as `message` and as `app_mention`; both have the id of the message, so that one
 //! conversation gets it once, and once only however often Slack repeats it.
 
 mod errands;
+mod forms;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +27,7 @@ use crate::listener::{
     SignatureCheck, only_value,
 };
 use crate::payload::{
-    event_id, instance_key, is_allowed, json, properties, required, text, written_to,
+    event_id, instance_key, is_allowed, is_form, json, properties, required, text, written_to,
 };
 
 const TIME_HEADER: HeaderName = HeaderName::from_static("x-slack-request-timestamp");
@@ -190,6 +192,9 @@ impl Service for Slack {
 
     fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
         self.check(received)?;
+        if is_form(received.headers) {
+            return Ok(forms::meaning(received.body, self.channels.as_deref())?);
+        }
         let body = json(received.body)?;
         Ok(self.to_meaning(received, &body)?)
     }
@@ -255,7 +260,7 @@ mod tests {
     fn event(event: &Value) -> ConnectorEvent {
         match meaning(event) {
             Meaning::Event(event) => *event,
-            Meaning::Answer(answer) => panic!("{answer:?}"),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -431,7 +431,41 @@ impl Default for ModelTimeouts {
     }
 }
 
+impl HostedProvider {
+    /// Where it usually is.
+    #[must_use]
+    pub fn usual_endpoint(self) -> &'static str {
+        match self {
+            Self::Anthropic => "https://api.anthropic.com/v1",
+            Self::OpenAi => "https://api.openai.com/v1",
+            Self::Google => "https://generativelanguage.googleapis.com/v1beta",
+        }
+    }
+}
+
 impl HostedModel {
+    /// Where it is reached: the URL up to and with the version.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        let usual = self.provider.usual_endpoint();
+        self.endpoint.as_deref().unwrap_or(usual)
+    }
+
+    /// The host and the port of its server; none if its address is none.
+    #[must_use]
+    pub fn server(&self) -> Option<(String, u16)> {
+        let (scheme, rest) = self.address().split_once("://")?;
+        let authority = rest.split(['/', '?', '#']).next()?;
+        let usual_port = if scheme == "http" { 80 } else { 443 };
+        // An address of IPv6 stands in brackets, with colons of its own.
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
+            Some(_) | None => (authority, usual_port),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        (!host.is_empty()).then(|| (host.to_owned(), port))
+    }
+
     /// Whether two models are paid for and limited together: the same key at the same place.
     #[must_use]
     pub fn shares_credential_with(&self, other: &Self) -> bool {

@@ -43,4 +43,10 @@ pub struct ExportedModel {
     pub name: String,
     /// Whose protocol it speaks: `anthropic`, `openai`, `google` or `scripted`.
     pub provider: String,
+    /// The host it is reached at, if it is reached over the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_address: Option<String>,
+    /// The port there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_port: Option<u16>,
 }

@@ -5,7 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::JsonObject;
 use crate::ids::{AgentName, EventId, InstanceKey, StepId, ToolCallId, TurnId};
+use crate::message::{RESPONSE_ID, RESPONSE_MODEL, STOP_REASON};
 use crate::time::Timestamp;
 use crate::trace::{SpanId, TraceId};
 use crate::usage::{MicroUsd, Usage};
@@ -76,6 +78,35 @@ impl RuntimeEventKind {
     }
 }
 
+/// What a provider says of a reply.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelResponse {
+    /// Its id of the reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Its name of the model that answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Why the reply ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_reason: Option<String>,
+}
+
+impl ModelResponse {
+    /// Reads it from the metadata of a reply; none if nothing is said.
+    #[must_use]
+    pub fn of_metadata(metadata: &JsonObject) -> Option<Self> {
+        let read = |name: &str| metadata.get(name)?.as_str().map(str::to_owned);
+        let response = Self {
+            id: read(RESPONSE_ID),
+            model: read(RESPONSE_MODEL),
+            finish_reason: read(STOP_REASON),
+        };
+        (response != Self::default()).then_some(response)
+    }
+}
+
 /// One line of `runtime-events.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -122,6 +153,9 @@ pub struct RuntimeEvent {
     /// What they cost; absent if that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_micro_usd: Option<MicroUsd>,
+    /// What the provider says of the step's reply, for the end of a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<ModelResponse>,
     /// A short text: the head of the input, of the arguments, of the result, or what went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,

@@ -335,7 +335,8 @@ pub fn openai_saying(words: &[&str]) -> String {
 /// One chunk of the Chat Completions API.
 #[must_use]
 pub fn openai_delta(delta: &Value) -> Value {
-    json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+    json!({"id": "chatcmpl-1", "model": "big-1-0901",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
 }
 
 /// Chunks of the Gemini API.

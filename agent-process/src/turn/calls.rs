@@ -229,6 +229,7 @@ impl Calls {
                 },
                 scope: scope_of(&self.step_id, &slot.call),
                 spent: Spent::default(),
+                response: None,
                 detail: Some(detail_of(&outcome.text)),
             }));
         }
@@ -301,6 +302,7 @@ fn called(step_id: &StepId, call: &ToolCall) -> Effect {
         kind: Kind::ToolCalled,
         scope: scope_of(step_id, call),
         spent: Spent::default(),
+        response: None,
         detail: Some(detail_of(&call.input.to_string())),
     })
 }

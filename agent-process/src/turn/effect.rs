@@ -4,7 +4,7 @@ use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{EventId, ExtensionName, MessageId, StepId, ToolCallId, TurnId};
 use goondan_protocol::images::Image;
 use goondan_protocol::message::{Message, MessageEvent, ToolCall};
-use goondan_protocol::observe::RuntimeEventKind;
+use goondan_protocol::observe::{ModelResponse, RuntimeEventKind};
 use goondan_protocol::usage::Spent;
 
 use super::visit::{Came, Enter, ExtensionFault, Heard, VisitId};
@@ -212,6 +212,8 @@ pub struct Observation {
     pub scope: Scope,
     /// What the model's reply took, or all replies of the turn, for the end of a step or a turn.
     pub spent: Spent,
+    /// What the provider says of the model's reply, for the end of a step.
+    pub response: Option<ModelResponse>,
     /// A short text: the head of the input, the arguments or the result, or what went wrong.
     pub detail: Option<String>,
 }

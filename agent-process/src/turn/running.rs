@@ -9,7 +9,7 @@ use goondan_protocol::conversation::Conversation;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{InvalidId, MessageId, StepId, TurnId};
 use goondan_protocol::message::{Content, Message, MessageEvent};
-use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of};
+use goondan_protocol::observe::{ModelResponse, RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{Spending, Spent};
 
@@ -41,6 +41,8 @@ pub(crate) struct Turn {
     /// What the latest reply took, and all replies of the turn, as far as their records say.
     latest: Spent,
     spending: Spending,
+    /// What the provider says of the latest reply.
+    response: Option<ModelResponse>,
     /// The last step that extensions were asked about.
     prepared_step: u32,
     /// What modules of extensions are told and have begun; nothing without them.
@@ -99,6 +101,7 @@ impl Turn {
             model: limits.model,
             answers,
             latest: Spent::default(),
+            response: None,
             spending: Spending::default(),
             prepared_step: 0,
             onion: None,
@@ -146,10 +149,12 @@ impl Turn {
             Kind::TurnCompleted | Kind::TurnFailed => self.spending.as_spent(),
             _ => Spent::default(),
         };
+        let is_step = kind == Kind::StepCompleted;
         self.effects.push(Effect::Observe(Observation {
             kind,
             scope,
             spent,
+            response: self.response.clone().filter(|_| is_step),
             detail: (!detail.is_empty()).then(|| detail_of(detail)),
         }));
     }
@@ -269,6 +274,7 @@ impl Turn {
             calls: message.data.content.tool_calls(),
         };
         self.watch.take(&message);
+        self.response = ModelResponse::of_metadata(&message.metadata);
         self.count(Spent::of_metadata(&message.metadata));
         self.take_recorded_message(conversation, message);
         self.follow(rules, step, reply);

@@ -236,10 +236,16 @@ static SLACK: Connector = Connector {
     events: &[
         event("message", SLACK_PROPERTIES),
         event("app_mention", SLACK_PROPERTIES),
+        event("slash_command", &["team", "channel", "user", "command"]),
+        event("block_action", SLACK_ACTION_PROPERTIES),
+        event("shortcut", SLACK_ACTION_PROPERTIES),
+        event("view_submission", SLACK_ACTION_PROPERTIES),
     ],
 };
 
 const SLACK_PROPERTIES: &[&str] = &["team", "channel", "channelType", "user", "threadTs", "ts"];
+
+const SLACK_ACTION_PROPERTIES: &[&str] = &["team", "channel", "user", "action", "threadTs", "ts"];
 
 static GITHUB: Connector = Connector {
     name: "github",

@@ -160,7 +160,10 @@ pub(crate) fn to_response(
         Outcome::Answered(answer) => (answer.clone(), None),
         Outcome::Refused(refusal) => (service.on_refused(refusal), refusal.header()),
     };
-    let mut response = Response::new(Body::from(answer.body.to_string()));
+    let mut response = Response::new(match &answer.body {
+        Value::Null => Body::empty(),
+        body => Body::from(body.to_string()),
+    });
     *response.status_mut() = answer.status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -10,7 +10,7 @@ pub(crate) enum Malformed {
     #[error("the body is not valid UTF-8")]
     NotText(#[source] std::str::Utf8Error),
     /// The body is not what its content type says.
-    #[error("the content type says JSON, and the body is not valid JSON")]
+    #[error("the body is to be JSON and is not")]
     NotJson(#[source] serde_json::Error),
     /// There is nothing to say to an agent.
     #[error("the input is empty")]

@@ -89,8 +89,9 @@ impl Listener {
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs()),
         };
-        let event = match self.service.read(&received)? {
-            Meaning::Event(event) => *event,
+        let (event, thanks) = match self.service.read(&received)? {
+            Meaning::Event(event) => (*event, None),
+            Meaning::Asked(event, thanks) => (*event, Some(thanks)),
             Meaning::Answer(answer) => return Ok(Outcome::Answered(answer)),
         };
         // The text is in the event now; no need to hold it twice while the orchestrator works.
@@ -100,7 +101,10 @@ impl Listener {
         let submission = self.gateway.submit_within(patience, event, record.trace);
         let accepted = submission.await.map_err(Refusal::ByOrchestrator)?;
         record.event_id = Some(accepted.event_id.clone());
-        Ok(Outcome::Accepted(accepted))
+        Ok(match thanks {
+            Some(thanks) => Outcome::Answered(thanks),
+            None => Outcome::Accepted(accepted),
+        })
     }
 
     /// Decides by the head alone whether to read the body.

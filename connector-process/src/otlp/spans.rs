@@ -151,6 +151,7 @@ fn described(exported: &ExportedEvent) -> (String, Kind, Vec<(&'static str, Attr
             "invoke_agent",
         ),
     };
+    let is_chat = kind == Kind::Client;
     attributes.push(("gen_ai.operation.name", operation.into()));
     if let Some(model) = exported
         .model
@@ -159,6 +160,27 @@ fn described(exported: &ExportedEvent) -> (String, Kind, Vec<(&'static str, Attr
     {
         attributes.push(("gen_ai.provider.name", provider(model).into()));
         attributes.push(("gen_ai.request.model", model.name.as_str().into()));
+        if let Some(host) = model.server_address.as_deref().filter(|_| is_chat) {
+            attributes.push(("server.address", host.into()));
+            if let Some(port) = model.server_port {
+                attributes.push(("server.port", u64::from(port).into()));
+            }
+        }
+    }
+    if let Some(response) = &event.response {
+        let said = [
+            ("gen_ai.response.id", &response.id),
+            ("gen_ai.response.model", &response.model),
+        ];
+        for (name, value) in said {
+            if let Some(value) = value {
+                attributes.push((name, value.as_str().into()));
+            }
+        }
+        if let Some(reason) = &response.finish_reason {
+            let reasons = Attribute::texts(&[reason.as_str()]);
+            attributes.push(("gen_ai.response.finish_reasons", reasons));
+        }
     }
     if let Some(usage) = &event.usage {
         attributes.push(("gen_ai.usage.input_tokens", usage.read().into()));
@@ -207,7 +229,8 @@ mod tests {
             .unwrap()
             .extend(more.as_object().unwrap().clone());
         serde_json::from_value(json!({
-            "event": event, "model": {"name": "big-1", "provider": "google"},
+            "event": event, "model": {"name": "big-1", "provider": "google",
+                "serverAddress": "example.org", "serverPort": 443},
         }))
         .unwrap()
     }
@@ -232,7 +255,8 @@ mod tests {
     fn a_turn_is_an_agent_a_step_a_chat_and_a_call_a_tool() {
         let step = json!({"stepId": "t.1"});
         let call = json!({"stepId": "t.1", "toolCallId": "c", "toolName": "bash__exec"});
-        let ended = json!({"stepId": "t.1", "costMicroUsd": 600, "usage": {
+        let ended = json!({"stepId": "t.1", "costMicroUsd": 600,
+            "response": {"id": "r-1", "model": "big-1-0901", "finishReason": "stop"}, "usage": {
             "inputTokens": 100, "cacheReadTokens": 20, "outputTokens": 7}});
         let failed = json!({"stepId": "t.1", "toolCallId": "c", "toolName": "bash__exec"});
         let spans = spans_of(&[
@@ -272,6 +296,26 @@ mod tests {
             Some(&"gcp.gemini".into())
         );
         assert_eq!(attribute(chat, "goondan.cost.micro_usd"), Some(&600.into()));
+        assert_eq!(attribute(chat, "gen_ai.response.id"), Some(&"r-1".into()));
+        assert_eq!(
+            attribute(chat, "gen_ai.response.model"),
+            Some(&"big-1-0901".into())
+        );
+        assert_eq!(
+            attribute(chat, "gen_ai.response.finish_reasons"),
+            Some(&Attribute::texts(&["stop"]))
+        );
+        assert_eq!(
+            attribute(chat, "server.address"),
+            Some(&"example.org".into())
+        );
+        assert_eq!(attribute(chat, "server.port"), Some(&443.into()));
+        assert_eq!(attribute(turn, "server.address"), None);
+        let reasons = serde_json::to_value(Attribute::texts(&["stop"])).unwrap();
+        assert_eq!(
+            reasons,
+            json!({"arrayValue": {"values": [{"stringValue": "stop"}]}})
+        );
         assert_eq!(attribute(turn, "error.type"), Some(&"E_LOOP".into()));
         assert_eq!(
             attribute(turn, "gen_ai.conversation.id"),

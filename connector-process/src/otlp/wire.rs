@@ -31,6 +31,23 @@ pub(super) enum Attribute {
     /// A whole number, as text.
     #[serde(rename = "intValue")]
     Number(String),
+    /// Several of them.
+    #[serde(rename = "arrayValue")]
+    All(Values),
+}
+
+/// Several values.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Values {
+    values: Vec<Attribute>,
+}
+
+impl Attribute {
+    /// A list of texts.
+    pub(super) fn texts(texts: &[&str]) -> Self {
+        let values = texts.iter().map(|text| Self::from(*text)).collect();
+        Self::All(Values { values })
+    }
 }
 
 impl From<&str> for Attribute {

@@ -9,7 +9,7 @@ use goondan_protocol::call::{
     CallError, CallErrorCode, CallId, CallOrder, CallOutcome, CallResult, Caller,
 };
 use goondan_protocol::control::Readiness;
-use goondan_protocol::definition::{HostedProvider, ModelProvider};
+use goondan_protocol::definition::{HostedModel, HostedProvider, ModelProvider};
 use goondan_protocol::envelope::Address;
 use goondan_protocol::export::{EXPORT, Export, ExportedEvent, ExportedModel, OTLP};
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
@@ -120,9 +120,12 @@ impl Core {
             (_, Some(HostedProvider::Google)) => "google",
             (_, Some(HostedProvider::OpenAi) | None) => "openai",
         };
+        let server = hosted.and_then(HostedModel::server);
         Some(ExportedModel {
             name: model.model.clone(),
             provider: provider.to_owned(),
+            server_address: server.as_ref().map(|(host, _)| host.clone()),
+            server_port: server.map(|(_, port)| port),
         })
     }
 

@@ -175,6 +175,7 @@ impl Core {
             duration_ms: None,
             usage: None,
             cost_micro_usd: None,
+            response: None,
             detail: Some(detail_of(reason)),
         };
         self.record_observation(at, &event);

@@ -309,3 +309,28 @@ fn sup_8_a_turn_in_progress_finishes_on_the_model_it_began_with() {
     assert_eq!(home.ask("main", "And now?"), "Later.");
     assert_eq!((first.received().len(), second.received().len()), (2, 1));
 }
+
+#[test]
+fn a_page_in_the_place_of_a_reply_and_a_refusal_end_their_turns_at_once_and_say_what_they_are() {
+    let page = || {
+        let mut page = Answer::stream("<!doctype html><title>Sign in</title>");
+        page.headers = vec![("content-type", "text/html".to_owned())];
+        page
+    };
+    let refusal = openai(&[openai_delta(&json!({"refusal": "I will not."}))]) + OPENAI_DONE;
+    let provider = Provider::start(move |received| match received.number {
+        0 => page(),
+        1 => Answer::stream(&refusal),
+        _ => Answer::json(&json!({"choices": [{"finish_reason": "stop",
+            "message": {"role": "assistant", "content": "Hello."}}]})),
+    });
+    let home = Home::new(&project(&provider));
+    let daemon = Daemon::serving(&home);
+    let page = home.gdn(&["send", "Hi."]).exits(7);
+    page.tells(&["E_MODEL", "text/html", "Sign in", "`endpoint`"]);
+    let refused = home.gdn(&["send", "Hi."]).exits(7);
+    refused.tells(&["E_MODEL_REFUSED", "I will not."]);
+    assert_eq!(home.ask("main", "Hi."), "Hello.");
+    assert_eq!(provider.received().len(), 3, "none was asked for again");
+    daemon.stop();
+}

@@ -105,6 +105,27 @@ fn turns_and_steps_reach_the_collector_as_spans_and_nothing_that_was_said_does()
         attribute(&chat, "gen_ai.provider.name"),
         json!({"stringValue": "openai"})
     );
+    for (name, value) in [
+        ("gen_ai.response.id", json!({"stringValue": "chatcmpl-1"})),
+        (
+            "gen_ai.response.model",
+            json!({"stringValue": "big-1-0901"}),
+        ),
+        (
+            "gen_ai.response.finish_reasons",
+            json!({"arrayValue": {"values": [{"stringValue": "stop"}]}}),
+        ),
+        ("server.address", json!({"stringValue": "127.0.0.1"})),
+    ] {
+        assert_eq!(attribute(&chat, name), value, "{name}");
+    }
+    let asked = model.received().remove(0);
+    let traceparent = asked.header("traceparent").unwrap();
+    let (trace, span) = (
+        chat["traceId"].as_str().unwrap(),
+        chat["spanId"].as_str().unwrap(),
+    );
+    assert_eq!(traceparent, format!("00-{trace}-{span}-01"));
     assert_eq!(
         attribute(&turn, "gen_ai.conversation.id"),
         json!({"stringValue": "main"})

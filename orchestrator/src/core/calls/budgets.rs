@@ -310,6 +310,7 @@ impl Core {
             duration_ms: None,
             usage: None,
             cost_micro_usd: None,
+            response: None,
             detail: Some(detail_of(warning)),
         };
         self.record_observation(at, &event);
