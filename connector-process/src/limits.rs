@@ -213,6 +213,12 @@ pub const MCP_HIDDEN_BYTES_MIN: usize = 8;
 /// Tools of one MCP server that agents are offered; further ones are left out.
 pub const MCP_TOOLS_MAX: usize = 256;
 
+/// Resources or prompts of one MCP server that an agent is told at one time; further ones are left out.
+pub const MCP_LISTED_MAX: usize = 512;
+
+/// Pages of one list that an MCP server is asked for at most.
+pub const MCP_PAGES_MAX: usize = 64;
+
 /// Time a program that speaks no MCP has to end once it was told to, in milliseconds, so that it can be
 /// said how it ended.
 pub const MCP_LAST_WORDS_TIMEOUT_MS: u64 = 2_000;

@@ -34,8 +34,14 @@ use crate::limits::{
 };
 use crate::program::lines::Lines;
 
+#[expect(
+    deprecated,
+    reason = "the protocol is to drop roots, and servers of today ask for them"
+)]
 mod client;
+mod content;
 mod errands;
+mod own;
 mod wording;
 
 use client::Client;
@@ -172,7 +178,10 @@ impl Mcp {
 
     /// Starts or finds the server, and agrees with it on the protocol.
     async fn start(&self) -> Result<(Session, Client), String> {
-        let client = Client::default();
+        let client = match &self.way {
+            Way::Http(_) => Client::default(),
+            Way::Program { project_root, .. } => Client::in_directory(project_root),
+        };
         match &self.way {
             Way::Http(config) => {
                 let http = http::client(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS));

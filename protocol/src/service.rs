@@ -13,6 +13,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Error, Value};
 
 use crate::JsonObject;
+use crate::images::Image;
 
 /// The method and the parameters of a call that does this.
 ///
@@ -159,6 +160,9 @@ pub struct McpTool {
 pub struct McpResult {
     /// For the model.
     pub text: String,
+    /// Images for the model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
     /// Whether the tool itself says that it failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,

@@ -24,12 +24,17 @@ pub enum Outcome {
     Die(u8),
 }
 
+/// The id of the server's own question.
+const ROOTS_QUESTION: &str = "roots?";
+
 /// The server, whatever it is spoken to over.
 #[derive(Debug)]
 pub struct Server {
     /// The value of `SERVER_TOKEN`, which one of its tools tells.
     token: String,
     has_learned: bool,
+    /// The id of the call that waits for the client's roots.
+    asked: Option<Value>,
     /// The ids of calls that are never answered.
     hanging: HashSet<String>,
     /// Lines for its stderr that nobody has taken yet.
@@ -43,6 +48,7 @@ impl Server {
         Self {
             token: token.to_owned(),
             has_learned: false,
+            asked: None,
             hanging: HashSet::new(),
             told: vec!["the double is here".to_owned()],
         }
@@ -65,17 +71,42 @@ impl Server {
         if id.is_null() {
             return Outcome::Say(Vec::new());
         }
+        if let Some(asked) = self.asked.take_if(|_| *id == json!(ROOTS_QUESTION)) {
+            let text = message["result"]["roots"].to_string();
+            let result = json!({"content": [{"type": "text", "text": text}]});
+            return Outcome::Say(vec![
+                json!({"jsonrpc": "2.0", "id": asked, "result": result}),
+            ]);
+        }
         let result = |result: Value| {
             Outcome::Say(vec![json!({"jsonrpc": "2.0", "id": id, "result": result})])
         };
         match message["method"].as_str().unwrap_or_default() {
             "initialize" => result(json!({
                 "protocolVersion": params["protocolVersion"],
-                "capabilities": {"tools": {"listChanged": true}},
+                "capabilities": {"tools": {"listChanged": true}, "resources": {}, "prompts": {}},
                 "serverInfo": {"name": "double", "version": "1.2"},
             })),
             "tools/list" => result(json!({"tools": self.tools()})),
             "tools/call" => self.call(id, params),
+            "resources/list" => result(json!({"resources": [
+                {"uri": "note:///one", "name": "one", "mimeType": "text/plain", "description": "A note."}]})),
+            "resources/templates/list" => result(json!({"resourceTemplates": [
+                {"uriTemplate": "note:///{name}", "name": "any"}]})),
+            "resources/read" if params["uri"] == "note:///one" => result(json!({"contents": [
+                {"uri": "note:///one", "text": "what the note says"},
+                {"uri": "note:///two", "blob": "AAAA", "mimeType": "image/gif"}]})),
+            "prompts/list" => result(
+                json!({"prompts": [{"name": "greet", "description": "Greets.",
+                "arguments": [{"name": "whom", "required": true}]}]}),
+            ),
+            "prompts/get" => {
+                let whom = params["arguments"]["whom"].as_str().unwrap_or_default();
+                let text = format!("Say hello to {whom}.");
+                result(
+                    json!({"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}),
+                )
+            }
             "ping" => result(json!({})),
             other => Outcome::Say(vec![refusal(id, -32601, &format!("no method {other}"))]),
         }
@@ -99,6 +130,8 @@ impl Server {
             plain("learn", "Adds a tool."),
             plain("hang", "Never answers."),
             plain("picture", "Gives a picture."),
+            plain("link", "Tells where something is."),
+            plain("roots", "Tells the client's roots."),
         ];
         if self.has_learned {
             tools.push(plain("learned", "New."));
@@ -121,6 +154,15 @@ impl Server {
                 failed
             }
             "die" => return Outcome::Die(7),
+            "roots" => {
+                self.asked = Some(id.clone());
+                let method = "roots/list";
+                return Outcome::Say(vec![
+                    json!({"jsonrpc": "2.0", "id": ROOTS_QUESTION, "method": method}),
+                ]);
+            }
+            "link" => json!({"content": [{"type": "resource_link", "uri": "note:///one",
+                "name": "one", "description": "A note."}]}),
             "hang" => {
                 self.hanging.insert(id.to_string());
                 self.told.push("it hangs".to_owned());

@@ -228,7 +228,10 @@ impl Server {
         Box::pin(async move {
             match self.call(&name, &call).await {
                 Ok(result) if result.is_error => ToolOutcome::error(result.text),
-                Ok(result) => ToolOutcome::ok(result.text),
+                Ok(result) => ToolOutcome {
+                    images: result.images,
+                    ..ToolOutcome::ok(result.text)
+                },
                 Err(fault) => fault.into(),
             }
         })

@@ -1,5 +1,6 @@
 //! What agents have a server do.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,9 +8,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_log::error_chain;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
-use goondan_protocol::service::{Mcp as Errand, McpResult, McpTool, McpTools};
+use goondan_protocol::service::{Mcp as Errand, McpTool, McpTools};
 use rmcp::RoleClient;
-use rmcp::model::{CallToolRequestParams, CallToolResponse};
+use rmcp::model::{CallToolRequestParams, CallToolResponse, PaginatedRequestParams};
 use rmcp::service::{Peer, ServiceError};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -17,9 +18,10 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
 use super::client::Client;
-use super::wording;
+use super::own::{Can, Failed, Own};
+use super::{content, wording};
 use crate::calls::{CallHandler, Outcome, Pieces};
-use crate::limits::MCP_TOOLS_MAX;
+use crate::limits::{MCP_PAGES_MAX, MCP_TOOLS_MAX};
 use crate::service;
 
 /// A server that is there.
@@ -45,6 +47,8 @@ struct Listed {
     of: Client,
     digest: String,
     tools: Vec<McpTool>,
+    /// The names of those that are ours.
+    has_own: BTreeSet<String>,
 }
 
 impl CallHandler for Errands {
@@ -81,6 +85,14 @@ impl Errands {
         match errand {
             Errand::Tools { known } => to_value(&self.tools(&serving, known.as_deref()).await?),
             Errand::Call { name, arguments } => {
+                if let Some(own) = self.own(&name).await {
+                    let made = timeout(self.patience, own.run(&serving.peer, &arguments)).await;
+                    return match made.map_err(|_elapsed| self.too_late())? {
+                        Ok(result) => to_value(&result),
+                        Err(Failed::Service(error)) => Err(to_error(&error)),
+                        Err(Failed::Call(error)) => Err(error),
+                    };
+                }
                 let params = CallToolRequestParams::new(name).with_arguments(arguments);
                 let made = timeout(self.patience, serving.peer.call_tool_once(params)).await;
                 let response = made.map_err(|_elapsed| self.too_late())?;
@@ -88,7 +100,7 @@ impl Errands {
                     CallToolResponse::Complete(result) => {
                         let result =
                             serde_json::to_value(result).map_err(|error| unreadable(&error))?;
-                        to_value(&to_result(&result))
+                        to_value(&content::of_call(&result))
                     }
                     _ => Err(CallError::new(
                         CallErrorCode::Refused,
@@ -106,10 +118,12 @@ impl Errands {
             .as_ref()
             .is_some_and(|listed| listed.changes == changes && listed.of.is_same(&serving.client));
         if !is_current {
-            let asked = timeout(self.patience, serving.peer.list_all_tools()).await;
+            let asked = timeout(self.patience, all_tools(&serving.peer)).await;
             let found = asked.map_err(|_elapsed| self.too_late())?;
-            let found = found.map_err(|error| to_error(&error))?;
-            let tools: Vec<McpTool> = found.into_iter().take(MCP_TOOLS_MAX).map(to_tool).collect();
+            let mut tools = found.map_err(|error| to_error(&error))?;
+            let own = Can::of(&serving.peer).tools(&tools);
+            let has_own = own.iter().map(|tool| tool.name.clone()).collect();
+            tools.extend(own);
             let digest = hex::encode(Sha256::digest(
                 serde_json::to_vec(&tools).map_err(|error| unreadable(&error))?,
             ));
@@ -118,6 +132,7 @@ impl Errands {
                 of: serving.client.clone(),
                 digest,
                 tools,
+                has_own,
             });
         }
         let Some(listed) = listed.as_ref() else {
@@ -133,6 +148,13 @@ impl Errands {
         })
     }
 
+    /// Our own tool of this name, unless the server has one.
+    async fn own(&self, name: &str) -> Option<Own> {
+        let listed = self.listed.lock().await;
+        let is_ours = listed.as_ref()?.has_own.contains(name);
+        Own::of_name(name).filter(|_| is_ours)
+    }
+
     fn too_late(&self) -> CallError {
         let message = format!(
             "the MCP server did not answer within {} s",
@@ -140,6 +162,23 @@ impl Errands {
         );
         CallError::new(CallErrorCode::TimedOut, message)
     }
+}
+
+/// The server's tools, as far as they are offered.
+async fn all_tools(peer: &Peer<RoleClient>) -> Result<Vec<McpTool>, ServiceError> {
+    let mut tools = Vec::new();
+    let mut cursor = None;
+    for _ in 0..MCP_PAGES_MAX {
+        let page = PaginatedRequestParams::default().with_cursor(cursor);
+        let found = peer.list_tools(Some(page)).await?;
+        tools.extend(found.tools.into_iter().map(to_tool));
+        cursor = found.next_cursor;
+        if cursor.is_none() || tools.len() >= MCP_TOOLS_MAX {
+            break;
+        }
+    }
+    tools.truncate(MCP_TOOLS_MAX);
+    Ok(tools)
 }
 
 fn to_tool(tool: rmcp::model::Tool) -> McpTool {
@@ -150,45 +189,6 @@ fn to_tool(tool: rmcp::model::Tool) -> McpTool {
             .map(std::borrow::Cow::into_owned)
             .unwrap_or_default(),
         parameters: Value::Object(tool.input_schema.as_ref().clone()),
-    }
-}
-
-/// What a tool returned, for a model that reads text.
-fn to_result(result: &Value) -> McpResult {
-    let content = result.get("content").and_then(Value::as_array);
-    let mut parts: Vec<String> = content.into_iter().flatten().map(in_words).collect();
-    if parts.is_empty()
-        && let Some(structured) = result.get("structuredContent")
-    {
-        parts.push(structured.to_string());
-    }
-    McpResult {
-        text: parts.join("\n\n"),
-        is_error: result.get("isError") == Some(&Value::Bool(true)),
-    }
-}
-
-/// One part of a result. What is no text is named, so that the model knows that it is there.
-fn in_words(part: &Value) -> String {
-    let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str);
-    let kind = text("/type").unwrap_or("part");
-    let bytes = |pointer: &str| text(pointer).map_or(0, |base64| base64.len() / 4 * 3);
-    match kind {
-        "text" => text("/text").unwrap_or_default().to_owned(),
-        "resource" => match text("/resource/text") {
-            Some(text) => text.to_owned(),
-            None => format!(
-                "[resource {}, {} bytes that are no text]",
-                text("/resource/uri").unwrap_or_default(),
-                bytes("/resource/blob")
-            ),
-        },
-        "resource_link" => format!("[resource {}]", text("/uri").unwrap_or_default()),
-        _ => format!(
-            "[{kind} {}, {} bytes]",
-            text("/mimeType").unwrap_or_default(),
-            bytes("/data")
-        ),
     }
 }
 
@@ -230,31 +230,4 @@ fn to_value(answer: &impl serde::Serialize) -> Result<Value, CallError> {
 
 fn unreadable(error: &serde_json::Error) -> CallError {
     CallError::new(CallErrorCode::Internal, error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn every_kind_of_content_is_told_to_a_model_that_reads_text() {
-        let result = to_result(&json!({"content": [
-            {"type": "text", "text": "one"},
-            {"type": "image", "data": "AAAA", "mimeType": "image/png"},
-            {"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}},
-            {"type": "resource", "resource": {"uri": "file:///b", "blob": "AAAAAAAA"}},
-            {"type": "resource_link", "uri": "file:///c", "name": "c"},
-        ], "isError": true}));
-        assert!(result.is_error);
-        let expected = "one\n\n[image image/png, 3 bytes]\n\ninside\n\n\
-                        [resource file:///b, 6 bytes that are no text]\n\n[resource file:///c]";
-        assert_eq!(result.text, expected);
-        let structured = to_result(&json!({"content": [], "structuredContent": {"n": 1}}));
-        assert_eq!(
-            (structured.text.as_str(), structured.is_error),
-            (r#"{"n":1}"#, false)
-        );
-    }
 }

@@ -5,6 +5,7 @@ use goondan_tests::log::message;
 use goondan_tests::mcp::{self, HttpServer};
 use goondan_tests::processes::Signal;
 use goondan_tests::{Daemon, Home, processes, wait_until};
+use serde_json::{Value, json};
 
 use crate::conversation::{check, result_text, role};
 
@@ -19,6 +20,10 @@ fn project(connection: &str) -> String {
         "learn",
         "learned",
         "picture",
+        "link",
+        "roots",
+        "list_resources",
+        "list_prompts",
         "hang",
         "nonsense",
     ];
@@ -37,6 +42,10 @@ spec:
     rules:
       - when: {{user: '^call echo (?P<text>.*)$', step: 1}}
         call: [{{tool: kit__echo, args: {{text: "${{text}}"}}}}]
+      - when: {{user: '^read (?P<uri>.*)$', step: 1}}
+        call: [{{tool: kit__read_resource, args: {{uri: "${{uri}}"}}}}]
+      - when: {{user: '^greet (?P<whom>.*)$', step: 1}}
+        call: [{{tool: kit__get_prompt, args: {{name: greet, arguments: {{whom: "${{whom}}"}}}}}}]
       - when: {{user: '^call wrong$', step: 1}}
         call: [{{tool: kit__echo, args: {{text: 5}}}}]
 {calls}      - say: "so: ${{result}}"
@@ -107,8 +116,6 @@ fn a_servers_tools_are_called_checked_and_refused_like_any_other() {
         "so: echo: hello there"
     );
     assert_eq!(detail(&home), "MCP server double 1.2");
-    home.ask("a", "call picture");
-    assert_eq!(last_result(&home, "a"), "[image image/png, 3 bytes]");
     home.ask("a", "call fail");
     assert_eq!(last_result(&home, "a"), "it cannot be done");
     home.ask("a", "call wrong");
@@ -129,6 +136,62 @@ fn a_servers_tools_are_called_checked_and_refused_like_any_other() {
         .wait_for("the server's words are logged", |line| {
             message(line) == "the double is here" && line["process"] == "connector"
         });
+}
+
+/// The parts of the last result, which is more than text.
+fn last_parts(home: &Home, key: &str) -> Value {
+    let messages = home.history(key);
+    check(&messages);
+    let mut results = messages.iter().rev();
+    let result = results.find(|message| role(message) == "tool").unwrap();
+    result["data"]["content"][0]["output"].clone()
+}
+
+#[test]
+fn images_links_resources_and_prompts_of_a_server_reach_the_model() {
+    let home = over_stdio();
+    let daemon = Daemon::serving(&home);
+    home.ask("a", "call picture");
+    let expected = json!({"type": "content", "value": [
+        {"type": "text", "text": "[image image/png, 3 bytes]"},
+        {"type": "media", "data": "AAAA", "mediaType": "image/png"}]});
+    assert_eq!(last_parts(&home, "a"), expected);
+    home.ask("a", "call link");
+    let told = last_result(&home, "a");
+    for word in ["note:///one", "A note.", "`read_resource`"] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    home.ask("a", "call list_resources");
+    let told = last_result(&home, "a");
+    assert!(
+        told.contains("note:///one: one; text/plain; A note."),
+        "{told}"
+    );
+    assert!(told.contains("note:///{name}"), "{told}");
+    home.ask("a", "read note:///one");
+    let read = last_parts(&home, "a");
+    let text = read["value"][0]["text"].as_str().unwrap();
+    assert!(text.contains("what the note says"), "{read}");
+    assert_eq!(read["value"][1]["mediaType"], "image/gif");
+    home.ask("a", "read note:///none");
+    assert!(last_result(&home, "a").contains("refuses it"));
+    home.ask("a", "call list_prompts");
+    let told = last_result(&home, "a");
+    assert!(
+        told.contains("greet: Greets.; arguments: whom (required)"),
+        "{told}"
+    );
+    home.ask("a", "greet Ada");
+    assert!(last_result(&home, "a").contains("Say hello to Ada."));
+    // The server runs in the Project Root, and that is the root it is told.
+    home.ask("a", "call roots");
+    let root = home.path().join("project").canonicalize().unwrap();
+    let told = last_result(&home, "a");
+    assert!(
+        told.contains(&format!("file://{}\"", root.display())),
+        "{told}"
+    );
+    daemon.stop();
 }
 
 #[test]

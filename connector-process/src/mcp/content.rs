@@ -1,0 +1,199 @@
+//! What a server returns, for a model: text, images, and where the rest is.
+
+use goondan_protocol::images::{Image, MAX_IMAGES, MAX_IMAGES_BYTES};
+use goondan_protocol::service::McpResult;
+use serde_json::Value;
+
+use super::own::READ_RESOURCE;
+
+/// What a tool returned.
+pub(super) fn of_call(result: &Value) -> McpResult {
+    let content = result.get("content").and_then(Value::as_array);
+    let mut told = Told::default();
+    for part in content.into_iter().flatten() {
+        told.take(part);
+    }
+    if told.is_nothing()
+        && let Some(structured) = result.get("structuredContent")
+    {
+        told.say(structured.to_string());
+    }
+    McpResult {
+        is_error: result.get("isError") == Some(&Value::Bool(true)),
+        ..told.into_result()
+    }
+}
+
+/// What a resource holds.
+pub(super) fn of_resource(result: &Value) -> McpResult {
+    let contents = result.get("contents").and_then(Value::as_array);
+    let mut told = Told::default();
+    for resource in contents.into_iter().flatten() {
+        told.take_resource(resource);
+    }
+    told.into_result()
+}
+
+/// What a prompt says.
+pub(super) fn of_prompt(result: &Value) -> McpResult {
+    let mut told = Told::default();
+    let text =
+        |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    if let Some(about) = text(result, "description") {
+        told.say(about);
+    }
+    let messages = result.get("messages").and_then(Value::as_array);
+    for message in messages.into_iter().flatten() {
+        let role = text(message, "role").unwrap_or_default();
+        told.say(format!("{role}:"));
+        match message.get("content") {
+            Some(Value::Array(parts)) => parts.iter().for_each(|part| told.take(part)),
+            Some(part) => told.take(part),
+            None => {}
+        }
+    }
+    told.into_result()
+}
+
+/// Parts in words, and images beside them.
+#[derive(Debug, Default)]
+struct Told {
+    parts: Vec<String>,
+    images: Vec<Image>,
+    image_bytes: usize,
+}
+
+impl Told {
+    fn is_nothing(&self) -> bool {
+        self.parts.is_empty() && self.images.is_empty()
+    }
+
+    fn say(&mut self, text: String) {
+        self.parts.push(text);
+    }
+
+    fn into_result(self) -> McpResult {
+        McpResult {
+            text: self.parts.join("\n\n"),
+            images: self.images,
+            is_error: false,
+        }
+    }
+
+    /// One part. What is neither text nor an image is named, so that the model knows that it is there.
+    fn take(&mut self, part: &Value) {
+        let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str);
+        match text("/type").unwrap_or("part") {
+            "text" => self.say(text("/text").unwrap_or_default().to_owned()),
+            "resource" => {
+                if let Some(resource) = part.get("resource") {
+                    self.take_resource(resource);
+                }
+            }
+            "resource_link" => self.say(link(part)),
+            kind => self.take_data(kind, text("/mimeType"), text("/data")),
+        }
+    }
+
+    fn take_resource(&mut self, resource: &Value) {
+        let text = |name: &str| resource.get(name).and_then(Value::as_str);
+        match text("text") {
+            Some(said) => self.say(said.to_owned()),
+            None => {
+                let uri = text("uri").unwrap_or_default();
+                self.take_data(&format!("resource {uri}"), text("mimeType"), text("blob"));
+            }
+        }
+    }
+
+    /// Data that is no text: an image that there is room for reaches the model as one.
+    fn take_data(&mut self, what: &str, media_type: Option<&str>, data: Option<&str>) {
+        let (kind, data) = (media_type.unwrap_or_default(), data.unwrap_or_default());
+        let bytes = data.len() / 4 * 3;
+        let has_room = self.images.len() < MAX_IMAGES
+            && self.image_bytes.saturating_add(data.len()) <= MAX_IMAGES_BYTES;
+        let mut shown = format!("[{what} {kind}, {bytes} bytes");
+        if kind.starts_with("image/") && !data.is_empty() {
+            if has_room {
+                self.image_bytes += data.len();
+                self.images.push(Image {
+                    image: data.to_owned(),
+                    media_type: Some(kind.to_owned()),
+                });
+            } else {
+                shown.push_str(", left out: too many images, or too large ones");
+            }
+        }
+        shown.push(']');
+        self.say(shown);
+    }
+}
+
+/// Where something is that the server has not sent along.
+fn link(part: &Value) -> String {
+    let text = |name: &str| part.get(name).and_then(Value::as_str);
+    let uri = text("uri").unwrap_or_default();
+    let facts = [
+        text("title").or_else(|| text("name")),
+        text("mimeType"),
+        text("description"),
+    ];
+    let facts: Vec<&str> = facts.into_iter().flatten().collect();
+    let facts = match facts.join("; ") {
+        facts if facts.is_empty() => facts,
+        facts => format!(" ({facts})"),
+    };
+    format!("[resource {uri}{facts}; `{READ_RESOURCE}` reads it]")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_of_content_reaches_the_model_as_what_it_is_or_is_named() {
+        let result = of_call(&json!({"content": [
+            {"type": "text", "text": "one"},
+            {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+            {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
+            {"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}},
+            {"type": "resource", "resource": {"uri": "file:///b", "blob": "AAAAAAAA"}},
+            {"type": "resource", "resource": {"uri": "file:///d", "blob": "BBBB", "mimeType": "image/gif"}},
+            {"type": "resource_link", "uri": "file:///c", "name": "c", "mimeType": "text/plain"},
+        ], "isError": true}));
+        assert!(result.is_error);
+        let expected = "one\n\n[image image/png, 3 bytes]\n\n[audio audio/wav, 3 bytes]\n\ninside\n\n\
+                        [resource file:///b , 6 bytes]\n\n[resource file:///d image/gif, 3 bytes]\n\n\
+                        [resource file:///c (c; text/plain); `read_resource` reads it]";
+        assert_eq!(result.text, expected);
+        let kinds: Vec<_> = result
+            .images
+            .iter()
+            .map(|image| image.media_type.as_deref().unwrap())
+            .collect();
+        assert_eq!(kinds, ["image/png", "image/gif"]);
+        let structured = of_call(&json!({"content": [], "structuredContent": {"n": 1}}));
+        assert_eq!(structured.text, r#"{"n":1}"#);
+    }
+
+    #[test]
+    fn images_for_which_there_is_no_room_are_named_only() {
+        let large =
+            json!({"type": "image", "data": "A".repeat(MAX_IMAGES_BYTES), "mimeType": "image/png"});
+        let small = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+        let result = of_call(&json!({"content": [large, small]}));
+        assert_eq!(result.images.len(), 1);
+        assert!(result.text.contains("left out"), "{}", result.text);
+        let many = vec![small; MAX_IMAGES + 1];
+        assert_eq!(of_call(&json!({"content": many})).images.len(), MAX_IMAGES);
+    }
+
+    #[test]
+    fn a_prompt_is_told_with_who_says_what() {
+        let result = of_prompt(&json!({"description": "Greets.", "messages": [
+            {"role": "user", "content": {"type": "text", "text": "Say hello."}}]}));
+        assert_eq!(result.text, "Greets.\n\nuser:\n\nSay hello.");
+    }
+}
