@@ -105,6 +105,17 @@ impl ModelResponse {
         };
         (response != Self::default()).then_some(response)
     }
+
+    /// The same in texts of at most [`MAX_DETAIL_CHARS`].
+    #[must_use]
+    pub fn shortened(self) -> Self {
+        let short = |text: Option<String>| text.map(|text| detail_of(&text));
+        Self {
+            id: short(self.id),
+            model: short(self.model),
+            finish_reason: short(self.finish_reason),
+        }
+    }
 }
 
 /// One line of `runtime-events.jsonl`.

@@ -5,7 +5,7 @@
 
 use goondan_protocol::ids::{AgentName, InstanceRef};
 use goondan_protocol::limits::MAX_NAME_BYTES;
-use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind, detail_of};
+use goondan_protocol::observe::{ModelResponse, RuntimeEvent, RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::trace::{SpanId, TraceContext};
 use goondan_store::writer::Op;
 
@@ -120,6 +120,10 @@ pub(super) fn corrected(
             .map(|said| said.min(elapsed_ms)),
         usage: reported.usage.filter(|_| is_counted),
         cost_micro_usd: reported.cost_micro_usd.filter(|_| is_counted),
+        response: reported
+            .response
+            .filter(|_| reported.kind == Kind::StepCompleted)
+            .map(ModelResponse::shortened),
         detail: reported.detail.as_deref().map(detail_of),
     })
 }
