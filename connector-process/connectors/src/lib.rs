@@ -19,6 +19,7 @@
 
 mod builtin;
 mod check;
+mod cron_fields;
 mod description;
 mod hosts;
 pub mod schedule;

@@ -25,6 +25,8 @@ use goondan_protocol::time::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
+use crate::cron_fields;
+
 /// Longest name of a schedule, in bytes: with the connection's it fits in an event's id.
 pub const NAME_BYTES_MAX: usize = 64;
 
@@ -70,7 +72,7 @@ fn parse_cron(text: &str) -> Result<Cron, String> {
         .year(Year::Disallowed)
         .build()
         .parse(text)
-        .map_err(|error| error.to_string())
+        .map_err(|error| cron_fields::explain(text).unwrap_or_else(|| error.to_string()))
 }
 
 /// Whether `text` is a cron expression of five fields (or a nickname such as `@daily`) whose time comes

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::advice::{self, Foreign};
 use crate::codes;
 use crate::fields::{Fields, Label, Located, one_of};
 use crate::kinds;
@@ -116,6 +117,11 @@ impl<'n> Document<'n> {
 
     /// Reads a document's frame. `None` if it cannot be told what the document defines.
     pub(crate) fn read(node: &'n Node, report: &mut Report) -> Option<Self> {
+        if let Some(foreign) = advice::foreign(node.entries()) {
+            let Foreign { message, help } = foreign;
+            report.add(Problem::new(codes::UNKNOWN_KIND, node.place, message).help(help));
+            return None;
+        }
         let label = Label::of("this document");
         let frame = Content::Mapping(&FRAME);
         let mut fields = Fields::open(node, node.place, label, frame, report)?;

@@ -10,7 +10,9 @@ use std::rc::Rc;
 
 use goondan_protocol::usage::{InvalidAmount, MicroUsd};
 
+use crate::advice;
 use crate::codes;
+use crate::document::Kind;
 use crate::reference::Reference;
 use crate::report::{Place, Problem, Report};
 use crate::shape::{Content, Rule, Shape};
@@ -31,6 +33,16 @@ impl Label {
             owner: Rc::from(owner.as_ref()),
             path: String::new(),
         }
+    }
+
+    /// The name of the resource it is of, if it is one's.
+    pub(crate) fn resource_name(&self) -> Option<&str> {
+        self.owner.split('`').nth(1)
+    }
+
+    /// The name of the field it is of.
+    pub(crate) fn last(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or_default()
     }
 
     /// The label of a field within.
@@ -160,6 +172,16 @@ impl<'n> Fields<'n> {
         name: &'static str,
         report: &mut Report,
     ) -> Option<Located<&'n str>> {
+        self.word_or(name, |_unknown| None, report)
+    }
+
+    /// The same; `advise` knows what to write for some words that it is not.
+    pub(crate) fn word_or(
+        &mut self,
+        name: &'static str,
+        advise: fn(&str) -> Option<String>,
+        report: &mut Report,
+    ) -> Option<Located<&'n str>> {
         let (entry, content) = self.ask(name)?;
         let Content::Word(words) = content else {
             debug_assert!(false, "`{name}` of {} is no word", self.label);
@@ -181,6 +203,7 @@ impl<'n> Fields<'n> {
                     written.value
                 ),
             )
+            .help_if(advise(written.value))
             .rename(written.value, nearest(written.value, words.iter().copied())),
         );
         None
@@ -374,9 +397,18 @@ impl<'n> Fields<'n> {
                         one_of(&expected)
                     ),
                 )
+                .help_if(self.advise(&entry.key))
                 .rename(&entry.key, nearest(&entry.key, free)),
             );
         }
+    }
+
+    /// What to do about a field that is not known here.
+    fn advise(&self, key: &str) -> Option<String> {
+        let kind = self.label.owner.split(' ').next().and_then(Kind::from_name);
+        let is_within = self.label.path.starts_with("spec.");
+        let outer = kind.filter(|_| is_within);
+        advice::unknown_field(self.shape, key).or_else(|| advice::field_of_spec(outer?, key))
     }
 
     fn check_missing(&self, report: &mut Report) {
@@ -501,7 +533,11 @@ fn mapping<'n>(node: &'n Node, label: &Label, report: &mut Report) -> Option<&'n
     if let Value::Mapping(entries) = &node.value {
         return Some(entries);
     }
-    report.add(wrong_type(node, label, "a mapping of fields"));
+    let help = match &node.value {
+        Value::Text(text) => advice::text_for_mapping(&label.path, text),
+        _ => None,
+    };
+    report.add(wrong_type(node, label, "a mapping of fields").help_if(help));
     None
 }
 

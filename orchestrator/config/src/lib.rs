@@ -22,6 +22,7 @@
 //!
 //! `docs/configuration.md` is the users' reference for everything read here.
 
+mod advice;
 pub mod codes;
 mod diagnostic;
 mod digest;
@@ -46,6 +47,7 @@ mod secrets;
 mod shape;
 mod similar;
 mod sources;
+mod syntax;
 mod tree;
 
 use std::collections::BTreeMap;

@@ -137,7 +137,7 @@ impl Reference {
                     place,
                     format!("{label} must be a reference of the form `{expected}/name`"),
                 )
-                .help(format!("write `{expected}/{}`", text.trim_end_matches('/'))),
+                .help(written_as(expected, text.trim_end_matches('/'))),
             );
             return None;
         };
@@ -215,9 +215,31 @@ fn check_kind(
             place,
             format!("unknown kind `{written}`; expected {}", one_of(&names)),
         )
-        .help(format!("write `{expected}/name`"))
+        .help(if written.starts_with(['“', '”', '‘', '’']) {
+            "these are not the quotes of YAML: write `\"` or `'`, or none".to_owned()
+        } else {
+            format!("write `{expected}/name`")
+        })
     });
     None
+}
+
+fn is_builtin(kind: Kind, name: &str) -> bool {
+    match kind {
+        Kind::Tool => !tool_exports(name).is_empty(),
+        Kind::Connector => BUILTIN_CONNECTORS.contains(&name),
+        Kind::Extension => EXTENSIONS.contains(&name),
+        Kind::Package | Kind::Model | Kind::Agent | Kind::Swarm | Kind::Connection => false,
+    }
+}
+
+/// How a reference to `name` is written: to what is built in, if that is called so.
+fn written_as(kind: Kind, name: &str) -> String {
+    if is_builtin(kind, name) {
+        format!("write `{{kind: {kind}, name: {name}, package: \"{BASE_PACKAGE}\"}}`")
+    } else {
+        format!("write `{kind}/{name}`")
+    }
 }
 
 /// Checks a name of [`BASE_PACKAGE`].
@@ -324,16 +346,8 @@ impl Names {
         if let Some(meant) = nearest(name, same_kind.map(|(_, name)| name.as_str())) {
             return problem.help(format!("did you mean `{kind}/{}`?", meant.name));
         }
-        let builtin = match kind {
-            Kind::Tool => !tool_exports(name).is_empty(),
-            Kind::Connector => BUILTIN_CONNECTORS.contains(&name),
-            Kind::Extension => EXTENSIONS.contains(&name),
-            _ => false,
-        };
-        if builtin {
-            return problem.help(format!(
-                "for the built-in write `{{kind: {kind}, name: {name}, package: \"{BASE_PACKAGE}\"}}`"
-            ));
+        if is_builtin(kind, name) {
+            return problem.help(format!("for the built-in {}", written_as(kind, name)));
         }
         problem.help(format!("add a document of kind `{kind}` with this name"))
     }

@@ -16,6 +16,7 @@ use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Spanned};
 use crate::codes;
 use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_DOCUMENTS, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
 use crate::report::{FileId, Place, Problem, Report};
+use crate::syntax::{Explained, explain};
 
 /// One value and where it stands.
 #[derive(Debug, Clone)]
@@ -89,7 +90,7 @@ impl Node {
         }
     }
 
-    fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[Entry] {
         match &self.value {
             Value::Mapping(entries) => entries,
             _ => &[],
@@ -183,6 +184,13 @@ fn settle(raw: Spanned<Raw>, file: FileId, report: &mut Report) -> Node {
                     node.each_line(&mut |line| report.hide_line(file, line));
                 }
                 if let Some(first) = places.get(&key.value) {
+                    let is_frame = ["apiVersion", "kind"].contains(&key.value.as_str());
+                    if is_frame && places.contains_key("apiVersion") && places.contains_key("kind")
+                    {
+                        report.add(missing_separator(key_place));
+                        report.set_partial();
+                        break;
+                    }
                     let first = report.locate(*first);
                     report.add(
                         Problem::new(
@@ -207,61 +215,29 @@ fn settle(raw: Spanned<Raw>, file: FileId, report: &mut Report) -> Node {
     Node { value, place }
 }
 
+/// The problem of two resources in one document, which begin one behind the other.
+fn missing_separator(place: Place) -> Problem {
+    let message = "another resource begins here, in the same document";
+    Problem::new(codes::DUPLICATE_FIELD, place, message).help("write a line `---` above it")
+}
+
 fn report_syntax(error: &Error, file: FileId, text: &str, report: &mut Report) {
     let place = error.location().map_or_else(
         || Place::start_of(file),
         |location| place_of(location, file),
     );
-    if may_be_secret(text, place.line) {
+    let hides = may_be_secret(text, place.line);
+    if hides {
         report.hide_line(file, place.line);
     }
-    let (message, suggestion) = explain(error);
+    let lines = text.trim_start_matches('\u{feff}').lines();
+    let line = lines
+        .skip(place.line.saturating_sub(1))
+        .take(usize::from(!hides))
+        .next();
+    let Explained { message, help } = explain(error, line);
     report.set_partial();
-    report.add(Problem::new(codes::SYNTAX, place, message).help_if(suggestion.map(Into::into)));
-}
-
-/// Says what is wrong in the words of a reader, not of the parser.
-fn explain(error: &Error) -> (String, Option<&'static str>) {
-    const LIMITS: &str = "split the file over several under `resources/`, or repeat less by alias";
-    match error.without_snippet() {
-        Error::AliasError { error, .. } => explain(error),
-        Error::Budget { .. }
-        | Error::AliasReplayLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. }
-        | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayCounterOverflow { .. } => (
-            format!(
-                "the YAML is too deep or too large; at most {MAX_YAML_DEPTH} levels, \
-                 {MAX_YAML_NODES} values and {MAX_YAML_TEXT_BYTES} bytes of text are read, \
-                 repetitions by alias included"
-            ),
-            Some(LIMITS),
-        ),
-        Error::RecursiveReferencesRequireWeakTypes { .. } => (
-            "an alias stands within what it repeats".into(),
-            Some("write the value out"),
-        ),
-        Error::NullIntoString { .. } | Error::Unexpected { .. } => (
-            "a field's name must be text".into(),
-            Some("put the name in quotes"),
-        ),
-        Error::UnknownAnchor { .. } => (
-            "an alias repeats an anchor that is not there".into(),
-            Some("`*name` needs a `&name` before it; put a text that begins with `*` in quotes"),
-        ),
-        other => {
-            let message = other.to_string();
-            // The place is told by the diagnostic itself.
-            let message = message
-                .split_once(" at line ")
-                .map_or(message.as_str(), |(message, _)| message);
-            // Most often `${name}` within `{…}`, whose brace ends the mapping.
-            let quotes = message.contains("flow").then_some(
-                "within `{…}` and `[…]`, put a text that holds a brace, bracket or comma in quotes",
-            );
-            (format!("this is not valid YAML: {message}"), quotes)
-        }
-    }
+    report.add(Problem::new(codes::SYNTAX, place, message).help_if(help));
 }
 
 /// Whether what stands under a field of this name is never shown (`SEC-2`). Also true of likely typing

@@ -10,6 +10,7 @@ use goondan_protocol::usage::PriceTable;
 use super::{
     Context, id, params, prices, process_limits, read_named_file, script, thinking, value,
 };
+use crate::advice;
 use crate::codes;
 use crate::document::Document;
 use crate::fields::{Fields, Label, Located};
@@ -205,7 +206,11 @@ pub(crate) fn read(
 ) -> Option<(ModelDefinition, Option<Hosted>)> {
     let name = id(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;
-    let provider = spec.word("provider", &mut cx.report)?;
+    let provider = spec.word_or(
+        "provider",
+        |written| Some(advice::provider(written)),
+        &mut cx.report,
+    )?;
     let hosted_provider = match provider.value {
         "anthropic" => HostedProvider::Anthropic,
         "openai" => HostedProvider::OpenAi,

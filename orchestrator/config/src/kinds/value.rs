@@ -4,12 +4,13 @@
 use goondan_protocol::secret::{SECRET_PREFIX, SecretProblem};
 
 use super::Context;
+use crate::advice;
 use crate::codes;
 use crate::fields::{Fields, Label, Located};
 use crate::report::Problem;
 use crate::shape::{Content, Field, Rule, Shape};
 use crate::similar::nearest;
-use crate::tree::{Entry, Node};
+use crate::tree::{Entry, Node, Value};
 
 /// A value that is never shown.
 pub(crate) static VALUE: Shape = Shape::of(
@@ -77,7 +78,13 @@ pub(super) fn read_secret(
     name: &'static str,
     cx: &mut Context<'_>,
 ) -> Option<String> {
-    let fields = fields.nested(name, &mut cx.report)?;
+    let label = fields.label.field(name);
+    let entry = fields.get(name)?;
+    if refuse_text(&entry.node, &label, cx) {
+        return None;
+    }
+    let content = Content::Secret;
+    let fields = Fields::open(&entry.node, entry.key_place, label, content, &mut cx.report)?;
     read_secret_fields(fields, cx)
 }
 
@@ -87,9 +94,31 @@ pub(super) fn read_named_secret(
     label: Label,
     cx: &mut Context<'_>,
 ) -> Option<String> {
+    if refuse_text(&entry.node, &label, cx) {
+        return None;
+    }
     let content = Content::Secret;
     let fields = Fields::open(&entry.node, entry.key_place, label, content, &mut cx.report)?;
     read_secret_fields(fields, cx)
+}
+
+/// Refuses a secret that is text: written out, or named the way a shell does. It is not shown.
+fn refuse_text(node: &Node, label: &Label, cx: &mut Context<'_>) -> bool {
+    let Value::Text(written) = &node.value else {
+        return false;
+    };
+    let owner = label.resource_name().unwrap_or("NAME");
+    let help = advice::secret_as_text(label.last(), owner, written);
+    let message = if advice::variable(written).is_some() {
+        format!("{label} names a variable the way a shell does")
+    } else {
+        cx.report.hide_line(node.place.file, node.place.line);
+        cx.secrets.write_out(written);
+        format!("{label} is written out; it must say where the value is taken from")
+    };
+    cx.report
+        .add(Problem::new(codes::WRONG_TYPE, node.place, message).help(help));
+    true
 }
 
 /// An empty secret is refused: it would protect nothing and look as if it did. One that is written out

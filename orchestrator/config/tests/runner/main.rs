@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod agreement;
+mod beginners;
 #[cfg(test)]
 mod budgets;
 #[cfg(test)]

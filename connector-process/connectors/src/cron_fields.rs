@@ -1,0 +1,157 @@
+//! What is wrong with a cron expression that does not parse: which field, and what it may be.
+
+/// A field of a cron expression.
+struct Field {
+    name: &'static str,
+    least: u32,
+    most: u32,
+    /// Names that stand for its numbers.
+    words: &'static [&'static str],
+}
+
+const MONTHS: &[&str] = &[
+    "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
+];
+const WEEKDAYS: &[&str] = &["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
+
+const FIELDS: [Field; 5] = [
+    Field::of("minute", 0, 59, &[]),
+    Field::of("hour", 0, 23, &[]),
+    Field::of("day of the month", 1, 31, &[]),
+    Field::of("month", 1, 12, MONTHS),
+    Field::of("weekday", 0, 7, WEEKDAYS),
+];
+
+/// Why `text` is no cron expression of five fields, in words. None if nothing can be said.
+pub(crate) fn explain(text: &str) -> Option<String> {
+    if text.starts_with('@') {
+        return None;
+    }
+    let written: Vec<&str> = text.split_whitespace().collect();
+    if written.len() != FIELDS.len() {
+        let seconds = if written.len() == FIELDS.len() + 1 {
+            "; there are no seconds, so leave out the first"
+        } else {
+            ""
+        };
+        return Some(format!(
+            "it has {} fields and takes five: minute, hour, day of the month, month, weekday{seconds}",
+            written.len()
+        ));
+    }
+    let mut pairs = FIELDS.iter().zip(written);
+    pairs.find_map(|(field, written)| written.split(',').find_map(|part| field.explain(part)))
+}
+
+impl Field {
+    const fn of(name: &'static str, least: u32, most: u32, words: &'static [&'static str]) -> Self {
+        Self {
+            name,
+            least,
+            most,
+            words,
+        }
+    }
+
+    /// What is wrong with one part of a list: `*`, `5`, `1-5`, each with `/step` or not.
+    fn explain(&self, part: &str) -> Option<String> {
+        let (range, step) = part
+            .split_once('/')
+            .map_or((part, None), |(range, step)| (range, Some(step)));
+        let name = self.name;
+        if step.is_some_and(|step| step.parse::<u32>().map_or(true, |step| step == 0)) {
+            return Some(format!(
+                "the step of the {name} in `{part}` is a number from 1"
+            ));
+        }
+        let (from, to) = range
+            .split_once('-')
+            .map_or((range, None), |(from, to)| (from, Some(to)));
+        let ends = [Some(from), to];
+        let mut ends = ends.into_iter().flatten();
+        if let Some(end) = ends.find(|end| !self.allows(end)) {
+            let words = match self.words {
+                [first, .., last] => format!(", or `{first}` to `{last}`"),
+                _ => String::new(),
+            };
+            return Some(format!(
+                "the {name} is a number from {} to {}{words}, not `{end}`",
+                self.least, self.most
+            ));
+        }
+        let (first, last) = (from.parse::<u32>().ok()?, to?.parse::<u32>().ok()?);
+        (first > last).then(|| format!("the {name} `{range}` ends before it begins"))
+    }
+
+    fn allows(&self, end: &str) -> bool {
+        let is_special = end.chars().all(|c| "*?LW#".contains(c));
+        let is_word = self.words.contains(&end.to_ascii_uppercase().as_str());
+        let number = end.parse::<u32>();
+        // `15W`, `5L` and `5#2` are numbers with a mark.
+        let is_marked = end.ends_with(['L', 'W']) || end.contains('#');
+        is_special
+            || is_word
+            || is_marked
+            || number.is_ok_and(|number| (self.least..=self.most).contains(&number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::schedule::check_cron;
+
+    #[test]
+    fn the_field_and_its_range_are_named() {
+        for (cron, said) in [
+            (
+                "61 * * * *",
+                "the minute is a number from 0 to 59, not `61`",
+            ),
+            ("0 24 * * *", "the hour is a number from 0 to 23, not `24`"),
+            (
+                "0 0 32 * *",
+                "the day of the month is a number from 1 to 31, not `32`",
+            ),
+            (
+                "0 0 1 13 *",
+                "the month is a number from 1 to 12, or `JAN` to `DEC`, not `13`",
+            ),
+            (
+                "0 9 * * 8",
+                "the weekday is a number from 0 to 7, or `SUN` to `SAT`, not `8`",
+            ),
+            (
+                "noon * * * *",
+                "the minute is a number from 0 to 59, not `noon`",
+            ),
+            (
+                "1,2,99 * * * *",
+                "the minute is a number from 0 to 59, not `99`",
+            ),
+            (
+                "*/0 * * * *",
+                "the step of the minute in `*/0` is a number from 1",
+            ),
+            ("5-1 * * * *", "the minute `5-1` ends before it begins"),
+            (
+                "0 9 * *",
+                "it has 4 fields and takes five: minute, hour, day of the month, month, weekday",
+            ),
+            (
+                "0 0 9 * * *",
+                "it has 6 fields and takes five: minute, hour, day of the month, month, weekday; there \
+                 are no seconds, so leave out the first",
+            ),
+        ] {
+            assert_eq!(check_cron(cron), Err(said.to_owned()), "{cron}");
+        }
+        for good in [
+            "@daily",
+            "*/15 8-18 * * MON-FRI",
+            "0 0 L * *",
+            "0 0 * * 5#2",
+        ] {
+            assert_eq!(check_cron(good), Ok(()), "{good}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What is wrong with a text that is no YAML, in the words of a reader and not of the parser.
+
+use serde_saphyr::Error;
+
+use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
+
+/// Longest value that is written out in a suggestion, in characters.
+const MAX_QUOTED_CHARS: usize = 80;
+
+/// What is wrong, and what to do about it.
+pub(crate) struct Explained {
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
+}
+
+impl Explained {
+    fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            help: Some(help.into()),
+        }
+    }
+}
+
+/// Explains an error of the parser. `line` is the text of the line it names; none if that may hold a
+/// secret (`SEC-2`).
+pub(crate) fn explain(error: &Error, line: Option<&str>) -> Explained {
+    match error.without_snippet() {
+        Error::AliasError { error, .. } => explain(error, line),
+        Error::Budget { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayCounterOverflow { .. } => Explained::new(
+            format!(
+                "the YAML is too deep or too large; at most {MAX_YAML_DEPTH} levels, \
+                 {MAX_YAML_NODES} values and {MAX_YAML_TEXT_BYTES} bytes of text are read, \
+                 repetitions by alias included"
+            ),
+            "split the file over several under `resources/`, or repeat less by alias",
+        ),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => Explained::new(
+            "an alias stands within what it repeats",
+            "write the value out",
+        ),
+        Error::NullIntoString { .. } | Error::Unexpected { .. } => {
+            let is_braces = line.is_some_and(|line| line.contains("{{"));
+            Explained::new(
+                "a field's name must be text",
+                if is_braces {
+                    "a text that begins with `{` is read as a mapping: put it in quotes"
+                } else {
+                    "put the name in quotes"
+                },
+            )
+        }
+        Error::UnknownAnchor { .. } => Explained::new(
+            "an alias repeats an anchor that is not there",
+            "`*name` needs a `&name` before it; put a text that begins with `*` in quotes",
+        ),
+        other => {
+            let message = other.to_string();
+            // The place is told by the diagnostic itself.
+            let message = message
+                .split_once(" at line ")
+                .map_or(message.as_str(), |(message, _)| message);
+            of_words(message, line)
+        }
+    }
+}
+
+/// Explains what the parser says only in words.
+fn of_words(message: &str, line: Option<&str>) -> Explained {
+    let unclear = || format!("this is not valid YAML: {message}");
+    if message.starts_with("tabs disallowed") || indents_by_tab(line) {
+        return Explained::new(
+            "a tab indents this line, and YAML is indented by spaces only",
+            "replace each tab by two spaces",
+        );
+    }
+    if message.starts_with("mapping values are not allowed") {
+        let unquoted = line.and_then(quoted_value).map_or_else(
+            || "put the text in quotes".to_owned(),
+            |quoted| format!("put the text in quotes: `{quoted}`"),
+        );
+        return match line {
+            Some(line) if line.matches(": ").count() < 2 => Explained::new(
+                "this line begins a field where there can be none",
+                "begin it in the same column as the fields beside it; a text that holds `: ` stands in quotes",
+            ),
+            _ => Explained::new(
+                "a text without quotes holds `: `, which begins another field",
+                unquoted,
+            ),
+        };
+    }
+    if message.contains("did not find expected key") {
+        return Explained::new(
+            "this line stands neither beside the fields above it nor below one of them",
+            "begin it in the same column as the fields beside it",
+        );
+    }
+    if message.starts_with("unexpected character") {
+        let quoted = line.and_then(quoted_value).map_or_else(
+            || "put the text in quotes".to_owned(),
+            |quoted| format!("put the text in quotes: `{quoted}`"),
+        );
+        return Explained::new("a text without quotes cannot begin like this", quoted);
+    }
+    if message.contains("trailing content after single-quoted") {
+        return Explained::new(
+            "the text ends at its second `'`, and something follows",
+            "write `''` for a `'` within it, or put the text in `\"`",
+        );
+    }
+    if message.contains("trailing content after double-quoted") {
+        return Explained::new(
+            "the text ends at its second `\"`, and something follows",
+            "write `\\\"` for a `\"` within it, or put the text in `'`",
+        );
+    }
+    if message.contains("quoted scalar") {
+        return Explained::new(
+            unclear(),
+            "look above for a text whose closing quote is missing",
+        );
+    }
+    if message.starts_with("simple key expected") {
+        let is_mark = line.is_some_and(|line| line.trim() == "--" || line.trim_start() == "–");
+        return Explained::new(
+            "this line is no field: it has no `:`",
+            if is_mark {
+                "write `---` to begin another document"
+            } else {
+                "write `name: value`, with a space after the colon"
+            },
+        );
+    }
+    Explained {
+        message: unclear(),
+        // Most often `${name}` within `{…}`, whose brace ends the mapping.
+        help: message.contains("flow").then(|| {
+            "within `{…}` and `[…]`, put a text that holds a brace, bracket or comma in quotes"
+                .to_owned()
+        }),
+    }
+}
+
+fn indents_by_tab(line: Option<&str>) -> bool {
+    let Some(line) = line else { return false };
+    let indent = line.len() - line.trim_start().len();
+    line.get(..indent)
+        .is_some_and(|indent| indent.contains('\t'))
+}
+
+/// `name: value` with its value in quotes. None if there is no such line, or if the value is long.
+fn quoted_value(line: &str) -> Option<String> {
+    let (name, value) = line.split_once(": ")?;
+    let (name, value) = (name.trim().trim_start_matches("- "), value.trim());
+    let is_plain = !name.is_empty() && !value.starts_with(['"', '\'', '[', '{', '|', '>']);
+    if !is_plain || value.is_empty() || value.chars().count() > MAX_QUOTED_CHARS {
+        return None;
+    }
+    Some(if value.contains(['"', '\\']) {
+        format!("{name}: '{}'", value.replace('\'', "''"))
+    } else {
+        format!("{name}: \"{value}\"")
+    })
+}

@@ -1,0 +1,249 @@
+//! What people write who have just begun, or know another system: each gets one precise problem, and is
+//! told what to write.
+
+use crate::support::{Project, SMALLEST};
+
+/// What is told of a project: `line: message | help` of each problem.
+fn told(goondan_yaml: &str) -> Vec<String> {
+    let refused = Project::new(goondan_yaml).refused();
+    let problems = refused.as_slice().iter();
+    problems
+        .map(|problem| {
+            let help = problem.suggestion.as_deref().unwrap_or("no help");
+            format!("{}: {} | {help}", problem.line, problem.message)
+        })
+        .collect()
+}
+
+#[track_caller]
+fn tells(goondan_yaml: &str, expected: &[&str]) {
+    assert_eq!(told(goondan_yaml), expected, "{goondan_yaml}");
+}
+
+/// [`SMALLEST`] with its Model replaced by one with these lines in its `spec`.
+fn model(lines: &str) -> String {
+    let (_, agent) = SMALLEST.split_once("---\n").unwrap();
+    let head = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: main}\nspec:\n";
+    format!("{head}{lines}---\n{agent}")
+}
+
+/// [`SMALLEST`] with its Agent replaced by one with these lines in its `spec`.
+fn agent(lines: &str) -> String {
+    let (model, _) = SMALLEST.split_once("---\n").unwrap();
+    let head = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: helper}\nspec:\n";
+    format!("{model}---\n{head}{lines}")
+}
+
+const MODEL_CONFIG: &str = "  modelConfig: {modelRef: Model/main}\n";
+
+#[test]
+fn a_provider_that_there_is_not_is_told_by_what_it_is_reached() {
+    for (provider, help) in [
+        (
+            "ollama",
+            "ollama speaks the protocol of `openai`: write `provider: openai` and `endpoint: \
+             http://127.0.0.1:11434/v1`",
+        ),
+        ("claude", "write `provider: anthropic`"),
+        ("Gemini", "write `provider: google`"),
+        (
+            "bedrock",
+            "a server that speaks the protocol of one of these is named by its address: write \
+             `provider: openai` and `endpoint: URL`, up to and with the version, such as \
+             `http://127.0.0.1:8080/v1`",
+        ),
+    ] {
+        let expected = format!(
+            "5: `spec.provider` of Model `main` must be `scripted`, `anthropic`, `openai` or `google`, \
+             not `{provider}` | {help}"
+        );
+        tells(
+            &model(&format!("  provider: {provider}\n  model: x\n")),
+            &[&expected],
+        );
+    }
+}
+
+#[test]
+fn sec_2_a_key_in_plain_text_is_not_shown_and_told_where_it_belongs() {
+    let yaml = model("  provider: anthropic\n  model: x\n  apiKey: sk-ant-verysecret\n");
+    tells(
+        &yaml,
+        &[
+            "7: `spec.apiKey` of Model `main` is written out; it must say where the value is taken from | \
+             keep it out of the file: `gdn secret set main apiKey` asks for it; then write `apiKey: \
+             {valueFrom: {secretRef: {ref: Secret/main, key: apiKey}}}`. Or set a variable in \
+             `.env.local` and write `apiKey: {valueFrom: {env: API_KEY}}`",
+        ],
+    );
+    let shown = Project::new(&yaml).refused().to_string();
+    assert!(!shown.contains("verysecret"), "{shown}");
+    for written in ["$OPENAI_API_KEY", "\"${OPENAI_API_KEY}\"", "OPENAI_API_KEY"] {
+        tells(
+            &model(&format!(
+                "  provider: openai\n  model: x\n  apiKey: {written}\n"
+            )),
+            &[
+                "7: `spec.apiKey` of Model `main` names a variable the way a shell does | write `apiKey: \
+                 {valueFrom: {env: OPENAI_API_KEY}}`",
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_line_that_is_no_yaml_is_told_in_the_words_of_a_reader() {
+    for (lines, expected) in [
+        (
+            "  prompt:\n\tsystem: hi\n",
+            "a tab indents this line, and YAML is indented by spaces only | replace each tab by two spaces",
+        ),
+        (
+            "  description: Answer like this: short\n",
+            "a text without quotes holds `: `, which begins another field | put the text in quotes: \
+             `description: \"Answer like this: short\"`",
+        ),
+        (
+            "  description: @you\n",
+            "a text without quotes cannot begin like this | put the text in quotes: `description: \
+             \"@you\"`",
+        ),
+        (
+            "  description: 'it's'\n",
+            "the text ends at its second `'`, and something follows | write `''` for a `'` within it, \
+             or put the text in `\"`",
+        ),
+        (
+            "  description: {{name}} is here\n",
+            "a field's name must be text | a text that begins with `{` is read as a mapping: put it in \
+             quotes",
+        ),
+        (
+            "--\n",
+            "this line is no field: it has no `:` | write `---` to begin another document",
+        ),
+    ] {
+        let told = told(&agent(&format!("{MODEL_CONFIG}{lines}")));
+        let [only] = told.as_slice() else {
+            panic!("{told:#?}")
+        };
+        let (_line, only) = only.split_once(": ").unwrap();
+        assert_eq!(only, expected, "{lines}");
+    }
+}
+
+#[test]
+fn a_field_that_stands_elsewhere_or_is_called_otherwise_is_told() {
+    for (lines, field, help) in [
+        (
+            "  memory: 512\n",
+            "memory",
+            "what its process may take stands in `runtime: {limits: {memoryMiB: 512}}`; what the agent \
+             remembers is kept without a setting",
+        ),
+        (
+            "  systemPrompt: hi\n",
+            "systemPrompt",
+            "write `prompt: {system: …}`, or `prompt: {systemRef: prompts/name.md}`",
+        ),
+        (
+            "  model: gpt-4o\n",
+            "model",
+            "a model is a document of its own, `kind: Model`; write `modelConfig: {modelRef: Model/name}` \
+             here",
+        ),
+        (
+            "  system: hi\n",
+            "system",
+            "`system` is a field of `prompt`: write it below that, further to the right",
+        ),
+        (
+            "  temperature: 0.2\n",
+            "temperature",
+            "`temperature` is a field of `modelConfig.params`: write it below that, further to the right",
+        ),
+    ] {
+        let told = told(&agent(&format!("{MODEL_CONFIG}{lines}")));
+        let [only] = told.as_slice() else {
+            panic!("{told:#?}")
+        };
+        let starts = format!("11: unknown field `{field}` in `spec` of Agent `helper`; expected ");
+        assert!(only.starts_with(&starts), "{only}");
+        assert_eq!(only.split_once(" | ").unwrap().1, help);
+    }
+    let too_far = agent("  modelConfig:\n    modelRef: Model/main\n    prompt: {system: hi}\n");
+    tells(
+        &too_far,
+        &[
+            "12: unknown field `prompt` in `spec.modelConfig` of Agent `helper`; expected `modelRef` or \
+             `params` | `prompt` is a field of `spec`: begin it in the same column as those beside it there",
+        ],
+    );
+    let no_spec = "apiVersion: goondan.ai/v1\nkind: Agent\nname: x\n";
+    let told = told(no_spec);
+    let help = "`name` is a field of `metadata`: write it below that, further to the right";
+    assert!(told.iter().any(|told| told.ends_with(help)), "{told:#?}");
+}
+
+#[test]
+fn a_file_of_another_program_is_one_problem() {
+    let begin =
+        "make a project with `gdn init`, or name the directory of one: `gdn --project DIR …`";
+    for (text, what) in [
+        (
+            "version: '3'\nservices: {web: {image: nginx}}\nvolumes: {}\n",
+            "this is a file of Docker Compose, no project of goondan",
+        ),
+        (
+            "on: push\njobs: {}\n",
+            "this is a workflow of GitHub Actions, no project of goondan",
+        ),
+        (
+            "{\"name\": \"x\", \"scripts\": {}}\n",
+            "this is the manifest of a JavaScript package, no project of goondan",
+        ),
+        (
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n",
+            "this is a `Deployment` of Kubernetes, no resource of goondan",
+        ),
+    ] {
+        tells(text, &[&format!("1: {what} | {begin}")]);
+    }
+}
+
+#[test]
+fn two_resources_without_a_line_between_them_are_one_problem() {
+    tells(
+        &SMALLEST.replace("---\n", ""),
+        &["5: another resource begins here, in the same document | write a line `---` above it"],
+    );
+}
+
+#[test]
+fn the_name_of_a_built_in_tool_is_told_as_it_is_written() {
+    tells(
+        &agent(&format!("{MODEL_CONFIG}  tools:\n    - bash\n")),
+        &[
+            "12: `spec.tools[0]` of Agent `helper` must be a reference of the form `Tool/name` | write \
+             `{kind: Tool, name: bash, package: \"@goondan/base\"}`",
+        ],
+    );
+}
+
+#[test]
+fn what_lacks_a_space_or_a_field_of_its_own_is_told() {
+    tells(
+        &agent("  modelConfig:\n    modelRef:Model/main\n"),
+        &[
+            "11: `spec.modelConfig` of Agent `helper` must be a mapping of fields, not text | put a space \
+             after the colon: `modelRef: …`",
+        ],
+    );
+    tells(
+        &agent(&format!("{MODEL_CONFIG}  prompt: You are helpful\n")),
+        &[
+            "11: `spec.prompt` of Agent `helper` must be a mapping of fields, not text | write `prompt: \
+             {system: …}`, or name a file with `prompt: {systemRef: …}`",
+        ],
+    );
+}
