@@ -24,12 +24,18 @@ fn root_3_the_default_project_runs_a_tool_and_remembers() {
     assert!(answer.contains("it works"), "{answer}");
     home.ask("main", "my name is Ada");
     assert!(home.ask("main", "who am I?").contains("You are Ada"));
+    let answer = home.ask("other", "my name is 에이다.");
+    assert!(answer.contains("Nice to meet you, 에이다."), "{answer}");
+    assert!(home.ask("other", "who am I?").contains("You are 에이다;"));
 }
 
 #[test]
 fn root_3_the_agents_of_the_multi_agent_project_each_do_their_part() {
     let home = begin("multi-agent");
-    assert!(ask(&home, "desk", "a file, please").contains("for the librarian"));
+    let asked = ask(&home, "desk", "which files are there?");
+    assert!(asked.contains("goondan.yaml"), "{asked}");
+    let asked = ask(&home, "desk", "run echo asked for by the desk");
+    assert!(asked.contains("asked for by the desk"), "{asked}");
     let listed = ask(&home, "librarian", "list files");
     assert!(listed.contains("goondan.yaml"), "{listed}");
     let read = ask(&home, "librarian", "read prompts/desk.md");
