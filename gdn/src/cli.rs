@@ -33,7 +33,8 @@ Then:
   gdn logs -f           what happens
   gdn shutdown          stop everything; nothing is lost
 
-Exit codes and JSON forms are in docs/cli.md.";
+Every command explains itself: `gdn help run`. Every command takes --json, and its exit code tells
+what came of it: 0 done, 2 wrong command line, 3 no daemon runs, 6 invalid configuration.";
 
 /// Run agents that survive crashes, and talk to them
 #[derive(Debug, Parser)]
@@ -127,7 +128,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   gdn run                 the project here, with the daemon in the background
-  gdn run docs/examples/bookshop
+  gdn run my-swarm
   gdn run --foreground    the daemon in this terminal, its log on stdout; Ctrl-C stops it
   gdn run --watch         and restart what an edit of the project affects
   gdn run --env-file prod.env
@@ -261,7 +262,7 @@ What was accepted and not answered is answered after the next `gdn run`.")]
     #[command(after_help = "\
 Examples:
   gdn validate
-  gdn validate docs/examples/bookshop
+  gdn validate my-swarm
   gdn validate --fix                     mend misspelt fields and missing quotes
   gdn validate --strict --format github  in a workflow
   gdn validate --json | jq '.agents[]'")]
@@ -269,7 +270,7 @@ Examples:
     /// Print the JSON Schema of a project's documents, for editors
     #[command(after_help = "\
 Examples:
-  gdn schema > goondan.schema.json       and write at the top of goondan.yaml:
+  gdn schema > goondan.schema.json       and write before the first field of each document:
                                          # yaml-language-server: $schema=goondan.schema.json
   gdn schema Agent
   gdn schema Script                      a script file of the scripted model")]
@@ -287,7 +288,7 @@ Examples:
     /// Try an example in a state root of its own that is removed afterwards
     #[command(after_help = "\
 Examples:
-  gdn demo docs/examples/bookshop --ask \"How many copies of Dune were sold, and what did they earn?\"
+  gdn demo my-swarm --ask \"run date\"
   gdn demo --ask \"Hello\" --keep           keep the state, to look at its files
 
 It starts a daemon, opens the project, asks, shows each step, and stops the daemon again.
@@ -327,6 +328,8 @@ pub(crate) enum Template {
     Package,
     /// One file, one agent.
     Minimal,
+    /// One agent with tools and a model of Anthropic, which needs a key.
+    Assistant,
 }
 
 impl Template {
@@ -337,6 +340,7 @@ impl Template {
             Self::MultiAgent => "multi-agent",
             Self::Package => "package",
             Self::Minimal => "minimal",
+            Self::Assistant => "assistant",
         }
     }
 }

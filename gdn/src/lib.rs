@@ -90,12 +90,29 @@ fn refuse(error: &clap::Error) -> ExitCode {
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Usage.code()));
     }
     let rendered = error.render().to_string();
-    let message = rendered.lines().next().unwrap_or_default();
-    let failure = Failure::new(
-        Exit::Usage,
-        message.trim_start_matches("error: "),
-        "see `gdn help`",
-    );
+    let (message, hint) = usage_problem(&rendered);
+    let failure = Failure::new(Exit::Usage, message, hint);
     Output::new(true, anstream::ColorChoice::Never).failure(&failure);
     failure.exit.into()
+}
+
+/// What is wrong with a command line and what to do, from what clap prints of it: the first paragraph in
+/// one line, and its tip or the form of the command.
+fn usage_problem(rendered: &str) -> (String, String) {
+    let mut paragraphs = rendered.split("\n\n").map(|paragraph| {
+        let lines = paragraph.lines().map(str::trim);
+        lines.filter(|line| !line.is_empty()).collect::<Vec<_>>()
+    });
+    let message = paragraphs.next().unwrap_or_default().join(" ");
+    let rest: Vec<String> = paragraphs.map(|lines| lines.join(" ")).collect();
+    let said = |start: &str| {
+        let found = rest
+            .iter()
+            .find_map(|paragraph| paragraph.strip_prefix(start));
+        found.map(|text| text.trim().to_owned())
+    };
+    let hint = said("tip:")
+        .or_else(|| said("Usage:").map(|usage| format!("write it as `{usage}`")))
+        .unwrap_or_else(|| "see `gdn help`".to_owned());
+    (message.trim_start_matches("error: ").to_owned(), hint)
 }

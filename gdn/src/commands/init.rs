@@ -68,11 +68,15 @@ fn files(template: Template) -> &'static [File] {
             "goondan.yaml",
         ),
         Template::Minimal => files!("minimal": "goondan.yaml"),
+        Template::Assistant => files!("assistant": "prompts/assistant.md", "goondan.yaml"),
     }
 }
 
 /// Kept as it is where there is one: it is the person's own.
 const GITIGNORE: (&str, &str) = (".gitignore", include_str!("../../templates/gitignore"));
+
+/// Takes the key of the provider without showing it, for the project in the directory the shell is in.
+const ASK_FOR_KEY: &str = "  gdn secret set anthropic apiKey --for .    asks for your key\n";
 
 /// Why no project could be made.
 #[derive(Debug, thiserror::Error)]
@@ -137,17 +141,24 @@ pub(super) fn run(args: &Init, context: &Context) -> Result<(), Failure> {
         Git::NotWanted | Git::Inside => {}
         Git::Failed => output.note("No git repository was made: `git init` did not succeed."),
     }
-    output.note(format!("\nNext:\n{}", next_commands(&args.path)));
+    output.note(format!(
+        "\nNext:\n{}",
+        next_commands(&args.path, args.template)
+    ));
     Ok(())
 }
 
-fn next_commands(path: &Path) -> String {
+fn next_commands(path: &Path, template: Template) -> String {
     let go = if path == Path::new(".") {
         None
     } else {
         shell_quoted(&path.to_string_lossy()).map(|path| format!("  cd {path}\n"))
     };
-    go.unwrap_or_default() + "  gdn run\n  gdn chat"
+    let key = match template {
+        Template::Assistant => ASK_FOR_KEY,
+        Template::Default | Template::MultiAgent | Template::Package | Template::Minimal => "",
+    };
+    go.unwrap_or_default() + key + "  gdn run\n  gdn chat"
 }
 
 fn failure(error: &InitError, path: &Path) -> Failure {

@@ -149,3 +149,22 @@ fn a_socket_path_that_is_too_long_is_told() {
         .exits(2)
         .tells(&["shorter directory"]);
 }
+
+#[test]
+fn a_command_line_that_lacks_something_says_what_in_json_too() {
+    let home = Home::new();
+    let error = home.gdn(&["send", "--json"]).exits(2).error_json();
+    let message = error["message"].as_str().unwrap();
+    assert_eq!(
+        message,
+        "the following required arguments were not provided: <TEXT>"
+    );
+    let hint = error["hint"].as_str().unwrap();
+    assert!(
+        hint.starts_with("write it as `gdn send") && hint.contains("<TEXT>"),
+        "{hint}"
+    );
+    let error = home.gdn(&["sned", "x", "--json"]).exits(2).error_json();
+    let hint = error["hint"].as_str().unwrap();
+    assert!(hint.contains("'send'"), "{hint}");
+}

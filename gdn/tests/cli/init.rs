@@ -72,6 +72,19 @@ fn each_template_is_valid_and_nothing_is_to_be_warned_of() {
 }
 
 #[test]
+fn the_template_with_a_real_model_tells_how_it_gets_its_key_and_lacks_nothing_else() {
+    let home = Home::new();
+    let template = ["init", "real", "--template", "assistant", "--no-git"];
+    home.gdn(&template)
+        .exits(0)
+        .tells(&["cd real", "gdn secret set anthropic apiKey --for ."]);
+    let json = home.gdn(&["validate", "real", "--json"]).exits(6).json();
+    let problems = json["problems"].as_array().unwrap();
+    assert_eq!(problems.len(), 1, "{json:#}");
+    assert_eq!(problems[0]["code"], "E_CONFIG_MISSING_SECRET");
+}
+
+#[test]
 fn a_directory_named_like_a_yaml_value_is_a_name() {
     let home = Home::new();
     for name in ["null", "true", "2026", "1e3"] {

@@ -369,6 +369,7 @@ fn renamed(root: &Path, id: &WorkspaceId) -> ControlError {
 }
 
 fn invalid(diagnostics: &Diagnostics, secrets: &Secrets, project_root: &Path) -> ControlError {
+    let message = format!("the configuration is not valid\n\n{diagnostics}");
     // What is to be allowed is said in the message; a person can be asked for it.
     let is_all = |code: &str| {
         diagnostics
@@ -379,13 +380,13 @@ fn invalid(diagnostics: &Diagnostics, secrets: &Secrets, project_root: &Path) ->
     if let Some(name) = secrets.refused().keys().next()
         && is_all(goondan_config::codes::SECRET_NOT_ALLOWED)
     {
-        let error = ControlError::new(ErrorCode::SecretNotAllowed, diagnostics.to_string());
+        let error = ControlError::new(ErrorCode::SecretNotAllowed, message);
         return error.suggest(format!(
             "if you trust the project with it: `gdn secret allow {name}`, in `{}`",
             project_root.display()
         ));
     }
-    ControlError::new(ErrorCode::InvalidConfiguration, diagnostics.to_string()).suggest(format!(
+    ControlError::new(ErrorCode::InvalidConfiguration, message).suggest(format!(
         "mend it; `gdn validate {}` checks it again",
         project_root.display()
     ))
