@@ -5,13 +5,14 @@
 //! what aliases may repeat have limits (see [`crate::limits`]), so hostile input costs no more than
 //! a large honest file.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::secret::SECRET_PREFIX;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value as Json};
-use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Spanned};
+use serde_saphyr::{DuplicateKeyPolicy, Error, Location, MergeKeyPolicy, Spanned};
 
 use crate::codes;
 use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_DOCUMENTS, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
@@ -140,6 +141,8 @@ fn options() -> serde_saphyr::Options {
         },
         // Reported by `settle`, all of them and with their places.
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
+        // Done by `settle`. The parser copies all that stands in a merge once for each merge around it.
+        merge_keys: MergeKeyPolicy::AsOrdinary,
         // YAML 1.2: `on` and `no` are words, and `012` is not silently 12.
         strict_booleans: true,
         leading_zero_numbers_as_strings: true,
@@ -174,43 +177,7 @@ fn settle(raw: Spanned<Raw>, file: FileId, report: &mut Report) -> Node {
                 .map(|item| settle(item, file, report))
                 .collect(),
         ),
-        Raw::Mapping(fields) => {
-            let mut entries: Vec<Entry> = Vec::with_capacity(fields.len());
-            let mut places = std::collections::HashMap::new();
-            for (key, raw) in fields {
-                let key_place = place_of(key.referenced, file);
-                let node = settle(raw, file, report);
-                if is_secret(&key.value) && !(key.value == REFERENCE && is_reference(&node)) {
-                    node.each_line(&mut |line| report.hide_line(file, line));
-                }
-                if let Some(first) = places.get(&key.value) {
-                    let is_frame = ["apiVersion", "kind"].contains(&key.value.as_str());
-                    if is_frame && places.contains_key("apiVersion") && places.contains_key("kind")
-                    {
-                        report.add(missing_separator(key_place));
-                        report.set_partial();
-                        break;
-                    }
-                    let first = report.locate(*first);
-                    report.add(
-                        Problem::new(
-                            codes::DUPLICATE_FIELD,
-                            key_place,
-                            format!("field `{}` stands twice; first at {first}", key.value),
-                        )
-                        .help("keep one of the two"),
-                    );
-                    continue;
-                }
-                places.insert(key.value.clone(), key_place);
-                entries.push(Entry {
-                    key: key.value,
-                    key_place,
-                    node,
-                });
-            }
-            Value::Mapping(entries)
-        }
+        Raw::Mapping(fields) => Value::Mapping(settle_mapping(fields, file, report)),
     };
     Node { value, place }
 }
@@ -219,6 +186,81 @@ fn settle(raw: Spanned<Raw>, file: FileId, report: &mut Report) -> Node {
 fn missing_separator(place: Place) -> Problem {
     let message = "another resource begins here, in the same document";
     Problem::new(codes::DUPLICATE_FIELD, place, message).help("write a line `---` above it")
+}
+
+/// The entries of a mapping, then what `<<` adds to them.
+fn settle_mapping(fields: Vec<RawField>, file: FileId, report: &mut Report) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::with_capacity(fields.len());
+    let mut places = HashMap::new();
+    let mut merged = Vec::new();
+    for (key, raw) in fields {
+        let key_place = place_of(key.referenced, file);
+        let node = settle(raw, file, report);
+        if key.value == MERGE_KEY {
+            sources_of(node, key_place, &mut merged, report);
+            continue;
+        }
+        if is_secret(&key.value) && !(key.value == REFERENCE && is_reference(&node)) {
+            node.each_line(&mut |line| report.hide_line(file, line));
+        }
+        if let Some(first) = places.get(&key.value) {
+            let is_frame = ["apiVersion", "kind"].contains(&key.value.as_str());
+            if is_frame && places.contains_key("apiVersion") && places.contains_key("kind") {
+                report.add(missing_separator(key_place));
+                report.set_partial();
+                break;
+            }
+            let first = report.locate(*first);
+            report.add(
+                Problem::new(
+                    codes::DUPLICATE_FIELD,
+                    key_place,
+                    format!("field `{}` stands twice; first at {first}", key.value),
+                )
+                .help("keep one of the two"),
+            );
+            continue;
+        }
+        places.insert(key.value.clone(), key_place);
+        entries.push(Entry {
+            key: key.value,
+            key_place,
+            node,
+        });
+    }
+    for entry in merged {
+        if !places.contains_key(&entry.key) {
+            places.insert(entry.key.clone(), entry.key_place);
+            entries.push(entry);
+        }
+    }
+    entries
+}
+
+/// Adds the entries of every mapping that `<<` names to `merged`. They are moved, never copied: what
+/// aliases repeat was counted by the parser, and a merge adds nothing to it, however merges nest.
+fn sources_of(node: Node, key_place: Place, merged: &mut Vec<Entry>, report: &mut Report) {
+    let sources = match node.value {
+        Value::List(items) => items,
+        value => vec![Node { value, ..node }],
+    };
+    for source in sources {
+        match source.value {
+            Value::Mapping(entries) => merged.extend(entries),
+            Value::Null => {}
+            other => report.add(
+                Problem::new(
+                    codes::SYNTAX,
+                    key_place,
+                    format!(
+                        "`{MERGE_KEY}` takes over the fields of a mapping, and this is {}",
+                        other.noun()
+                    ),
+                )
+                .help("name a mapping, or a list of mappings: `<<: *name`"),
+            ),
+        }
+    }
 }
 
 fn report_syntax(error: &Error, file: FileId, text: &str, report: &mut Report) {
@@ -282,6 +324,12 @@ fn may_be_secret(text: &str, line: usize) -> bool {
     })
 }
 
+/// The field that takes over the fields of another mapping, unless they stand there already.
+const MERGE_KEY: &str = "<<";
+
+/// A field of a mapping as the parser hands it over.
+type RawField = (Spanned<String>, Spanned<Raw>);
+
 /// A value as the parser hands it over.
 #[derive(Debug)]
 enum Raw {
@@ -290,7 +338,7 @@ enum Raw {
     Number(Number),
     Text(String),
     List(Vec<Spanned<Raw>>),
-    Mapping(Vec<(Spanned<String>, Spanned<Raw>)>),
+    Mapping(Vec<RawField>),
 }
 
 impl<'de> Deserialize<'de> for Raw {

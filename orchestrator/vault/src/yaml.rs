@@ -58,6 +58,8 @@ pub(crate) fn parse(text: &str) -> Result<Node, String> {
             max_total_replayed_events: YAML_NODES_MAX,
             max_replay_stack_depth: YAML_DEPTH_MAX,
         },
+        // A merge would copy what stands in it; the tools that write these documents write none.
+        merge_keys: serde_saphyr::MergeKeyPolicy::AsOrdinary,
         strict_booleans: true,
         leading_zero_numbers_as_strings: true,
         with_snippet: false,

@@ -452,3 +452,32 @@ fn aliases_and_merges_may_be_used() {
         ]
     );
 }
+
+#[test]
+fn merges_take_over_what_is_not_there_yet_the_first_source_first() {
+    let rules = |rules: &str| {
+        let project =
+            Project::new(&SMALLEST.replace("rules: [{say: Hello}]", &format!("rules: {rules}")));
+        let bundle = project.load();
+        let rules = script(&bundle, "helper").rules.clone();
+        let last = rules.last().unwrap();
+        (last.say.clone().unwrap_or_default(), last.delay_ms)
+    };
+    let sources = "&a {say: A, delayMs: 1}, &b {say: B, delayMs: 2}";
+    for (last, said, delay_ms) in [
+        ("{<<: [*a, *b]}", "A", 1),
+        ("{<<: *a, <<: *b}", "A", 1),
+        ("{<<: [*b, *a], delayMs: 3}", "B", 3),
+        ("{delayMs: 3, <<: {<<: *b, say: C}}", "C", 3),
+        ("{<<: {<<: {<<: *b}}}", "B", 2),
+    ] {
+        let found = rules(&format!("[{sources}, {last}]"));
+        assert_eq!(found, (said.to_owned(), Some(delay_ms)), "{last}");
+    }
+    let problems = Project::new(&SMALLEST.replace("say: Hello", "<<: Hello")).refused();
+    let mut all = problems.as_slice().iter();
+    let problem = all
+        .find(|problem| problem.code == "E_CONFIG_SYNTAX")
+        .unwrap();
+    assert!(problem.message.contains("this is text"), "{problem}");
+}

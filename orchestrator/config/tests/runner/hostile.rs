@@ -36,6 +36,27 @@ fn aliases_that_multiply_text_are_stopped() {
 }
 
 #[test]
+fn merges_within_merges_copy_nothing() {
+    let fields: String = (0..40_000).map(|n| format!("k{n}: 1, ")).collect();
+    let nested = (0..40).fold(format!("{{{fields}}}"), |inner, _| {
+        format!("{{<<: {inner}}}")
+    });
+    let problems = Project::new(&format!("{SMALLEST}---\n{nested}\n")).refused();
+    let last = problems.as_slice().last().unwrap();
+    assert_eq!(last.code, "E_CONFIG_TOO_MANY_PROBLEMS", "{problems}");
+    let mut chain = "a0: &a0 {x: 1}\n".to_owned();
+    for level in 1..30 {
+        let before = level - 1;
+        writeln!(
+            chain,
+            "a{level}: &a{level} {{<<: [*a{before}, *a{before}]}}"
+        )
+        .unwrap();
+    }
+    assert_over_limits(&chain);
+}
+
+#[test]
 fn deep_nesting_is_stopped() {
     assert_over_limits(&"[".repeat(100_000));
     assert_over_limits(&format!("{}x{}", "[".repeat(200), "]".repeat(200)));
