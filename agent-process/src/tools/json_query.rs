@@ -1,11 +1,16 @@
 //! The tool `json-query`: parts of JSON documents, by `JMESPath` or JSON Pointer.
 //!
-//! Both languages are total: a query takes time in proportion to the document, never longer.
+//! A query is bounded in its length, its work ([`evaluate`]) and its result.
 
-use std::io::Read as _;
+mod evaluate;
 
+use std::io::{self, Read as _};
+
+use jmespath::{Rcvar, Variable};
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use self::evaluate::QueryError;
 
 use super::file_system::{MAX_FILE_BYTES, io_fault, open_file};
 use super::rooted::{Access, locate};
@@ -18,6 +23,9 @@ const MAX_QUERY_CHARS: usize = 1_000;
 const QUERY_STACK_BYTES: usize = 32 * 1024 * 1024;
 /// Longest document that stands in the call itself, in characters.
 const MAX_JSON_CHARS: usize = 1_048_576;
+
+/// Longest result, in bytes.
+const MAX_RESULT_BYTES: usize = 16 * 1024 * 1024;
 
 /// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
@@ -102,12 +110,17 @@ struct PointerArgs {
 
 fn query(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
     let args: QueryArgs = call.args()?;
-    let invalid =
-        |error: jmespath::JmespathError| ToolFault::new("E_INVALID_QUERY", error.to_string());
-    let expression = jmespath::compile(&args.query).map_err(invalid)?;
     let document = document(places, call)?;
-    let found = expression.search(&document).map_err(invalid)?;
-    written(&*found)
+    let invalid =
+        |error: &dyn std::fmt::Display| ToolFault::new("E_INVALID_QUERY", error.to_string());
+    let document = Variable::from_serializable(document).map_err(|error| invalid(&error))?;
+    match evaluate::search(&args.query, &Rcvar::new(document)) {
+        Ok(found) => written(&*found),
+        Err(error @ QueryError::Invalid(_)) => Err(invalid(&error)),
+        Err(error @ QueryError::TooMuchWork) => {
+            Err(ToolFault::new("E_TOO_LARGE", error.to_string()))
+        }
+    }
 }
 
 fn pointer(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
@@ -179,8 +192,36 @@ fn document(places: &Places, call: &Invocation) -> Result<Value, ToolFault> {
 }
 
 fn written(value: &impl serde::Serialize) -> Result<String, ToolFault> {
-    serde_json::to_string_pretty(value)
-        .map_err(|error| ToolFault::new("E_NOT_JSON", format!("the result is no JSON: {error}")))
+    let mut text = BoundedText(Vec::new());
+    serde_json::to_writer_pretty(&mut text, value).map_err(|error| {
+        let code = if error.is_io() {
+            "E_TOO_LARGE"
+        } else {
+            "E_NOT_JSON"
+        };
+        ToolFault::new(code, format!("the result cannot be written: {error}"))
+    })?;
+    String::from_utf8(text.0)
+        .map_err(|error| ToolFault::new("E_NOT_JSON", format!("the result is no text: {error}")))
+}
+
+/// A text of at most [`MAX_RESULT_BYTES`].
+struct BoundedText(Vec<u8>);
+
+impl io::Write for BoundedText {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        if self.0.len() + part.len() > MAX_RESULT_BYTES {
+            return Err(io::Error::other(format!(
+                "it has more than {MAX_RESULT_BYTES} bytes; ask for less at a time"
+            )));
+        }
+        self.0.extend_from_slice(part);
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -189,9 +230,10 @@ mod tests {
 
     #[test]
     fn a_query_that_nests_as_deep_as_it_may_does_no_harm() {
+        let document = json!({"a": [[1]]});
         let search = |query: &str| {
-            let compiled = jmespath::compile(query);
-            compiled.is_ok_and(|compiled| compiled.search(json!({"a": [[1]]})).is_ok())
+            let document = Variable::from_serializable(&document).unwrap();
+            evaluate::search(query, &Rcvar::new(document)).is_ok()
         };
         let is_good = |query: String| {
             assert!(query.len() <= MAX_QUERY_CHARS);
@@ -209,6 +251,15 @@ mod tests {
         assert!(is_good(format!("{}a", "!".repeat(999))));
         assert!(is_good(format!("a{}", "[]".repeat(499))));
         assert!(is_good(format!("a{}", "||a".repeat(333))));
+    }
+
+    #[test]
+    fn a_result_is_written_as_far_as_the_limit() {
+        let fits = vec![0; 1_000];
+        assert!(written(&fits).is_ok());
+        let nested = (0..100).fold(json!(vec![0; 200_000]), |inner, _| json!([inner]));
+        let fault = written(&nested).unwrap_err();
+        assert!(fault.to_string().contains("16777216 bytes"), "{fault}");
     }
 
     #[test]
