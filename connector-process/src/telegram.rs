@@ -227,7 +227,7 @@ impl Work<'_> {
                 RefusalCode::Overloaded | RefusalCode::Unavailable => {
                     Err(Trouble::NotTaken(refused.message))
                 }
-                RefusalCode::Invalid | RefusalCode::Unroutable => {
+                RefusalCode::Invalid | RefusalCode::Unroutable | RefusalCode::Damaged => {
                     tracing::warn!(
                         update_id = id,
                         reason = refused.message,

@@ -394,6 +394,9 @@ pub enum RefusalCode {
     Overloaded,
     /// The daemon is stopping, or the store cannot write. Send it again later.
     Unavailable,
+    /// Files of the conversation or its workspace are lost or damaged. Sending it again is no use until
+    /// a person has mended them; the daemon's log names them.
+    Damaged,
 }
 
 /// `event.refused`.

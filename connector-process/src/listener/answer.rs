@@ -76,6 +76,7 @@ impl Refusal {
                 RefusalCode::Unroutable => (StatusCode::UNPROCESSABLE_ENTITY, "unroutable"),
                 RefusalCode::Overloaded => (StatusCode::TOO_MANY_REQUESTS, "overloaded"),
                 RefusalCode::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+                RefusalCode::Damaged => (StatusCode::INTERNAL_SERVER_ERROR, "damaged"),
             },
         }
     }
@@ -220,6 +221,7 @@ mod tests {
             (RefusalCode::Unroutable, 422, None),
             (RefusalCode::Overloaded, 429, Some("1")),
             (RefusalCode::Unavailable, 503, Some("5")),
+            (RefusalCode::Damaged, 500, None),
         ] {
             let outcome = Outcome::Refused(refused(code));
             let response = to_response(&webhook(), &outcome, trace());

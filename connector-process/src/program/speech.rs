@@ -128,7 +128,7 @@ pub(super) fn refused(id: &EventId, refused: &EventRefused) -> String {
     let EventRefused { code, message } = refused;
     let retry = match code {
         RefusalCode::Overloaded | RefusalCode::Unavailable => true,
-        RefusalCode::Invalid | RefusalCode::Unroutable => false,
+        RefusalCode::Invalid | RefusalCode::Unroutable | RefusalCode::Damaged => false,
     };
     let answer =
         json!({"type": "refused", "id": id, "code": code, "message": message, "retry": retry});

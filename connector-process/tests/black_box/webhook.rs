@@ -87,6 +87,7 @@ fn each_refusal_has_its_status_and_says_when_to_come_back() {
         (RefusalCode::Unroutable, 422, "unroutable", None),
         (RefusalCode::Overloaded, 429, "overloaded", Some("1")),
         (RefusalCode::Unavailable, 503, "unavailable", Some("5")),
+        (RefusalCode::Damaged, 500, "damaged", None),
     ] {
         client.send(&post(&[], b"hi"));
         let pending = orchestrator.event();

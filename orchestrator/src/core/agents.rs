@@ -594,6 +594,9 @@ impl Core {
         entry.slot.failed(now, text.clone());
         let event = LogEvent::error("what an instance has to do could not be read");
         self.log(event.of(at).with("error", text));
+        if error.is_permanent() {
+            self.cancel_waiters(at, &super::requests::control_error(error), Fate::Stands);
+        }
     }
 
     /// The store could not do what an agent needs. Its process ends; the next one finds what is

@@ -342,6 +342,7 @@ impl Core {
             RefusalCode::Unroutable => "E_INSTANCE_KEY_TAKEN",
             RefusalCode::Overloaded => "E_OVERLOADED",
             RefusalCode::Unavailable => "E_UNAVAILABLE",
+            RefusalCode::Damaged => "E_DAMAGED",
         };
         let answer = AgentAnswer::from(Refused::new(code, message));
         if let How::Later { .. } = how {

@@ -32,6 +32,15 @@ pub(super) fn closed_error(id: &WorkspaceId) -> ControlError {
         .suggest("the event is safe; `gdn run` goes on with it")
 }
 
+/// Why an event was not stored, for those who need not know where this machine keeps what.
+fn told_to_strangers(code: RefusalCode) -> &'static str {
+    if code == RefusalCode::Damaged {
+        "files of this conversation are lost or damaged; an operator must mend them"
+    } else {
+        "the event could not be stored; try again later"
+    }
+}
+
 impl Core {
     /// Hands an event to the store. `reply` is told when it is durable, or why it is not.
     pub(super) fn accept(
@@ -97,6 +106,10 @@ impl Core {
                     RefusalCode::Unavailable => (
                         ErrorCode::Storage,
                         Some("it was not accepted; mend the cause, then send it again"),
+                    ),
+                    RefusalCode::Damaged => (
+                        ErrorCode::Damaged,
+                        Some("it was not accepted; see all that is damaged: `gdn verify`"),
                     ),
                 };
                 let error = ControlError::new(code, message);
@@ -251,6 +264,11 @@ impl Core {
             .of(instance)
             .with("error", text.clone());
         self.log(log);
+        let code = if error.is_permanent() {
+            RefusalCode::Damaged
+        } else {
+            RefusalCode::Unavailable
+        };
         match (error, reply) {
             (StoreError::KeyTaken { .. }, &AcceptReply::Client { token, .. }) => {
                 let error = ControlError::new(ErrorCode::InstanceKeyTaken, text)
@@ -260,7 +278,9 @@ impl Core {
             (StoreError::KeyTaken { .. }, reply) => {
                 self.refuse(reply, RefusalCode::Unroutable, text);
             }
-            (_, reply) => self.refuse(reply, RefusalCode::Unavailable, text),
+            (_, AcceptReply::Client { .. }) => self.refuse(reply, code, text),
+            // Whoever posts is told nothing of this machine; the log has it.
+            (_, reply) => self.refuse(reply, code, told_to_strangers(code).to_owned()),
         }
     }
 

@@ -451,6 +451,9 @@ pub(crate) fn control_error(error: &StoreError) -> ControlError {
         StoreError::Damaged { .. } | StoreError::BadArchive { .. } => {
             ControlError::new(ErrorCode::Damaged, text)
         }
+        StoreError::Io { .. } if error.is_permanent() => {
+            ControlError::new(ErrorCode::Damaged, text)
+        }
         StoreError::HistoryChanged => ControlError::new(ErrorCode::InvalidRequest, text),
         StoreError::Io { .. } => ControlError::new(ErrorCode::Storage, text)
             .suggest("mend the cause; nothing that was accepted is lost"),

@@ -162,6 +162,23 @@ impl StoreError {
     pub fn is_io(&self) -> bool {
         matches!(self, Self::Io { .. })
     }
+
+    /// Whether what is needed is lost or damaged: the same request fails until a person mends it. An
+    /// error of the file system is one if what should be there is not, or is something else.
+    #[must_use]
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::NotFound
+                    | io::ErrorKind::NotADirectory
+                    | io::ErrorKind::IsADirectory
+                    | io::ErrorKind::InvalidData
+            ),
+            Self::Damaged { .. } | Self::NoInstance { .. } | Self::WorkspaceTaken { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 /// Names the file and the operation in an I/O error.

@@ -149,13 +149,15 @@ fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
         RefusalCode::Unroutable,
         RefusalCode::Overloaded,
         RefusalCode::Unavailable,
+        RefusalCode::Damaged,
     ] {
         // A code that is added here must be added above.
         match code {
             RefusalCode::Invalid
             | RefusalCode::Unroutable
             | RefusalCode::Overloaded
-            | RefusalCode::Unavailable => assert_row(PROTOCOL, &code),
+            | RefusalCode::Unavailable
+            | RefusalCode::Damaged => assert_row(PROTOCOL, &code),
         }
     }
     use CallErrorCode as Code;

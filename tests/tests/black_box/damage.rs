@@ -3,7 +3,7 @@
 use std::fs;
 
 use goondan_tests::projects::LAB;
-use goondan_tests::{Daemon, Home};
+use goondan_tests::{Daemon, Home, http, wait_until};
 use serde_json::Value;
 
 use crate::conversation::{shape, text};
@@ -92,4 +92,51 @@ fn a_workspaces_own_files_are_checked_and_told_and_not_repaired() {
     }
     // They are no conversation's.
     home.gdn(&["verify", "--instance", "main"]).exits(0);
+}
+
+#[test]
+fn a_permanent_loss_is_answered_for_good_and_tells_no_path() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    home.ask("main", "echo one");
+    drop(daemon.stop());
+    let metadata = home.workspace_dir().join("instances/main/metadata.json");
+    let within_home = metadata.strip_prefix(home.path()).unwrap();
+    home.write(within_home.to_str().unwrap(), "{");
+
+    let daemon = Daemon::start(&home);
+    let address = daemon.webhook("hook");
+    let headers = [("x-goondan-instance-key", "main")];
+    let refused = http::post(address, "/hook", &headers, "echo two").unwrap();
+    assert_eq!(refused.status, 500, "{refused:?}");
+    assert_eq!(refused.json()["error"]["code"], "damaged");
+    assert_eq!(refused.header("retry-after"), None);
+    assert!(!refused.body.contains("metadata"), "{refused:?}");
+    assert!(
+        !refused.body.contains(home.path().to_str().unwrap()),
+        "{refused:?}"
+    );
+
+    let told = home
+        .gdn(&["send", "--json", "--instance", "main", "echo three"])
+        .exits(15);
+    assert_eq!(told.error_json()["retryable"], false);
+    let path = metadata.to_str().unwrap();
+    assert!(
+        told.error_json()["message"]
+            .as_str()
+            .unwrap()
+            .contains(path)
+    );
+    wait_until("the log names the file", || {
+        let lines = home.log_files();
+        lines.iter().any(|line| {
+            let error = line["error"].as_str().unwrap_or_default();
+            line["message"] == "event refused" && error.contains(path)
+        })
+    });
+    // The others are as they were.
+    let headers = [("x-goondan-instance-key", "other")];
+    let accepted = http::post(address, "/hook", &headers, "echo two").unwrap();
+    assert_eq!(accepted.status, 202, "{accepted:?}");
 }
