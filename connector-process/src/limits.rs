@@ -8,12 +8,24 @@ use goondan_protocol::limits::{MAX_FRAME_BYTES, MAX_INPUT_BYTES};
 /// it is the protocol's limit of that.
 pub const BODY_BYTES_CEILING: usize = MAX_INPUT_BYTES;
 
-/// Connections open at one time. One more waits in the kernel's queue until one of them closes.
+/// Connections open at one time. With one more, one that no request is worked on is cut off: of the
+/// peer that holds the most, a silent one first, the oldest first.
 pub const CONNECTIONS_MAX: usize = 256;
 
-/// Requests at one time that are being read or wait for the orchestrator. One more is answered 429.
-/// Times [`BODY_BYTES_CEILING`], it bounds the memory that bodies can take.
+/// Requests at one time that wait for the orchestrator, their bodies read and their signatures checked.
+/// One more is answered 429.
 pub const REQUESTS_IN_FLIGHT_MAX: usize = 64;
+
+/// Memory that bodies which are being read may take together, in bytes. With more, one that sends is
+/// cut off, chosen as by [`CONNECTIONS_MAX`].
+pub const BODY_BYTES_HELD_MAX: usize = 64 * 1024 * 1024;
+
+/// Mean rate at which a body must come once [`BODY_RATE_GRACE_MS`] are over, in bytes a second; slower,
+/// and it is answered 408.
+pub const BODY_RATE_MIN_BYTES_S: u64 = 4 * 1024;
+
+/// Time a client has before the rate of its body counts, in milliseconds.
+pub const BODY_RATE_GRACE_MS: u64 = 5_000;
 
 /// Headers one request may have. One more is answered 431.
 pub const HEADERS_MAX: usize = 64;
@@ -226,6 +238,8 @@ pub const MCP_LAST_WORDS_TIMEOUT_MS: u64 = 2_000;
 const _: () = assert!(PROGRAM_LINE_BYTES_MAX < MAX_FRAME_BYTES);
 const _: () = assert!(SWIFT_REPLY_TIMEOUT_MS < REPLY_TIMEOUT_MS);
 const _: () = assert!(REQUESTS_IN_FLIGHT_MAX < CONNECTIONS_MAX);
+const _: () = assert!(BODY_BYTES_HELD_MAX >= 2 * BODY_BYTES_CEILING);
+const _: () = assert!(BODY_RATE_GRACE_MS < BODY_READ_TIMEOUT_MS);
 const _: () = assert!(BIND_RETRY_FIRST_MS <= BIND_RETRY_MAX_MS);
 // Whatever a client sends, the frame with its event fits.
 const _: () = assert!(

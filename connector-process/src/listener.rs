@@ -16,6 +16,7 @@
 mod answer;
 mod malformed;
 mod outbox;
+mod places;
 mod request;
 mod server;
 mod signature;

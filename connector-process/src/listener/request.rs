@@ -16,29 +16,54 @@ use axum::http::{HeaderMap, Method, Response, StatusCode};
 use futures_util::StreamExt as _;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::sync::Semaphore;
+use tokio::time::{timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answer::{Outcome, Refusal, to_response};
+use super::places::Place;
 use super::{Meaning, Received, Service, shortened};
 use crate::gateway::Gateway;
-use crate::limits::{DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX};
+use crate::limits::{
+    BODY_RATE_MIN_BYTES_S, DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX,
+};
 
 /// The header that carries a caller's trace.
 const TRACEPARENT: &str = "traceparent";
 
-/// Who is at the other end of a connection.
+/// Who is at the other end of a connection, and the place it holds.
+#[derive(Debug, Clone)]
+pub(super) struct Remote {
+    pub(super) address: SocketAddr,
+    pub(super) place: Arc<Place>,
+}
+
+/// How long a client may take over a body.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Remote(pub(crate) SocketAddr);
+pub(super) struct BodyPatience {
+    /// For the whole of it.
+    pub(super) whole: Duration,
+    /// Before its mean rate must be [`BODY_RATE_MIN_BYTES_S`].
+    pub(super) grace: Duration,
+}
+
+impl BodyPatience {
+    /// How long after its first byte was due a body may take of which so much has come.
+    fn after(self, received_bytes: usize) -> Duration {
+        let received_bytes = u64::try_from(received_bytes).unwrap_or(u64::MAX);
+        let earned =
+            Duration::from_millis(received_bytes.saturating_mul(1_000) / BODY_RATE_MIN_BYTES_S);
+        self.whole.min(self.grace.saturating_add(earned))
+    }
+}
 
 /// What all requests of one connector share.
 #[derive(Debug)]
 pub(crate) struct Listener {
     service: Arc<dyn Service>,
     gateway: Gateway,
-    body_read_timeout: Duration,
+    body_patience: BodyPatience,
     slots: Semaphore,
     /// Connections, and bodies that are being thrown away.
     pub(crate) tasks: TaskTracker,
@@ -50,13 +75,13 @@ impl Listener {
     pub(crate) fn new(
         service: Arc<dyn Service>,
         gateway: Gateway,
-        body_read_timeout: Duration,
+        body_patience: BodyPatience,
         stop: CancellationToken,
     ) -> Self {
         Self {
             service,
             gateway,
-            body_read_timeout,
+            body_patience,
             slots: Semaphore::new(REQUESTS_IN_FLIGHT_MAX),
             tasks: TaskTracker::new(),
             stop,
@@ -67,22 +92,19 @@ impl Listener {
     async fn take(
         &self,
         request: Request,
-        remote: SocketAddr,
+        remote: &Remote,
         record: &mut Record,
     ) -> Result<Outcome, Refusal> {
         let (head, body) = request.into_parts();
-        let _slot = match self.admit(&head, &body) {
-            Ok(slot) => slot,
-            Err(refusal) => {
-                self.discard(body.into_data_stream());
-                return Err(refusal);
-            }
-        };
-        let body = self.read(body, record).await?;
+        if let Err(refusal) = self.admit(&head, &body) {
+            self.discard(body.into_data_stream());
+            return Err(refusal);
+        }
+        let body = self.read(body, &remote.place, record).await?;
         let received = Received {
             method: head.method.as_str(),
             path: head.uri.path(),
-            remote,
+            remote: remote.address,
             headers: &head.headers,
             body: &body,
             now_s: SystemTime::now()
@@ -94,6 +116,12 @@ impl Listener {
             Meaning::Asked(event, thanks) => (*event, Some(thanks)),
             Meaning::Answer(answer) => return Ok(Outcome::Answered(answer)),
         };
+        // Only now: whoever is slow, or does not know the secret, takes no slot from others.
+        let _slot = self
+            .slots
+            .try_acquire()
+            .map_err(|_none_free| Refusal::Busy)?;
+        remote.place.is_working();
         // The text is in the event now; no need to hold it twice while the orchestrator works.
         drop(body);
         record.event_id.clone_from(&event.id);
@@ -108,7 +136,7 @@ impl Listener {
     }
 
     /// Decides by the head alone whether to read the body.
-    fn admit(&self, head: &Parts, body: &Body) -> Result<SemaphorePermit<'_>, Refusal> {
+    fn admit(&self, head: &Parts, body: &Body) -> Result<(), Refusal> {
         if head.uri.path() != self.service.door().path {
             return Err(Refusal::NotFound);
         }
@@ -123,34 +151,38 @@ impl Listener {
         if announced > max {
             return Err(Refusal::TooLarge { max });
         }
-        self.slots.try_acquire().map_err(|_none_free| Refusal::Busy)
+        Ok(())
     }
 
     /// Reads the body, never holding more of it than the limit and one read buffer.
-    async fn read(&self, body: Body, record: &mut Record) -> Result<Vec<u8>, Refusal> {
+    async fn read(
+        &self,
+        body: Body,
+        place: &Place,
+        record: &mut Record,
+    ) -> Result<Vec<u8>, Refusal> {
         let max = self.service.door().body_bytes_max;
         let mut stream = body.into_data_stream();
         let mut whole = Vec::new();
-        let reading = async {
-            while let Some(chunk) = stream.next().await {
-                let chunk = chunk.map_err(Refusal::BrokenBody)?;
-                record.body_bytes += chunk.len();
-                if chunk.len() > max - whole.len() {
-                    return Err(Refusal::TooLarge { max });
-                }
-                whole.extend_from_slice(&chunk);
-            }
-            Ok(())
-        };
-        match timeout(self.body_read_timeout, reading).await {
-            Ok(Ok(())) => Ok(whole),
-            Ok(Err(refusal)) => {
+        let begun = tokio::time::Instant::now();
+        place.is_sending(0);
+        loop {
+            let until = begun + self.body_patience.after(whole.len());
+            let Ok(next) = timeout_at(until, stream.next()).await else {
+                let timeout_ms = (until - begun).as_millis();
+                return Err(Refusal::TooSlow { timeout_ms });
+            };
+            let Some(chunk) = next else {
+                return Ok(whole);
+            };
+            let chunk = chunk.map_err(Refusal::BrokenBody)?;
+            record.body_bytes += chunk.len();
+            if chunk.len() > max - whole.len() {
                 self.discard(stream);
-                Err(refusal)
+                return Err(Refusal::TooLarge { max });
             }
-            Err(_elapsed) => Err(Refusal::TooSlow {
-                timeout_ms: self.body_read_timeout.as_millis(),
-            }),
+            whole.extend_from_slice(&chunk);
+            place.is_sending(whole.len());
         }
     }
 
@@ -179,12 +211,13 @@ impl Listener {
 /// Answers one request and logs it.
 pub(crate) async fn receive(
     State(listener): State<Arc<Listener>>,
-    Extension(Remote(remote)): Extension<Remote>,
+    Extension(remote): Extension<Remote>,
     request: Request,
 ) -> Response<Body> {
     let trace = trace_of(request.headers(), uuid::Uuid::now_v7());
-    let mut record = Record::open(&request, remote, trace);
-    let outcome = listener.take(request, remote, &mut record).await;
+    let mut record = Record::open(&request, remote.address, trace);
+    let outcome = listener.take(request, &remote, &mut record).await;
+    remote.place.is_waiting();
     let outcome = outcome.unwrap_or_else(Outcome::Refused);
     let response = to_response(listener.service.as_ref(), &outcome, trace);
     record.close(&outcome, response.status());
@@ -283,6 +316,19 @@ mod tests {
             map.append(TRACEPARENT, value.parse().unwrap());
         }
         trace_of(&map, uuid::Uuid::from_u128(7))
+    }
+
+    #[test]
+    fn a_body_earns_time_as_it_comes() {
+        let patience = BodyPatience {
+            whole: Duration::from_secs(30),
+            grace: Duration::from_secs(5),
+        };
+        let rate = usize::try_from(BODY_RATE_MIN_BYTES_S).unwrap();
+        for (received_bytes, seconds) in [(0, 5), (rate, 6), (25 * rate, 30), (usize::MAX, 30)] {
+            let allowed = patience.after(received_bytes);
+            assert_eq!(allowed, Duration::from_secs(seconds), "{received_bytes}");
+        }
     }
 
     #[test]

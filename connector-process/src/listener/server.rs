@@ -15,25 +15,25 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::outbox::Watched;
-use super::request::{Listener, Remote, receive};
+use super::places::Places;
+use super::request::{BodyPatience, Listener, Remote, receive};
 use super::{Door, Service};
 use crate::gateway::Gateway;
 use crate::limits::{
-    ACCEPT_RETRY_MS, BIND_RETRY_FIRST_MS, BIND_RETRY_MAX_MS, BODY_READ_TIMEOUT_MS,
-    CONNECTION_AGE_MAX_MS, CONNECTION_CLOSE_TIMEOUT_MS, CONNECTIONS_MAX, HEADER_READ_TIMEOUT_MS,
-    HEADERS_MAX, READ_BUFFER_BYTES,
+    ACCEPT_RETRY_MS, BIND_RETRY_FIRST_MS, BIND_RETRY_MAX_MS, BODY_BYTES_HELD_MAX,
+    BODY_RATE_GRACE_MS, BODY_READ_TIMEOUT_MS, CONNECTION_AGE_MAX_MS, CONNECTION_CLOSE_TIMEOUT_MS,
+    CONNECTIONS_MAX, HEADER_READ_TIMEOUT_MS, HEADERS_MAX, READ_BUFFER_BYTES,
 };
 
 /// How long a client may take over what.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
     header_read: Duration,
-    body_read: Duration,
+    body: BodyPatience,
     connection_age: Duration,
     connection_close: Duration,
 }
@@ -41,7 +41,10 @@ struct Patience {
 impl Patience {
     const NORMAL: Self = Self {
         header_read: Duration::from_millis(HEADER_READ_TIMEOUT_MS),
-        body_read: Duration::from_millis(BODY_READ_TIMEOUT_MS),
+        body: BodyPatience {
+            whole: Duration::from_millis(BODY_READ_TIMEOUT_MS),
+            grace: Duration::from_millis(BODY_RATE_GRACE_MS),
+        },
         connection_age: Duration::from_millis(CONNECTION_AGE_MAX_MS),
         connection_close: Duration::from_millis(CONNECTION_CLOSE_TIMEOUT_MS),
     };
@@ -138,22 +141,27 @@ async fn serve(
     patience: Patience,
     stop: CancellationToken,
 ) {
-    let requests = Listener::new(service, gateway, patience.body_read, stop.clone());
+    let requests = Listener::new(service, gateway, patience.body, stop.clone());
     let requests = Arc::new(requests);
     let router = Router::new()
         .fallback(receive)
         .with_state(Arc::clone(&requests));
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Places::new(CONNECTIONS_MAX, BODY_BYTES_HELD_MAX);
     let accepting = async {
-        // Waiting for a place leaves further clients in the kernel's queue.
-        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        loop {
             match listener.accept().await {
-                Ok((stream, remote)) => {
-                    let router = router.clone().layer(Extension(Remote(remote)));
+                Ok((stream, address)) => {
+                    let place = places.take(address.ip());
+                    let cut = place.cut().clone();
+                    let router = router.clone().layer(Extension(Remote { address, place }));
                     let stop = stop.clone();
                     requests.tasks.spawn(async move {
-                        connection(stream, router, patience, stop).await;
-                        drop(place);
+                        tokio::select! {
+                            () = cut.cancelled() => {
+                                tracing::debug!(%address, "a connection gave way to others");
+                            }
+                            () = connection(stream, router, patience, stop) => {}
+                        }
                     });
                 }
                 Err(error) => {
@@ -215,6 +223,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
+    use crate::limits::REQUESTS_IN_FLIGHT_MAX;
     use crate::webhook::Webhook;
 
     /// How long a test waits for what must happen.
@@ -225,7 +234,10 @@ mod tests {
 
     const PATIENT: Patience = Patience {
         header_read: FOREVER,
-        body_read: FOREVER,
+        body: BodyPatience {
+            whole: FOREVER,
+            grace: FOREVER,
+        },
         connection_age: FOREVER,
         connection_close: FOREVER,
     };
@@ -272,15 +284,61 @@ mod tests {
 
     #[tokio::test]
     async fn who_does_not_finish_a_body_is_told() {
-        let patience = Patience {
-            body_read: Duration::from_millis(20),
-            ..PATIENT
-        };
-        serve_while(patience, |address| async move {
-            let request = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf";
+        let short = Duration::from_millis(20);
+        for (whole, grace) in [(short, FOREVER), (FOREVER, short)] {
+            let patience = Patience {
+                body: BodyPatience { whole, grace },
+                ..PATIENT
+            };
+            serve_while(patience, |address| async move {
+                let request = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf";
+                let answer = answer_to(address, request).await;
+                assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+                assert!(answer.contains(r#""code":"too_slow""#), "{answer}");
+            })
+            .await;
+        }
+    }
+
+    #[tokio::test]
+    async fn who_only_holds_connections_delays_nobody() {
+        serve_while(PATIENT, |address| async move {
+            let mut idle = Vec::new();
+            for _ in 0..CONNECTIONS_MAX + 20 {
+                idle.push(TcpStream::connect(address).await.unwrap());
+            }
+            // Nobody's time ever ends here: it is answered because another gave way.
+            let request = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
             let answer = answer_to(address, request).await;
-            assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
-            assert!(answer.contains(r#""code":"too_slow""#), "{answer}");
+            assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
+            let mut some = [0; 1];
+            let oldest = idle.first_mut().unwrap();
+            assert!(!matches!(oldest.read(&mut some).await, Ok(1..)));
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn bodies_that_never_end_take_no_slots() {
+        serve_while(PATIENT, |address| async move {
+            let mut slow = Vec::new();
+            for _ in 0..=REQUESTS_IN_FLIGHT_MAX {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                let request = b"POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n\
+                                content-length: 9\r\n\r\n";
+                stream.write_all(request).await.unwrap();
+                // The server asks for the body: it reads.
+                let mut go_on = [0; 25];
+                stream.read_exact(&mut go_on).await.unwrap();
+                assert!(go_on.starts_with(b"HTTP/1.1 100"));
+                stream.write_all(b"half").await.unwrap();
+                slow.push(stream);
+            }
+            let request = "POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+                           content-length: 1\r\n\r\n ";
+            let answer = answer_to(address, request).await;
+            assert!(answer.contains("no_input"), "{answer}");
+            drop(slow);
         })
         .await;
     }

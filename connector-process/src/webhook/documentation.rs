@@ -10,8 +10,9 @@ use goondan_protocol::ipc::{EventRefused, RefusalCode};
 use super::Settings;
 use super::mapping::{ID_HEADERS, INPUT_FIELDS, KEY_HEADER};
 use crate::limits::{
-    BODY_READ_TIMEOUT_MS, CONNECTIONS_MAX, HEADER_READ_TIMEOUT_MS, PROPERTIES_MAX,
-    PROPERTY_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX,
+    BODY_BYTES_HELD_MAX, BODY_RATE_GRACE_MS, BODY_RATE_MIN_BYTES_S, BODY_READ_TIMEOUT_MS,
+    CONNECTIONS_MAX, HEADER_READ_TIMEOUT_MS, PROPERTIES_MAX, PROPERTY_BYTES_MAX,
+    REQUESTS_IN_FLIGHT_MAX,
 };
 use crate::listener::{Malformed, NotSigned, Refusal};
 
@@ -41,6 +42,9 @@ fn every_header_input_field_and_limit_is_named() {
             HEADER_READ_TIMEOUT_MS / 1000
         ),
         format!("{} seconds for its body", BODY_READ_TIMEOUT_MS / 1000),
+        format!("after {} seconds the body", BODY_RATE_GRACE_MS / 1000),
+        format!("{BODY_RATE_MIN_BYTES_S} bytes a second"),
+        format!("{} mib together", BODY_BYTES_HELD_MAX / (1024 * 1024)),
         format!("first {PROPERTIES_MAX}"),
         format!("{PROPERTY_BYTES_MAX} bytes"),
     ] {
@@ -78,6 +82,7 @@ fn every_answer_has_a_row_with_its_code() {
         RefusalCode::Unroutable,
         RefusalCode::Overloaded,
         RefusalCode::Unavailable,
+        RefusalCode::Damaged,
     ]
     .map(|code| EventRefused {
         code,
