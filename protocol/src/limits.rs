@@ -87,6 +87,13 @@ pub const DEFAULT_NO_PROGRESS_STEPS_MAX: u32 = 16;
 /// Grace period of a stop when the swarm's policy names none, in milliseconds (`SUP-6`).
 pub const DEFAULT_GRACE_PERIOD_MS: u64 = 300_000;
 
+/// Bytes of compressed segments that a conversation keeps of each of its two logs of what was observed,
+/// when a Swarm names no `observation.maxMiB`.
+pub const DEFAULT_OBSERVATION_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Days that a conversation keeps such a segment when a Swarm names no `observation.maxDays`.
+pub const DEFAULT_OBSERVATION_DAYS: u32 = 90;
+
 /// Longest line a child may log, in bytes; longer lines are split and marked (`LOG-3`).
 pub const MAX_LOG_LINE_BYTES: usize = 64 * 1024;
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::ids::{AgentName, EventId, InstanceKey, StepId, ToolCallId, TurnId};
+use crate::limits::{DEFAULT_OBSERVATION_BYTES, DEFAULT_OBSERVATION_DAYS};
 use crate::message::{RESPONSE_ID, RESPONSE_MODEL, STOP_REASON};
 use crate::time::Timestamp;
 use crate::trace::{SpanId, TraceId};
@@ -170,6 +171,25 @@ pub struct RuntimeEvent {
     /// A short text: the head of the input, of the arguments, of the result, or what went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+}
+
+/// How much of each of a conversation's two logs of what was observed is kept, besides the current file
+/// and the newest segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObservationBounds {
+    /// Bytes of its compressed segments.
+    pub bytes: u64,
+    /// Days since a segment was full.
+    pub days: u32,
+}
+
+impl Default for ObservationBounds {
+    fn default() -> Self {
+        Self {
+            bytes: DEFAULT_OBSERVATION_BYTES,
+            days: DEFAULT_OBSERVATION_DAYS,
+        }
+    }
 }
 
 /// Longest `detail`, in characters; longer texts are cut.

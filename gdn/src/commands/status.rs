@@ -1,7 +1,10 @@
 //! `gdn status`.
 
+mod observation;
+
 use goondan_protocol::control::{DaemonStatus, Resource, Status, Watching, WorkspaceInfo};
 
+use self::observation::Observation;
 use super::health;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -14,8 +17,15 @@ pub(super) async fn run(context: &Context) -> Result<(), Failure> {
     let mut client = context.connect().await?;
     let status = client.query(Status {}).await?;
     let output = context.output;
-    output.object(schemas::STATUS, &status)?;
-    output.data(fields(&status).render(output.canvas()))?;
+    let observation = observation::survey(&status.state_root);
+    let shown = Shown {
+        status: &status,
+        observation,
+    };
+    output.object(schemas::STATUS, &shown)?;
+    let mut fields = fields(&status);
+    fields.field("Observed", observed(&observation));
+    output.data(fields.render(output.canvas()))?;
     if status.workspaces.is_empty() {
         let hint = context.daemon_command("run");
         return output.data(format!(
@@ -30,6 +40,24 @@ pub(super) async fn run(context: &Context) -> Result<(), Failure> {
         health::report(workspace, context);
     }
     health::verdict(&status.workspaces, context)
+}
+
+/// The daemon's state, and what is on disk.
+#[derive(serde::Serialize)]
+struct Shown<'s> {
+    #[serde(flatten)]
+    status: &'s DaemonStatus,
+    observation: Observation,
+}
+
+fn observed(found: &Observation) -> Cell {
+    let at_least = if found.is_partial { "at least " } else { "" };
+    let kept = format!("{at_least}{}", text::bytes(found.bytes));
+    if found.dropped_bytes == 0 {
+        return Cell::from(kept);
+    }
+    let dropped = text::bytes(found.dropped_bytes);
+    Cell::from(format!("{kept}; {dropped} dropped by policy"))
 }
 
 fn fields(status: &DaemonStatus) -> Table {

@@ -159,10 +159,11 @@ fn status_tells_of_the_daemon_and_of_problems() {
     let ran = home.gdn(&["status"]).exits(16);
     let ran = ran.tells(&["warning: w1: bad edit", "hint: run gdn validate"]);
     for text in [
-        "Daemon   running\nProcess  4711\n",
+        "Daemon    running\nProcess   4711\n",
         "(2h 10m ago)",
         "stdout of the daemon",
         "3 lines dropped",
+        "Observed  0 B",
         "WORKSPACE  PROJECT",
         "problem",
     ] {

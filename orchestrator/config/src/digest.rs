@@ -1,6 +1,7 @@
 //! One number that changes exactly when what was loaded changes.
 
 use goondan_protocol::JsonObject;
+use goondan_protocol::observe::ObservationBounds;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -19,7 +20,7 @@ pub(crate) fn digest(bundle: &Bundle) -> String {
     let agents: Vec<Value> = bundle.agents.values().map(|agent| json!(agent)).collect();
     let connections: Vec<Value> = bundle.connections.values().map(connection).collect();
     let models: Vec<Value> = bundle.models.values().map(|model| json!(model)).collect();
-    let content = json!({
+    let mut content = json!({
         "package": package,
         "entryAgent": bundle.entry_agent,
         "conversationKey": bundle.conversation_key,
@@ -36,6 +37,16 @@ pub(crate) fn digest(bundle: &Bundle) -> String {
             "idleMs": bundle.lifecycle.idle_ms,
         },
     });
+    // What was not said before it could be said has the digest it had.
+    if bundle.observation != ObservationBounds::default()
+        && let Some(content) = content.as_object_mut()
+    {
+        let ObservationBounds { bytes, days } = bundle.observation;
+        content.insert(
+            "observation".to_owned(),
+            json!({"bytes": bytes, "days": days}),
+        );
+    }
     hex::encode(Sha256::digest(sorted(content).to_string()))
 }
 

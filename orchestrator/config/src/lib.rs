@@ -58,6 +58,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::budget::Budget;
 use goondan_protocol::definition::{AgentDefinition, HostedModel};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
+use goondan_protocol::observe::ObservationBounds;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::secret::IDENTITY_VAR;
 use goondan_protocol::usage::PriceTable;
@@ -175,6 +176,8 @@ pub struct Bundle {
     pub grace_period_ms: u64,
     /// How long processes and conversations that nobody uses are kept (`INST-7`).
     pub lifecycle: Lifecycle,
+    /// How much of what is observed of a conversation is kept (`MSG-12`, `LLM-1`).
+    pub observation: ObservationBounds,
     /// SHA-256 over all of the above as 64 hex digits: changes exactly when the content does,
     /// environment values included.
     pub digest: String,

@@ -90,6 +90,12 @@ pub const DEFAULT_GC_GRACE_SECONDS: u64 = 24 * 60 * 60;
 /// Largest `gcGraceSeconds`: one year.
 pub const MAX_GC_GRACE_SECONDS: u64 = 365 * 24 * 60 * 60;
 
+/// Largest `observation.maxMiB`: a tebibyte.
+pub const MAX_OBSERVATION_MIB: u64 = 1 << 20;
+
+/// Largest `observation.maxDays`: ten years.
+pub const MAX_OBSERVATION_DAYS: u32 = 10 * 365;
+
 /// Largest `delayMs` of a script's rule, in milliseconds: ten minutes, what `agent-process` plays.
 pub const MAX_SCRIPT_DELAY_MS: u64 = 10 * 60 * 1_000;
 

@@ -111,6 +111,7 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
         local,
         grace_period_ms: membership.policy.grace_period_ms,
         lifecycle: membership.policy.lifecycle,
+        observation: membership.policy.observation,
         models,
         prices,
         budgets,

@@ -272,6 +272,7 @@ mod tests {
             budgets: Vec::new(),
             grace_period_ms: 0,
             lifecycle: goondan_config::Lifecycle::default(),
+            observation: goondan_protocol::observe::ObservationBounds::default(),
             digest: String::new(),
         }
     }

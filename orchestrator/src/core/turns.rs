@@ -127,6 +127,7 @@ impl Core {
         let workspace = self.workspaces.get(&at.workspace_id);
         let bundle = workspace.and_then(|workspace| workspace.bundle.as_ref());
         let config_digest = bundle.map(|bundle| bundle.digest.clone());
+        let observation = bundle.map(|bundle| bundle.observation).unwrap_or_default();
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
@@ -152,6 +153,7 @@ impl Core {
             turn_id,
             event_id,
             config_digest,
+            observation,
             at: wall,
         };
         self.store(

@@ -33,7 +33,6 @@ use crate::checksum::crc32;
 use crate::disk::Disk;
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
-use crate::jsonl::Journal;
 use crate::manifest::Manifest;
 use crate::naming::instance_dir_name;
 
@@ -59,6 +58,7 @@ mod raw;
 mod recovery;
 mod redo;
 mod repair;
+mod segments;
 mod sums;
 mod traced;
 mod turn;
@@ -79,8 +79,10 @@ pub use turn::{OpenTurn, TurnEvent};
 use answers::Answer;
 use base::{BASE, Base};
 use extension::check_states;
+use goondan_protocol::observe::ObservationBounds;
 use inbox::Inbox;
 use llm::LLM;
+use segments::SegmentedLog;
 use turn::{CommitRecord, FoldMode, TurnLog};
 
 /// Name of the folder of an instance's messages.
@@ -139,8 +141,9 @@ pub struct InstanceStore {
     inbox: Inbox,
     turn: TurnLog,
     base: Base,
-    observed: Journal,
-    llm: Journal,
+    observed: SegmentedLog,
+    llm: SegmentedLog,
+    bounds: ObservationBounds,
     /// What was last known of the files.
     manifest: Manifest,
     /// The messages of the committed turn as lines, until they are in the base.
@@ -188,8 +191,8 @@ impl InstanceStore {
         let inbox = Inbox::open(disk.as_ref(), &messages.join(INBOX), &mut findings)?;
         let turn = TurnLog::open(disk.as_ref(), &messages.join(EVENTS), &mut findings)?;
         let base = Base::open(disk.as_ref(), &messages, &mut findings)?;
-        let observed = Journal::open(disk.as_ref(), &messages.join(OBSERVED))?;
-        let llm = Journal::open(disk.as_ref(), &messages.join(LLM))?;
+        let observed = SegmentedLog::open(Arc::clone(&disk), &messages, OBSERVED)?;
+        let llm = SegmentedLog::open(Arc::clone(&disk), &messages, LLM)?;
         // Names that a killed process made may be seen without being durable; and files that were
         // missing have just been made.
         let above = dir.parent().unwrap_or(Path::new("/"));
@@ -209,6 +212,7 @@ impl InstanceStore {
             observed,
             llm,
             manifest,
+            bounds: ObservationBounds::default(),
             delta: None,
             findings,
         };
@@ -461,8 +465,9 @@ impl InstanceStore {
     pub fn write_out(&mut self) -> Result<(), StoreError> {
         self.inbox.write_out()?;
         self.turn.write_out()?;
-        self.observed.write_out()?;
-        self.llm.write_out()?;
+        let now = self.metadata.updated_at;
+        self.observed.write_out(self.bounds, now)?;
+        self.llm.write_out(self.bounds, now)?;
         self.note_files();
         Ok(())
     }
@@ -569,6 +574,11 @@ impl InstanceStore {
     /// [`StoreError::Io`].
     pub fn observe(&mut self, line: &[u8]) -> Result<(), StoreError> {
         self.observed.append(line)
+    }
+
+    /// How much of what is observed is kept from now on.
+    pub fn bound_observation(&mut self, bounds: ObservationBounds) {
+        self.bounds = bounds;
     }
 
     /// Writes the metadata if it changed. Durable when it returns.

@@ -92,6 +92,13 @@ pub const TRACE_FILE_BYTES: usize = 4 * 1024 * 1024;
 /// Events that one trace is shown with at most; further ones are left out, which is said.
 pub const TRACE_EVENTS_MAX: usize = 10_000;
 
+/// A file of runtime events or of messages of models this long is compressed, in bytes.
+pub const OBSERVATION_SEGMENT_BYTES: u64 = 1024 * 1024;
+
+/// Largest such segment that is read, in bytes, compressed or not. One holds at most the last batch more
+/// than its share.
+pub const OBSERVATION_SEGMENT_READ_BYTES: usize = 64 * 1024 * 1024;
+
 const _: () = assert!(
     SUMS_RECORD_LINES * 32
         + SUMS_RECORD_ANSWERS * (2 * goondan_protocol::limits::MAX_ID_BYTES + 64)

@@ -218,9 +218,11 @@ impl Worker {
                 turn_id,
                 event_id,
                 config_digest,
+                observation,
                 at,
             } => {
                 let store = &mut self.held(&instance)?.store;
+                store.bound_observation(observation);
                 store
                     .begin_turn_under(turn_id, &event_id, config_digest.as_deref(), at)
                     .map(Report::Began)

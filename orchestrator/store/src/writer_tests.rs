@@ -180,6 +180,7 @@ async fn inst_2_metadata_is_written_when_the_instance_is_closed() {
     let turn_id: TurnId = "t1".parse().unwrap();
     let begin = Op::BeginTurn {
         config_digest: None,
+        observation: goondan_protocol::observe::ObservationBounds::default(),
         instance: instance.clone(),
         turn_id: turn_id.clone(),
         event_id: "e1".parse().unwrap(),
@@ -219,6 +220,7 @@ async fn the_index_is_what_a_new_look_at_the_disk_would_find() {
     }
     let begin = Op::BeginTurn {
         config_digest: None,
+        observation: goondan_protocol::observe::ObservationBounds::default(),
         instance: rig.instance("a"),
         turn_id: "t1".parse().unwrap(),
         event_id: "e1".parse().unwrap(),
@@ -242,6 +244,7 @@ async fn the_index_is_what_a_new_look_at_the_disk_would_find() {
 fn begin(instance: InstanceRef, turn_id: &str, event_id: &str) -> Op {
     Op::BeginTurn {
         config_digest: None,
+        observation: goondan_protocol::observe::ObservationBounds::default(),
         instance,
         turn_id: turn_id.parse().unwrap(),
         event_id: event_id.parse().unwrap(),

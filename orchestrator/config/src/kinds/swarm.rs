@@ -5,8 +5,9 @@ use goondan_protocol::definition::LoopBreaker;
 use goondan_protocol::ids::{InstanceKey, ResourceName};
 use goondan_protocol::limits::{
     DEFAULT_GRACE_PERIOD_MS, DEFAULT_MAX_STEPS_PER_TURN, DEFAULT_NO_PROGRESS_STEPS_MAX,
-    DEFAULT_SAME_CALLS_MAX,
+    DEFAULT_OBSERVATION_BYTES, DEFAULT_OBSERVATION_DAYS, DEFAULT_SAME_CALLS_MAX,
 };
+use goondan_protocol::observe::ObservationBounds;
 
 use super::{budgets, id};
 use crate::Lifecycle;
@@ -14,11 +15,15 @@ use crate::document::{Document, Kind};
 use crate::fields::{Fields, Located};
 use crate::limits::{
     DEFAULT_GC_GRACE_SECONDS, DEFAULT_IDLE_SECONDS, MAX_GC_GRACE_SECONDS, MAX_GRACE_PERIOD_SECONDS,
-    MAX_IDLE_SECONDS, MAX_STEPS_PER_TURN, MAX_TTL_SECONDS,
+    MAX_IDLE_SECONDS, MAX_OBSERVATION_DAYS, MAX_OBSERVATION_MIB, MAX_STEPS_PER_TURN,
+    MAX_TTL_SECONDS,
 };
 use crate::reference::Reference;
 use crate::report::Report;
 use crate::shape::{Content, Default, Field, Shape};
+
+/// Bytes of a MiB.
+const BYTES_PER_MIB: u64 = 1024 * 1024;
 
 /// What a Swarm's `spec` holds.
 pub(crate) static SPEC: Shape = Shape::of(
@@ -88,7 +93,31 @@ static POLICY_SHAPE: Shape = Shape::of(
             Content::Mapping(&SHUTDOWN),
             "How processes are stopped.",
         ),
+        Field::optional(
+            "observation",
+            Content::Mapping(&OBSERVATION),
+            "How much is kept of what was observed.",
+        ),
         budgets::OF_SWARM,
+    ],
+);
+
+static OBSERVATION: Shape = Shape::of(
+    "Observation",
+    "How much is kept of each of a conversation's two logs of what was observed: its runtime events, and the messages of its models.",
+    &[
+        Field::optional(
+            "maxMiB",
+            Content::Number(0, MAX_OBSERVATION_MIB),
+            "Most MiB of compressed segments.",
+        )
+        .or(Default::Number(DEFAULT_OBSERVATION_BYTES / BYTES_PER_MIB)),
+        Field::optional(
+            "maxDays",
+            Content::Number(0, MAX_OBSERVATION_DAYS as u64),
+            "Most days since a segment was full.",
+        )
+        .or(Default::Number(DEFAULT_OBSERVATION_DAYS as u64)),
     ],
 );
 
@@ -166,6 +195,7 @@ pub(crate) struct Policy {
     pub(crate) loop_breaker: LoopBreaker,
     pub(crate) grace_period_ms: u64,
     pub(crate) lifecycle: Lifecycle,
+    pub(crate) observation: ObservationBounds,
 }
 
 impl std::default::Default for Policy {
@@ -175,6 +205,7 @@ impl std::default::Default for Policy {
             loop_breaker: LoopBreaker::default(),
             grace_period_ms: DEFAULT_GRACE_PERIOD_MS,
             lifecycle: Lifecycle::default(),
+            observation: ObservationBounds::default(),
         }
     }
 }
@@ -231,6 +262,16 @@ fn read_policy(mut fields: Fields<'_>, report: &mut Report) -> (Policy, Vec<Loca
     }
     if let Some(lifecycle) = fields.nested("lifecycle", report) {
         policy.lifecycle = read_lifecycle(lifecycle, report);
+    }
+    if let Some(mut observation) = fields.nested("observation", report) {
+        if let Some(mib) = observation.number("maxMiB", report) {
+            policy.observation.bytes = mib.saturating_mul(BYTES_PER_MIB);
+        }
+        let days = observation.number("maxDays", report);
+        if let Some(days) = days.and_then(|days| u32::try_from(days).ok()) {
+            policy.observation.days = days;
+        }
+        observation.close();
     }
     let budgets = budgets::read(&mut fields, None, report);
     fields.close();

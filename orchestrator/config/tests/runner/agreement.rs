@@ -131,6 +131,7 @@ fn corpus() -> Vec<Value> {
                     "loopBreaker": {"sameCallsMax": 3, "noProgressStepsMax": 4},
                     "lifecycle": {"ttlSeconds": 1, "gcGraceSeconds": 1, "idleSeconds": 1},
                     "shutdown": {"gracePeriodSeconds": 1},
+                    "observation": {"maxMiB": 1, "maxDays": 1},
                 },
             }),
         ),

@@ -214,6 +214,7 @@ spec:
   policy:
     maxStepsPerTurn: 7
     lifecycle: {ttlSeconds: 60, gcGraceSeconds: 0, idleSeconds: 5}
+    observation: {maxMiB: 3, maxDays: 4}
     shutdown: {gracePeriodSeconds: 3}
 ",
     )
@@ -231,6 +232,8 @@ spec:
             idle_ms: 5_000
         }
     );
+    let observation = bundle.observation;
+    assert_eq!((observation.bytes, observation.days), (3 << 20, 4));
     assert!(
         bundle
             .agents

@@ -531,6 +531,8 @@ fn somebody_must_answer() {
         "lifecycle: {ttlSeconds: 0}",
         "lifecycle: {gcGraceSeconds: -1}",
         "lifecycle: {idleSeconds: 700000}",
+        "observation: {maxMiB: 1048577}",
+        "observation: {maxDays: 3651}",
     ] {
         let problem = only_problem_with(&swarm(&format!(
             "entryAgent: Agent/helper, policy: {{{policy}}}"

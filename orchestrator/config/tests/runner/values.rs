@@ -309,6 +309,8 @@ fn a_project_without_a_swarm_shows_the_policy_it_gets() {
             "policy.lifecycle.gcGraceSeconds",
             "policy.lifecycle.idleSeconds",
             "policy.shutdown.gracePeriodSeconds",
+            "policy.observation.maxMiB",
+            "policy.observation.maxDays",
         ]
     );
     let broken = Project::new("kind: [");

@@ -139,6 +139,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
         budgets: Vec::new(),
         grace_period_ms: 20_000,
         lifecycle: goondan_config::Lifecycle::default(),
+        observation: goondan_protocol::observe::ObservationBounds::default(),
         digest: variant.to_string(),
     }
 }

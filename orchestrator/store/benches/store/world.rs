@@ -146,6 +146,7 @@ impl Rig {
         })?;
         self.run(Op::BeginTurn {
             config_digest: None,
+            observation: goondan_protocol::observe::ObservationBounds::default(),
             instance: instance.clone(),
             turn_id: "t1".parse()?,
             event_id: "e1".parse()?,

@@ -8,7 +8,7 @@ use super::known::{MANIFEST, is_told, shortened_turn};
 use super::llm::LLM;
 use super::sums::{self, SUMS, SUMS_NEXT};
 use super::turn::Journaled;
-use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox, turn};
+use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox, segments, turn};
 use crate::disk::{Disk, EntryKind, read_all};
 use crate::durable::TEMP_SUFFIX;
 use crate::error::{IoContext as _, StoreError};
@@ -75,7 +75,8 @@ fn check_metadata(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(),
     let path = dir.join(Metadata::FILE);
     match Metadata::read(disk, dir) {
         Ok(metadata) => {
-            out.files += 1;
+            let stat = disk.stat(&path).during("look at", &path)?;
+            out.count(stat.map_or(0, |stat| stat.len));
             let expected = instance_dir_name(&metadata.instance_key);
             if dir.file_name().is_some_and(|name| *name != *expected) {
                 let problem = format!(
@@ -285,6 +286,13 @@ fn check_messages(
     }
     for name in [OBSERVED, LLM] {
         check_log(disk, &messages.join(name), out)?;
+        segments::check(disk, messages, name, |path, problem| {
+            let problem = format!("the segment cannot be read: {problem}");
+            let finding = Finding::new(&path, FindingKind::UnreadableFile, problem)
+                .severity(Severity::Warning)
+                .advice("nothing to do: the log is never an input of state");
+            out.findings.push(finding);
+        })?;
     }
     const KNOWN: [&str; 6] = [INBOX, EVENTS, BASE, SUMS, OBSERVED, LLM];
     for entry in disk.list(messages).during("list", messages)? {
@@ -294,6 +302,10 @@ fn check_messages(
             let problem = "a new base that was being prepared when the machine stopped";
             out.findings
                 .push(Finding::new(&path, FindingKind::UnfinishedWork, problem));
+        } else if entry.kind == EntryKind::File
+            && (segments::is_segment(OBSERVED, &name) || segments::is_segment(LLM, &name))
+        {
+            out.files += 1;
         } else if entry.kind != EntryKind::File || !KNOWN.contains(&&*name) {
             out.findings.push(odd(&path, entry.kind, &name));
         }

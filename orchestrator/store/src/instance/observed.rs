@@ -6,10 +6,10 @@ use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::limits::HISTORY_PAGE_BYTES;
 use goondan_protocol::observe::RuntimeEvent;
 
+use super::segments::{Part, Placed, Reading};
 use super::{MESSAGES, OBSERVED};
 use crate::disk::Disk;
 use crate::error::{IoContext as _, StoreError};
-use crate::jsonl::Journal;
 use crate::naming::instance_dir_name;
 
 /// A page of what happened in an instance's turns.
@@ -41,24 +41,45 @@ pub fn observed(
     if disk.stat(&dir).during("look at", &dir)?.is_none() {
         return Err(StoreError::NoInstance { key: key.clone() });
     }
-    let path = dir.join(MESSAGES).join(OBSERVED);
-    // Other implementations need not write any.
-    if disk.stat(&path).during("look at", &path)?.is_none() {
+    let messages = dir.join(MESSAGES);
+    if disk.stat(&messages).during("look at", &messages)?.is_none() {
         return Ok(ObservedPage::default());
     }
-    let mut journal = Journal::open_read(disk, &path)?;
-    let is_line_start =
-        offset <= journal.len() && (offset == 0 || journal.read(offset - 1, 1)? == b"\n");
+    let reading = Reading::open(disk, &messages, OBSERVED)?;
+    // From the start means from what is kept of it.
+    let offset = if offset == 0 { reading.first() } else { offset };
+    match reading.part_at(offset)? {
+        Some(placed) => page_of(placed, offset),
+        // Other implementations need not write any.
+        None => Ok(ObservedPage::default()),
+    }
+}
+
+fn page_of(placed: Placed, offset: u64) -> Result<ObservedPage, StoreError> {
+    let Placed {
+        mut part,
+        start,
+        next,
+    } = placed;
+    let mut page = ObservedPage::default();
+    if let Part::Whole(None) = part {
+        page.unreadable = 1;
+        page.next = next;
+        return Ok(page);
+    }
+    let (offset, len) = (offset - start, part.len());
+    let is_line_start = offset <= len && (offset == 0 || part.read(offset - 1, 1)? == b"\n");
     if !is_line_start {
         return Err(StoreError::HistoryChanged);
     }
-    let mut page = ObservedPage::default();
-    let chunk = journal.read(offset, HISTORY_PAGE_BYTES)?;
+    let chunk = part.read(offset, HISTORY_PAGE_BYTES)?;
     let Some(last) = chunk.iter().rposition(|byte| *byte == b'\n') else {
-        if let Some(end) = end_of_line(&mut journal, offset + chunk.len() as u64)? {
+        if let Some(end) = end_of_line(&mut part, offset + chunk.len() as u64)? {
             // No event is that long.
             page.unreadable = 1;
-            page.next = Some(end).filter(|end| *end < journal.len());
+            page.next = if end < len { Some(start + end) } else { next };
+        } else {
+            page.next = next;
         }
         return Ok(page);
     };
@@ -71,15 +92,15 @@ pub fn observed(
         }
     }
     let end = offset + lines.len() as u64;
-    let has_more = end + (rest.len() as u64) < journal.len() || rest.contains(&b'\n');
-    page.next = has_more.then_some(end);
+    let has_more = end + (rest.len() as u64) < len || rest.contains(&b'\n');
+    page.next = if has_more { Some(start + end) } else { next };
     Ok(page)
 }
 
 /// Where the line ends that `offset` is in, behind its newline; none if it has no end.
-fn end_of_line(journal: &mut Journal, mut offset: u64) -> Result<Option<u64>, StoreError> {
+fn end_of_line(part: &mut Part, mut offset: u64) -> Result<Option<u64>, StoreError> {
     loop {
-        let chunk = journal.read(offset, HISTORY_PAGE_BYTES)?;
+        let chunk = part.read(offset, HISTORY_PAGE_BYTES)?;
         if chunk.is_empty() {
             return Ok(None);
         }

@@ -33,8 +33,8 @@ impl InstanceStore {
         self.name_answers()?;
         self.find_lost_event();
         self.adopt_turn()?;
-        for journal in [&mut self.observed, &mut self.llm] {
-            cut_torn_end(journal)?;
+        for log in [&mut self.observed, &mut self.llm] {
+            cut_torn_end(log.current())?;
         }
         let status = self.status();
         let parked = self.inbox.parked().count() as u64;

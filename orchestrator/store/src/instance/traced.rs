@@ -9,10 +9,10 @@ use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
 use goondan_protocol::trace::TraceId;
 
+use super::segments::Reading;
 use super::{MESSAGES, OBSERVED};
 use crate::disk::Disk;
 use crate::error::{IoContext as _, StoreError};
-use crate::jsonl::Journal;
 use crate::limits::{TRACE_EVENTS_MAX, TRACE_FILE_BYTES, TRACE_INSTANCES_MAX};
 use crate::naming::instance_dir_name;
 
@@ -128,18 +128,12 @@ fn look(
     text: &str,
     mut show: impl FnMut(RuntimeEvent),
 ) -> Result<bool, StoreError> {
-    let path = instances
-        .join(instance_dir_name(key))
-        .join(MESSAGES)
-        .join(OBSERVED);
-    // It may have been deleted meanwhile, and other implementations need not write any.
-    if disk.stat(&path).during("look at", &path)?.is_none() {
+    let messages = instances.join(instance_dir_name(key)).join(MESSAGES);
+    // It may have been deleted meanwhile.
+    if disk.stat(&messages).during("look at", &messages)?.is_none() {
         return Ok(false);
     }
-    let mut journal = Journal::open_read(disk, &path)?;
-    let len = usize::try_from(journal.len()).unwrap_or(usize::MAX);
-    let skipped = len.saturating_sub(TRACE_FILE_BYTES);
-    let bytes = journal.read(skipped as u64, len - skipped)?;
+    let (bytes, is_partial) = Reading::open(disk, &messages, OBSERVED)?.tail(TRACE_FILE_BYTES)?;
     // The first line of a tail may have lost its head; it is no event then.
     for line in bytes.split(|byte| *byte == b'\n') {
         let is_named = std::str::from_utf8(line).is_ok_and(|line| line.contains(text));
@@ -147,7 +141,7 @@ fn look(
             show(event);
         }
     }
-    Ok(skipped > 0)
+    Ok(is_partial)
 }
 
 #[cfg(test)]

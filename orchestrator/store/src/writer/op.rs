@@ -8,6 +8,7 @@ use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{
     AgentName, EventId, ExtensionName, ExtensionStates, InstanceRef, TurnId, WorkspaceId,
 };
+use goondan_protocol::observe::ObservationBounds;
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -52,6 +53,8 @@ pub enum Op {
         event_id: EventId,
         /// The digest of the configuration it runs under.
         config_digest: Option<String>,
+        /// How much of what is observed is kept.
+        observation: ObservationBounds,
         /// The time.
         at: Timestamp,
     },

@@ -72,6 +72,7 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
             event: Box::new(event(id)),
         },
         Step::Begin(_, turn, event) => Op::BeginTurn {
+            observation: goondan_protocol::observe::ObservationBounds::default(),
             config_digest: None,
             instance,
             turn_id: turn.parse().unwrap(),

@@ -1,0 +1,487 @@
+//! A log of what was observed, in segments: bounded, compressed, and never an input of state.
+//!
+//! Lines are appended to the current file (`runtime-events.jsonl`). When it is full it is renamed and
+//! compressed: `runtime-events.000001048576.2026-11-22.jsonl.gz`. The number is the place of the
+//! segment's first byte in the log as a whole, so places stay true whatever is dropped, and the number of
+//! the oldest segment says how many bytes were. The date is the day it was full. `zcat` reads it.
+//!
+//! A segment is synced before it is renamed, and renamed before it is compressed; its plain file is
+//! removed only once the compressed one is durable. What a crash leaves half done is done again by
+//! [`SegmentedLog::open`].
+
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use goondan_protocol::observe::ObservationBounds;
+use goondan_protocol::time::{Day, Timestamp};
+
+use crate::disk::{Disk, EntryKind, read_all};
+use crate::durable;
+use crate::error::{IoContext as _, StoreError};
+use crate::jsonl::Journal;
+use crate::limits::{OBSERVATION_SEGMENT_BYTES, OBSERVATION_SEGMENT_READ_BYTES};
+
+/// Ending of the current file and of a segment that is not compressed yet.
+const PLAIN: &str = ".jsonl";
+/// Ending of a compressed segment.
+const COMPRESSED: &str = ".jsonl.gz";
+/// Digits of a segment's place.
+const PLACE_DIGITS: usize = 15;
+/// Bytes at the end of a compressed file that say how long its content is.
+const LENGTH_BYTES: u64 = 4;
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+/// How often a reader looks again while a writer changes what there is.
+const LOOKS_MAX: usize = 8;
+
+/// A part of the log that is written to no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Segment {
+    /// The place of its first byte.
+    start: u64,
+    day: Day,
+    is_compressed: bool,
+}
+
+impl Segment {
+    fn from_name(log: &str, name: &str) -> Option<Self> {
+        let rest = name.strip_prefix(stem(log))?.strip_prefix('.')?;
+        let (rest, is_compressed) = match rest.strip_suffix(COMPRESSED) {
+            Some(rest) => (rest, true),
+            None => (rest.strip_suffix(PLAIN)?, false),
+        };
+        let (start, day) = rest.split_once('.')?;
+        let is_place = start.len() == PLACE_DIGITS && start.bytes().all(|b| b.is_ascii_digit());
+        Some(Self {
+            start: start.parse().ok().filter(|_| is_place)?,
+            day: day.parse().ok()?,
+            is_compressed,
+        })
+    }
+
+    fn path(&self, dir: &Path, log: &str) -> PathBuf {
+        let ending = if self.is_compressed {
+            COMPRESSED
+        } else {
+            PLAIN
+        };
+        let (stem, start, day) = (stem(log), self.start, self.day);
+        dir.join(format!("{stem}.{start:0PLACE_DIGITS$}.{day}{ending}"))
+    }
+
+    fn compressed(&self) -> Self {
+        Self {
+            is_compressed: true,
+            ..self.clone()
+        }
+    }
+
+    /// The place behind its last byte.
+    fn end(&self, disk: &dyn Disk, dir: &Path, log: &str) -> Result<u64, StoreError> {
+        let path = self.path(dir, log);
+        let mut file = disk.open_read(&path).during("open", &path)?;
+        let len = file.len().during("read the length of", &path)?;
+        if !self.is_compressed {
+            return Ok(self.start + len);
+        }
+        let mut length = [0; 4];
+        let at = len.saturating_sub(LENGTH_BYTES);
+        crate::disk::read_full(file.as_mut(), &mut length, at).during("read", &path)?;
+        Ok(self.start + u64::from(u32::from_le_bytes(length)))
+    }
+
+    /// Its lines.
+    fn read(&self, disk: &dyn Disk, dir: &Path, log: &str) -> Result<Vec<u8>, StoreError> {
+        let path = self.path(dir, log);
+        let mut file = disk.open_read(&path).during("open", &path)?;
+        let max = OBSERVATION_SEGMENT_READ_BYTES;
+        let bytes = read_all(file.as_mut(), max).during("read", &path)?;
+        if !self.is_compressed {
+            return Ok(bytes);
+        }
+        let mut content = Vec::new();
+        let mut reader = GzDecoder::new(bytes.as_slice()).take(max as u64 + 1);
+        let damaged = |problem: String| StoreError::Damaged {
+            path: path.clone(),
+            line: 1,
+            problem,
+        };
+        reader
+            .read_to_end(&mut content)
+            .map_err(|error| damaged(error.to_string()))?;
+        if content.len() > max {
+            return Err(damaged(format!("it holds more than {max} bytes")));
+        }
+        Ok(content)
+    }
+}
+
+fn stem(log: &str) -> &str {
+    log.strip_suffix(PLAIN).unwrap_or(log)
+}
+
+/// Whether a file of `messages/` of this name is a segment of the log `log`.
+pub(super) fn is_segment(log: &str, name: &str) -> bool {
+    Segment::from_name(log, name).is_some()
+}
+
+/// The segments of a log, oldest first. Of one that is both plain and compressed, the compressed.
+fn list(disk: &dyn Disk, dir: &Path, log: &str) -> Result<Vec<Segment>, StoreError> {
+    let entries = disk.list(dir).during("list", dir)?;
+    let files = entries.iter().filter(|entry| entry.kind == EntryKind::File);
+    let mut segments: Vec<Segment> = files
+        .filter_map(|entry| Segment::from_name(log, entry.name.to_str()?))
+        .collect();
+    segments.sort_by_key(|segment| (segment.start, !segment.is_compressed));
+    segments.dedup_by_key(|segment| segment.start);
+    Ok(segments)
+}
+
+/// A log that is appended to.
+#[derive(Debug)]
+pub(super) struct SegmentedLog {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    name: &'static str,
+    segment_bytes: u64,
+    segments: Vec<Segment>,
+    /// The place of the current file's first byte.
+    start: u64,
+    current: Journal,
+}
+
+impl SegmentedLog {
+    /// Opens the log `name` in `dir`, makes it if it is missing, and finishes what a crash cut short.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Io`].
+    pub(super) fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        name: &'static str,
+    ) -> Result<Self, StoreError> {
+        Self::open_with(disk, dir, name, OBSERVATION_SEGMENT_BYTES)
+    }
+
+    fn open_with(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        name: &'static str,
+        segment_bytes: u64,
+    ) -> Result<Self, StoreError> {
+        let current = Journal::open(disk.as_ref(), &dir.join(name))?;
+        let mut log = Self {
+            dir: dir.to_owned(),
+            name,
+            segment_bytes,
+            segments: Vec::new(),
+            start: 0,
+            current,
+            disk,
+        };
+        let entries = log.disk.list(dir).during("list", dir)?;
+        for entry in entries {
+            let found = entry.name.to_str();
+            if let Some(segment) = found.and_then(|found| Segment::from_name(name, found))
+                && !segment.is_compressed
+            {
+                log.compress(&segment)?;
+            }
+        }
+        log.segments = list(log.disk.as_ref(), dir, name)?;
+        if let Some(last) = log.segments.last() {
+            log.start = last.end(log.disk.as_ref(), dir, name)?;
+        }
+        Ok(log)
+    }
+
+    /// The current file.
+    pub(super) fn current(&mut self) -> &mut Journal {
+        &mut self.current
+    }
+
+    /// Appends whole lines. Not synced: they are never an input of state.
+    pub(super) fn append(&mut self, lines: &[u8]) -> Result<(), StoreError> {
+        self.current.append(lines)
+    }
+
+    /// Puts what was appended into the current file, where others may read it; one that is full becomes
+    /// a segment, and the oldest segments that are beyond `bounds` are dropped.
+    pub(super) fn write_out(
+        &mut self,
+        bounds: ObservationBounds,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.current.write_out()?;
+        if self.current.len() < self.segment_bytes {
+            return Ok(());
+        }
+        self.seal(at.day())?;
+        self.drop_oldest(bounds, at)
+    }
+
+    /// Makes a segment of the current file, and begins a new one.
+    fn seal(&mut self, day: Day) -> Result<(), StoreError> {
+        self.current.sync()?;
+        let segment = Segment {
+            start: self.start,
+            day,
+            is_compressed: false,
+        };
+        let plain = segment.path(&self.dir, self.name);
+        let path = self.dir.join(self.name);
+        // Each name is durable before the next changes: no line can get lost between them.
+        durable::install(self.disk.as_ref(), &path, &plain)?;
+        self.start += self.current.len();
+        self.current = Journal::open(self.disk.as_ref(), &path)?;
+        self.disk.sync_dir(&self.dir).during("sync", &self.dir)?;
+        self.compress(&segment)?;
+        self.segments.push(segment.compressed());
+        Ok(())
+    }
+
+    /// Compresses a segment; one that was compressed before only loses its plain file.
+    fn compress(&self, segment: &Segment) -> Result<(), StoreError> {
+        let disk = self.disk.as_ref();
+        let plain = segment.path(&self.dir, self.name);
+        let path = segment.compressed().path(&self.dir, self.name);
+        if disk.stat(&path).during("look at", &path)?.is_none() {
+            let content = segment.read(disk, &self.dir, self.name)?;
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(&content).during("compress", &plain)?;
+            let compressed = encoder.finish().during("compress", &plain)?;
+            durable::replace(disk, &path, &compressed)?;
+        } else {
+            // Its name may have been made by a process that died before it was durable.
+            disk.sync_dir(&self.dir).during("sync", &self.dir)?;
+        }
+        disk.remove_file(&plain).during("remove", &plain)
+    }
+
+    /// Drops the oldest segments beyond the bounds, but never the newest.
+    fn drop_oldest(&mut self, bounds: ObservationBounds, at: Timestamp) -> Result<(), StoreError> {
+        let age_ms = i64::from(bounds.days).saturating_mul(DAY_MS);
+        let oldest_day =
+            Timestamp::from_unix_millis(at.as_unix_millis().saturating_sub(age_ms)).day();
+        let mut sizes = Vec::with_capacity(self.segments.len());
+        for segment in &self.segments {
+            let path = segment.path(&self.dir, self.name);
+            let stat = self.disk.stat(&path).during("look at", &path)?;
+            sizes.push(stat.map_or(0, |stat| stat.len));
+        }
+        let mut kept_bytes: u64 = sizes.iter().sum();
+        let mut dropped = 0;
+        for (segment, size) in self.segments.iter().zip(&sizes) {
+            let is_newest = dropped + 1 == self.segments.len();
+            let is_within = kept_bytes <= bounds.bytes && segment.day >= oldest_day;
+            if is_newest || is_within {
+                break;
+            }
+            let path = segment.path(&self.dir, self.name);
+            self.disk.remove_file(&path).during("remove", &path)?;
+            kept_bytes -= size;
+            dropped += 1;
+        }
+        self.segments.drain(..dropped);
+        Ok(())
+    }
+}
+
+/// A log as it is read, while it may be written to.
+#[derive(Debug)]
+pub(super) struct Reading<'d> {
+    disk: &'d dyn Disk,
+    dir: PathBuf,
+    log: &'static str,
+    segments: Vec<Segment>,
+    current: Option<Journal>,
+}
+
+/// A part of a log: a segment, or the current file.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// A segment's content; none if it is damaged.
+    Whole(Option<Vec<u8>>),
+    /// The current file.
+    Current(Journal),
+}
+
+impl Part {
+    /// Its length in bytes.
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::Whole(content) => content.as_ref().map_or(0, |content| content.len() as u64),
+            Self::Current(journal) => journal.len(),
+        }
+    }
+
+    /// Reads up to `max` bytes from `offset`.
+    pub(super) fn read(&mut self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError> {
+        match self {
+            Self::Whole(content) => {
+                let content = content.as_deref().unwrap_or_default();
+                let from = usize::try_from(offset).unwrap_or(usize::MAX);
+                let rest = content.get(from..).unwrap_or_default();
+                Ok(rest.get(..max).unwrap_or(rest).to_vec())
+            }
+            Self::Current(journal) => journal.read(offset, max),
+        }
+    }
+}
+
+/// Where a part stands in its log.
+#[derive(Debug)]
+pub(super) struct Placed {
+    /// The part.
+    pub(super) part: Part,
+    /// The place of its first byte.
+    pub(super) start: u64,
+    /// The place of the next part; none if it is the last.
+    pub(super) next: Option<u64>,
+}
+
+impl<'d> Reading<'d> {
+    /// Opens the log `log` in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Io`]; [`StoreError::HistoryChanged`] if it changes all the time.
+    pub(super) fn open(
+        disk: &'d dyn Disk,
+        dir: &Path,
+        log: &'static str,
+    ) -> Result<Self, StoreError> {
+        let path = dir.join(log);
+        for _ in 0..LOOKS_MAX {
+            let segments = list(disk, dir, log)?;
+            let current = match disk.stat(&path).during("look at", &path)? {
+                Some(_) => match Journal::open_read(disk, &path) {
+                    Ok(journal) => Some(journal),
+                    // It has just become a segment.
+                    Err(error) if error.is_permanent() => continue,
+                    Err(error) => return Err(error),
+                },
+                None => None,
+            };
+            // What was opened follows these segments only if none was made meanwhile.
+            if list(disk, dir, log)? == segments {
+                return Ok(Self {
+                    disk,
+                    dir: dir.to_owned(),
+                    log,
+                    segments,
+                    current,
+                });
+            }
+        }
+        Err(StoreError::HistoryChanged)
+    }
+
+    /// The place of the oldest byte that is kept; so many were dropped.
+    pub(super) fn first(&self) -> u64 {
+        self.segments.first().map_or(0, |segment| segment.start)
+    }
+
+    /// The part that holds the place `at`, or that begins there.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::HistoryChanged`] if there is no such place any more; [`StoreError::Io`].
+    pub(super) fn part_at(mut self, at: u64) -> Result<Option<Placed>, StoreError> {
+        if at < self.first() {
+            return Err(StoreError::HistoryChanged);
+        }
+        for (index, segment) in self.segments.iter().enumerate() {
+            let end = match self.segments.get(index + 1) {
+                Some(next) => next.start,
+                None => segment.end(self.disk, &self.dir, self.log)?,
+            };
+            if at >= end {
+                continue;
+            }
+            let content = match segment.read(self.disk, &self.dir, self.log) {
+                Ok(content) => Some(content),
+                Err(StoreError::Damaged { .. }) => None,
+                Err(error) if error.is_permanent() => return Err(StoreError::HistoryChanged),
+                Err(error) => return Err(error),
+            };
+            let is_last = index + 1 == self.segments.len();
+            let has_more = !is_last || self.current.as_ref().is_some_and(|it| it.len() > 0);
+            return Ok(Some(Placed {
+                part: Part::Whole(content),
+                start: segment.start,
+                next: has_more.then_some(end),
+            }));
+        }
+        let start = match self.segments.last() {
+            Some(last) => last.end(self.disk, &self.dir, self.log)?,
+            None => 0,
+        };
+        Ok(self.current.take().map(|journal| Placed {
+            part: Part::Current(journal),
+            start,
+            next: None,
+        }))
+    }
+
+    /// The last `max_bytes` of the log, and whether there is or was more before them. A damaged segment
+    /// is passed over.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Io`].
+    pub(super) fn tail(mut self, max_bytes: usize) -> Result<(Vec<u8>, bool), StoreError> {
+        let mut parts: Vec<Vec<u8>> = Vec::new();
+        let mut room = max_bytes;
+        let mut is_partial = self.first() > 0;
+        if let Some(journal) = &mut self.current {
+            let len = usize::try_from(journal.len()).unwrap_or(usize::MAX);
+            let skipped = len.saturating_sub(room);
+            is_partial |= skipped > 0;
+            parts.push(journal.read(skipped as u64, len - skipped)?);
+            room -= len - skipped;
+        }
+        for segment in self.segments.iter().rev() {
+            if room == 0 {
+                is_partial = true;
+                break;
+            }
+            match segment.read(self.disk, &self.dir, self.log) {
+                Ok(content) => {
+                    let skipped = content.len().saturating_sub(room);
+                    is_partial |= skipped > 0;
+                    room -= content.len() - skipped;
+                    parts.push(content.get(skipped..).unwrap_or_default().to_vec());
+                }
+                Err(error) if error.is_permanent() => is_partial = true,
+                Err(error) => return Err(error),
+            }
+        }
+        parts.reverse();
+        Ok((parts.concat(), is_partial))
+    }
+}
+
+/// Checks the segments of a log; tells of each that cannot be read.
+pub(super) fn check(
+    disk: &dyn Disk,
+    dir: &Path,
+    log: &str,
+    mut damaged: impl FnMut(PathBuf, String),
+) -> Result<(), StoreError> {
+    for segment in list(disk, dir, log)? {
+        match segment.read(disk, dir, log) {
+            Ok(_) => {}
+            Err(StoreError::Damaged { path, problem, .. }) => damaged(path, problem),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+use super::*;
+use crate::disk::{Crash, SimulatedDisk};
+
+const LOG: &str = "runtime-events.jsonl";
+/// Bytes of a line; five of them fill a segment.
+const LINE_BYTES: u64 = 20;
+const SEGMENT_BYTES: u64 = 5 * LINE_BYTES;
+const UNBOUNDED: ObservationBounds = ObservationBounds {
+    bytes: u64::MAX,
+    days: 36_500,
+};
+
+fn dir() -> &'static Path {
+    Path::new("/m")
+}
+
+fn fresh() -> SimulatedDisk {
+    let disk = SimulatedDisk::new();
+    disk.create_dir(dir()).unwrap();
+    disk.sync_dir(Path::new("/")).unwrap();
+    disk
+}
+
+fn on_day(day: i64) -> Timestamp {
+    Timestamp::from_unix_millis(1_800_000_000_000 + day * DAY_MS)
+}
+
+fn open(disk: &SimulatedDisk) -> Result<SegmentedLog, StoreError> {
+    let log = SegmentedLog::open_with(Arc::new(disk.clone()), dir(), LOG, SEGMENT_BYTES)?;
+    disk.sync_dir(dir()).during("sync", dir())?;
+    Ok(log)
+}
+
+fn line(number: u64) -> String {
+    format!("{{\"number\":{number:08}}}\n")
+}
+
+/// Appends the lines of these numbers, one at a time.
+fn append(
+    log: &mut SegmentedLog,
+    numbers: std::ops::Range<u64>,
+    bounds: ObservationBounds,
+    at: Timestamp,
+) -> Result<(), StoreError> {
+    for number in numbers {
+        log.append(line(number).as_bytes())?;
+        log.write_out(bounds, at)?;
+    }
+    Ok(())
+}
+
+/// Reads the whole log by its parts; the place it begins at, and its text.
+fn read(disk: &SimulatedDisk) -> (u64, String) {
+    let first = Reading::open(disk, dir(), LOG).unwrap().first();
+    let (mut at, mut text) = (first, String::new());
+    loop {
+        let reading = Reading::open(disk, dir(), LOG).unwrap();
+        let Some(mut placed) = reading.part_at(at).unwrap() else {
+            break;
+        };
+        assert_eq!(placed.start, at);
+        let len = placed.part.len();
+        let bytes = placed.part.read(0, usize::MAX).unwrap();
+        assert_eq!(bytes.len() as u64, len);
+        text.push_str(&String::from_utf8(bytes).unwrap());
+        match placed.next {
+            Some(next) => at = next,
+            None => break,
+        }
+    }
+    (first, text)
+}
+
+fn text_of(numbers: std::ops::Range<u64>) -> String {
+    numbers.map(line).collect()
+}
+
+fn names(disk: &SimulatedDisk) -> Vec<String> {
+    let entries = disk.list(dir()).unwrap().into_iter();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.name.into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn msg_12_full_files_become_compressed_segments_and_the_log_reads_as_one() {
+    let disk = fresh();
+    let mut log = open(&disk).unwrap();
+    append(&mut log, 0..17, UNBOUNDED, on_day(0)).unwrap();
+    assert_eq!(
+        names(&disk),
+        [
+            "runtime-events.000000000000000.2027-01-15.jsonl.gz",
+            "runtime-events.000000000000100.2027-01-15.jsonl.gz",
+            "runtime-events.000000000000200.2027-01-15.jsonl.gz",
+            "runtime-events.jsonl",
+        ]
+    );
+    assert_eq!(read(&disk), (0, text_of(0..17)));
+    drop(log);
+    let mut log = open(&disk).unwrap();
+    append(&mut log, 17..40, UNBOUNDED, on_day(0)).unwrap();
+    assert_eq!(read(&disk), (0, text_of(0..40)));
+    let (tail, is_partial) = Reading::open(&disk, dir(), LOG)
+        .unwrap()
+        .tail(20 * 9)
+        .unwrap();
+    assert_eq!(String::from_utf8(tail).unwrap(), text_of(31..40));
+    assert!(is_partial);
+    let (tail, is_partial) = Reading::open(&disk, dir(), LOG)
+        .unwrap()
+        .tail(9_999)
+        .unwrap();
+    assert_eq!((tail.len(), is_partial), (40 * 20, false));
+    for name in names(&disk) {
+        assert_eq!(is_segment(LOG, &name), name != LOG, "{name}");
+    }
+}
+
+#[test]
+fn msg_12_a_log_of_the_format_before_is_the_current_file() {
+    let disk = fresh();
+    disk.plant(&dir().join(LOG), text_of(0..30).as_bytes())
+        .unwrap();
+    assert_eq!(read(&disk), (0, text_of(0..30)));
+    let mut log = open(&disk).unwrap();
+    append(&mut log, 30..31, UNBOUNDED, on_day(0)).unwrap();
+    assert_eq!(read(&disk), (0, text_of(0..31)));
+    assert_eq!(names(&disk).len(), 2);
+}
+
+#[test]
+fn msg_12_what_is_beyond_the_bounds_is_dropped_oldest_first_and_counted() {
+    let disk = fresh();
+    let mut log = open(&disk).unwrap();
+    append(&mut log, 0..20, UNBOUNDED, on_day(0)).unwrap();
+    let few_days = ObservationBounds {
+        days: 3,
+        ..UNBOUNDED
+    };
+    append(&mut log, 20..25, few_days, on_day(3)).unwrap();
+    assert_eq!(
+        read(&disk).0,
+        0,
+        "three days old is not older than three days"
+    );
+    append(&mut log, 25..30, few_days, on_day(4)).unwrap();
+    assert_eq!(read(&disk), (20 * LINE_BYTES, text_of(20..30)));
+    let few_bytes = ObservationBounds {
+        bytes: 1,
+        ..UNBOUNDED
+    };
+    append(&mut log, 30..35, few_bytes, on_day(4)).unwrap();
+    assert_eq!(
+        read(&disk),
+        (30 * LINE_BYTES, text_of(30..35)),
+        "the newest stays"
+    );
+    drop(log);
+    let mut log = open(&disk).unwrap();
+    append(&mut log, 35..36, few_bytes, on_day(4)).unwrap();
+    assert_eq!(read(&disk), (30 * LINE_BYTES, text_of(30..36)));
+    let gone = Reading::open(&disk, dir(), LOG).unwrap().part_at(0);
+    assert!(matches!(gone, Err(StoreError::HistoryChanged)), "{gone:?}");
+    let (_, is_partial) = Reading::open(&disk, dir(), LOG)
+        .unwrap()
+        .tail(9_999)
+        .unwrap();
+    assert!(is_partial);
+}
+
+#[test]
+fn msg_12_a_damaged_segment_is_found_and_passed_over() {
+    let disk = fresh();
+    let mut log = open(&disk).unwrap();
+    append(&mut log, 0..12, UNBOUNDED, on_day(0)).unwrap();
+    let path = dir().join(&names(&disk)[0]);
+    let mut bytes = read_all(disk.open_read(&path).unwrap().as_mut(), 9_999).unwrap();
+    bytes[15] ^= 0xff;
+    disk.plant(&path, &bytes).unwrap();
+    let mut damaged = Vec::new();
+    check(&disk, dir(), LOG, |path, _| damaged.push(path)).unwrap();
+    assert_eq!(damaged, [path]);
+    let reading = Reading::open(&disk, dir(), LOG).unwrap();
+    let placed = reading.part_at(0).unwrap().unwrap();
+    assert!(matches!(placed.part, Part::Whole(None)));
+    assert_eq!(placed.next, Some(100));
+    let (tail, is_partial) = Reading::open(&disk, dir(), LOG)
+        .unwrap()
+        .tail(9_999)
+        .unwrap();
+    assert_eq!(String::from_utf8(tail).unwrap(), text_of(5..12));
+    assert!(is_partial);
+}
+
+/// Whatever the call the machine stops in, and whatever survives: what a segment was to hold is there
+/// once, in order, and only the end of the current file, which is never synced, may be missing.
+#[test]
+fn msg_12_a_crash_at_every_call_loses_only_the_unsynced_end() {
+    let crashes = [Crash::LoseUnsynced, Crash::KeepUnsynced, Crash::ProcessOnly];
+    let crashes = crashes.into_iter().chain((0..8).map(Crash::Subset));
+    let bounds = ObservationBounds {
+        bytes: 120,
+        ..UNBOUNDED
+    };
+    for crash in crashes {
+        for call in 1.. {
+            let disk = fresh();
+            disk.crash_at(call);
+            let mut done = 0;
+            let run = open(&disk).and_then(|mut log| {
+                (0..32).try_for_each(|number| {
+                    append(&mut log, number..number + 1, bounds, on_day(0))?;
+                    done = number + 1;
+                    Ok(())
+                })
+            });
+            let survivor = disk.after_crash(crash);
+            // What was said to be done, and filled a segment.
+            let sealed = done / 5 * 5;
+            let mut log = open(&survivor).unwrap();
+            let (first, text) = read(&survivor);
+            let number = first / LINE_BYTES;
+            let expected = text_of(number..32);
+            let sealed_lines = sealed.saturating_sub(number);
+            let sealed_bytes = usize::try_from(sealed_lines * LINE_BYTES).unwrap();
+            let kept = text.get(..sealed_bytes);
+            assert_eq!(kept, expected.get(..sealed_bytes), "{crash:?} {call}");
+            // The rest was not synced: of it there is some, with holes, but never a line too many.
+            assert!(text.len() <= expected.len(), "{crash:?} {call}: {text}");
+            assert!(
+                names(&survivor)
+                    .iter()
+                    .all(|name| name == LOG || name.ends_with(".gz") || name.ends_with(".tmp"))
+            );
+            append(&mut log, 0..9, bounds, on_day(0)).unwrap();
+            if run.is_ok() && !disk.is_down() {
+                break;
+            }
+        }
+    }
+}
