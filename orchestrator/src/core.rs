@@ -7,6 +7,7 @@
 //! # Who decides what
 //!
 //! * [`router`]: which instance an event belongs to.
+//! * [`former_keys`]: which conversations from before are a connection's own.
 //! * [`slot`] and [`back_off`]: when a process may start, and when it is to be killed.
 //! * [`room`]: who gives way when descriptors, processes or memory run short.
 //! * [`running_time`]: what of the time that passes counts.
@@ -63,6 +64,7 @@ mod connection_state;
 mod connectors;
 mod deletion;
 mod effect;
+mod former_keys;
 mod health;
 mod input;
 mod jobs;

@@ -79,6 +79,9 @@ pub(crate) const OBSERVATIONS_PER_TURN_BURST: u64 = 4_096;
 pub(crate) const OBSERVATIONS_PER_S: u64 = 100;
 /// Dropped reports of one turn after which its process is killed.
 pub(crate) const OBSERVATIONS_DROPPED_MAX: u64 = 65_536;
+/// Keys of one connection of which it is remembered whether they name a conversation from before keys
+/// were those of their connection.
+pub(crate) const FORMER_KEYS_REMEMBERED: usize = 4_096;
 /// Child processes at one time (`SEC-8`). An agent's process starts when another has ended; those idle for
 /// longest are ended for it.
 pub(crate) const CHILD_PROCESSES_MAX: usize = 16_384;

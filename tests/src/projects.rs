@@ -92,4 +92,7 @@ spec:
   connectorRef: {kind: Connector, name: webhook, package: "@goondan/base"}
   config:
     path: /hook
+  ingress:
+    rules:
+      - route: {instanceKeyPrefix: ""}
 "#;

@@ -7,7 +7,7 @@ use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{ConnectorAssignment, ConnectorProgram};
 use goondan_protocol::envelope::Address;
 use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource};
-use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{ConnectionName, EventId, WorkspaceId};
 use goondan_protocol::images;
 use goondan_protocol::ipc::{
     Assignment, ChildRole, EventRefused, Head, RefusalCode, Shutdown, Status, ToChild,
@@ -21,6 +21,7 @@ use super::calls::Standby;
 use super::changes::RunningConnector;
 use super::collectors::Collecting;
 use super::connection_state::StateQueue;
+use super::former_keys::{Arrival, FormerKeys};
 use super::health;
 use super::jobs::AcceptReply;
 use super::models::{not_ready, standby_of};
@@ -41,6 +42,8 @@ pub(super) struct Connector {
     pub(super) readiness: Readiness,
     /// The work on what it remembers.
     pub(super) state: StateQueue,
+    /// Whose the conversations were that its keys named before.
+    pub(super) former_keys: FormerKeys,
     /// What it is to hand to a collector, if that is what it does.
     pub(super) collecting: Collecting,
 }
@@ -53,6 +56,7 @@ impl Connector {
             running: None,
             readiness: Readiness::Starting,
             state: StateQueue::default(),
+            former_keys: FormerKeys::default(),
             collecting: Collecting::default(),
         }
     }
@@ -228,19 +232,22 @@ impl Core {
                 );
             }
         };
-        let event_id = event
+        let said = event
             .id
             .clone()
             .unwrap_or_else(|| EventId::from(self.uuid()));
+        let event_id = match router::event_id_within(name, &said) {
+            Ok(event_id) => event_id,
+            Err(error) => {
+                let (code, message) = (RefusalCode::Invalid, error.to_string());
+                return self.refuse_connector(process, request_id, code, message);
+            }
+        };
         let new_trace = TraceContext::root(
             TraceId::from_uuid(self.uuid()),
             SpanId::from_uuid(self.uuid()),
         );
         let trace = trace.unwrap_or(new_trace);
-        let instance = InstanceRef {
-            workspace_id: id.clone(),
-            instance_key: route.instance_key.clone(),
-        };
         let agent_event = AgentEvent {
             id: event_id,
             kind: event.name,
@@ -248,7 +255,7 @@ impl Core {
             trace_id: Some(trace.trace_id),
             parent_span_id: Some(trace.span_id),
             input: Some(event.input),
-            instance_key: Some(route.instance_key),
+            instance_key: Some(route.instance_key.clone()),
             source: EventSource::Connector { name: name.clone() },
             auth: event.auth,
             reply_to: None,
@@ -258,8 +265,15 @@ impl Core {
         let reply = AcceptReply::Connector {
             process,
             request_id,
+            said,
         };
-        self.accept(instance, &route.agent, agent_event, reply);
+        let arrival = Arrival {
+            connection: name.clone(),
+            route,
+            event: agent_event,
+            reply,
+        };
+        self.arrive(id, arrival);
     }
 
     pub(super) fn refuse_connector(

@@ -14,6 +14,7 @@ use goondan_store::writer::{Completion, Job, Op};
 
 use super::agents::TurnContext;
 use super::answers::{Asker, How};
+use super::former_keys::Arrival;
 use super::parking::Decision;
 use super::{Core, Effect, LogEvent, ProcessId, RequestToken};
 
@@ -24,6 +25,8 @@ pub(super) enum AcceptReply {
     Connector {
         process: ProcessId,
         request_id: Option<u64>,
+        /// The event's id in the connector's own words.
+        said: EventId,
     },
     /// An agent that asked. `reply` is what is to bring the answer, if it comes as an event.
     Agent {
@@ -49,6 +52,11 @@ pub(super) enum Purpose {
         instance: InstanceRef,
         event: Box<AgentEvent>,
         reply: AcceptReply,
+    },
+    /// Whose the conversation was that had the event's key before.
+    FindOwner {
+        instance: InstanceRef,
+        arrival: Box<Arrival>,
     },
     Open {
         instance: InstanceRef,
@@ -187,6 +195,7 @@ impl Purpose {
     pub(super) fn instance(&self) -> Option<&InstanceRef> {
         match self {
             Self::Accept { instance, .. }
+            | Self::FindOwner { instance, .. }
             | Self::Open { instance }
             | Self::Begin { instance, .. }
             | Self::Append { instance, .. }
@@ -275,6 +284,9 @@ impl Core {
                 reply,
             } => {
                 self.on_accepted(&instance, *event, reply, result);
+            }
+            Purpose::FindOwner { instance, arrival } => {
+                self.on_owner_found(&instance, *arrival, result);
             }
             Purpose::Open { instance } => self.on_opened(&instance, result),
             Purpose::Begin {

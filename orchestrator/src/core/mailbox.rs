@@ -67,10 +67,15 @@ impl Core {
             return self.refuse(&reply, RefusalCode::Overloaded, message);
         }
         entry.accepting += 1;
+        let former_id = match &reply {
+            AcceptReply::Connector { said, .. } => Some(said.clone()),
+            AcceptReply::Agent { .. } | AcceptReply::Answer | AcceptReply::Client { .. } => None,
+        };
         let op = Op::Accept {
             instance: instance.clone(),
             agent: agent.clone(),
             event: Box::new(event.clone()),
+            former_id: former_id.filter(|said| *said != event.id),
         };
         self.store(
             op,
@@ -87,6 +92,7 @@ impl Core {
             &AcceptReply::Connector {
                 process,
                 request_id,
+                ..
             } => {
                 self.refuse_connector(process, request_id, code, message);
             }
@@ -168,10 +174,11 @@ impl Core {
             AcceptReply::Connector {
                 process,
                 request_id,
+                said,
             } => {
                 self.connector_worked(process);
                 let accepted = EventAccepted {
-                    event_id,
+                    event_id: said,
                     duplicate: !is_new,
                 };
                 self.answer_connector(process, request_id, ToChild::EventAccepted(accepted));

@@ -3,11 +3,15 @@
 use goondan_config::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
-use goondan_protocol::ids::{AgentName, InstanceKey};
+use goondan_protocol::ids::{AgentName, ConnectionName, EventId, InstanceKey, InvalidId};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 /// The name of every event that a client sends.
 pub(crate) const SENT_EVENT: &str = "message";
+
+/// The connector whose settings name conversations.
+const CRON: &str = "cron";
 
 /// Why an event goes nowhere.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +49,9 @@ pub(crate) enum Unroutable {
 pub(crate) struct Route {
     pub(crate) agent: AgentName,
     pub(crate) instance_key: InstanceKey,
+    /// The key that the same event had when keys were not those of their connection. A conversation that
+    /// was the connection's then goes on under it.
+    pub(crate) former_key: Option<InstanceKey>,
 }
 
 /// The key of `agent`'s part of a conversation: the conversation's own key for the entry agent,
@@ -83,6 +90,7 @@ fn route_direct(
     Ok(Route {
         agent: agent.clone(),
         instance_key,
+        former_key: None,
     })
 }
 
@@ -104,7 +112,15 @@ pub(crate) fn route_sent(
                 auth: None,
                 metadata: JsonObject::new(),
             };
-            route_ingress(bundle, local, &event)
+            // A person names conversations as they are.
+            let rule = rule_for(local, &event)?;
+            let agent = agent_of(bundle, rule);
+            let instance_key = key_by_rule(bundle, local, (rule, &agent), &event)?;
+            Ok(Route {
+                agent,
+                instance_key,
+                former_key: None,
+            })
         }
         (agent, _) => route_direct(bundle, agent, conversation),
     }
@@ -159,48 +175,142 @@ pub(super) fn route_between(
     Ok(Route {
         agent: agent.clone(),
         instance_key,
+        former_key: None,
+    })
+}
+
+/// A key or an id among those of one connection (`SEC-9`): `<connection>:<text>`, and the connection's own
+/// name for itself. So none of another connection is equal to it, and none of a person's is by chance.
+fn within_connection(connection: &ConnectionName, text: &str) -> String {
+    let rest = text.strip_prefix(connection.as_str());
+    if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':')) {
+        return text.to_owned();
+    }
+    format!("{connection}:{text}")
+}
+
+/// The id of a connector's event among those of its connection. One that is too long then is known by its
+/// checksum.
+pub(super) fn event_id_within(
+    connection: &ConnectionName,
+    said: &EventId,
+) -> Result<EventId, InvalidId> {
+    let whole = within_connection(connection, said.as_str());
+    EventId::new(&*whole).or_else(|_too_long| {
+        let sum = Sha256::digest(said.as_str());
+        EventId::new(format!("{connection}:{}", hex::encode(sum)))
     })
 }
 
 /// Routes a connector's event by the first of its connection's rules that matches.
 ///
 /// An event that names no conversation, under a rule that takes the event's own, belongs to the one
-/// conversation named like the connection.
+/// conversation named like the connection. Keys that a sender chooses are the connection's own
+/// (`SEC-9`), unless the rule says by an `instanceKeyPrefix` what they are.
 pub(crate) fn route_ingress(
     bundle: &Bundle,
     connection: &ConnectionDefinition,
     event: &ConnectorEvent,
 ) -> Result<Route, Unroutable> {
-    let Some(rule) = connection.rules.iter().find(|rule| matches(rule, event)) else {
-        let (connection, event) = (connection.name.to_string(), event.name.clone());
-        return Err(Unroutable::NoRule { connection, event });
+    let rule = rule_for(connection, event)?;
+    let agent = agent_of(bundle, rule);
+    let as_said = key_by_rule(bundle, connection, (rule, &agent), event);
+    let chosen = match &rule.key {
+        KeyRule::Fixed(_)
+        | KeyRule::FromEvent { prefix: Some(_) }
+        | KeyRule::Property {
+            prefix: Some(_), ..
+        } => {
+            return Ok(Route {
+                agent,
+                instance_key: as_said?,
+                former_key: None,
+            });
+        }
+        KeyRule::FromEvent { prefix: None } => {
+            let said = event.instance_key.as_ref();
+            said.map_or(connection.name.as_str(), |key| key.as_str())
+                .to_owned()
+        }
+        KeyRule::Property { name, prefix: None } => property_of(event, name)?,
     };
-    let agent = rule
-        .agent
-        .clone()
-        .unwrap_or_else(|| bundle.entry_agent.clone());
-    let instance_key = match &rule.key {
-        KeyRule::Fixed(key) => key.clone(),
+    if chosen.is_empty() || is_configured(connection, &chosen) {
+        return as_said.map(|instance_key| Route {
+            agent,
+            instance_key,
+            former_key: None,
+        });
+    }
+    let own = within_connection(&connection.name, &chosen);
+    let is_property = matches!(rule.key, KeyRule::Property { .. });
+    let instance_key = if is_property || agent == bundle.entry_agent {
+        new_key(&own)?
+    } else {
+        new_key(&format!("{agent}:{own}"))?
+    };
+    let former_key = as_said.ok().filter(|former| *former != instance_key);
+    Ok(Route {
+        agent,
+        instance_key,
+        former_key,
+    })
+}
+
+fn rule_for<'c>(
+    connection: &'c ConnectionDefinition,
+    event: &ConnectorEvent,
+) -> Result<&'c IngressRule, Unroutable> {
+    let mut rules = connection.rules.iter();
+    rules.find(|rule| matches(rule, event)).ok_or_else(|| {
+        let (connection, event) = (connection.name.to_string(), event.name.clone());
+        Unroutable::NoRule { connection, event }
+    })
+}
+
+/// Whether the project itself names this key, for a schedule.
+fn is_configured(connection: &ConnectionDefinition, key: &str) -> bool {
+    let schedules = connection.config.get("schedules").and_then(Value::as_array);
+    let mut schedules = schedules.into_iter().flatten();
+    connection.entry.is_none()
+        && connection.connector.as_str() == CRON
+        && schedules
+            .any(|schedule| schedule.get("instanceKey").and_then(Value::as_str) == Some(key))
+}
+
+fn agent_of(bundle: &Bundle, rule: &IngressRule) -> AgentName {
+    let named = rule.agent.clone();
+    named.unwrap_or_else(|| bundle.entry_agent.clone())
+}
+
+/// The key as the rule and the event say it.
+fn key_by_rule(
+    bundle: &Bundle,
+    connection: &ConnectionDefinition,
+    (rule, agent): (&IngressRule, &AgentName),
+    event: &ConnectorEvent,
+) -> Result<InstanceKey, Unroutable> {
+    match &rule.key {
+        KeyRule::Fixed(key) => Ok(key.clone()),
         KeyRule::FromEvent { prefix } => {
             let own = event
                 .instance_key
                 .as_ref()
                 .map_or(connection.name.as_str(), |k| k.as_str());
             match prefix {
-                Some(prefix) => new_key(&format!("{prefix}{own}"))?,
-                None => key_within(bundle, &agent, &new_key(own)?)?,
+                Some(prefix) => new_key(&format!("{prefix}{own}")),
+                None => key_within(bundle, agent, &new_key(own)?),
             }
         }
         KeyRule::Property { name, prefix } => {
-            let value = property_text(event, name).ok_or_else(|| Unroutable::NoKey {
-                property: name.clone(),
-            })?;
-            new_key(&format!("{}{value}", prefix.as_deref().unwrap_or_default()))?
+            let value = property_of(event, name)?;
+            new_key(&format!("{}{value}", prefix.as_deref().unwrap_or_default()))
         }
-    };
-    Ok(Route {
-        agent,
-        instance_key,
+    }
+}
+
+fn property_of(event: &ConnectorEvent, name: &str) -> Result<String, Unroutable> {
+    property_text(event, name).ok_or_else(|| Unroutable::NoKey {
+        property: name.to_owned(),
     })
 }
 
@@ -228,7 +338,6 @@ mod tests {
     use goondan_protocol::definition::{
         AgentDefinition, LoopBreaker, ModelDefinition, ModelProvider,
     };
-    use goondan_protocol::ids::ConnectionName;
     use goondan_protocol::limits::MAX_INSTANCE_KEY_BYTES;
     use goondan_protocol::process_limits::ProcessLimits;
     use goondan_protocol::script::Script;
@@ -373,15 +482,15 @@ mod tests {
         let order = |properties| event("order", Some("ann"), properties);
         assert_eq!(
             route(rules(), &order(json!({"vip": true}))),
-            goes_to("helper", "helper:ann")
+            goes_to("helper", "helper:hook:ann")
         );
         assert_eq!(
             route(rules(), &order(json!({"vip": false}))),
-            goes_to("clerk", "ann")
+            goes_to("clerk", "hook:ann")
         );
         assert_eq!(
             route(rules(), &order(json!({"vip": "true"}))),
-            goes_to("clerk", "ann")
+            goes_to("clerk", "hook:ann")
         );
         let other = event("visit", Some("ann"), json!({}));
         assert!(matches!(
@@ -440,6 +549,8 @@ mod tests {
         let named = event("e", Some("ann"), json!({}));
         let nameless = event("e", None, json!({}));
         assert_eq!(route(own(None), &nameless), goes_to("clerk", "hook"));
+        assert_eq!(route(own(None), &named), goes_to("clerk", "hook:ann"));
+        assert_eq!(route(own(Some("")), &named), goes_to("clerk", "ann"));
         assert_eq!(
             route(own(Some("web-")), &named),
             goes_to("clerk", "web-ann")
@@ -457,6 +568,77 @@ mod tests {
         }
         let missing = route(property(), &event("e", None, json!({})));
         assert!(matches!(missing, Err(Unroutable::NoKey { .. })));
+    }
+
+    #[test]
+    fn sec_9_keys_and_ids_that_a_sender_chooses_are_the_connections_own() {
+        let own = || vec![rule(None, None, own_key(None))];
+        for (said, key) in [
+            ("main", "hook:main"),
+            ("telegram:178", "hook:telegram:178"),
+            ("hook", "hook"),
+            ("hook:main", "hook:main"),
+            ("hooky", "hook:hooky"),
+            ("other:hook:main", "hook:other:hook:main"),
+        ] {
+            let found = route(own(), &event("e", Some(said), json!({})));
+            assert_eq!(found, goes_to("clerk", key));
+        }
+        let by_property = |prefix: Option<&str>| {
+            let (name, prefix) = ("user".to_owned(), prefix.map(str::to_owned));
+            let rules = vec![rule(None, None, KeyRule::Property { name, prefix })];
+            route(rules, &event("e", None, json!({"user": "main"})))
+        };
+        assert_eq!(by_property(None), goes_to("clerk", "hook:main"));
+        assert_eq!(by_property(Some("")), goes_to("clerk", "main"));
+        // What looks like another agent's part of a conversation is none.
+        let to_helper = vec![rule(None, Some("helper"), own_key(None))];
+        let found = route(to_helper, &event("e", Some("helper:main"), json!({})));
+        assert_eq!(found, goes_to("helper", "helper:hook:helper:main"));
+
+        let connection: ConnectionName = "hook".parse().unwrap();
+        let id = |said: &str| event_id_within(&connection, &said.parse().unwrap()).unwrap();
+        assert_eq!(id("1").as_str(), "hook:1");
+        assert_eq!(id("hook:1"), id("1"));
+        let (long, other) = ("x".repeat(256), "y".repeat(256));
+        assert_ne!(id(&long), id(&other));
+        assert!(id(&long).as_str().starts_with("hook:"));
+    }
+
+    #[test]
+    fn sec_9_a_schedule_says_its_conversation_in_the_configuration() {
+        let key_of = |connector: &str, said: &str| {
+            let mut clock = connection(vec![rule(None, None, own_key(None))]);
+            clock.connector = connector.parse().unwrap();
+            let schedules = json!([{"name": "nightly", "instanceKey": "reports"}]);
+            clock.config.insert("schedules".to_owned(), schedules);
+            let event = event("nightly", Some(said), json!({}));
+            let route = route_ingress(&bundle(), &clock, &event).unwrap();
+            route.instance_key.to_string()
+        };
+        assert_eq!(key_of("cron", "reports"), "reports");
+        assert_eq!(key_of("cron", "main"), "hook:main");
+        assert_eq!(key_of("webhook", "reports"), "hook:reports");
+    }
+
+    #[test]
+    fn sec_9_a_route_names_the_key_that_the_conversation_had_before() {
+        let former = |key: KeyRule, agent: Option<&str>, said: &str| {
+            let rules = vec![rule(None, agent, key)];
+            let event = event("e", Some(said), json!({"user": said}));
+            let route = route_ingress(&bundle(), &connection(rules), &event).unwrap();
+            route.former_key.map(|key| key.to_string())
+        };
+        let property = || KeyRule::Property {
+            name: "user".to_owned(),
+            prefix: None,
+        };
+        assert_eq!(former(own_key(None), None, "ann").as_deref(), Some("ann"));
+        let of_helper = former(own_key(None), Some("helper"), "ann");
+        assert_eq!(of_helper.as_deref(), Some("helper:ann"));
+        assert_eq!(former(property(), None, "ann").as_deref(), Some("ann"));
+        assert_eq!(former(own_key(None), None, "hook:ann"), None);
+        assert_eq!(former(own_key(Some("")), None, "ann"), None);
     }
 
     #[test]

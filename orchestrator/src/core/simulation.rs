@@ -87,7 +87,7 @@ fn work(world: &mut World) {
     if world.rng.bool() {
         let conversation = *world.rng.choice(&CONVERSATIONS).unwrap();
         let key = key_of(ENTRY_AGENT, conversation);
-        let event_id = world.new_event(&key);
+        let event_id = world.new_post(&key);
         let is_in_flight = false;
         world.posts.push(Post {
             event_id,
@@ -493,7 +493,7 @@ fn expiring_world() -> World {
 
 fn post_to(world: &mut World, conversation: &str) {
     let key = key_of(ENTRY_AGENT, conversation);
-    let event_id = world.new_event(&key);
+    let event_id = world.new_post(&key);
     let is_in_flight = false;
     world.posts.push(Post {
         event_id,

@@ -19,12 +19,14 @@
 //!   events are durable. What is cleared is durably cleared before anything follows.
 //! * A turn that rewrites the base is alone in `events.jsonl` from its commit on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{AgentName, EventId, ExtensionStates, InstanceKey, TurnId};
+use goondan_protocol::ids::{
+    AgentName, ConnectionName, EventId, ExtensionStates, InstanceKey, TurnId,
+};
 use goondan_protocol::time::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -284,6 +286,13 @@ impl InstanceStore {
             self.touch(at);
         }
         Ok(state)
+    }
+
+    /// By which connections the events came that the inbox holds, those that are over too, as long as
+    /// they have not been dropped from it.
+    #[must_use]
+    pub fn sources(&self) -> &BTreeSet<ConnectionName> {
+        self.inbox.sources()
     }
 
     /// What is known of an event. One whose turn is committed is over, whether it is folded or not:

@@ -20,14 +20,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use goondan_protocol::event::AgentEvent;
-use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef};
+use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef};
 use goondan_protocol::time::Timestamp;
 use tokio::time::Instant;
 
 use crate::disk::Disk;
 use crate::error::{IoContext as _, StoreError};
 use crate::index::InstanceIndex;
-use crate::instance::{self, Brought, InstanceStore};
+use crate::instance::{self, Brought, EventState, InstanceStore};
 use crate::limits::WRITER_OPEN_INSTANCES_MAX;
 use crate::naming::instance_dir_name;
 use crate::root::Layout;
@@ -207,7 +207,12 @@ impl Worker {
                 instance,
                 agent,
                 event,
-            } => self.accept(&instance, &agent, *event),
+                former_id,
+            } => self.accept(&instance, &agent, *event, former_id.as_ref()),
+            Op::Sources(instance) => {
+                let sources = self.held(&instance)?.store.sources();
+                Ok(Report::Sources(sources.clone()))
+            }
             Op::Open(instance) => {
                 let held = self.held(&instance)?;
                 held.is_kept = true;
@@ -453,6 +458,7 @@ impl Worker {
         instance: &InstanceRef,
         agent: &AgentName,
         event: AgentEvent,
+        former_id: Option<&EventId>,
     ) -> Result<Report, StoreError> {
         let created = match self.held(instance) {
             Ok(_) => false,
@@ -470,7 +476,11 @@ impl Worker {
             return Err(StoreError::KeyTaken { key, owner });
         }
         held.is_kept = true;
-        let before = held.store.accept(event)?;
+        let known = former_id.map(|id| held.store.event_state(id)).transpose()?;
+        let before = match known {
+            Some(known) if known != EventState::Unknown => known,
+            Some(_) | None => held.store.accept(event)?,
+        };
         Ok(Report::Accepted { before, created })
     }
 

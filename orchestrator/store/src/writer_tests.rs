@@ -93,6 +93,7 @@ fn accept(instance: InstanceRef, agent: &str, id: &str) -> Op {
         instance,
         agent: agent.parse().unwrap(),
         event: event(id),
+        former_id: None,
     }
 }
 

@@ -45,6 +45,8 @@ mod mcp;
 #[cfg(test)]
 mod models;
 #[cfg(test)]
+mod namespaces;
+#[cfg(test)]
 mod otlp;
 #[cfg(test)]
 mod parking;

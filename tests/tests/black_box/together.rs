@@ -89,7 +89,7 @@ spec: {entry: connectors/desk}
 apiVersion: goondan.ai/v1
 kind: Connection
 metadata: {name: desk}
-spec: {connectorRef: Connector/desk}
+spec: {connectorRef: Connector/desk, ingress: {rules: [{route: {instanceKeyPrefix: ""}}]}}
 "#;
 
 #[test]

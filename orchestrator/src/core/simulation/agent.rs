@@ -99,7 +99,10 @@ fn asks_of(turn_id: &TurnId, event: &AgentEvent) -> Vec<AgentAsk> {
     });
     let depth = event.chain.as_ref().map_or(0, |chain| chain.depth);
     // The few events of a quiet world ask nobody: its tests count the processes.
-    let is_quiet = event.id.as_str().len() == 2;
+    let said = event.id.as_str();
+    let own = said.strip_prefix(config::CONNECTION);
+    let own = own.and_then(|own| own.strip_prefix(':'));
+    let is_quiet = own.unwrap_or(said).len() == 2;
     let count = if depth >= CHAIN_MAX || is_quiet {
         0
     } else {

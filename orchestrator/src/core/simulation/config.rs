@@ -225,7 +225,10 @@ fn connection(name: ConnectionName, variant: u32) -> ConnectionDefinition {
             event: None,
             properties: BTreeMap::new(),
             agent: None,
-            key: KeyRule::FromEvent { prefix: None },
+            // Its conversations are those of clients, too.
+            key: KeyRule::FromEvent {
+                prefix: Some(String::new()),
+            },
         }],
         limits: ProcessLimits::default(),
     }

@@ -578,8 +578,17 @@ impl World {
     }
 
     pub(super) fn new_event(&mut self, key: &InstanceKey) -> EventId {
+        self.new_event_as("e", key)
+    }
+
+    /// An event that [`config::CONNECTION`] hands in, under an id of its own.
+    pub(super) fn new_post(&mut self, key: &InstanceKey) -> EventId {
+        self.new_event_as(&format!("{}:e", config::CONNECTION), key)
+    }
+
+    fn new_event_as(&mut self, prefix: &str, key: &InstanceKey) -> EventId {
         self.next_event += 1;
-        let event_id: EventId = format!("e{}", self.next_event).parse().unwrap();
+        let event_id: EventId = format!("{prefix}{}", self.next_event).parse().unwrap();
         self.oracle.submit(&event_id, key);
         event_id
     }
@@ -601,7 +610,7 @@ impl World {
         }
     }
 
-    /// Posts what waits outside, by any connector that listens.
+    /// Posts what waits outside, by the connection whose it is, if it listens.
     pub(super) fn post(&mut self) {
         self.posts
             .retain(|post| !self.oracle.is_excused(&post.event_id));

@@ -143,6 +143,7 @@ impl Rig {
             instance: instance.clone(),
             agent: "agent".parse()?,
             event: Box::new(event("e1")?),
+            former_id: None,
         })?;
         self.run(Op::BeginTurn {
             config_digest: None,

@@ -12,11 +12,11 @@
 //! the answer, but for what it says. It is written before the question goes out, and is over when that
 //! event is accepted; `forgone` ends it when the question was refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{EventId, InstanceKey, TurnId};
+use goondan_protocol::ids::{ConnectionName, EventId, InstanceKey, TurnId};
 use goondan_protocol::time::Timestamp;
 use serde_json::value::RawValue;
 
@@ -150,6 +150,11 @@ impl Inbox {
             .filter(|entry| entry.attempts > 0 && entry.parked.is_none())
             .map(|entry| (entry.event.id.clone(), entry.attempts))
             .collect()
+    }
+
+    /// By which connections the events of the file came.
+    pub(super) fn sources(&self) -> &BTreeSet<ConnectionName> {
+        &self.table.sources
     }
 
     /// Questions whose answers are to come.

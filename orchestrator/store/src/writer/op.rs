@@ -1,12 +1,14 @@
 //! What the writer threads can be asked to do, and what they report.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{ExportPart, ExportPosition, Imported};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{
-    AgentName, EventId, ExtensionName, ExtensionStates, InstanceRef, TurnId, WorkspaceId,
+    AgentName, ConnectionName, EventId, ExtensionName, ExtensionStates, InstanceRef, TurnId,
+    WorkspaceId,
 };
 use goondan_protocol::observe::ObservationBounds;
 use goondan_protocol::time::Timestamp;
@@ -40,7 +42,13 @@ pub enum Op {
         agent: AgentName,
         /// The event.
         event: Box<AgentEvent>,
+        /// The id that it had before ids were those of their connection: an event known by that one is
+        /// the same.
+        former_id: Option<EventId>,
     },
+    /// Say by which connections the events came that an instance remembers. Reports
+    /// [`Report::Sources`].
+    Sources(InstanceRef),
     /// Open an instance and say what it has to do. Reports [`Report::Opened`].
     Open(InstanceRef),
     /// Begin a turn, or another attempt at the open one. Reports [`Report::Began`].
@@ -280,6 +288,7 @@ impl Op {
             | Self::Import { instance, .. }
             | Self::ReadPage { instance, .. }
             | Self::LookUpEvent { instance, .. }
+            | Self::Sources(instance)
             | Self::Open(instance)
             | Self::Inspect(instance)
             | Self::Close(instance)
@@ -299,6 +308,8 @@ pub enum Report {
         /// Whether the instance was made for it.
         created: bool,
     },
+    /// By which connections the events came that the inbox still holds.
+    Sources(BTreeSet<ConnectionName>),
     /// What the instance has to do.
     Opened(Box<InstanceState>),
     /// The turn began.

@@ -70,6 +70,7 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
             instance,
             agent: "agent".parse().unwrap(),
             event: Box::new(event(id)),
+            former_id: None,
         },
         Step::Begin(_, turn, event) => Op::BeginTurn {
             observation: goondan_protocol::observe::ObservationBounds::default(),

@@ -1,9 +1,9 @@
 //! The inbox's records, and what they come to.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{EventId, InstanceKey, TurnId};
+use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
+use goondan_protocol::ids::{ConnectionName, EventId, InstanceKey, TurnId};
 use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -115,6 +115,8 @@ pub(in super::super) struct Table {
     pub(super) known: HashMap<EventId, Known>,
     /// Questions whose answers are to come, by the ids of the events that will bring them.
     pub awaiting: BTreeMap<EventId, Awaited>,
+    /// The connections by which events came, those of agents left out.
+    pub sources: BTreeSet<ConnectionName>,
 }
 
 impl Awaited {
@@ -213,6 +215,11 @@ impl Table {
     pub(super) fn add(&mut self, seq: u64, event_id: EventId, event: AgentEvent) {
         self.last_seq = self.last_seq.max(seq);
         self.awaiting.remove(&event_id);
+        if let EventSource::Connector { name } = &event.source
+            && !self.sources.contains(name)
+        {
+            self.sources.insert(name.clone());
+        }
         self.known.insert(event_id, Known::Pending { seq });
         let (attempts, parked) = (0, None);
         self.pending.insert(

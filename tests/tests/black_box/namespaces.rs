@@ -1,0 +1,132 @@
+//! What senders of one connection call a conversation or an event is a name of that connection
+//! (`SEC-9`).
+
+use std::net::SocketAddr;
+
+use goondan_tests::{Daemon, Home, http, wait_until};
+use serde_json::Value;
+
+use crate::conversation::{check, text};
+
+/// Two webhooks, with these ingress rules each.
+fn project(rules: &str) -> String {
+    let hook = |name: &str| {
+        format!(
+            r#"
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: {name}}}
+spec:
+  connectorRef: {{kind: Connector, name: webhook, package: "@goondan/base"}}
+  config: {{path: /hook}}
+{rules}"#
+        )
+    };
+    let model = r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec:
+  provider: scripted
+  options: {rules: [{when: {user: '^(?P<text>.*)$'}, say: "heard ${text}"}]}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: worker}
+spec: {modelConfig: {modelRef: Model/main}}
+"#;
+    model.to_owned() + &hook("hook") + &hook("other")
+}
+
+/// A rule that has senders name conversations as they are.
+const SHARED: &str = "  ingress: {rules: [{route: {instanceKeyPrefix: \"\"}}]}\n";
+
+fn post(address: SocketAddr, key: &str, event_id: &str, said: &str) -> Value {
+    let headers = [
+        ("x-goondan-instance-key", key),
+        ("x-goondan-event-id", event_id),
+    ];
+    let response = http::post(address, "/hook", &headers, said).unwrap();
+    assert_eq!(response.status, 202, "{response:?}");
+    assert_eq!(response.json()["eventId"], event_id);
+    response.json()["duplicate"].clone()
+}
+
+/// What a conversation was told, once it has answered so often.
+#[track_caller]
+fn told(home: &Home, key: &str, answers: usize) -> Vec<String> {
+    wait_until("it has answered", || {
+        let listed = home.gdn_json(&["instance", "list"]).to_string();
+        listed.contains(&format!("\"{key}\"")) && home.history(key).len() == 2 * answers
+    });
+    let messages = home.history(key);
+    check(&messages);
+    messages
+        .iter()
+        .step_by(2)
+        .map(|m| text(m).to_owned())
+        .collect()
+}
+
+#[test]
+fn sec_9_a_sender_takes_no_key_and_suppresses_no_event_of_another_connection_or_a_person() {
+    let home = Home::new(&project(""));
+    let daemon = Daemon::serving(&home);
+    let (hook, other) = (daemon.webhook("hook"), daemon.webhook("other"));
+    // Before anybody else has a conversation of that name.
+    assert_eq!(post(hook, "main", "1", "intruding"), false);
+    assert_eq!(post(hook, "telegram:178", "1", "intruding"), false);
+    assert_eq!(post(other, "telegram:178", "1", "intruding, too"), false);
+    assert_eq!(post(other, "hook:main", "2", "by its whole name"), false);
+    let sent = home.gdn_json(&["send", "--event-id", "1", "mine"]);
+    assert_eq!(sent["duplicate"], false);
+    assert_eq!(sent["outcome"]["reply"], "heard mine");
+    assert_eq!(told(&home, "main", 1), ["mine"]);
+    assert_eq!(told(&home, "hook:main", 1), ["intruding"]);
+    assert_eq!(told(&home, "hook:telegram:178", 1), ["intruding"]);
+    assert_eq!(told(&home, "other:telegram:178", 1), ["intruding, too"]);
+    assert_eq!(told(&home, "other:hook:main", 1), ["by its whole name"]);
+    // The same again is one event, as ever.
+    assert_eq!(post(hook, "main", "1", "intruding"), true);
+}
+
+#[test]
+fn sec_9_a_rule_shares_conversations_and_their_events_stay_apart() {
+    let home = Home::new(&project(SHARED));
+    let daemon = Daemon::serving(&home);
+    let (hook, other) = (daemon.webhook("hook"), daemon.webhook("other"));
+    assert_eq!(post(hook, "main", "1", "by one"), false);
+    assert_eq!(told(&home, "main", 1), ["by one"]);
+    assert_eq!(post(other, "main", "1", "by the other"), false);
+    assert_eq!(told(&home, "main", 2), ["by one", "by the other"]);
+    home.gdn(&["send", "--event-id", "1", "by a person"])
+        .exits(0);
+    assert_eq!(told(&home, "main", 3).last().unwrap(), "by a person");
+    assert_eq!(post(hook, "main", "1", "by one"), true);
+    assert_eq!(post(other, "main", "1", "by the other"), true);
+}
+
+#[test]
+fn sec_9_a_conversation_from_before_goes_on_under_its_key_if_it_was_the_connections_own() {
+    let home = Home::new(&project(SHARED));
+    let daemon = Daemon::serving(&home);
+    let hook = daemon.webhook("hook");
+    // As all keys were before they were those of their connection.
+    post(hook, "ann", "1", "before");
+    told(&home, "ann", 1);
+    home.gdn(&["send", "mine"]).exits(0);
+    daemon.stop();
+    home.write("project/goondan.yaml", &project(""));
+    let daemon = Daemon::serving(&home);
+    let (hook, other) = (daemon.webhook("hook"), daemon.webhook("other"));
+    for n in 2..4 {
+        post(hook, "ann", &n.to_string(), "after");
+        post(other, "ann", &n.to_string(), "a stranger");
+        post(hook, "main", &n.to_string(), "a stranger");
+    }
+    assert_eq!(told(&home, "ann", 3), ["before", "after", "after"]);
+    assert_eq!(told(&home, "other:ann", 2), ["a stranger"; 2]);
+    assert_eq!(told(&home, "hook:main", 2), ["a stranger"; 2]);
+    assert_eq!(told(&home, "main", 1), ["mine"]);
+}
