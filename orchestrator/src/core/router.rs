@@ -242,8 +242,7 @@ pub(crate) fn route_ingress(
         });
     }
     let own = within_connection(&connection.name, &chosen);
-    let is_property = matches!(rule.key, KeyRule::Property { .. });
-    let instance_key = if is_property || agent == bundle.entry_agent {
+    let instance_key = if agent == bundle.entry_agent {
         new_key(&own)?
     } else {
         new_key(&format!("{agent}:{own}"))?

@@ -539,6 +539,8 @@ fn inst_7_a_clock_that_jumps_and_is_set_right_deletes_nothing() {
 fn sup_3_an_idle_agent_is_stopped_and_the_next_event_starts_it_again() {
     let mut world = expiring_world();
     post_to(&mut world, "ann");
+    assert_eq!(world.running(), 2, "the first event asks no model");
+    post_to(&mut world, "ann");
     assert_eq!(world.running(), 3, "connector, agent and model");
     run_for(
         &mut world,
@@ -546,7 +548,7 @@ fn sup_3_an_idle_agent_is_stopped_and_the_next_event_starts_it_again() {
     );
     assert_eq!(world.running(), 1, "the connector stays");
     post_to(&mut world, "ann");
-    assert_eq!(world.running(), 2, "the second event asks no model");
+    assert_eq!(world.running(), 2, "the third event asks no model");
 }
 
 #[test]

@@ -417,12 +417,12 @@ fn the_support_bot_answers_each_update_once_in_its_chat() {
         assert_eq!(sent.unwrap().status, 202);
     };
     update(1, 5, "Where is order 1042?");
-    history(&home, "updates:5", 6);
+    history(&home, "5", 6);
     update(1, 5, "Where is order 1042?");
     update(2, 6, "where is my order #77");
     update(3, 5, "Hello?");
-    history(&home, "updates:6", 6);
-    let messages = history(&home, "updates:5", 12);
+    history(&home, "6", 6);
+    let messages = history(&home, "5", 12);
     assert_eq!(text(&messages[11]), "Answered.");
     let mut written: Vec<(String, String)> = to(&chat, "/sendMessage")
         .iter()

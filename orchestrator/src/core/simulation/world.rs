@@ -618,6 +618,9 @@ impl World {
             .children
             .iter()
             .filter(|(_, child)| child.is_greeted && !child.is_hung && !child.is_dying)
+            .filter(|(_, child)| {
+                child.name == (ChildRole::Connector, config::CONNECTION.to_owned())
+            })
             .map(|(process, _)| *process)
             .collect();
         listening.sort();
