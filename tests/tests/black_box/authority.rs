@@ -8,7 +8,7 @@ use goondan_tests::log::message;
 use goondan_tests::misbehaviour::{self, EXAMPLE, TURN, heard, order_to_say};
 use goondan_tests::processes::Signal;
 use goondan_tests::provider::{Answer, Provider, openai_saying};
-use goondan_tests::{Daemon, Home, wait_for, wait_until};
+use goondan_tests::{Daemon, Home, http, wait_for, wait_until};
 use serde_json::{Value, json};
 
 const BROKEN: &str = "a process broke the protocol and is killed";
@@ -359,6 +359,8 @@ fn sec_7_an_agent_sends_nothing_that_is_a_connectors_and_greets_once() {
 #[test]
 fn sec_7_a_connector_sends_nothing_that_is_an_agents_and_names_no_other_connection() {
     let stage = Stage::new();
+    // The model has its process, so none but the webhook's is started from here on.
+    assert_eq!(stage.home.ask("first", "hi"), "honest");
     stage.daemon.webhook("hook");
     let event = json!({"id": "1", "name": "request", "input": "hi", "connection": "web"});
     let observed = observe(&json!({"turnId": "t"}));
@@ -410,6 +412,10 @@ fn sec_7_a_connector_sends_nothing_that_is_an_agents_and_names_no_other_connecti
             .wait_for_after(seen, "a real one listens", |line| {
                 message(line) == "listening"
             });
+        // What it does well sets the back-off of its crashes back.
+        let address = stage.daemon.webhook("hook");
+        let accepted = http::post(address, "/hook", &[], "hi").unwrap();
+        assert_eq!(accepted.status, 202);
     }
     assert_eq!(misbehaviour::waiting(stage.home.path(), CONNECTOR), 0);
 }
