@@ -146,7 +146,7 @@ pub fn heard_file(home: &Path, program: &str) -> PathBuf {
 #[must_use]
 pub fn heard(home: &Path, program: &str) -> Vec<Value> {
     let text = fs::read_to_string(heard_file(home, program)).unwrap_or_default();
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
