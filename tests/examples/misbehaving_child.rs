@@ -185,7 +185,8 @@ fn say(program: &Path, frames: &str, heard: &Path) -> ExitCode {
             }
         }
     }
-    let mut log = fs::File::create(heard).unwrap();
+    let mut log = fs::OpenOptions::new();
+    let mut log = log.create(true).append(true).open(heard).unwrap();
     for frame in frames {
         let frame = frame.to_string().replace(TURN, &turn);
         let mut frame: Value = serde_json::from_str(&frame).unwrap();

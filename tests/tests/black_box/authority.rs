@@ -123,7 +123,9 @@ impl Stage {
 }
 
 fn frame(kind: &str, payload: Value) -> Value {
-    json!({"type": kind, "from": "agent:helper:main", "to": "orchestrator", "payload": payload})
+    let mut frame = json!({"type": kind, "from": "agent:helper:main", "to": "orchestrator"});
+    frame["payload"] = payload;
+    frame
 }
 
 /// What changes nothing.
@@ -138,16 +140,18 @@ fn request(kind: &str, id: u64, payload: Value) -> Value {
 }
 
 fn ask(id: u64, question: Value) -> Value {
-    let payload = json!({"turnId": TURN, "step": 1, "call": id, "question": question});
+    let mut payload = json!({"turnId": TURN, "step": 1, "call": id});
+    payload["question"] = question;
     request("agent.ask", id, payload)
 }
 
 fn call(id: u64, target: Value, turn: &str, record: bool) -> Value {
     let mut payload = json!({
-        "callId": id, "target": target, "method": "complete", "deadlineMs": LONG_MS,
+        "callId": id, "method": "complete", "deadlineMs": LONG_MS,
         "params": {"messages": [{"role": "user", "content": "for me"}]}, "idempotent": true,
         "place": {"turnId": turn, "stepId": format!("{turn}.1")},
     });
+    payload["target"] = target;
     if record {
         payload["record"] = json!({"seq": 1, "messageId": format!("{turn}.1:a")});
     }

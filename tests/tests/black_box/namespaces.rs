@@ -62,11 +62,7 @@ fn told(home: &Home, key: &str, answers: usize) -> Vec<String> {
     });
     let messages = home.history(key);
     check(&messages);
-    messages
-        .iter()
-        .step_by(2)
-        .map(|m| text(m).to_owned())
-        .collect()
+    messages.iter().step_by(2).map(text).collect()
 }
 
 #[test]
