@@ -20,6 +20,7 @@ mod residents;
 mod rooted;
 mod schema;
 mod search;
+mod secret_files;
 mod self_restart;
 mod session;
 mod text_transform;

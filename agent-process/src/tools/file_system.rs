@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::rooted::{Access, Root, fault_of, locate, split};
+use super::secret_files::{holds_secrets, real_path};
 use super::{Export, Invocation, Output, Places, Run, ToolFault, blocking, search};
 
 /// Largest file that is read or edited, in bytes.
@@ -281,10 +282,29 @@ fn list(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
     Ok(text)
 }
 
+fn secret(shown: &str) -> ToolFault {
+    ToolFault::new(
+        "E_FILE_SECRET",
+        format!(
+            "`{shown}` is a file for secrets, which file tools do not open, since what they read stays in \
+             the conversation; ask the person for what you need of it, or read its template"
+        ),
+    )
+}
+
 /// Opens a regular file for reading, of at most [`MAX_FILE_BYTES`].
 pub(crate) fn open_file(root: &Root, path: &Path, shown: &str) -> Result<File, ToolFault> {
+    if holds_secrets(path) {
+        return Err(secret(shown));
+    }
     let opened = root.open_beneath(path, OFlag::O_RDONLY, Mode::empty());
     let file = File::from(opened.map_err(|errno| fault_of(shown, errno))?);
+    // A link to such a file is that file. What lies above the root is nobody's name here.
+    let real = real_path(&file);
+    let real = real.as_deref().and_then(|real| root.beneath(real));
+    if real.is_some_and(holds_secrets) {
+        return Err(secret(shown));
+    }
     let metadata = file.metadata().map_err(|error| io_fault(shown, &error))?;
     if metadata.is_dir() {
         return Err(fault_of(shown, nix::errno::Errno::EISDIR));

@@ -49,7 +49,7 @@ impl Root {
     }
 
     /// The part of an absolute path beneath this directory.
-    fn beneath<'a>(&self, absolute: &'a Path) -> Option<&'a Path> {
+    pub(super) fn beneath<'a>(&self, absolute: &'a Path) -> Option<&'a Path> {
         [&self.path, &self.canonical]
             .into_iter()
             .find_map(|root| absolute.strip_prefix(root).ok())

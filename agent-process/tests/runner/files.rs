@@ -360,3 +360,40 @@ fn a_search_is_bounded() {
     let found = ok(&site, "glob", json!({"pattern": "f*"}));
     assert!(found.contains("f0999\n[the search ended early"), "{found}");
 }
+
+#[test]
+fn sec_2_a_file_for_secrets_is_not_read_by_name_by_link_or_in_other_letters() {
+    let site = Site::new();
+    std::fs::create_dir_all(site.work.join(".git")).unwrap();
+    for path in [".env", ".Env.Local", ".git/config", "server.pem"] {
+        put(site.work.join(path), "TOKEN=hunter2\n");
+    }
+    for link in ["notes.txt", "deep.txt"] {
+        let target = if link == "notes.txt" {
+            ".env"
+        } else {
+            "notes.txt"
+        };
+        symlink(target, site.work.join(link)).unwrap();
+    }
+    put(site.work.join(".env.example"), "TOKEN=\n");
+    for path in [
+        ".env",
+        "./.env",
+        ".Env.Local",
+        ".git/config",
+        "server.pem",
+        "notes.txt",
+        "deep.txt",
+    ] {
+        assert_eq!(code(&site, "read", json!({"path": path})), "E_FILE_SECRET");
+    }
+    let edit = json!({"path": ".env", "oldText": "hunter2", "newText": "x"});
+    assert_eq!(code(&site, "edit", edit), "E_FILE_SECRET");
+    assert_eq!(
+        ok(&site, "read", json!({"path": ".env.example"})),
+        "TOKEN=\n"
+    );
+    let found = ok(&site, "grep", json!({"pattern": "hunter2"}));
+    assert!(!found.contains("TOKEN"), "{found}");
+}
