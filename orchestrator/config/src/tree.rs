@@ -200,7 +200,8 @@ fn settle_mapping(fields: Vec<RawField>, file: FileId, report: &mut Report) -> V
             sources_of(node, key_place, &mut merged, report);
             continue;
         }
-        if is_secret(&key.value) && !(key.value == REFERENCE && is_reference(&node)) {
+        let names_one = key.value == REFERENCE && is_reference(&node);
+        if is_secret(&key.value) && !names_one && !is_taken(&node) {
             node.each_line(&mut |line| report.hide_line(file, line));
         }
         if let Some(first) = places.get(&key.value) {
@@ -285,7 +286,41 @@ fn report_syntax(error: &Error, file: FileId, text: &str, report: &mut Report) {
 /// Whether what stands under a field of this name is never shown (`SEC-2`). Also true of likely typing
 /// errors: a misspelled `secrets` is reported, and the report must not tell what it holds.
 fn is_secret(key: &str) -> bool {
-    key.to_ascii_lowercase().contains("secret")
+    const PARTS: [&str; 7] = [
+        "secret",
+        "apikey",
+        "password",
+        "passwd",
+        "credential",
+        "privatekey",
+        "accesskey",
+    ];
+    // `api_key` and `api-key` are likely typing errors, too. `maxTokens` is a number.
+    let letters = key.chars().filter(char::is_ascii_alphanumeric);
+    let name = letters.collect::<String>().to_ascii_lowercase();
+    let is_whole = name.ends_with("token") || name.ends_with("authorization");
+    is_whole || PARTS.iter().any(|part| name.contains(part))
+}
+
+/// Whether a value is `{valueFrom: {env: NAME}}` or `{valueFrom: {secretRef: …}}`, as it should be: then it
+/// can be shown. What does not look like a variable's name may be the secret itself.
+fn is_taken(node: &Node) -> bool {
+    let [taken] = node.entries() else {
+        return false;
+    };
+    let [source] = taken.node.entries() else {
+        return false;
+    };
+    let is_variable = |name: &str| {
+        let is_part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        !name.is_empty() && name.chars().all(is_part)
+    };
+    taken.key == "valueFrom"
+        && match (source.key.as_str(), &source.node.value) {
+            (REFERENCE, _) => is_reference(&source.node),
+            ("env", Value::Text(name)) => is_variable(name),
+            _ => false,
+        }
 }
 
 /// The field that refers to a secret.
@@ -320,7 +355,8 @@ impl Entry {
 /// after it, speaks of one. Rather a line too few is shown than one too many.
 fn may_be_secret(text: &str, line: usize) -> bool {
     text.lines().take(line).fold(false, |after_secret, text| {
-        (after_secret && !text.starts_with("---")) || is_secret(text)
+        let mut words = text.split([':', '{', ',', ' ', '"', '\'']);
+        (after_secret && !text.starts_with("---")) || words.any(is_secret)
     })
 }
 

@@ -316,3 +316,52 @@ fn a_project_without_a_swarm_shows_the_policy_it_gets() {
     let broken = Project::new("kind: [");
     assert!(effective(&broken.root(), &broken).is_err());
 }
+
+#[test]
+fn sec_2_a_key_that_is_written_in_the_place_of_its_mapping_is_not_shown() {
+    let told = |line: &str| {
+        let model = format!(
+            "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: big}}\nspec:\n  provider: \
+             anthropic\n  model: m\n  {line}\n"
+        );
+        let problems = Project::with(&model).refused();
+        for problem in problems.as_slice() {
+            assert_eq!(
+                problem.fix.as_deref().filter(|fix| fix.contains("hunter2")),
+                None
+            );
+        }
+        format!("{problems}{problems:?}")
+    };
+    for line in [
+        "apiKey: sk-hunter2",
+        "apiKey: {valu: sk-hunter2}",
+        "apiKey: [sk-hunter2]",
+        "apiKey: {valueFrom: {env: sk-hunter2}}",
+        "api_key: sk-hunter2",
+        "apiKeey: x\n  apiToken: sk-hunter2",
+        "options: {authorization: sk-hunter2}",
+        "apiKey: sk-hunter2: x",
+        "apiKey: \"sk-hunter2",
+    ] {
+        let told = told(line);
+        assert!(
+            !told.contains("| ")
+                || !told
+                    .lines()
+                    .any(|line| line.contains('|') && line.contains("hunter2")),
+            "{told}"
+        );
+        assert!(
+            !told.contains("apiKey: sk-hunter2")
+                && !told.contains("source_line: Some(\"  apiKey: {valu:"),
+            "{told}"
+        );
+    }
+    // What is taken from elsewhere can be seen, with what is wrong with it.
+    let seen = told("apiKey: {valueFrom: {env: NOT_THERE}}");
+    assert!(
+        seen.contains("apiKey: {valueFrom: {env: NOT_THERE}}"),
+        "{seen}"
+    );
+}
