@@ -2,7 +2,8 @@
 //! runtime event (`SEC-2`).
 //!
 //! A value is looked for as it is and as programs write it: escaped as JSON (once and twice, since a
-//! line may quote another), in base64 at any place of what is encoded, and percent-encoded. What a child
+//! line may quote another), in base64 at any place of what is encoded, in hexadecimal digits, and
+//! percent-encoded. Where a line is too long and is split, it is split beside a value, not within. What a child
 //! says about itself is masked as it comes in, so that everything made of it is; what the daemon says, as
 //! it goes out. Messages of a conversation are not touched: they are what the agent was told.
 //!
@@ -98,6 +99,21 @@ impl Masks {
     pub(super) fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.text(text)
+    }
+
+    /// Where `bytes`, the first part of a line that goes on, can be cut so that no value is cut in two,
+    /// whatever comes behind: at most `bytes.len()`, and never 0 unless there are none.
+    pub(super) fn cut_beside_values(&self, bytes: &[u8]) -> usize {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(finder) = &known.finder else {
+            return bytes.len();
+        };
+        // The last of them may be the beginning of a value. One that is longer than half is cut.
+        let kept_back = finder.max_pattern_len().saturating_sub(1);
+        let cut = bytes.len().saturating_sub(kept_back.min(bytes.len() / 2));
+        let mut across = finder.find_iter(bytes);
+        let across = across.find(|found| found.start() < cut && cut < found.end());
+        across.map_or(cut, |found| found.end())
     }
 
     fn mask(&self, text: &mut String) {
@@ -202,6 +218,9 @@ fn forms(value: &str) -> Vec<String> {
         percent_encoded(value, false, "%20"),
         percent_encoded(value, true, "%20"),
         percent_encoded(value, true, "+"),
+        ascii_escaped(value),
+        hex_encoded(value, false),
+        hex_encoded(value, true),
     ];
     for skipped in 0..3 {
         let encoded = base64_within(value.as_bytes(), skipped);
@@ -216,6 +235,32 @@ fn json_escaped(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     let inner = quoted.strip_prefix('"').and_then(|q| q.strip_suffix('"'));
     inner.unwrap_or(&quoted).to_owned()
+}
+
+/// As JSON is written that may hold nothing but ASCII.
+fn ascii_escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in json_escaped(text).chars() {
+        if c.is_ascii() {
+            escaped.push(c);
+        } else {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                escaped.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    escaped
+}
+
+fn hex_encoded(text: &str, is_upper: bool) -> String {
+    let digits = text.bytes().map(|byte| format!("{byte:02x}"));
+    let digits = digits.collect::<String>();
+    if is_upper {
+        digits.to_uppercase()
+    } else {
+        digits
+    }
 }
 
 fn percent_encoded(text: &str, is_upper: bool, space: &str) -> String {
@@ -281,6 +326,9 @@ mod tests {
             "https://h/?t=p%22ss%20w%C3%B6rd%2F%2B%3F1&x",
             "https://h/?t=p%22ss%20w%c3%b6rd%2f%2b%3f1&x",
             "t=p%22ss+w%C3%B6rd%2F%2B%3F1",
+            "x702273732077c3b672642f2b3f31x",
+            "702273732077C3B672642F2B3F31",
+            r#"{"k": "p\"ss w\u00f6rd/+?1"}"#,
         ] {
             let masked = masks.text(text);
             assert!(masked.contains(MASK), "{text} stays {masked}");
@@ -311,6 +359,22 @@ mod tests {
                 "nested": [{"token": "[masked]", "[masked]": true}, "[masked]", 1],
             })
         );
+    }
+
+    #[test]
+    fn sec_2_a_line_is_cut_beside_a_value() {
+        let masks = masks(&["hunter2-and-more"]);
+        for before in 0..60 {
+            let line = format!("{}hunter2-and-more{}", "a".repeat(before), "b".repeat(60));
+            for length in 40..line.len() {
+                let cut = masks.cut_beside_values(&line.as_bytes()[..length]);
+                assert!(cut > 0 && cut <= length);
+                let (head, rest) = line.split_at(cut);
+                let masked = format!("{}{}", masks.text(head), masks.text(rest));
+                assert!(masked.contains(MASK), "{head} | {rest}");
+            }
+        }
+        assert_eq!(Masks::default().cut_beside_values(b"abc"), 3);
     }
 
     #[test]

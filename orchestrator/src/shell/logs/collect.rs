@@ -17,6 +17,19 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::sync::watch;
 
 use super::{LogHub, own_line};
+use crate::shell::masking::Masks;
+
+/// Fields that say whose a line is: the daemon's to give. A line has no other than those of its process.
+pub(super) const WHO: [&str; 8] = [
+    "process",
+    "pid",
+    "workspaceId",
+    "agentName",
+    "instanceKey",
+    "connection",
+    "model",
+    "role",
+];
 
 /// Bytes read from a child at a time.
 const READ_BYTES: usize = 64 * 1024;
@@ -46,7 +59,7 @@ pub(in crate::shell) async fn collect(
         let read = output.read_buf(&mut chunk).await?;
         let pieces = match read {
             0 => lines.finish(),
-            _ => lines.push(&chunk),
+            _ => lines.push(&chunk, collector.hub.masks()),
         };
         for piece in pieces {
             let at = Timestamp::from_unix_millis(unix_millis_now());
@@ -77,7 +90,7 @@ struct LineSplitter {
 }
 
 impl LineSplitter {
-    fn push(&mut self, mut bytes: &[u8]) -> Vec<Piece> {
+    fn push(&mut self, mut bytes: &[u8], masks: &Masks) -> Vec<Piece> {
         let mut pieces = Vec::new();
         while !bytes.is_empty() {
             let room = MAX_LOG_LINE_BYTES - self.pending.len();
@@ -97,7 +110,10 @@ impl LineSplitter {
                     let (head, rest) = bytes.split_at(room);
                     self.pending.extend_from_slice(head);
                     self.parts += 1;
+                    let cut = masks.cut_beside_values(&self.pending);
+                    let kept_back = self.pending.split_off(cut);
                     pieces.push(self.take(Some(self.parts), false));
+                    self.pending = kept_back;
                     bytes = rest;
                 }
                 None => {
@@ -134,8 +150,9 @@ fn render(
     at: Timestamp,
     trace: Option<TraceContext>,
 ) -> Vec<u8> {
+    let identity = &collector.identity;
     let whole = piece.part.is_none() && !piece.is_cut;
-    if whole && own_line::is_complete(&piece.bytes, &collector.identity) {
+    if whole && own_line::is_complete(&piece.bytes, identity) {
         piece.bytes.push(b'\n');
         return piece.bytes;
     }
@@ -160,7 +177,10 @@ fn render(
             line
         }
     };
-    line.extend(collector.identity.clone());
+    for name in WHO.iter().filter(|name| !identity.contains_key(**name)) {
+        line.shift_remove(*name);
+    }
+    line.extend(identity.clone());
     let has_trace = line
         .get("traceId")
         .and_then(Value::as_str)
@@ -224,6 +244,20 @@ mod tests {
         let line = rendered(br#"{"message":"m","level":"warn","pid":1,"agentName":"b","x":[1]}"#);
         assert_eq!(line["pid"], 7);
         assert_eq!(line["agentName"], "a");
+        for text in [
+            br#"{"message":"m","connection":"hook","model":"big","role":"model","instanceKey":"x"}"#
+                .to_vec(),
+            format!(
+                r#"{{"timestamp":"2026-01-01T00:00:00.000Z","level":"info","message":"m","process":"agent","pid":7,"agentName":"a","connection":"hook","traceId":"{}"}}"#,
+                "02".repeat(16)
+            )
+            .into_bytes(),
+        ] {
+            let lie = rendered(&text);
+            for field in ["connection", "model", "role", "instanceKey"] {
+                assert!(!lie.contains_key(field), "{lie:?}");
+            }
+        }
         assert_eq!((&line["level"], &line["x"]), (&json!("warn"), &json!([1])));
     }
 
@@ -248,7 +282,7 @@ mod tests {
             let mut splitter = LineSplitter::default();
             let mut pieces: Vec<Piece> = stream
                 .chunks(chunk)
-                .flat_map(|chunk| splitter.push(chunk))
+                .flat_map(|chunk| splitter.push(chunk, &Masks::default()))
                 .collect();
             pieces.extend(splitter.finish());
             let shape: Vec<_> = pieces
@@ -271,7 +305,7 @@ mod tests {
     fn a_line_of_exactly_the_limit_is_whole() {
         let mut splitter = LineSplitter::default();
         let line = [vec![b'x'; MAX_LOG_LINE_BYTES], b"\n".to_vec()].concat();
-        let pieces = splitter.push(&line);
+        let pieces = splitter.push(&line, &Masks::default());
         assert_eq!(pieces.len(), 1);
         assert_eq!(pieces[0].part, None);
     }

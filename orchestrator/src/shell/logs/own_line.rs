@@ -50,6 +50,9 @@ impl<'de> Visitor<'de> for Complete<'_> {
                 }
                 known += 1;
             }
+            if super::collect::WHO.contains(&name) && !self.identity.contains_key(name) {
+                return Ok(false);
+            }
             if name == "traceId" {
                 has_trace = matches!(value, Flat::Text(id) if id.parse::<TraceId>().is_ok());
             }
