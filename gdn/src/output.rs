@@ -17,12 +17,14 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::schemas;
 
+pub(crate) mod invisible;
 pub(crate) mod progress;
 pub(crate) mod screen;
 pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod text;
 
+use invisible::harmless_json;
 use style::Palette;
 use table::Canvas;
 
@@ -130,6 +132,8 @@ impl Output {
             Some("}") | None => "}".to_owned(),
             Some(fields) => format!(",{fields}"),
         };
+        // Whoever reads it in a terminal is safe, and whoever parses it gets the same.
+        let fields = harmless_json(&fields);
         self.print(&format!("{{\"schema\":{}{fields}", json!(schema)))
     }
 

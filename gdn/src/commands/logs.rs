@@ -19,6 +19,7 @@ use crate::daemon;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::output::invisible::harmless_json;
 
 mod files;
 mod filter;
@@ -263,7 +264,7 @@ fn unreadable(dir: &Path, error: &std::io::Error) -> Failure {
 
 fn show(line: &str, output: Output) -> Result<(), Failure> {
     if output.is_json() {
-        output.raw(line)
+        output.raw(&harmless_json(line))
     } else {
         output.data(render::render(line, output.out))
     }

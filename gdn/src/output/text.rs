@@ -1,5 +1,6 @@
 //! Values as people read them: times, durations, sizes, and text that others wrote.
 
+use super::invisible::judged;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::Spending;
 use jiff::tz::TimeZone;
@@ -14,8 +15,8 @@ const MS_PER_DAY: u64 = 24 * MS_PER_HOUR;
 /// Longest text that a hint repeats as a shell argument, in characters.
 const QUOTE_MAX_CHARS: usize = 200;
 
-/// Makes text harmless on a terminal: control characters but newline and tab are written as `\u{1b}`
-/// and the like.
+/// Makes text harmless on a terminal: control characters but newline and tab, and characters that reorder
+/// or hide text, are written as `\u{1b}` and the like.
 pub(crate) fn printable(text: &str) -> String {
     escape(text, |c| c != '\n' && c != '\t')
 }
@@ -27,19 +28,14 @@ pub(crate) fn one_line(text: &str) -> String {
 
 fn escape(text: &str, also: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if (c.is_control() && also(c)) || is_bidi_control(c) {
+    for (c, is_harmful) in judged(text) {
+        if is_harmful && also(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);
         }
     }
     out
-}
-
-/// Characters that reorder the text around them and so could disguise it.
-fn is_bidi_control(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Columns the text takes on a terminal.

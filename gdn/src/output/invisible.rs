@@ -1,0 +1,103 @@
+//! Characters that a terminal acts on or does not show: control characters, and those that reorder, hide or
+//! smuggle text. Text of agents, models and strangers may hold any of them.
+
+/// Characters that no terminal shows, or that reorder the text around them.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+        | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Joiners and the choice of an emoji's form belong to scripts and emoji, one between two visible
+/// characters; anywhere else, and in a row, they only hide.
+fn belongs_behind(before: Option<char>, c: char) -> bool {
+    let joins = matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}');
+    // The form of an emoji may stand before a joiner.
+    let is_visible = |before: char| {
+        (!before.is_ascii() && !is_invisible(before))
+            || (c == '\u{200d}' && before == '\u{fe0f}')
+            || (c == '\u{fe0f}' && matches!(before, '0'..='9' | '#' | '*'))
+    };
+    joins && before.is_some_and(is_visible)
+}
+
+/// The characters of a text, each with whether it is harmful on a terminal.
+pub(super) fn judged(text: &str) -> impl Iterator<Item = (char, bool)> {
+    let mut before = None;
+    text.chars().map(move |c| {
+        let is_harmful = c.is_control() || (is_invisible(c) && !belongs_behind(before, c));
+        before = Some(c);
+        (c, is_harmful)
+    })
+}
+
+/// The same JSON with every such character written as `\u…`, wherever it stands in a text. Line ends and
+/// tabs between values stay.
+pub(crate) fn harmless_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for (c, is_harmful) in judged(json) {
+        if is_harmful && c != '\n' && c != '\t' && c != '\r' {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn harmful(text: &str) -> usize {
+        judged(text).filter(|(_, is_harmful)| *is_harmful).count()
+    }
+
+    #[test]
+    fn what_is_not_seen_is_harmful_unless_a_script_or_an_emoji_needs_it() {
+        for hidden in [
+            "a\u{9b}b",
+            "a\u{7f}b",
+            "a\u{202e}b",
+            "a\u{2066}b",
+            "a\u{200e}b",
+            "a\u{61c}b",
+            "a\u{200b}b",
+            "a\u{200d}b",
+            "a\u{feff}b",
+            "a\u{e0041}b",
+            "a\u{ad}b",
+            "a\u{fe0f}b",
+            "ü\u{200d}\u{200d}",
+            "☎\u{fe0f}\u{fe0f}",
+        ] {
+            assert_eq!(harmful(hidden), 1, "{}", hidden.escape_unicode());
+        }
+        for fine in [
+            "grün ☎\u{fe0f} 1\u{fe0f}",
+            "👩\u{200d}👧",
+            "❤\u{fe0f}\u{200d}🔥",
+            "می\u{200c}خواهم",
+        ] {
+            assert_eq!(harmful(fine), 0, "{}", fine.escape_unicode());
+        }
+    }
+
+    #[test]
+    fn json_says_the_same_in_characters_that_can_be_seen() {
+        let value = serde_json::json!({"k\u{9b}": ["a\u{202e}\u{e0041}\n", "\u{7f}ü👩\u{200d}👧"]});
+        let json = serde_json::to_string(&value).unwrap();
+        let harmless = harmless_json(&json);
+        assert_eq!(harmful(&harmless), 0, "{harmless}");
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&harmless).unwrap(),
+            value
+        );
+    }
+}
