@@ -72,7 +72,21 @@ fn become_program(command: &[OsString]) -> ExitCode {
     ExitCode::from(EXIT_CANNOT_BECOME)
 }
 
+/// Keeps the secrets it is about to get from others of the same user: no debugger, no `/proc/PID/mem`, and
+/// no core when it crashes (`SEC-6`). A program it starts has its own memory. macOS has no way to do the
+/// first without `unsafe`.
+fn hide_memory() {
+    use nix::sys::resource::{Resource, setrlimit};
+    // What cannot be had on this system is done without: there is nothing to be done about it.
+    setrlimit(Resource::RLIMIT_CORE, 0, 0).ok();
+    #[cfg(target_os = "linux")]
+    if std::env::var_os(goondan_protocol::secret::ALLOW_DEBUGGER_VAR).is_none() {
+        nix::sys::prctl::set_dumpable(false).ok();
+    }
+}
+
 fn serve() -> ExitCode {
+    hide_memory();
     http::install_cryptography();
     let pid = std::process::id();
     let trace_id = TraceId::from_uuid(uuid::Uuid::now_v7());

@@ -11,6 +11,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// read it, and no child process gets it.
 pub const IDENTITY_VAR: &str = "GOONDAN_AGE_IDENTITY";
 
+/// The environment variable with which whoever starts the daemon lets a debugger of the same user look into
+/// it and its connectors, with the secrets in their memory.
+pub const ALLOW_DEBUGGER_VAR: &str = "GOONDAN_ALLOW_DEBUGGER";
+
 /// What stands before a secret's name where one is referred to: `Secret/github`.
 pub const SECRET_PREFIX: &str = "Secret/";
 

@@ -47,7 +47,7 @@ use crate::limits::{CHILD_BATCH_MESSAGES, CHILD_BATCHES_WAITING, CHILD_QUEUE_FRA
 
 /// Environment variables a child gets from the daemon. Everything else stays here: the daemon's
 /// environment may hold secrets that only some connection is to have.
-const PASSED_ON: [&str; 13] = [
+const PASSED_ON: [&str; 14] = [
     "PATH",
     "HOME",
     "USER",
@@ -62,6 +62,7 @@ const PASSED_ON: [&str; 13] = [
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     goondan_log::LEVEL_VAR,
+    "GOONDAN_ALLOW_DEBUGGER",
 ];
 
 /// A frame of as many bytes is not copied to the others that wait to be written with one call.

@@ -125,7 +125,7 @@ fn start(args: &Args) -> Result<(), StartFailure> {
         }
     })?;
     descriptors::raise_limit();
-    hide_identity();
+    hide_memory();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -157,12 +157,15 @@ fn check_apart(project: &Path, state_root: &Path) -> Result<(), StartFailure> {
     })
 }
 
-/// An identity in the environment is to be seen by this process alone; and whoever runs as the same user
-/// could read it there. Without one, the daemon can be looked into by its user's debugger, as any program.
-fn hide_identity() {
+/// Keeps what is in memory, secrets of all projects among it, from others of the same user: no debugger, no
+/// `/proc/PID/mem` or `environ` (where an identity may be), and no core when it crashes, here and in every
+/// child (`SEC-6`). macOS has no way to do the first without `unsafe`.
+fn hide_memory() {
+    use nix::sys::resource::{Resource, setrlimit};
+    // What cannot be had on this system is done without: there is nothing to be done about it.
+    setrlimit(Resource::RLIMIT_CORE, 0, 0).ok();
     #[cfg(target_os = "linux")]
-    if std::env::var_os(goondan_protocol::secret::IDENTITY_VAR).is_some() {
-        // Fails on kernels that do not know of it, and then there is nothing to be done about it.
+    if std::env::var_os(goondan_protocol::secret::ALLOW_DEBUGGER_VAR).is_none() {
         nix::sys::prctl::set_dumpable(false).ok();
     }
 }

@@ -472,3 +472,64 @@ fn sec_6_a_secret_is_handed_only_to_a_workspace_that_a_person_has_allowed() {
         .prints(&["secret.allowed", "secret.denied"]);
     drop(daemon.stop());
 }
+
+/// A command without the capabilities that let root look into everything.
+#[cfg(target_os = "linux")]
+fn as_anyone(command: &std::process::Command) -> std::process::Command {
+    if !nix::unistd::geteuid().is_root() {
+        let mut same = std::process::Command::new(command.get_program());
+        same.args(command.get_args());
+        return same;
+    }
+    let mut without = std::process::Command::new("setpriv");
+    without.args(["--bounding-set=-all", "--inh-caps=-all", "--"]);
+    without.arg(command.get_program()).args(command.get_args());
+    without
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn sec_6_nobody_else_reads_the_memory_of_daemon_and_connectors_and_a_crash_leaves_no_core() {
+    let home = Home::new(LAB);
+    let program = home.command(&bin(ORCHESTRATOR), &[]);
+    let mut command = as_anyone(&program);
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.env_remove("GOONDAN_ALLOW_DEBUGGER");
+    command.current_dir(program.get_current_dir().unwrap());
+    let daemon = Daemon::start_command(&home, command);
+    home.gdn(&["run"]).exits(0);
+    wait_until("the connector runs", || !home.running(CONNECTOR).is_empty());
+    let connector = home.running(CONNECTOR)[0].pid;
+    let reads = |pid: u32, file: &str| {
+        let mut reader = std::process::Command::new("dd");
+        reader.args([&format!("if=/proc/{pid}/{file}"), "of=/dev/null", "count=0"]);
+        let output = as_anyone(&reader).output().unwrap();
+        output.status.success()
+    };
+    // One of the same user that hides nothing can be read, or the test would show nothing.
+    let mut sleep = std::process::Command::new("sleep");
+    sleep.arg("600");
+    let mut open = as_anyone(&sleep).spawn().unwrap();
+    wait_until("a process that hides nothing can be read", || {
+        reads(open.id(), "environ") && reads(open.id(), "mem")
+    });
+    open.kill().unwrap();
+    open.wait().unwrap();
+    for pid in [daemon.pid(), connector] {
+        // It hides itself before it is given anything to hide.
+        wait_until("it can be read no more", || !reads(pid, "mem"));
+        assert!(!reads(pid, "environ"), "{pid}");
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let core = limits
+            .lines()
+            .find(|line| line.starts_with("Max core file size"));
+        let values: Vec<&str> = core.unwrap().split_whitespace().skip(4).take(2).collect();
+        assert_eq!(values, ["0", "0"], "{pid}");
+    }
+    drop(daemon.stop());
+}
