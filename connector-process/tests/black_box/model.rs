@@ -131,7 +131,7 @@ impl Made {
             match piece {
                 ModelPiece::Text { text: more } => text.push_str(more),
                 ModelPiece::Reasoning { text: more } => thought.push_str(more),
-                ModelPiece::Again => panic!("nobody made it again"),
+                ModelPiece::Again | ModelPiece::Retry(_) => panic!("nobody made it again"),
             }
         }
         (text, thought)
