@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod agreement;
+#[cfg(test)]
 mod beginners;
 #[cfg(test)]
 mod budgets;
