@@ -79,7 +79,8 @@ fn build_once(dir: &Path) {
 
 fn build(dir: &Path) {
     let profile = match dir.file_name().unwrap().to_str().unwrap() {
-        "debug" => "dev",
+        // The profile of the tests, so that nothing is compiled twice.
+        "debug" => "test",
         name => name,
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
