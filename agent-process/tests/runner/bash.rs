@@ -37,15 +37,23 @@ async fn run(site: &Site, command: &str) -> ToolOutcome {
     toolbox(site).run(&exec(command)).await
 }
 
+/// What a command that ended with another exit code than 0 gives.
+fn failed(text: impl Into<String>) -> ToolOutcome {
+    ToolOutcome {
+        has_failed: true,
+        ..ToolOutcome::ok(text)
+    }
+}
+
 #[tokio::test]
 async fn a_command_gives_its_exit_code_and_both_streams() {
     let site = Site::new();
     let outcome = run(&site, "pwd; echo oops >&2; exit 3").await;
     let work = site.work.canonicalize().unwrap();
     let expected = format!("exit code: 3\nstdout:\n{}\nstderr:\noops\n", work.display());
-    assert_eq!(outcome, ToolOutcome::ok(expected));
+    assert_eq!(outcome, failed(expected));
     let outcome = run(&site, "kill -TERM $$").await;
-    assert_eq!(outcome, ToolOutcome::ok("exit code: 143\n"));
+    assert_eq!(outcome, failed("exit code: 143\n"));
     let outcome = run(&site, "cat").await;
     assert_eq!(outcome, ToolOutcome::ok("exit code: 0\n"));
 }
