@@ -16,15 +16,15 @@ pub(crate) const PAUSE_CATCH_UP_MS: u64 = 2_000;
 pub(crate) const TICKS_OF_REST: u64 = 8;
 
 /// File descriptors of the daemon that one agent in a turn takes, its open conversation among them.
-pub(crate) const WORKING_AGENT_DESCRIPTORS: u64 = 8;
+pub(crate) const WORKING_AGENT_DESCRIPTORS: u64 = 9;
 /// File descriptors of the daemon that one idle agent takes: its socket, and the pipe of its output.
 pub(crate) const IDLE_AGENT_DESCRIPTORS: u64 = 2;
 /// Processes and threads that one agent in a turn is taken to need, its tools among them.
 pub(crate) const WORKING_AGENT_TASKS: u64 = 8;
 /// Memory that one agent in a turn is taken to need, in bytes.
-pub(crate) const WORKING_AGENT_MEMORY_BYTES: u64 = 8 << 20;
+pub(crate) const WORKING_AGENT_MEMORY_BYTES: u64 = 8 * 1024 * 1024;
 /// Memory that the end of one idle agent is taken to free, in bytes.
-pub(crate) const IDLE_AGENT_MEMORY_BYTES: u64 = 1 << 20;
+pub(crate) const IDLE_AGENT_MEMORY_BYTES: u64 = 1024 * 1024;
 /// Idle agents that are stopped at once to make room for others.
 pub(crate) const STOPPED_FOR_ROOM_MAX: usize = 32;
 /// How long after a process could not be started for want of room the next start is tried, in
@@ -35,7 +35,7 @@ pub(crate) const ROOM_QUIET_MS: u64 = 60_000;
 /// How often it is measured what there is of descriptors, processes and memory, in ticks.
 pub(crate) const TICKS_OF_MEASURE: u64 = 2;
 /// Part of the file descriptors that the store keeps for open conversations at most: one in so many.
-pub(crate) const STORE_DESCRIPTORS_PART: u64 = 4;
+pub(crate) const STORE_DESCRIPTORS_PART: u64 = 8;
 
 /// Crashes in a row after which a process is still started again at once (`SUP-4`).
 pub(crate) const IMMEDIATE_RESTARTS: u32 = 5;

@@ -12,6 +12,7 @@ use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
 use goondan_protocol::version::Version;
 use goondan_store::disk::{Disk, RealDisk};
+use goondan_store::limits::INSTANCE_DESCRIPTORS;
 use goondan_store::root::SystemRoot;
 use goondan_store::workspace;
 use goondan_store::writer::Writers;
@@ -235,9 +236,14 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         Cgroups::default()
     });
     let for_store = descriptors::limit() / STORE_DESCRIPTORS_PART;
-    let (writers, stored) =
-        Writers::start_within(&disk, &layout, &known.index, WRITER_THREADS, for_store)
-            .map_err(io)?;
+    let (writers, stored) = Writers::start_within(
+        &disk,
+        &layout,
+        &known.index,
+        writer_threads(for_store),
+        for_store,
+    )
+    .map_err(io)?;
     let (events, incoming) = mpsc::channel(CORE_QUEUE_INPUTS);
     let facts = Facts {
         layout: layout.clone(),
@@ -305,6 +311,14 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
     tracing::info!("orchestrator ended");
     drop(log_guard);
     Ok(())
+}
+
+/// Each thread keeps at least one conversation open, and opens another beside it.
+fn writer_threads(descriptors: u64) -> usize {
+    let threads = descriptors / (2 * INSTANCE_DESCRIPTORS);
+    usize::try_from(threads)
+        .unwrap_or(WRITER_THREADS)
+        .clamp(1, WRITER_THREADS)
 }
 
 /// Ends what an earlier daemon of this System Root left behind, and marks what this one will start.
