@@ -3,7 +3,7 @@
 use std::fs;
 
 use goondan_tests::projects::LAB;
-use goondan_tests::{Daemon, Home, http, wait_until};
+use goondan_tests::{Daemon, Home, http};
 use serde_json::Value;
 
 use crate::conversation::{shape, text};
@@ -128,12 +128,9 @@ fn a_permanent_loss_is_answered_for_good_and_tells_no_path() {
             .unwrap()
             .contains(path)
     );
-    wait_until("the log names the file", || {
-        let lines = home.log_files();
-        lines.iter().any(|line| {
-            let error = line["error"].as_str().unwrap_or_default();
-            line["message"] == "event refused" && error.contains(path)
-        })
+    daemon.log().wait_for("the log names the file", |line| {
+        let error = line["error"].as_str().unwrap_or_default();
+        line["message"] == "event refused" && error.contains(path)
     });
     // The others are as they were.
     let headers = [("x-goondan-instance-key", "other")];
