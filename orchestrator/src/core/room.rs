@@ -77,7 +77,7 @@ impl Supply {
                 resource: Resource::Descriptors,
                 share: self.descriptors,
                 reserve_part: 8,
-                reserve_min: 16,
+                reserve_min: 24,
                 reserve_max: 1_024,
                 per_start: WORKING_AGENT_DESCRIPTORS,
                 per_idle: IDLE_AGENT_DESCRIPTORS,
@@ -110,6 +110,8 @@ pub(super) struct Room {
     supply: Supply,
     /// How many agents may still start.
     left: u64,
+    /// What there is room for the fewest in.
+    scarcest: Option<Resource>,
     short_of: Vec<Resource>,
     waiting: VecDeque<InstanceRef>,
     /// Those that are being stopped to make room.
@@ -125,6 +127,7 @@ impl Default for Room {
         Self {
             supply: Supply::default(),
             left: u64::MAX,
+            scarcest: None,
             short_of: Vec::new(),
             waiting: VecDeque::new(),
             leaving: BTreeSet::new(),
@@ -151,13 +154,21 @@ impl Room {
         self.waiting.len()
     }
 
-    /// Takes a measure. Returns how many idle agents are to be stopped.
-    fn measured(&mut self, supply: Supply) -> u64 {
+    /// Takes a measure. Those that are `working` may not have taken all yet that they will need. Returns how
+    /// many idle agents are to be stopped.
+    fn measured(&mut self, supply: Supply, working: u64) -> u64 {
         self.supply = supply;
         let needs = supply.needs();
-        let starts = needs.iter().map(Need::starts).min();
-        self.left = starts.unwrap_or(u64::MAX);
-        let short = needs.iter().filter(|need| need.starts() == 0);
+        let left = |need: &Need| match need.starts() {
+            u64::MAX => u64::MAX,
+            starts => starts.saturating_sub(working),
+        };
+        self.left = needs.iter().map(left).min().unwrap_or(u64::MAX);
+        self.scarcest = needs
+            .iter()
+            .min_by_key(|need| left(need))
+            .map(|need| need.resource);
+        let short = needs.iter().filter(|need| left(need) == 0);
         self.short_of = short.map(|need| need.resource).collect();
         needs.iter().map(Need::surplus).max().unwrap_or(0)
     }
@@ -180,7 +191,10 @@ impl Room {
 impl Core {
     /// How much there is of what processes need.
     pub(super) fn on_supply(&mut self, supply: Supply) {
-        let surplus = self.room.measured(supply);
+        let instances = self.workspaces.values().flat_map(|w| w.instances.values());
+        let working = instances.filter(|entry| entry.slot.up().is_some() && !entry.is_at_rest());
+        let working = u64::try_from(working.count()).unwrap_or(u64::MAX);
+        let surplus = self.room.measured(supply, working);
         self.tell_of_shortage();
         if surplus > 0 {
             self.stop_longest_idle(usize::try_from(surplus).unwrap_or(usize::MAX));
@@ -218,10 +232,7 @@ impl Core {
             self.room.waiting.retain(|waiting| waiting != at);
             return true;
         }
-        // Each that waits is to have a place; nobody is stopped for one that is on its way already.
-        if self.room.leaving.len() <= self.room.waiting.len() {
-            self.stop_longest_idle(1);
-        }
+        self.make_place();
         if self.is_worth_waiting_for(at) {
             self.room.wait(at);
             return false;
@@ -230,10 +241,19 @@ impl Core {
         true
     }
 
+    /// Stops as many idle agents as one that works takes the place of; those that are leaving already are
+    /// waited for first.
+    fn make_place(&mut self) {
+        if self.room.leaving.is_empty() {
+            let places = WORKING_AGENT_DESCRIPTORS.div_ceil(IDLE_AGENT_DESCRIPTORS);
+            self.stop_longest_idle(usize::try_from(places).unwrap_or(1));
+        }
+    }
+
     /// An agent may have nothing to do any more: who waits for room may have its place.
     pub(super) fn offer_place(&mut self) {
-        if self.room.left == 0 && self.room.leaving.len() < self.room.waiting.len() {
-            self.stop_longest_idle(1);
+        if self.room.left == 0 && !self.room.waiting.is_empty() {
+            self.make_place();
         }
     }
 
@@ -249,7 +269,7 @@ impl Core {
                 .is_some_and(|event| event.chain.is_some())
         });
         // Memory and processes are not the daemon's alone: others may hold them for ever.
-        let is_own = self.room.short_of.contains(&Resource::Descriptors);
+        let is_own = self.room.scarcest == Some(Resource::Descriptors);
         let mut owners = self.owners.values();
         is_own && !is_asked && owners.any(|owner| matches!(owner, Owner::Agent(_)))
     }
@@ -285,11 +305,9 @@ impl Core {
         }
     }
 
-    /// An agent's process is gone: somebody else may have its place.
+    /// An agent's process is gone. What that makes free, the next measure tells.
     pub(super) fn give_room(&mut self, process: ProcessId) {
         self.room.leaving.remove(&process);
-        self.room.left = self.room.left.saturating_add(1);
-        self.let_in();
     }
 
     /// Starts those that wait for room, as long as there is some.
@@ -317,7 +335,7 @@ impl Core {
         if let Owner::Agent(at) = &owner {
             self.room.wait(at);
         }
-        self.stop_longest_idle(1);
+        self.make_place();
         self.start_next(process);
     }
 }
@@ -337,7 +355,7 @@ mod tests {
     #[test]
     fn sup_3_what_is_not_told_is_not_short() {
         let mut room = Room::default();
-        assert_eq!(room.measured(Supply::default()), 0);
+        assert_eq!(room.measured(Supply::default(), 0), 0);
         assert!(room.short_of().is_empty() && room.take());
     }
 
@@ -346,15 +364,15 @@ mod tests {
         let mut room = Room::default();
         // Of 800 descriptors 100 are kept.
         assert_eq!(
-            room.measured(descriptors(700 - 2 * WORKING_AGENT_DESCRIPTORS, 800)),
+            room.measured(descriptors(700 - 2 * WORKING_AGENT_DESCRIPTORS, 800), 0),
             0
         );
         assert!(room.take() && room.take() && !room.take());
-        assert_eq!(room.measured(descriptors(700, 800)), 0);
+        assert_eq!(room.measured(descriptors(700, 800), 0), 0);
         assert_eq!(room.short_of(), [Resource::Descriptors]);
-        let surplus = room.measured(descriptors(710, 800));
+        let surplus = room.measured(descriptors(710, 800), 0);
         assert_eq!(surplus, 10_u64.div_ceil(IDLE_AGENT_DESCRIPTORS));
-        assert_eq!(room.measured(descriptors(10, 800)), 0);
+        assert_eq!(room.measured(descriptors(10, 800), 0), 0);
         assert!(room.short_of().is_empty());
     }
 
@@ -367,7 +385,7 @@ mod tests {
             tasks: share(1_000, 1_000),
             memory_bytes: share(1 << 30, 1 << 30),
         };
-        assert!(room.measured(supply) > 0);
+        assert!(room.measured(supply, 0) > 0);
         assert_eq!(room.short_of(), [Resource::Processes, Resource::Memory]);
     }
 }

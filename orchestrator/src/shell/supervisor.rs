@@ -209,10 +209,15 @@ impl Supervisor {
                         self.requests.remove(token);
                     }
                 }
+                let has_ended = matches!(input, Input::Exited { .. });
                 if let Input::Exited { process, .. } = &input {
                     self.bury(*process);
                 }
                 self.step(input);
+                if has_ended {
+                    // Somebody may wait for its place.
+                    self.measure();
+                }
             }
             Event::Request {
                 token,
@@ -248,12 +253,17 @@ impl Supervisor {
             }
         }
         if self.ticks.is_multiple_of(TICKS_OF_MEASURE) {
-            let supply = supply::measure(self.cgroups.dir());
-            self.step(Input::Supply(supply));
+            self.measure();
         }
         self.ticks = self.ticks.wrapping_add(1);
         self.step(Input::Tick);
         self.reap();
+    }
+
+    /// Tells the core how much there is of what processes need.
+    fn measure(&mut self) {
+        let supply = supply::measure(self.cgroups.dir());
+        self.step(Input::Supply(supply));
     }
 
     /// Has whoever waits for a child look whether it has ended: one whose socket is held by another does

@@ -118,7 +118,8 @@ impl Worker {
     }
 
     /// Does those jobs of a batch that do not follow a commit of their instance, and leaves the others in
-    /// it: what is read or changed next must not be what was before.
+    /// it: what is read or changed next must not be what was before. Nor does it open more instances at
+    /// once than there may be open ones: between two parts those at rest are closed.
     fn work_part(
         &mut self,
         batch: &mut Vec<Job>,
@@ -126,7 +127,9 @@ impl Worker {
     ) -> Vec<Completion> {
         self.settle();
         let mut later: Vec<Job> = Vec::new();
-        let mut committing: HashSet<InstanceRef> = HashSet::new();
+        // Those whose further jobs follow a commit, or wait for a place among the open ones.
+        let mut put_off: HashSet<InstanceRef> = HashSet::new();
+        let mut newly_opened = 0;
         let mut staged: Vec<(u64, Option<InstanceRef>, Result<Report, StoreError>)> = Vec::new();
         let mut touched: Vec<(InstanceRef, Promise)> = Vec::new();
         for job in batch.drain(..) {
@@ -144,13 +147,23 @@ impl Worker {
             let instance = job.op.instance().cloned();
             if instance
                 .as_ref()
-                .is_some_and(|instance| committing.contains(instance))
+                .is_some_and(|instance| put_off.contains(instance))
             {
                 later.push(job);
                 continue;
             }
+            if let Some(instance) = instance.as_ref()
+                && !self.open.contains_key(instance)
+            {
+                if newly_opened >= self.open_instances_max {
+                    put_off.insert(instance.clone());
+                    later.push(job);
+                    continue;
+                }
+                newly_opened += 1;
+            }
             if let (Op::CompleteTurn { .. }, Some(instance)) = (&job.op, &instance) {
-                committing.insert(instance.clone());
+                put_off.insert(instance.clone());
             }
             let promise = job.op.promise();
             let result = match instance.as_ref().and_then(|instance| failed.get(instance)) {

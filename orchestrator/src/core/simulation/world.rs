@@ -293,7 +293,7 @@ impl World {
         let limit = 1_000;
         let used = if self.is_healing {
             0
-        } else if self.chance(self.plan.person) {
+        } else if !self.core.room.short_of().is_empty() || self.chance(self.plan.person) {
             self.rng.u64(0..=limit)
         } else {
             return;
