@@ -12,6 +12,10 @@ pub const WRITER_OPEN_INSTANCES_MAX: usize = 128;
 /// File descriptors that an open instance takes.
 pub const INSTANCE_DESCRIPTORS: u64 = 7;
 
+/// How long nobody has to need an open instance until its files are closed, in milliseconds. What is
+/// done to it next opens it again, in less than a millisecond.
+pub const INSTANCE_REST_DELAY_MS: u64 = 5_000;
+
 /// Least time between two writes of one instance's `metadata.json`, in milliseconds. The file tells
 /// people and scripts what the daemon knows; recovery does not depend on it.
 pub const METADATA_INTERVAL_MS: u64 = 1_000;

@@ -59,6 +59,8 @@ struct Held {
     metadata_due: Option<Instant>,
     /// When its base is made durable and its journal cleared, if it stays quiet.
     clear_due: Option<Instant>,
+    /// When its files are closed, if nobody needs them before.
+    rest_due: Option<Instant>,
 }
 
 /// What a writer thread does with its jobs, without the thread: for simulations.
@@ -104,6 +106,7 @@ impl Worker {
         self.clear_quiet(all);
         self.retry_folds(all);
         self.flush_metadata(all);
+        self.rest_quiet(all);
     }
 
     /// Does a batch of jobs, syncing each touched file once, and reports each, those of an instance in
@@ -462,6 +465,7 @@ impl Worker {
                 is_kept,
                 metadata_due: None,
                 clear_due: None,
+                rest_due: None,
             },
         );
     }

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::disk::RealDisk;
 use crate::instance::{EventState, Metadata};
-use crate::limits::WRITER_OPEN_INSTANCES_MAX;
+use crate::limits::{INSTANCE_REST_DELAY_MS, WRITER_OPEN_INSTANCES_MAX};
 
 struct Rig {
     _temp: tempfile::TempDir,
@@ -279,6 +279,48 @@ fn open_files(rig: &Rig) -> HashMap<String, usize> {
         }
     }
     found
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_files_of_an_instance_that_nobody_needs_are_closed() {
+    fn run(worker: &mut Worker, op: Op) -> Report {
+        let mut done = worker.work(&mut vec![Job { token: 0, op }]);
+        worker.settle();
+        done.remove(0).result.unwrap()
+    }
+    let rig = rig();
+    let mut worker = Worker::new(Arc::new(RealDisk), rig.layout.clone());
+    let (quiet, busy) = (rig.instance("quiet"), rig.instance("busy"));
+    for instance in [&quiet, &busy] {
+        run(&mut worker, accept(instance.clone(), "agent", "e"));
+        run(&mut worker, Op::Open(instance.clone()));
+    }
+    run(&mut worker, begin(busy.clone(), "t", "e"));
+    worker.clear_quiet(true);
+    worker.flush_metadata(true);
+    let due = worker.next_due().unwrap();
+    let delay = std::time::Duration::from_millis(INSTANCE_REST_DELAY_MS);
+    assert!(due <= Instant::now() + delay);
+    worker.tidy(false);
+    assert!(open_files(&rig).contains_key("quiet"));
+
+    worker.tidy(true);
+    let open = open_files(&rig);
+    assert!(
+        !open.contains_key("quiet") && open.contains_key("busy"),
+        "{open:?}"
+    );
+    assert_eq!(
+        worker.next_due(),
+        None,
+        "nothing wakes the thread of idle conversations"
+    );
+
+    // It is still one that a process works with: what needs it opens it, and it stays open.
+    run(&mut worker, begin(quiet.clone(), "t", "e"));
+    run(&mut worker, append(quiet, "t"));
+    assert!(open_files(&rig).contains_key("quiet"));
 }
 
 #[cfg(target_os = "linux")]

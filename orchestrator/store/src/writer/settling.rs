@@ -9,7 +9,8 @@ use super::{Held, Worker};
 use crate::error::StoreError;
 use crate::instance::InstanceStore;
 use crate::limits::{
-    FOLD_RETRY_MAX_MS, FOLD_RETRY_MIN_MS, JOURNAL_CLEAR_DELAY_MS, METADATA_INTERVAL_MS,
+    FOLD_RETRY_MAX_MS, FOLD_RETRY_MIN_MS, INSTANCE_REST_DELAY_MS, JOURNAL_CLEAR_DELAY_MS,
+    METADATA_INTERVAL_MS,
 };
 
 /// A fold that is tried again.
@@ -57,6 +58,8 @@ impl Worker {
             let delay = Duration::from_millis(JOURNAL_CLEAR_DELAY_MS);
             let is_due = held.store.is_clear_due();
             held.clear_due = is_due.then(|| Instant::now() + delay);
+            let rest_delay = Duration::from_millis(INSTANCE_REST_DELAY_MS);
+            held.rest_due = Some(Instant::now() + rest_delay);
             if held.store.metadata_is_dirty() && held.metadata_due.is_none() {
                 let interval = Duration::from_millis(METADATA_INTERVAL_MS);
                 held.metadata_due = Some(Instant::now() + interval);

@@ -195,9 +195,9 @@ impl Worker {
         self.flush_metadata(true);
     }
 
-    fn next_due(&self) -> Option<Instant> {
+    pub(super) fn next_due(&self) -> Option<Instant> {
         let held = self.open.values();
-        let held = held.flat_map(|held| [held.metadata_due, held.clear_due]);
+        let held = held.flat_map(|held| [held.metadata_due, held.clear_due, held.rest_due]);
         let folds = self.unfolded.values().map(|unfolded| unfolded.due);
         held.flatten().chain(folds).min()
     }
