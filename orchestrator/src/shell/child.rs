@@ -82,11 +82,12 @@ const END_LOOK_MAX_MS: u64 = 100;
 #[derive(Debug, Clone)]
 pub(super) struct Programs {
     agent: PathBuf,
-    connector: PathBuf,
+    /// Without it agents run whose model is embedded, and no connection.
+    connector: Result<PathBuf, ProgramMissing>,
 }
 
 /// A child's binary is neither beside the daemon's own nor in `PATH`.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("`{name}` is neither beside `{}` nor in PATH; install all of goondan's binaries together", beside.display())]
 pub(super) struct ProgramMissing {
     name: &'static str,
@@ -94,18 +95,27 @@ pub(super) struct ProgramMissing {
 }
 
 impl Programs {
-    /// Finds the children's binaries beside this executable, else in `PATH`.
+    /// Finds the children's binaries beside this executable, else in `PATH`. A daemon without agents is
+    /// of no use, so theirs has to be there.
     pub(super) fn find() -> Result<Self, ProgramMissing> {
         Ok(Self {
             agent: find_program("goondan-agent-process")?,
-            connector: find_program("goondan-connector-process")?,
+            connector: find_program("goondan-connector-process"),
         })
     }
 
-    fn of(&self, role: ChildRole) -> &Path {
+    /// Why no connector process can be started, if none can.
+    pub(super) fn missing(&self) -> Option<&ProgramMissing> {
+        self.connector.as_ref().err()
+    }
+
+    fn of(&self, role: ChildRole) -> io::Result<&Path> {
         match role {
-            ChildRole::Agent => &self.agent,
-            ChildRole::Connector | ChildRole::Model => &self.connector,
+            ChildRole::Agent => Ok(&self.agent),
+            ChildRole::Connector | ChildRole::Model => match &self.connector {
+                Ok(path) => Ok(path),
+                Err(missing) => Err(io::Error::new(io::ErrorKind::NotFound, missing.clone())),
+            },
         }
     }
 }
@@ -217,13 +227,14 @@ fn start_in(
     reports: &Reports,
     tasks: &mut JoinSet<()>,
 ) -> io::Result<RunningChild> {
+    let program = programs.of(spawn.role)?;
     let (ours, theirs) = StdUnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let ours = UnixStream::from_std(ours)?;
     // One pipe for all it writes: there may be thousands of children, and each descriptor counts.
     let (output, their_output) = io::pipe()?;
     let output = pipe::Receiver::from_owned_fd(output.into())?;
-    let mut child = Command::new(programs.of(spawn.role))
+    let mut child = Command::new(program)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(their_output.try_clone()?)
         .stderr(their_output)

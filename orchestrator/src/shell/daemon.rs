@@ -257,6 +257,12 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         state_root = %layout.root().display(),
         "orchestrator started"
     );
+    if let Some(missing) = programs.missing() {
+        tracing::warn!(
+            error = missing as &dyn std::error::Error,
+            "no connection can run, and no model but `scripted`"
+        );
+    }
     let core = Core::new(facts, Uuid::now_v7);
     let reports = Reports {
         frames: FrameMemory::new(CHILD_FRAMES_BYTES_MAX),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use goondan_tests::binaries::bin;
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, home, needs, wait_for, wait_until};
 
@@ -32,6 +33,37 @@ fn the_example_is_played_from_start_to_end_by_one_command() {
         .tells(&steps)
         .tells(&["gdn run", "gdn chat", "gdn init"]);
     assert!(ran.stderr.contains("10 messages"), "{ran:#?}");
+}
+
+/// A fresh clone has the programs that the README's first command builds, and no others.
+#[test]
+fn the_first_command_of_the_readme_builds_all_that_it_runs() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let command = readme
+        .lines()
+        .find(|line| line.starts_with("cargo build"))
+        .unwrap();
+    let built = command.split("&&").next().unwrap().split(" -p ").skip(1);
+    let built: Vec<&str> = built.map(str::trim).collect();
+    assert!(built.contains(&home::GDN) && built.contains(&home::ORCHESTRATOR));
+    let home = Home::without_project();
+    let dir = home.bin_dir_of_its_own();
+    for program in built {
+        let link = dir.path().join(program);
+        if !link.exists() {
+            std::fs::hard_link(bin(program), link).unwrap();
+        }
+    }
+    let question = "How many copies of Dune were sold, and what did they earn?";
+    let args = ["demo", &bookshop(), "--ask", question];
+    let mut command = home.command(&dir.path().join("gdn"), &args);
+    command.env("PATH", "/usr/bin:/bin");
+    let ran = home::Running::start(command).wait().exits(0);
+    assert_eq!(
+        ran.stdout,
+        "25 copies of Dune were sold, and they earned 244.70 euros.\n"
+    );
 }
 
 #[test]
@@ -122,7 +154,7 @@ fn chat_answers_line_by_line_and_remembers_over_restarts_of_the_daemon() {
     let home = Home::without_project();
     let daemon = Daemon::start(&home);
     home.gdn(&["run", &bookshop()]).exits(0);
-    let program = goondan_tests::binaries::bin(home::GDN);
+    let program = bin(home::GDN);
     let chat = || {
         let mut command = home.command(&program, &["chat", "--project", &bookshop()]);
         command.stdin(std::process::Stdio::piped());

@@ -5,7 +5,8 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 
 use goondan_protocol::time::Timestamp;
-use goondan_tests::home::CONNECTOR;
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{AGENT, CONNECTOR};
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, needs, wait_until};
@@ -114,6 +115,27 @@ spec: {{connectorRef: Connector/broken}}
     drop(taken);
     wait_for_detail(&home, "taken", "listening on");
     assert!(taken_is("ready"));
+}
+
+/// An installation without the connector process: what needs it says so, and all else works.
+#[test]
+fn sup_3_without_the_connector_program_agents_work_and_connections_say_what_is_missing() {
+    let home = Home::new(LAB);
+    let bin_dir = home.bin_dir_of_its_own();
+    std::fs::hard_link(bin(AGENT), bin_dir.path().join(AGENT)).unwrap();
+    let daemon = Daemon::start_in(&home, bin_dir.path());
+    daemon
+        .log()
+        .wait_for("what is missing is told at the start", |line| {
+            line["level"] == "warn" && line["error"].to_string().contains(CONNECTOR)
+        });
+    home.gdn(&["run"]);
+    assert_eq!(home.ask("ann", "echo here"), "here");
+    home.gdn(&["status"]).exits(16).tells(&[
+        "connector hook",
+        "goondan-connector-process",
+        "install all of goondan's binaries together",
+    ]);
 }
 
 #[test]
