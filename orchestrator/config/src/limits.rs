@@ -74,6 +74,14 @@ pub const MAX_STEPS_PER_TURN: u32 = 10_000;
 /// Largest `gracePeriodSeconds`: one day.
 pub const MAX_GRACE_PERIOD_SECONDS: u64 = 24 * 60 * 60;
 
+/// Memory that the process of a conversation and its tools may take when an Agent names no
+/// `limits.memoryMiB`, in units of 1048576 bytes.
+pub const DEFAULT_AGENT_MEMORY_MIB: u64 = 4_096;
+
+/// Memory that the process of a connection or a model may take when it names no `limits.memoryMiB`, in
+/// units of 1048576 bytes.
+pub const DEFAULT_CONNECTOR_MEMORY_MIB: u64 = 2_048;
+
 /// How long an agent process without work is kept when a Swarm names no `idleSeconds`.
 pub const DEFAULT_IDLE_SECONDS: u64 = 10 * 60;
 

@@ -485,7 +485,7 @@ fn describe(status: ExitStatus, limited: &Limited) -> String {
     if let Some(bytes) = limited.by_system.memory_bytes.filter(|_| is_abort) {
         let mib = bytes >> 20;
         return format!(
-            "killed by SIGABRT, as it ends when it gets no memory; it may take {mib} MiB"
+            "killed by SIGABRT, as a process ends that gets no more memory; it may take {mib} MiB"
         );
     }
     match (status.code(), status.signal()) {

@@ -49,8 +49,9 @@ pub(super) fn apply(pid: u32, limits: &ProcessLimits) -> io::Result<()> {
 /// Limits a child: not possible here, and not done without a word.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn apply(_pid: u32, limits: &ProcessLimits) -> io::Result<()> {
+    static TOLD: std::sync::Once = std::sync::Once::new();
     if !limits.is_none() {
-        tracing::warn!("`limits` have no effect on this system");
+        TOLD.call_once(|| tracing::warn!("limits of processes have no effect on this system"));
     }
     Ok(())
 }

@@ -87,6 +87,20 @@ fn a_process_has_its_limits_and_its_tools_have_them_too() {
 }
 
 #[test]
+fn sec_8_memory_is_limited_where_nobody_says_so() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    daemon.webhook("hook");
+    assert_eq!(home.ask("main", "echo hi"), "hi");
+    let agent = home.ps_agent("main").unwrap();
+    assert_eq!(held(&agent).0["memoryBytes"], 4_096 * MIB);
+    assert_eq!(held(&agent).1[0], both(4_096 * MIB));
+    let processes = home.ps();
+    let hook = processes.iter().find(|process| process["name"] == "hook");
+    assert_eq!(held(hook.unwrap()).1[0], both(2_048 * MIB));
+}
+
+#[test]
 fn a_process_that_gets_no_memory_says_so_and_counts_as_crashed() {
     let home = Home::new(&limited_lab(128));
     let bin_dir = home.bin_dir_of_its_own();
@@ -103,7 +117,7 @@ fn a_process_that_gets_no_memory_says_so_and_counts_as_crashed() {
     });
     assert_eq!(
         crashed["how"],
-        "killed by SIGABRT, as it ends when it gets no memory; it may take 64 MiB"
+        "killed by SIGABRT, as a process ends that gets no more memory; it may take 64 MiB"
     );
     assert_eq!(crashed["consecutiveCrashes"], 1);
     let wanted = HOARD_BYTES.to_string();

@@ -10,7 +10,7 @@ use super::{Context, budgets, id, params, process_limits, read_named_file};
 use crate::codes;
 use crate::document::{Document, Kind};
 use crate::fields::{Fields, Located};
-use crate::limits::MAX_PROMPT_BYTES;
+use crate::limits::{DEFAULT_AGENT_MEMORY_MIB, MAX_PROMPT_BYTES};
 use crate::reference::Reference;
 use crate::report::{Place, Problem};
 use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
@@ -171,10 +171,19 @@ pub(crate) struct AgentSpec {
 }
 
 /// What runs an agent.
-#[derive(Debug, Clone, Copy, std::default::Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Runtime {
     pub(crate) cwd_mode: CwdMode,
     pub(crate) limits: ProcessLimits,
+}
+
+impl std::default::Default for Runtime {
+    fn default() -> Self {
+        Self {
+            cwd_mode: CwdMode::default(),
+            limits: process_limits::of_memory(DEFAULT_AGENT_MEMORY_MIB),
+        }
+    }
 }
 
 /// Reads an Agent document with its prompt.
@@ -259,7 +268,7 @@ fn read_runtime(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> Runtime {
             Some(WORKSPACE) => CwdMode::Workspace,
             _ => CwdMode::AgentHome,
         },
-        limits: process_limits::read(&mut runtime, cx),
+        limits: process_limits::read(&mut runtime, DEFAULT_AGENT_MEMORY_MIB, cx),
     };
     runtime.close();
     read

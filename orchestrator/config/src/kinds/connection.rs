@@ -13,7 +13,7 @@ use crate::KeyRule;
 use crate::codes;
 use crate::document::{Document, Kind};
 use crate::fields::{Fields, Label, Located};
-use crate::limits::MAX_KEY_PREFIX_BYTES;
+use crate::limits::{DEFAULT_CONNECTOR_MEMORY_MIB, MAX_KEY_PREFIX_BYTES};
 use crate::reference::{LOCAL_CLIENT, Reference};
 use crate::report::{Problem, Report};
 use crate::shape::{Content, Default, Field, Rule, Shape};
@@ -156,7 +156,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
         .nested("ingress", &mut cx.report)
         .map(|ingress| read_ingress(ingress, &mut cx.report))
         .unwrap_or_default();
-    let limits = process_limits::read(&mut spec, cx);
+    let limits = process_limits::read(&mut spec, DEFAULT_CONNECTOR_MEMORY_MIB, cx);
     spec.close();
     Some(ConnectionSpec {
         name: name?,

@@ -14,7 +14,7 @@ use crate::advice;
 use crate::codes;
 use crate::document::Document;
 use crate::fields::{Fields, Label, Located};
-use crate::limits::MAX_YAML_BYTES;
+use crate::limits::{DEFAULT_CONNECTOR_MEMORY_MIB, MAX_YAML_BYTES};
 use crate::report::{Problem, Report};
 use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
 use crate::tree;
@@ -288,7 +288,7 @@ fn read_hosted(
         .map(|entry| (entry.key.clone(), entry.node.to_json()))
         .collect();
     let prices = prices::read(&mut spec, provider, cx);
-    let limits = process_limits::read(&mut spec, cx);
+    let limits = process_limits::read(&mut spec, DEFAULT_CONNECTOR_MEMORY_MIB, cx);
     read_capabilities(&mut spec, cx);
     spec.close();
     let model = HostedModel {

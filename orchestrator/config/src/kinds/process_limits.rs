@@ -46,17 +46,32 @@ pub(crate) static HOST_LIMITS: Shape = Shape::of(
     &[MEMORY, OPEN_FILES],
 );
 
-/// Reads the field `limits`.
-pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> ProcessLimits {
+/// Reads the field `limits`. Memory that it does not name is limited to `memory_mib` (`SEC-8`).
+pub(crate) fn read(
+    fields: &mut Fields<'_>,
+    memory_mib: u64,
+    cx: &mut Context<'_>,
+) -> ProcessLimits {
+    let default = of_memory(memory_mib);
     let Some(mut limits) = fields.nested("limits", &mut cx.report) else {
-        return ProcessLimits::default();
+        return default;
     };
-    let read = ProcessLimits {
-        processes: limits.number("processes", &mut cx.report),
-        ..read_of_each(&mut limits, cx)
-    };
+    let processes = limits.number("processes", &mut cx.report);
+    let read = read_of_each(&mut limits, cx);
     limits.close();
-    read
+    ProcessLimits {
+        memory_bytes: read.memory_bytes.or(default.memory_bytes),
+        processes,
+        ..read
+    }
+}
+
+/// The limits of a process of which nothing is said.
+pub(crate) fn of_memory(memory_mib: u64) -> ProcessLimits {
+    ProcessLimits {
+        memory_bytes: Some(memory_mib.saturating_mul(BYTES_PER_MIB)),
+        ..ProcessLimits::default()
+    }
 }
 
 /// Reads the field `limits` of a module.
