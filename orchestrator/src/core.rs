@@ -319,6 +319,7 @@ impl Core {
 
     /// Compares desired with actual everywhere (`SUP-5`).
     fn on_tick(&mut self) {
+        self.retry_charges();
         let mut owners: Vec<Owner> = Vec::new();
         self.ticks = self.ticks.wrapping_add(1);
         let is_for_all = self.ticks.is_multiple_of(TICKS_OF_REST);

@@ -5,6 +5,9 @@ use goondan_protocol::limits::{MAX_FRAME_BYTES, MAX_MESSAGE_BYTES};
 /// How often the core compares desired with actual (`SUP-5`), in milliseconds.
 pub(crate) const TICK_MS: u64 = 250;
 
+/// Wait before what a call took is put down in the ledger again after that failed, in milliseconds.
+pub(crate) const CHARGE_RETRY_MS: u64 = 2_000;
+
 /// Time without a look at the clock from which the daemon counts as paused, in milliseconds. No deadline
 /// counts a pause (`SUP-9`).
 pub(crate) const PAUSE_MIN_MS: u64 = 1_000;

@@ -31,6 +31,7 @@ use goondan_store::ledger::Entry;
 use serde_json::value::{RawValue, to_raw_value};
 
 use self::budgets::Verdict;
+use self::charges::Charges;
 use self::lane::{Lane, Who};
 use super::accounts::Payer;
 use super::agents::{Turn, Waiter};
@@ -42,6 +43,7 @@ use crate::limits::{
 };
 
 mod budgets;
+mod charges;
 mod lane;
 mod recording;
 
@@ -129,13 +131,14 @@ pub(super) struct Calls {
     pub(super) next_id: u64,
     open: BTreeMap<CallId, OpenCall>,
     lanes: BTreeMap<LaneKey, Lane>,
+    charges: Charges,
 }
 
 impl Calls {
     /// Whether there are none.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.open.is_empty()
+        self.open.is_empty() && self.charges.is_empty()
     }
 
     /// Whether a model or connection has any call to make, or makes one.
@@ -611,9 +614,12 @@ impl Core {
             call.waiter = None;
             return;
         }
-        let Some(call) = self.calls.remove(id) else {
+        let Some(mut call) = self.calls.remove(id) else {
             return;
         };
+        if let Some(bill) = call.bill.take() {
+            self.put_down(call.at.clone(), bill);
+        }
         if let Some(process) = call.process() {
             let cancel = ToChild::CallCancel(CallCancel { call_id: id });
             self.send_provider(process, &call.target, call.trace, cancel);

@@ -364,6 +364,13 @@ fn simulate_all(runs: u64) -> Tally {
     })
 }
 
+/// So many as a person asks for, else `few`.
+fn runs_or(few: u64) -> u64 {
+    std::env::var("GOONDAN_SIMULATION_RUNS").map_or(few, |n| {
+        n.parse().expect("GOONDAN_SIMULATION_RUNS is a number")
+    })
+}
+
 #[test]
 fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
     if let Ok(seed) = std::env::var("GOONDAN_SIMULATION_SEED") {
@@ -372,10 +379,7 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
         ));
         return;
     }
-    let runs = std::env::var("GOONDAN_SIMULATION_RUNS");
-    let runs = runs.map_or(RUNS, |n| {
-        n.parse().expect("GOONDAN_SIMULATION_RUNS is a number")
-    });
+    let runs = runs_or(RUNS);
     let Tally {
         steps,
         begun_behind,

@@ -161,12 +161,16 @@ impl Workspace {
 }
 
 impl Core {
-    /// What is reserved in an account for calls that are being made.
+    /// What is reserved in an account for calls that are being made, and what others took that is about
+    /// to count.
     fn reserved(&self, id: &WorkspaceId, payer: &Payer) -> Charge {
         let calls = self.calls.open.values();
-        calls
+        let reserved = calls
             .filter(|call| call.at.workspace_id == *id && call.payers.contains(payer))
-            .filter_map(|call| call.reserved)
+            .filter_map(|call| call.reserved);
+        let charges = self.calls.charges.of(id, payer);
+        reserved
+            .chain(charges)
             .fold(Charge::default(), Charge::plus)
     }
 

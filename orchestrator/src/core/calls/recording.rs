@@ -151,48 +151,8 @@ impl Core {
         }
     }
 
-    /// What a call took that failed is put down as if it had been a reply, if the provider tells it.
-    pub(super) fn count_failure(&mut self, id: CallId, usage: Option<Usage>) {
-        let Some((call, usage)) = self.calls.open.get(&id).zip(usage) else {
-            return;
-        };
-        let cost = self.cost_of(call, &usage);
-        let usage = Some(usage);
-        let Some(entry) = self.bill_of(id, Spent { usage, cost }).map(Box::new) else {
-            return;
-        };
-        let Some(instance) = self.calls.open.get(&id).map(|call| call.at.clone()) else {
-            return;
-        };
-        let op = Op::RecordUsage {
-            workspace_id: instance.workspace_id.clone(),
-            entry: entry.clone(),
-        };
-        self.store(op, Purpose::CountFailure { instance, entry });
-    }
-
-    /// What a call took that failed is durable, or could not be made so.
-    pub(in crate::core) fn on_failure_counted(
-        &mut self,
-        at: &InstanceRef,
-        entry: Entry,
-        result: Result<Report, StoreError>,
-    ) {
-        match result {
-            Ok(Report::UsageRecorded) => {
-                let step = SpanId::of_step(&entry.step_id);
-                self.charge(at, &entry.into_line(), Some(step));
-            }
-            Ok(other) => self.log_confusion(at, &other),
-            Err(error) => {
-                let event = LogEvent::warn("what a failed call took could not be put down").of(at);
-                self.log(event.with("error", goondan_log::error_chain(&error)));
-            }
-        }
-    }
-
     /// What is put down of a reply.
-    fn bill_of(&mut self, id: CallId, spent: Spent) -> Option<Entry> {
+    pub(super) fn bill_of(&mut self, id: CallId, spent: Spent) -> Option<Entry> {
         let entry_id = self.uuid();
         let call = self.calls.open.get(&id)?;
         let CallTarget::Model { name: model } = call.target.clone() else {
@@ -268,7 +228,7 @@ impl Core {
     }
 
     /// What tokens of a call cost now; none if its model has no price.
-    fn cost_of(&self, call: &OpenCall, usage: &Usage) -> Option<MicroUsd> {
+    pub(super) fn cost_of(&self, call: &OpenCall, usage: &Usage) -> Option<MicroUsd> {
         let CallTarget::Model { name } = &call.target else {
             return None;
         };

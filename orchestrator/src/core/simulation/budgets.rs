@@ -3,7 +3,7 @@
 
 use super::config::{Edit, REPLY_TOKENS_MAX};
 use super::world::{Plan, World};
-use super::{heal, run_for, work};
+use super::{heal, run_for, runs_or, work};
 use crate::core::Accounts;
 use crate::core::accounts::Payer;
 use goondan_protocol::budget::BudgetPeriod;
@@ -40,7 +40,8 @@ fn spent_by_all(world: &World) -> u64 {
 #[test]
 fn no_budget_is_passed_and_what_was_reserved_is_free_again_whoever_is_killed() {
     let mut used_up = 0;
-    for seed in 0..24 {
+    let runs = runs_or(24);
+    for seed in 0..runs {
         let plan = Plan {
             crash: 20,
             hang: 2,
@@ -64,5 +65,8 @@ fn no_budget_is_passed_and_what_was_reserved_is_free_again_whoever_is_killed() {
             "seed {seed}: the sums are not those of the ledger"
         );
     }
-    assert!(used_up > 12, "the budgets were hardly used: {used_up}");
+    assert!(
+        used_up > runs / 2,
+        "the budgets were hardly used: {used_up}"
+    );
 }

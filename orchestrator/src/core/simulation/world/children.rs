@@ -207,9 +207,19 @@ impl World {
 /// How a simulated connector makes a call: well, badly, or not at all, and always in its time.
 fn made(rng: &mut fastrand::Rng, is_healing: bool, call: &CallOrder) -> Vec<Act> {
     let call_id = call.call_id;
-    let error = |code| CallOutcome::Error(CallError::new(code, "no"));
-    let later = |code, ms| CallOutcome::Error(CallError::new(code, "no").later(ms));
     let is_model = call.method == COMPLETE;
+    // By this number it is told from every other reply.
+    let usage = Usage {
+        output_tokens: rng.u64(..u64::from(REPLY_TOKENS_MAX)),
+        ..Usage::default()
+    };
+    // A call that failed may have been paid for all the same.
+    let taken = (is_model && rng.bool()).then_some(usage);
+    let error = |code| CallOutcome::Error(CallError::new(code, "no").having_taken(taken));
+    let later = |code, ms| {
+        let failed = CallError::new(code, "no").having_taken(taken);
+        CallOutcome::Error(failed.later(ms))
+    };
     let outcome = match if is_healing { 9 } else { rng.u64(0..12) } {
         0 if is_model => later(CallErrorCode::RateLimited, Some(rng.u64(0..3_000))),
         1 if is_model => later(CallErrorCode::Overloaded, None),
@@ -217,11 +227,6 @@ fn made(rng: &mut fastrand::Rng, is_healing: bool, call: &CallOrder) -> Vec<Act>
         3 => return Vec::new(),
         _ if is_model => {
             let content = to_raw_value(&format!("reply {}", rng.u64(..))).unwrap();
-            // By this number it is told from every other reply.
-            let usage = Usage {
-                output_tokens: rng.u64(..u64::from(REPLY_TOKENS_MAX)),
-                ..Usage::default()
-            };
             let mut metadata = goondan_protocol::JsonObject::new();
             metadata.insert(USAGE.to_owned(), serde_json::json!(usage));
             CallOutcome::Ok(to_raw_value(&ModelAnswer { content, metadata }).unwrap())

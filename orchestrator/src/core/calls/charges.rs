@@ -1,0 +1,157 @@
+//! What calls took that are over without a recorded reply: put down in the ledger, again and again until
+//! that is durable. Until then it counts as reserved, so that it is in no budget twice and in none not at
+//! all. An entry that could not be written may be in the file all the same; it is known by its id.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::trace::SpanId;
+use goondan_protocol::usage::{Charge, Spent, Usage};
+use goondan_store::StoreError;
+use goondan_store::ledger::Entry;
+use goondan_store::writer::{Op, Report};
+use uuid::Uuid;
+
+use super::CallId;
+use crate::core::accounts::{Payer, payers_of_line};
+use crate::core::jobs::Purpose;
+use crate::core::{Core, LogEvent};
+use crate::limits::CHARGE_RETRY_MS;
+
+/// One that is not durable yet.
+#[derive(Debug)]
+struct Pending {
+    at: InstanceRef,
+    entry: Box<Entry>,
+    payers: Vec<Payer>,
+    charge: Charge,
+    /// When it is handed to the store again, once that has failed.
+    retry_at_ms: Option<u64>,
+    is_told: bool,
+}
+
+/// Those that are not durable yet, by the id of their entries.
+#[derive(Debug, Default)]
+pub(super) struct Charges {
+    pending: BTreeMap<Uuid, Pending>,
+}
+
+impl Charges {
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// What is about to count in an account.
+    pub(super) fn of<'a>(
+        &'a self,
+        id: &'a WorkspaceId,
+        payer: &'a Payer,
+    ) -> impl Iterator<Item = Charge> + 'a {
+        self.pending
+            .values()
+            .filter(move |it| it.at.workspace_id == *id && it.payers.contains(payer))
+            .map(|it| it.charge)
+    }
+
+    fn add(&mut self, at: InstanceRef, entry: Box<Entry>) {
+        let line = Entry::clone(&entry).into_line();
+        let pending = Pending {
+            at,
+            payers: payers_of_line(&line).collect(),
+            charge: line.charge(),
+            retry_at_ms: None,
+            is_told: false,
+            entry,
+        };
+        self.pending.insert(pending.entry.id, pending);
+    }
+
+    /// Has one tried again later. Whether that is worth a word: it has not failed before.
+    fn postpone(&mut self, id: Uuid, retry_at_ms: u64) -> bool {
+        let Some(pending) = self.pending.get_mut(&id) else {
+            return false;
+        };
+        pending.retry_at_ms = Some(retry_at_ms);
+        !std::mem::replace(&mut pending.is_told, true)
+    }
+
+    /// Those whose time has come.
+    fn take_due(&mut self, now_ms: u64) -> Vec<(InstanceRef, Box<Entry>)> {
+        let mut due = Vec::new();
+        for pending in self.pending.values_mut() {
+            if pending.retry_at_ms.is_some_and(|at| at <= now_ms) {
+                pending.retry_at_ms = None;
+                due.push((pending.at.clone(), pending.entry.clone()));
+            }
+        }
+        due
+    }
+}
+
+impl Core {
+    /// What a call took that failed is put down as if it had been a reply, if the provider tells it.
+    pub(super) fn count_failure(&mut self, id: CallId, usage: Option<Usage>) {
+        let Some((call, usage)) = self.calls.open.get(&id).zip(usage) else {
+            return;
+        };
+        let at = call.at.clone();
+        let cost = self.cost_of(call, &usage);
+        let usage = Some(usage);
+        if let Some(entry) = self.bill_of(id, Spent { usage, cost }) {
+            self.put_down(at, Box::new(entry));
+        }
+    }
+
+    /// Puts down what a call took, whatever becomes of the call.
+    pub(super) fn put_down(&mut self, at: InstanceRef, entry: Box<Entry>) {
+        self.calls.charges.add(at.clone(), entry.clone());
+        self.store_charge(at, entry);
+    }
+
+    fn store_charge(&mut self, instance: InstanceRef, entry: Box<Entry>) {
+        let op = Op::RecordUsage {
+            workspace_id: instance.workspace_id.clone(),
+            entry: entry.clone(),
+        };
+        self.store(op, Purpose::CountFailure { instance, entry });
+    }
+
+    /// What a call took is durable, or could not be made so.
+    pub(in crate::core) fn on_failure_counted(
+        &mut self,
+        at: &InstanceRef,
+        entry: Entry,
+        result: Result<Report, StoreError>,
+    ) {
+        match result {
+            Ok(Report::UsageRecorded) => {
+                self.calls.charges.pending.remove(&entry.id);
+                let step = SpanId::of_step(&entry.step_id);
+                self.charge(at, &entry.into_line(), Some(step));
+            }
+            Ok(other) => self.log_confusion(at, &other),
+            // A workspace that is opened again counts what its ledger holds.
+            Err(_) if !self.workspaces.contains_key(&at.workspace_id) => {
+                self.calls.charges.pending.remove(&entry.id);
+            }
+            Err(error) => {
+                let retry_at_ms = self.now.mono_ms.saturating_add(CHARGE_RETRY_MS);
+                if self.calls.charges.postpone(entry.id, retry_at_ms) {
+                    let event = LogEvent::warn(
+                        "what a call took could not be put down; it counts as reserved, and it is tried again",
+                    );
+                    let event = event.of(at);
+                    self.log(event.with("error", goondan_log::error_chain(&error)));
+                }
+            }
+        }
+    }
+
+    /// Tries to put down again what could not be.
+    pub(in crate::core) fn retry_charges(&mut self) {
+        for (at, entry) in self.calls.charges.take_due(self.now.mono_ms) {
+            self.store_charge(at, entry);
+        }
+    }
+}
