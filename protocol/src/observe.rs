@@ -173,6 +173,65 @@ pub struct RuntimeEvent {
     pub detail: Option<String>,
 }
 
+/// What an id has behind the turn's, as it is written beside a turn's id: `.1` of step `t1.1`. None if it
+/// does not continue the turn's.
+#[must_use]
+pub fn behind_turn<'a>(turn_id: &TurnId, id: &'a str) -> Option<&'a str> {
+    let rest = id.strip_prefix(turn_id.as_str())?;
+    rest.starts_with('.').then_some(rest)
+}
+
+impl RuntimeEvent {
+    /// Its line in `runtime-events.jsonl`, with the newline. The ids of a step and of a tool call continue
+    /// the turn's, which a line names once: of theirs it has what is [behind](behind_turn) that.
+    ///
+    /// # Errors
+    ///
+    /// As `serde_json` says; none is known.
+    pub fn to_record(&self) -> serde_json::Result<Vec<u8>> {
+        let turn_id = &self.turn_id;
+        let mut record = self.clone();
+        if let Some(step_id) = &self.step_id
+            && let Some(rest) = behind_turn(turn_id, step_id.as_str())
+            && let Ok(rest) = rest.parse()
+        {
+            record.step_id = Some(rest);
+        }
+        if let Some(call_id) = &self.tool_call_id
+            && let Some(rest) = behind_turn(turn_id, call_id.as_str())
+            && let Ok(rest) = rest.parse()
+        {
+            record.tool_call_id = Some(rest);
+        }
+        let mut line = serde_json::to_vec(&record)?;
+        line.push(b'\n');
+        Ok(line)
+    }
+
+    /// Reads such a line, and one in which all ids are whole, as they were written once.
+    ///
+    /// # Errors
+    ///
+    /// As `serde_json` says.
+    pub fn from_record(line: &[u8]) -> serde_json::Result<Self> {
+        let mut event: Self = serde_json::from_slice(line)?;
+        let whole = |rest: &str| {
+            rest.starts_with('.')
+                .then(|| format!("{}{rest}", event.turn_id))
+        };
+        let step_id = event.step_id.as_ref().and_then(|id| whole(id.as_str()));
+        let call_id = event.tool_call_id.as_ref();
+        let call_id = call_id.and_then(|id| whole(id.as_str()));
+        if let Some(Ok(step_id)) = step_id.map(StepId::new) {
+            event.step_id = Some(step_id);
+        }
+        if let Some(Ok(call_id)) = call_id.map(ToolCallId::new) {
+            event.tool_call_id = Some(call_id);
+        }
+        Ok(event)
+    }
+}
+
 /// How much of each of a conversation's two logs of what was observed is kept, besides the current file
 /// and the newest segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,6 +292,36 @@ mod tests {
         ] {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
         }
+    }
+
+    #[test]
+    fn a_record_names_its_turn_once_and_is_read_whole() {
+        let event = serde_json::json!({
+            "type": "tool.called", "timestamp": "2026-01-01T00:00:09.110Z",
+            "traceId": "4bf92f3577b34da6a3ce929d0e0e4736", "spanId": "00f067aa0ba902b7",
+            "agentName": "clerk", "instanceKey": "main", "turnId": "t2", "stepId": "t2.1",
+            "toolCallId": "t2.1:c0", "toolName": "bash__exec",
+        });
+        let whole: RuntimeEvent = serde_json::from_value(event).unwrap();
+        let line = whole.to_record().unwrap();
+        let text = String::from_utf8(line.clone()).unwrap();
+        assert!(
+            text.ends_with("}\n") && text.matches("t2").count() == 1,
+            "{text}"
+        );
+        assert!(
+            text.contains("\"stepId\":\".1\",\"toolCallId\":\".1:c0\""),
+            "{text}"
+        );
+        assert_eq!(RuntimeEvent::from_record(&line).unwrap(), whole);
+        // As lines were written before.
+        let before = serde_json::to_vec(&whole).unwrap();
+        assert_eq!(RuntimeEvent::from_record(&before).unwrap(), whole);
+        // What does not continue the turn's id stays as it is.
+        let mut other = whole;
+        other.tool_call_id = Some("t20".parse().unwrap());
+        let line = other.to_record().unwrap();
+        assert_eq!(RuntimeEvent::from_record(&line).unwrap(), other);
     }
 
     #[test]

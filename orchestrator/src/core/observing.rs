@@ -156,12 +156,9 @@ impl Core {
     /// Records something that happened in a turn, and tells whoever watches it.
     pub(super) fn record_observation(&mut self, at: &InstanceRef, event: &RuntimeEvent) {
         self.tell_collectors(at, event);
-        let Ok(written) = serde_json::value::to_raw_value(event) else {
+        let Ok(line) = event.to_record() else {
             return;
         };
-        let mut line = Vec::with_capacity(written.get().len() + 1);
-        line.extend_from_slice(written.get().as_bytes());
-        line.push(b'\n');
         let op = Op::Observe {
             instance: at.clone(),
             line,
@@ -188,6 +185,12 @@ impl Core {
             .flatten()
             .filter_map(Waiter::client)
             .collect();
+        if tokens.is_empty() {
+            return;
+        }
+        let Ok(written) = serde_json::value::to_raw_value(event) else {
+            return;
+        };
         for token in tokens {
             self.push(Effect::Progress {
                 token,

@@ -56,8 +56,13 @@ impl Client {
 
     /// Sends an event whose turn is waited for; returns the request.
     pub(crate) fn ask(&mut self, conversation: &str) -> Result<u64, Box<dyn Error>> {
+        self.say(conversation, "Go on.")
+    }
+
+    /// The same with a text.
+    pub(crate) fn say(&mut self, conversation: &str, text: &str) -> Result<u64, Box<dyn Error>> {
         let params = json!({
-            "workspaceId": self.workspace_id, "conversationKey": conversation, "input": "Go on.",
+            "workspaceId": self.workspace_id, "conversationKey": conversation, "input": text,
             "wait": true,
         });
         self.post("event.send", &params)

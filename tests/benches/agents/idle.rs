@@ -37,24 +37,25 @@ pub(crate) fn many() -> Outcome {
     }
     // Where memory, processes or descriptors do not suffice for all, those idle for longest were stopped.
     let pids: Vec<u32> = home.running(AGENT).iter().map(|agent| agent.pid).collect();
-    let each = (open_files(daemon.pid())? - files) as f64 / pids.len().max(1) as f64;
-    let (daemon_ticks, switches) = (ticks(daemon.pid())?, switches_of_all(&pids)?);
+    let (daemon_ticks, switches) = (ticks(daemon.pid())?, switches_of_all(&pids));
     std::thread::sleep(Duration::from_secs(hold_s as u64));
     let still: usize = home.running(AGENT).len();
+    let each = (open_files(daemon.pid())? - files) as f64 / still.max(1) as f64;
     let held_s = hold_s as f64;
     let mut pss_kb = Vec::with_capacity(pids.len());
     for pid in &pids {
-        pss_kb.push(number(&format!("/proc/{pid}/smaps_rollup"), "Pss:")?);
+        // One that was stopped to make room has none.
+        pss_kb.extend(number(&format!("/proc/{pid}/smaps_rollup"), "Pss:").ok());
     }
     pss_kb.sort_unstable();
-    let mean = pss_kb.iter().sum::<u64>() as f64 / pss_kb.len() as f64;
+    let mean = pss_kb.iter().sum::<u64>() as f64 / pss_kb.len().max(1) as f64;
     println!(
         "idle, {agents} conversations, {} agents held for {hold_s} s, {still} of them to the end: \
          {each:.2} descriptors each; PSS of an agent {mean:.0} kB \
          on average, {} kB at most; {:.2} switches/s each; daemon: RSS {} MB, {:.2} % of a core",
         pids.len(),
         pss_kb.last().copied().unwrap_or_default(),
-        (switches_of_all(&pids)? - switches) as f64 / pids.len() as f64 / held_s,
+        switches_of_all(&pids).saturating_sub(switches) as f64 / pids.len() as f64 / held_s,
         number(&format!("/proc/{}/status", daemon.pid()), "VmRSS:")? / 1_024,
         (ticks(daemon.pid())? - daemon_ticks) as f64 / TICKS_PER_S / held_s * 100.0,
     );
@@ -94,12 +95,13 @@ fn number(path: &str, name: &str) -> Result<u64, Box<dyn Error>> {
         .parse()?)
 }
 
-fn switches_of_all(pids: &[u32]) -> Result<u64, Box<dyn Error>> {
-    let mut sum = 0;
-    for pid in pids {
-        sum += number(&format!("/proc/{pid}/status"), "voluntary_ctxt_switches:")?;
-    }
-    Ok(sum)
+/// Of those that still run.
+fn switches_of_all(pids: &[u32]) -> u64 {
+    let of = |pid: &u32| {
+        let path = format!("/proc/{pid}/status");
+        number(&path, "voluntary_ctxt_switches:").ok()
+    };
+    pids.iter().filter_map(of).sum()
 }
 
 /// The processor time of a process.

@@ -3,7 +3,8 @@
 //!
 //! `cargo bench -p goondan-tests --bench agents` runs everything, with a word behind `--` what has it
 //! in its name. `GOONDAN_BENCH_AGENTS` is how many idle agents are held (default 200),
-//! `GOONDAN_BENCH_HOLD_S` for how long (default 20).
+//! `GOONDAN_BENCH_HOLD_S` for how long (default 20), and `GOONDAN_BENCH_TURNS` how many turns are made of
+//! which the bytes on disk are counted (default 3000).
 
 #![expect(
     clippy::print_stdout,
@@ -15,6 +16,7 @@ use std::error::Error;
 use std::time::Duration;
 
 mod answer;
+mod bytes;
 mod client;
 mod idle;
 mod routing;
@@ -26,10 +28,11 @@ pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 /// A measure; it prints what it found.
 type Measure = fn() -> Outcome;
 
-const MEASURES: [(&str, Measure); 5] = [
+const MEASURES: [(&str, Measure); 6] = [
     ("spawn", spawn::spawn_to_ready),
     ("latency", answer::latency),
     ("turns", answer::turns_per_second),
+    ("bytes", bytes::per_turn),
     ("idle", idle::many),
     ("routing", routing::messages_per_second),
 ];

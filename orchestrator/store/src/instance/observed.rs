@@ -85,7 +85,7 @@ fn page_of(placed: Placed, offset: u64) -> Result<ObservedPage, StoreError> {
     };
     let (lines, rest) = chunk.split_at(last + 1);
     for line in lines.split(|byte| *byte == b'\n') {
-        match serde_json::from_slice(line) {
+        match RuntimeEvent::from_record(line) {
             Ok(event) => page.events.push(event),
             Err(_) if line.is_empty() => {}
             Err(_) => page.unreadable += 1,
