@@ -5,20 +5,20 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
-use goondan_protocol::trace::TraceId;
 
 mod event;
+mod forget;
+mod logs;
 mod secret;
 mod usage;
 mod workspace;
 
 pub(crate) use event::{Event, EventDrop, EventList, EventRetry};
+pub(crate) use forget::Forget;
+pub(crate) use logs::Logs;
 pub(crate) use secret::{Secret, SecretAllow, SecretDeny, SecretRemove, SecretSet};
 pub(crate) use usage::UsageArgs;
 pub(crate) use workspace::Workspace;
-
-/// Log lines `gdn logs` begins with when no number is given.
-const DEFAULT_LOG_LINES: usize = 50;
 
 /// Records `gdn audit` shows when no number is given.
 const DEFAULT_AUDIT_RECORDS: usize = 50;
@@ -202,6 +202,7 @@ Exit code 15 says that something that was written cannot be read.")]
 Examples:
   gdn logs -f                            this project, as it happens
   gdn logs -n 200 --agent clerk
+  gdn logs --since 2h --level warn       what went wrong lately
   gdn logs --trace 4bf92f3577b34da6a3ce929d0e0e4736
   gdn logs --all --json | jq 'select(.level == \"error\")'")]
     Logs(Logs),
@@ -252,6 +253,15 @@ Examples:
 
 `gdn run` starts it again, where it left off.")]
     Stop,
+    /// Forget this project: stop it, and let it use no secret any more; its conversations stay
+    #[command(after_help = "\
+Examples:
+  gdn forget
+  gdn forget --delete                    its conversations go, too
+  gdn forget --workspace home_me_swarm__swarm   one whose project is gone
+
+It needs the daemon, and starts it if none runs.")]
+    Forget(Forget),
     /// Stop the daemon and every process, and wait until they are gone
     #[command(after_help = "\
 Examples:
@@ -603,25 +613,6 @@ pub(crate) struct Verify {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Logs {
-    /// Go on with new lines as they come
-    #[arg(long, short)]
-    pub(crate) follow: bool,
-    /// How many of the latest lines to begin with
-    #[arg(long, short = 'n', value_name = "N", default_value_t = DEFAULT_LOG_LINES)]
-    pub(crate) lines: usize,
-    /// Only lines of this agent
-    #[arg(long, value_name = "NAME")]
-    pub(crate) agent: Option<AgentName>,
-    /// Only lines of this trace
-    #[arg(long, value_name = "ID")]
-    pub(crate) trace: Option<TraceId>,
-    /// Lines of every workspace and of the daemon itself
-    #[arg(long)]
-    pub(crate) all: bool,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
     /// A trace, or a turn or an event that is part of it; `last`: of the turn that began last
     #[arg(value_name = "ID", default_value = "last")]
@@ -678,6 +669,9 @@ pub(crate) struct Validate {
     /// Take warnings for errors
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Do not check whether this machine has what runs the project's modules
+    #[arg(long)]
+    pub(crate) other_machine: bool,
     /// Mend what needs no judgement in the project's files, and show each change
     #[arg(long)]
     pub(crate) fix: bool,

@@ -16,10 +16,12 @@ mod consent;
 mod demo;
 mod draining;
 mod event;
+mod forget;
 mod health;
 mod images;
 mod init;
 mod instance;
+mod known;
 mod logs;
 mod ps;
 mod reload;
@@ -60,6 +62,7 @@ pub(crate) async fn run(command: Command, context: &Context) -> Result<(), Failu
         Command::Restart(args) => restart::run(args, context).await,
         Command::Reload(args) => reload::run(&args, context).await,
         Command::Stop => workspace::close(context).await,
+        Command::Forget(args) => forget::run(&args, context).await,
         Command::Shutdown(args) => shutdown::run(&args, context).await,
         Command::Validate(args) => validate::run(&args, context),
         Command::Schema(args) => schema::run(&args, context),

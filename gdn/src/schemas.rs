@@ -57,6 +57,8 @@ pub const SECRET_REMOVE: &str = "gdn.secret.remove/v1";
 pub const WORKSPACE_LIST: &str = "gdn.workspace.list/v1";
 /// `gdn workspace close` and `gdn stop`.
 pub const WORKSPACE_CLOSE: &str = "gdn.workspace.close/v1";
+/// `gdn forget`.
+pub const FORGET: &str = "gdn.forget/v1";
 /// `gdn trace`.
 pub const TRACE: &str = "gdn.trace/v1";
 /// `gdn usage`.

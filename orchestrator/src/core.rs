@@ -178,6 +178,8 @@ pub(crate) struct Facts {
     pub(crate) log_dir: Option<std::path::PathBuf>,
     /// The control group in which each child has one of its own.
     pub(crate) cgroup: Option<std::path::PathBuf>,
+    /// Whether an operator lets others of the same user look into memory.
+    pub(crate) is_memory_open: bool,
 }
 
 /// How the daemon is ending.

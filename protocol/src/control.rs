@@ -30,7 +30,7 @@ pub use instance::{
     Imported, InstanceDetail, InstanceHistory, InstanceSummary, InstanceTurns, ListInstances,
     Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage,
 };
-pub use logs::{FollowLogs, LOG_FILE_NAME, LogLine};
+pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
 pub use secret::{
     AllowSecret, DenySecret, ListSecrets, RemoveSecret, SecretChanged, SecretConsent,
     SecretConsentChanged, SecretIdentity, SecretInfo, SecretList, SetSecret,

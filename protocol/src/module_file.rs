@@ -1,8 +1,8 @@
 //! Which program runs a module file of a project (`ROOT-5` says where such a file may lie).
 //!
 //! Rules only: a file's ending names its [`ModuleKind`], a kind names the [`Runtime`]s that can run it,
-//! and a runtime names its program and arguments. Whoever starts processes looks for the program in
-//! `PATH` and asks node for its version.
+//! and a runtime names its program and arguments. Whoever starts processes, or checks whether they could be
+//! started, looks for the program in `PATH` and asks node for its version.
 
 use std::fmt;
 use std::path::Path;
@@ -154,6 +154,49 @@ impl NodeVersion {
             &["--experimental-strip-types"]
         } else {
             &[]
+        }
+    }
+}
+
+/// Why nothing on a machine runs a module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoRuntime {
+    /// What the module is written in.
+    pub kind: ModuleKind,
+    /// What there is of node.
+    pub node: UnfitNode,
+}
+
+/// Why node does not run a module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnfitNode {
+    /// It is not in `PATH`, or would not be asked.
+    Absent,
+    /// It does not say its version.
+    Silent,
+    /// It is older than what it would have to be.
+    TooOld(NodeVersion),
+}
+
+impl fmt::Display for NoRuntime {
+    /// What follows the name of the module's file. [`ModuleKind::choices`] says what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind;
+        match (kind, self.node) {
+            (ModuleKind::Executable, _) => write!(f, "cannot be executed"),
+            (_, UnfitNode::Absent) => {
+                write!(f, "is {kind}, and nothing that runs it is in PATH")
+            }
+            (_, UnfitNode::Silent) => {
+                write!(
+                    f,
+                    "is {kind}, and the node in PATH does not say its version"
+                )
+            }
+            (_, UnfitNode::TooOld(NodeVersion { major, minor })) => write!(
+                f,
+                "is {kind}, which the node {major}.{minor} in PATH is too old for"
+            ),
         }
     }
 }

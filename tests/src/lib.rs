@@ -37,6 +37,7 @@ pub mod provider;
 pub mod random;
 pub mod team;
 pub mod telegram;
+pub mod terminal;
 pub mod tree;
 pub mod wait;
 

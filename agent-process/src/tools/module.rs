@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_protocol::definition::ToolDefinition;
-use goondan_protocol::module_file::{ModuleKind, NodeVersion, Runtime};
+use goondan_protocol::module_file::{ModuleKind, NoRuntime, NodeVersion, Runtime, UnfitNode};
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use nix::unistd::{AccessFlags, access};
@@ -121,7 +121,7 @@ impl Runtimes {
         limits: ProcessLimits,
     ) -> Result<HostProgram, ToolFault> {
         let kind = ModuleKind::of(path);
-        let mut too_old = None;
+        let mut node = UnfitNode::Absent;
         for runtime in kind.runtimes() {
             let Some(program) = in_path(runtime.program()) else {
                 continue;
@@ -133,9 +133,16 @@ impl Runtimes {
                 Runtime::Deno => command.extend(words(&["eval", script])),
                 Runtime::Node => {
                     let version = self.node.get_or_init(|| node_version(&program)).await;
-                    let Some(version) = version.filter(|version| version.runs(kind)) else {
-                        too_old = Some(*version);
-                        continue;
+                    let version = match *version {
+                        Some(version) if version.runs(kind) => version,
+                        Some(version) => {
+                            node = UnfitNode::TooOld(version);
+                            continue;
+                        }
+                        None => {
+                            node = UnfitNode::Silent;
+                            continue;
+                        }
                     };
                     // One host runs both languages.
                     command.extend(words(version.arguments(ModuleKind::TypeScript)));
@@ -164,24 +171,13 @@ impl Runtimes {
                 limits,
             });
         }
-        Err(no_runtime(entry, kind, too_old))
+        Err(no_runtime(entry, NoRuntime { kind, node }))
     }
 }
 
-fn no_runtime(entry: &Path, kind: ModuleKind, too_old: Option<Option<NodeVersion>>) -> ToolFault {
-    let entry = entry.display();
-    let why = match (kind, too_old) {
-        (ModuleKind::Executable, _) => "cannot be executed".to_owned(),
-        (_, None) => format!("is {kind}, and nothing that runs it is in PATH"),
-        (_, Some(None)) => format!("is {kind}, and the node in PATH does not say its version"),
-        (_, Some(Some(NodeVersion { major, minor }))) => {
-            format!("is {kind}, which the node {major}.{minor} in PATH is too old for")
-        }
-    };
-    ToolFault::new(
-        "E_TOOL_NO_RUNTIME",
-        format!("`{entry}` {why}; {}", kind.choices()),
-    )
+fn no_runtime(entry: &Path, why: NoRuntime) -> ToolFault {
+    let (entry, choices) = (entry.display(), why.kind.choices());
+    ToolFault::new("E_TOOL_NO_RUNTIME", format!("`{entry}` {why}; {choices}"))
 }
 
 fn words(words: &[&str]) -> Vec<OsString> {
@@ -216,9 +212,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_run_says_what_would_run_it() {
-        let told = |kind, too_old| no_runtime(Path::new("tools/x"), kind, too_old).message;
+        let told = |kind, node| no_runtime(Path::new("tools/x"), NoRuntime { kind, node }).message;
         assert_eq!(
-            told(ModuleKind::JavaScript, None),
+            told(ModuleKind::JavaScript, UnfitNode::Absent),
             "`tools/x` is JavaScript, and nothing that runs it is in PATH; install bun, deno or node"
         );
         let old = NodeVersion {
@@ -226,12 +222,12 @@ mod tests {
             minor: 9,
         };
         assert_eq!(
-            told(ModuleKind::TypeScript, Some(Some(old))),
+            told(ModuleKind::TypeScript, UnfitNode::TooOld(old)),
             "`tools/x` is TypeScript, which the node 20.9 in PATH is too old for; install bun, deno \
              or node 22.6 or newer"
         );
         assert_eq!(
-            told(ModuleKind::Executable, None),
+            told(ModuleKind::Executable, UnfitNode::Absent),
             "`tools/x` cannot be executed; make the file executable (chmod +x)"
         );
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use goondan_protocol::module_file::{ModuleKind, NodeVersion, Runtime};
+use goondan_protocol::module_file::{ModuleKind, NoRuntime, NodeVersion, Runtime, UnfitNode};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -24,10 +24,10 @@ pub(super) async fn of(file: &Path, path: Option<&OsStr>) -> Result<Vec<OsString
         return if is_executable(file) {
             Ok(vec![file.into()])
         } else {
-            Err(format!("cannot be run: {}", kind.choices()))
+            Err(wanting(kind, UnfitNode::Absent))
         };
     }
-    let mut too_old = String::new();
+    let mut unfit = UnfitNode::Absent;
     for runtime in kind.runtimes() {
         let Some(program) = find(runtime.program(), path) else {
             continue;
@@ -36,12 +36,12 @@ pub(super) async fn of(file: &Path, path: Option<&OsStr>) -> Result<Vec<OsString
         if *runtime == Runtime::Node {
             match node_version(&program).await {
                 Some(version) if version.runs(kind) => node = version,
-                Some(NodeVersion { major, minor }) => {
-                    too_old = format!("; node {major}.{minor} is there and cannot");
+                Some(version) => {
+                    unfit = UnfitNode::TooOld(version);
                     continue;
                 }
                 None => {
-                    too_old = "; node is there and does not tell its version".to_owned();
+                    unfit = UnfitNode::Silent;
                     continue;
                 }
             }
@@ -55,10 +55,11 @@ pub(super) async fn of(file: &Path, path: Option<&OsStr>) -> Result<Vec<OsString
         command.push(file.into());
         return Ok(command);
     }
-    Err(format!(
-        "cannot be run: nothing here runs {kind}{too_old}; {}",
-        kind.choices()
-    ))
+    Err(wanting(kind, unfit))
+}
+
+fn wanting(kind: ModuleKind, node: UnfitNode) -> String {
+    format!("{}; {}", NoRuntime { kind, node }, kind.choices())
 }
 
 /// The executable file of that name in the directories of `PATH`.
@@ -97,7 +98,7 @@ mod tests {
         for (file, said) in [
             (
                 "/nonexistent/a.py",
-                "nothing here runs Python; install python3",
+                "is Python, and nothing that runs it is in PATH; install python3",
             ),
             (
                 "/nonexistent/a.ts",

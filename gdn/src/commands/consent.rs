@@ -11,9 +11,11 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::SecretName;
 use goondan_vault::{ProjectIdentity, Reader};
 
-use super::confirm;
+use super::run::attach_or_start;
+use super::{confirm, shutdown};
 use crate::client::{CallError, Client};
 use crate::context::Context;
+use crate::daemon;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
@@ -44,6 +46,32 @@ fn is_wanting(error: &CallError) -> bool {
     )
 }
 
+/// Asks for the secrets that a project names before a daemon runs in this terminal. Only a daemon writes: if
+/// the person agrees, one is started in the background for that, and has ended afterwards.
+pub(super) async fn before_foreground(
+    project_root: &Path,
+    env_files: &[PathBuf],
+    context: &Context,
+) -> Result<(), Failure> {
+    let wanted = wanted(project_root, env_files, context);
+    // One that runs already is told by the attempt to be another.
+    if wanted.is_empty() || daemon::attach(&context.state_root).await?.is_some() {
+        return Ok(());
+    }
+    let names: Vec<String> = wanted.keys().map(|name| format!("Secret/{name}")).collect();
+    let refused = Failure::new(
+        Exit::InvalidConfiguration,
+        format!("the project may not use {}", names.join(", ")),
+        "allow it, if you trust the project with that",
+    );
+    let agreed = agreed(&wanted, project_root, refused, context)?;
+    let (mut client, _) = attach_or_start(context, false).await?;
+    for allow in agreed {
+        client.change(allow).await?;
+    }
+    shutdown::stop(client, None, context).await
+}
+
 /// Asks for each secret that the project names and was not allowed. Returns if the person agreed to all
 /// of them; fails, with the command for each, if nobody is there to ask.
 async fn ask(
@@ -55,13 +83,26 @@ async fn ask(
     let project_root = open.project_root.as_path();
     let env_files = open.env_files.as_deref().unwrap_or_default();
     let wanted = wanted(project_root, env_files, context);
+    for allow in agreed(&wanted, project_root, refused.into(), context)? {
+        client.change(allow).await?;
+    }
+    Ok(())
+}
+
+/// What the person agrees to: all that is wanted, or a failure. `refused` is what is said if nobody is there
+/// to ask.
+fn agreed(
+    wanted: &BTreeMap<SecretName, Vec<String>>,
+    project_root: &Path,
+    refused: Failure,
+    context: &Context,
+) -> Result<Vec<AllowSecret>, Failure> {
     let commands = wanted
         .keys()
         .map(|name| command(name, project_root, context));
     let commands = commands.collect::<Vec<_>>().join("; ");
     let is_asked = context.output.is_interactive() && std::io::stdin().is_terminal();
     if !is_asked || wanted.is_empty() {
-        let refused = Failure::from(refused);
         return Err(match commands.is_empty() {
             true => refused,
             false => Failure {
@@ -70,6 +111,7 @@ async fn ask(
             },
         });
     }
+    let mut agreed = Vec::new();
     for (name, resources) in wanted {
         let who = resources.join(", ");
         let root = project_root.to_string_lossy();
@@ -84,14 +126,16 @@ async fn ask(
                 format!("the project may not use Secret/{name}, and does not run without it"),
                 format!(
                     "to allow it later: {}",
-                    command(&name, project_root, context)
+                    command(name, project_root, context)
                 ),
             ));
         }
-        let project_root = project_root.to_owned();
-        client.change(AllowSecret { name, project_root }).await?;
+        agreed.push(AllowSecret {
+            name: name.clone(),
+            project_root: project_root.to_owned(),
+        });
     }
-    Ok(())
+    Ok(agreed)
 }
 
 /// The command that allows a project a secret.

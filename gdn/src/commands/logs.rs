@@ -24,8 +24,8 @@ use crate::output::invisible::harmless_json;
 mod files;
 mod filter;
 mod render;
-mod workspaces;
 
+use super::known;
 use files::{Follower, LogFiles};
 use filter::Filter;
 
@@ -49,13 +49,12 @@ pub(super) async fn run(args: Logs, context: &Context) -> Result<(), Failure> {
     let reader = Reader {
         filter: Filter {
             workspaces,
-            agent: args.agent.clone(),
-            trace_id: args.trace,
+            chosen: args.chosen(),
         },
         args,
         context,
     };
-    let mut lines = reader.args.lines;
+    let mut lines = reader.args.lines();
     loop {
         let log_dir = client
             .as_ref()
@@ -87,7 +86,11 @@ async fn of_project(
             state_root: context.state_root.clone(),
         }),
     };
-    let known = workspaces::of(context)?;
+    // What is named by its id may have logged though nothing else is left of it.
+    let known: Vec<WorkspaceId> = match context.workspace_id() {
+        Some(id) => vec![id],
+        None => known::of(context)?.into_iter().map(|it| it.id).collect(),
+    };
     match (not_running.exit, known.is_empty()) {
         (Exit::NotFound | Exit::DaemonNotRunning, false) => Ok(known),
         _ => Err(not_running),
@@ -161,8 +164,7 @@ impl Reader<'_> {
             tail: lines,
             follow: self.args.follow,
             workspace_id: self.filter.workspaces.iter().flatten().next().cloned(),
-            agent: self.filter.agent.clone(),
-            trace_id: self.filter.trace_id,
+            ..self.filter.chosen.clone()
         };
         let patience = match self.args.follow {
             true => Patience::Endless,

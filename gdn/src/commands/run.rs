@@ -36,6 +36,10 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
     }
     let settings = Settings::of(args)?;
     if args.foreground {
+        if let Some(root) = &root {
+            let env_files = settings.env_files.as_deref().unwrap_or_default();
+            consent::before_foreground(root, env_files, context).await?;
+        }
         let options = settings.options(args.strict);
         return Err(daemon::become_daemon(&context.state_root, root.as_deref(), &options).into());
     }

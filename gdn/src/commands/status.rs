@@ -3,6 +3,7 @@
 mod observation;
 
 use goondan_protocol::control::{DaemonStatus, Resource, Status, Watching, WorkspaceInfo};
+use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
 
 use self::observation::Observation;
 use super::health;
@@ -98,6 +99,10 @@ fn fields(status: &DaemonStatus) -> Table {
     if status.waiting_for_room > 0 {
         let waiting = format!("{} conversations wait for room", status.waiting_for_room);
         table.field("", Cell::styled(waiting, style::WARN));
+    }
+    if status.memory_open {
+        let open = format!("open to all programs of this user: {ALLOW_DEBUGGER_VAR} is set");
+        table.field("Memory", Cell::styled(open, style::WARN));
     }
     if status.dropped_log_lines > 0 {
         let dropped = format!("{} lines dropped: slow reader", status.dropped_log_lines);

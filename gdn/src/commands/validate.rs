@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use goondan_config::{Bundle, Checked, Diagnostic, Loader, ProcessEnvironment};
+use goondan_config::{Bundle, Checked, Diagnostic, Loader, ProcessEnvironment, ThisMachine};
 use goondan_vault::Reader;
 use serde_json::{Value, json};
 
@@ -33,6 +33,11 @@ pub(super) fn run(args: &Validate, context: &Context) -> Result<(), Failure> {
     let loader = Loader::new(&ProcessEnvironment)
         .with_env_files(&env_files)
         .with_secrets(&secrets);
+    let machine = ThisMachine::new();
+    let loader = match args.other_machine {
+        true => loader,
+        false => loader.with_machine(&machine),
+    };
     let mended = if args.fix {
         fix::mend(&root, &loader)?
     } else {

@@ -61,6 +61,8 @@ codes! {
     UNREADABLE_SECRET = "E_CONFIG_UNREADABLE_SECRET";
     /// No person has allowed the project to use a secret that it asks for (`SEC-6`).
     SECRET_NOT_ALLOWED = "E_CONFIG_SECRET_NOT_ALLOWED";
+    /// This machine has nothing that runs a module or a program of the project.
+    NO_RUNTIME = "E_CONFIG_NO_RUNTIME";
     /// A line of an environment file is no `NAME=value`.
     ENVIRONMENT_FILE = "E_CONFIG_ENVIRONMENT_FILE";
     /// More problems were found than are shown.

@@ -31,6 +31,7 @@ use crate::codes;
 use crate::document::Kind;
 use crate::environment::Variables;
 use crate::fields::Located;
+use crate::machine::Machine;
 use crate::project_files::ProjectFiles;
 use crate::report::{Problem, Report};
 use crate::secrets::Secrets;
@@ -41,6 +42,7 @@ pub(crate) struct Context<'a> {
     pub(crate) files: &'a ProjectFiles,
     pub(crate) variables: &'a Variables<'a>,
     pub(crate) store: &'a dyn SecretStore,
+    pub(crate) machine: &'a dyn Machine,
     pub(crate) secrets: Secrets,
     /// The resource that is being read, such as `Connection/hook`.
     pub(crate) resource: String,
@@ -82,7 +84,7 @@ pub(crate) fn read_named_file(
     }
 }
 
-/// Finds the file of an `entry` (`ROOT-5`).
+/// Finds the file of an `entry` (`ROOT-5`), and what runs it on this machine.
 pub(crate) fn read_entry(
     entry: &Located<&str>,
     cx: &mut Context<'_>,
@@ -90,7 +92,14 @@ pub(crate) fn read_entry(
     let found = ProjectFiles::check_text(entry.value)
         .and_then(|path| cx.files.check_is_file(&path).map(|()| path));
     match found {
-        Ok(path) => Some(path),
+        Ok(path) => {
+            if let Some(why) = cx.machine.lacks_runtime(&cx.files.place_of(&path)) {
+                let message = format!("`{}` {why}", path.display());
+                let problem = Problem::new(codes::NO_RUNTIME, entry.place, message);
+                cx.report.add(problem.help(why.kind.choices()));
+            }
+            Some(path)
+        }
         Err(failure) => {
             cx.report.add(failure.at(entry.place));
             None

@@ -11,8 +11,8 @@
 //!
 //! # Invariants
 //!
-//! * Loading is a function of the Project Root's files, the [`Environment`] and the secrets it is given,
-//!   and changes nothing (`ROOT-2`).
+//! * Loading is a function of the Project Root's files, the [`Environment`], the secrets and the
+//!   [`Machine`] it is given, and changes nothing (`ROOT-2`).
 //! * A [`Bundle`] that exists is complete: every reference is resolved, every pattern compiles,
 //!   every file it names has been read.
 //! * Every problem found is reported, each once and at its place; what cannot be judged because of
@@ -36,6 +36,7 @@ mod kinds;
 pub mod limits;
 mod load;
 mod loader;
+mod machine;
 mod mend;
 mod outgoing;
 mod project_files;
@@ -68,6 +69,7 @@ pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use effective::{Origin, Setting, SettingValue};
 pub use kept::KeptFiles;
 pub use loader::{Loaded, Loader};
+pub use machine::{AnyMachine, Machine, ThisMachine};
 pub use mend::{Change, MendedFile};
 pub use schema::{SCHEMA_NAMES, schema};
 pub use secrets::Secrets;

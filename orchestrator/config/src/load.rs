@@ -20,6 +20,7 @@ use crate::kinds::model::Hosted;
 use crate::kinds::swarm::SwarmSpec;
 use crate::kinds::{self, Context};
 use crate::limits::MAX_YAML_BYTES;
+use crate::machine::Machine;
 use crate::project_files::{FileFailure, PROJECT_FILE, ProjectFiles};
 use crate::reference::Names;
 use crate::report::{FileId, Place, Problem, Report};
@@ -68,11 +69,16 @@ pub(crate) struct Reading<'e> {
 pub(crate) struct Outside<'e> {
     pub(crate) env: &'e dyn Environment,
     pub(crate) store: &'e dyn SecretStore,
+    pub(crate) machine: &'e dyn Machine,
 }
 
 /// Reads a project from these files.
 pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e> {
-    let Outside { env, store } = outside;
+    let Outside {
+        env,
+        store,
+        machine,
+    } = outside;
     let mut report = Report::default();
     let trees = read_trees(files, &mut report);
     let variables = Variables::read(env, files, &mut report);
@@ -80,6 +86,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e
         files,
         variables: &variables,
         store,
+        machine,
         secrets: Secrets::default(),
         resource: String::new(),
         report,

@@ -8,6 +8,7 @@ use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::effective::{self, Setting};
 use crate::kept::KeptFiles;
 use crate::load::{self, Outside};
+use crate::machine::{AnyMachine, Machine};
 use crate::mend::{self, MendedFile};
 use crate::project_files::ProjectFiles;
 use crate::report::Report;
@@ -36,12 +37,16 @@ pub struct Loaded {
 
 impl<'e> Loader<'e> {
     /// A loader that takes variables from `env`, and from the project's `.env.local` and `.env`, and
-    /// knows no secrets.
+    /// knows no secrets and nothing of the machine.
     #[must_use]
     pub fn new(env: &'e dyn Environment) -> Self {
-        let store = &NoSecrets;
+        let (store, machine) = (&NoSecrets, &AnyMachine);
         Self {
-            outside: Outside { env, store },
+            outside: Outside {
+                env,
+                store,
+                machine,
+            },
             env_files: Vec::new(),
         }
     }
@@ -61,6 +66,16 @@ impl<'e> Loader<'e> {
     pub fn with_secrets(self, store: &'e dyn SecretStore) -> Self {
         let outside = Outside {
             store,
+            ..self.outside
+        };
+        Self { outside, ..self }
+    }
+
+    /// Checks that this machine has what the project's modules and programs need.
+    #[must_use]
+    pub fn with_machine(self, machine: &'e dyn Machine) -> Self {
+        let outside = Outside {
+            machine,
             ..self.outside
         };
         Self { outside, ..self }

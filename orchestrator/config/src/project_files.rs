@@ -163,6 +163,16 @@ impl ProjectFiles {
         self.seen.borrow_mut().note(path, state);
     }
 
+    /// Where a path that was checked stands on this machine.
+    pub(crate) fn place_of(&self, path: &Path) -> PathBuf {
+        self.root.join(path)
+    }
+
+    /// The Project Root.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// From now on takes a file for one with this text.
     pub(crate) fn pretend(&mut self, path: &Path, text: String) {
         self.instead.insert(path.to_path_buf(), text);

@@ -738,6 +738,21 @@ impl Core {
         self.store(op, Purpose::Audit);
     }
 
+    /// Has a line written into the audit log of a workspace that is about all of it.
+    pub(super) fn audit_workspace(&mut self, id: &WorkspaceId, what: &str) {
+        let record = JsonObject::from_iter([
+            ("at".to_owned(), json!(self.now.wall)),
+            ("event".to_owned(), json!(format!("workspace.{what}"))),
+        ]);
+        let event = LogEvent::info("audit").with("workspaceId", id.as_str());
+        self.log(event.all(record.clone()));
+        let op = Op::Audit {
+            workspace_id: id.clone(),
+            record,
+        };
+        self.store(op, Purpose::Audit);
+    }
+
     pub(super) fn log_confusion(&mut self, at: &InstanceRef, report: &Report) {
         let event = LogEvent::error("the store reported something else than it was asked for");
         self.log(event.of(at).with("report", format!("{report:?}")));

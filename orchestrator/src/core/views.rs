@@ -45,6 +45,7 @@ impl Core {
             }),
             short_of: self.room.short_of().to_vec(),
             waiting_for_room: self.room.waiting(),
+            memory_open: self.facts.is_memory_open,
             stopping: self.is_stopping(),
             workspaces: self.workspace_infos(),
         }

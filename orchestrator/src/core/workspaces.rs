@@ -553,7 +553,10 @@ impl Core {
             return;
         };
         let event = match result {
-            Ok(()) => LogEvent::info("workspace stopped"),
+            Ok(()) => {
+                self.audit_workspace(id, "stopped");
+                LogEvent::info("workspace stopped")
+            }
             Err(error) => {
                 let event = LogEvent::error("workspace stopped, but its record was not written");
                 event.with("error", error.message.clone())

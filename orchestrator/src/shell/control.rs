@@ -18,7 +18,6 @@ use goondan_protocol::control::{
     Request, Response,
 };
 use goondan_protocol::frame::{FrameCodec, FrameError};
-use goondan_protocol::ids::{AgentName, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::version::VersionMismatch;
 use interprocess::local_socket::tokio::{Listener, Stream};
@@ -384,49 +383,10 @@ async fn write_frames(write: impl AsyncWrite + Unpin, mut frames: mpsc::Receiver
     }
 }
 
-/// The fields of a log line that a client can choose by.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Choice<'a> {
-    #[serde(borrow)]
-    workspace_id: Option<std::borrow::Cow<'a, str>>,
-    #[serde(borrow)]
-    agent_name: Option<std::borrow::Cow<'a, str>>,
-    #[serde(borrow)]
-    trace_id: Option<std::borrow::Cow<'a, str>>,
-}
-
-fn is_chosen(follow: &FollowLogs, line: &[u8]) -> bool {
-    let FollowLogs {
-        workspace_id,
-        agent,
-        trace_id,
-        ..
-    } = follow;
-    if workspace_id.is_none() && agent.is_none() && trace_id.is_none() {
-        return true;
-    }
-    let Ok(found) = serde_json::from_slice::<Choice<'_>>(line) else {
-        return false;
-    };
-    let is = |wanted: Option<&str>, found: Option<&str>| wanted.is_none_or(|w| Some(w) == found);
-    let trace_id = trace_id.map(|id| id.to_string());
-    is(
-        workspace_id.as_ref().map(WorkspaceId::as_str),
-        found.workspace_id.as_deref(),
-    ) && is(
-        agent.as_ref().map(AgentName::as_str),
-        found.agent_name.as_deref(),
-    ) && is(trace_id.as_deref(), found.trace_id.as_deref())
-}
-
 async fn follow_logs(hub: &LogHub, client: &Client, id: u64, follow: &FollowLogs) {
     use tokio::sync::broadcast::error::RecvError;
     let (tail, mut lines) = hub.follow();
-    let chosen: Vec<Bytes> = tail
-        .into_iter()
-        .filter(|line| is_chosen(follow, line))
-        .collect();
+    let chosen: Vec<Bytes> = tail.into_iter().filter(|line| follow.takes(line)).collect();
     let surplus = chosen.len().saturating_sub(follow.tail);
     for line in chosen.into_iter().skip(surplus) {
         send_line(client, id, &line).await;
@@ -435,7 +395,7 @@ async fn follow_logs(hub: &LogHub, client: &Client, id: u64, follow: &FollowLogs
         // Ends with the connection or the daemon, whose task this is part of.
         loop {
             match lines.recv().await {
-                Ok(line) if is_chosen(follow, &line) => send_line(client, id, &line).await,
+                Ok(line) if follow.takes(&line) => send_line(client, id, &line).await,
                 Ok(_) => {}
                 Err(RecvError::Lagged(missed)) => {
                     let at = Timestamp::from_unix_millis(goondan_log::unix_millis_now());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::Parser as _;
 use futures_util::StreamExt as _;
 use goondan_log::unix_millis_now;
+use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
 use goondan_protocol::version::Version;
@@ -166,9 +167,14 @@ fn hide_memory() {
     // What cannot be had on this system is done without: there is nothing to be done about it.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).ok();
     #[cfg(target_os = "linux")]
-    if std::env::var_os(goondan_protocol::secret::ALLOW_DEBUGGER_VAR).is_none() {
+    if !is_memory_open() {
         nix::sys::prctl::set_dumpable(false).ok();
     }
+}
+
+/// Whether whoever started the daemon lets others look into memory, to find a fault.
+fn is_memory_open() -> bool {
+    std::env::var_os(ALLOW_DEBUGGER_VAR).is_some()
 }
 
 async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), StartFailure> {
@@ -251,6 +257,7 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         started_at: Timestamp::from_unix_millis(unix_millis_now()),
         log_dir: args.log_dir.clone(),
         cgroup: cgroups.dir().map(Path::to_owned),
+        is_memory_open: is_memory_open(),
     };
     tracing::info!(
         version = %Version::current(),
@@ -261,6 +268,12 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         tracing::warn!(
             error = missing as &dyn std::error::Error,
             "no connection can run, and no model but `scripted`"
+        );
+    }
+    if is_memory_open() {
+        tracing::warn!(
+            variable = ALLOW_DEBUGGER_VAR,
+            "any program of this user can read the memory of the daemon and its children, secrets included"
         );
     }
     let core = Core::new(facts, Uuid::now_v7);

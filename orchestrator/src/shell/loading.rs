@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan_config::{Bundle, Diagnostics, Loader, ProcessEnvironment, Secrets, Sources};
+use goondan_config::{
+    Bundle, Diagnostics, Loader, ProcessEnvironment, Secrets, Sources, ThisMachine,
+};
 use goondan_protocol::control::{ControlError, ErrorCode, InstanceSummary};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
@@ -118,9 +120,11 @@ impl Projects {
         let package = goondan_config::package_name(&root).unwrap_or_default();
         let project = ProjectIdentity::new(&root, package.as_deref());
         let secrets = Reader::new(&self.vault, &project);
+        let machine = ThisMachine::new();
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&env_files)
-            .with_secrets(&secrets);
+            .with_secrets(&secrets)
+            .with_machine(&machine);
         let loaded = loader.load(&root);
         self.masks.add(&loaded.secrets);
         let mut sources = loaded.sources;

@@ -70,6 +70,10 @@ pub struct DaemonStatus {
     /// Conversations with work whose agents wait for room.
     #[serde(default)]
     pub waiting_for_room: usize,
+    /// Whether an operator lets other processes of the same user look into the memory of the daemon and its
+    /// children, where secrets are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub memory_open: bool,
     /// Whether it is stopping.
     pub stopping: bool,
     /// The registered workspaces.

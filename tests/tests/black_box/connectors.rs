@@ -294,8 +294,11 @@ spec: {connectorRef: Connector/own}
     home.write("project/connectors/own", "#!/bin/sh\nexec sleep 4321\n");
     let file = home.project().join("connectors/own");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let _daemon = Daemon::serving(&home);
-    wait_for_detail(&home, "own", "make the file executable");
+    let _daemon = Daemon::start(&home);
+    home.gdn(&["run"])
+        .exits(6)
+        .tells(&["E_CONFIG_NO_RUNTIME", "make the file executable"]);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    home.gdn(&["run"]).exits(0);
     wait_for_detail(&home, "own", "running `connectors/own`");
 }

@@ -17,6 +17,8 @@ mod compaction;
 #[cfg(test)]
 mod connectors;
 #[cfg(test)]
+mod consent;
+#[cfg(test)]
 mod control;
 #[cfg(test)]
 mod conversation;
@@ -28,6 +30,8 @@ mod damage;
 mod extension_modules;
 #[cfg(test)]
 mod extensions;
+#[cfg(test)]
+mod forget;
 #[cfg(test)]
 mod full_disk;
 #[cfg(test)]
@@ -50,6 +54,7 @@ mod namespaces;
 mod otlp;
 #[cfg(test)]
 mod parking;
+#[cfg(test)]
 mod people;
 #[cfg(test)]
 mod project_root;
@@ -59,6 +64,8 @@ mod records;
 mod replies;
 #[cfg(test)]
 mod room;
+#[cfg(test)]
+mod runtimes;
 #[cfg(test)]
 mod secrets;
 #[cfg(test)]

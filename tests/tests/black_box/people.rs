@@ -7,6 +7,7 @@ use goondan_tests::binaries::bin;
 use goondan_tests::home::ORCHESTRATOR;
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::Value;
 
 #[test]
 fn obs_2_logs_are_read_over_restarts_and_while_no_daemon_runs() {
@@ -117,7 +118,7 @@ fn log_2_lines_for_the_journal_have_priorities_and_no_others_do() {
     wait_until("it logs", || !lines().is_empty());
     for line in lines() {
         let (priority, line) = line.split_at(3);
-        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let line: Value = serde_json::from_str(line).unwrap();
         let expected = match line["level"].as_str().unwrap() {
             "warn" => "<4>",
             "error" => "<3>",
@@ -153,4 +154,111 @@ fn log_2_lines_for_the_journal_have_priorities_and_no_others_do() {
     assert!(lines()[before].starts_with('{'));
     home.gdn(&["shutdown"]).exits(0);
     daemon.wait().unwrap();
+}
+
+/// The lines that `gdn logs` chooses with these options, of all that there are.
+fn chosen(home: &Home, options: &[&str]) -> Vec<Value> {
+    let ran = home.gdn(&[&["logs", "-n", "100000", "--json"], options].concat());
+    let ran = ran.exits(0);
+    let lines = ran.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[track_caller]
+fn all_say(lines: &[Value], field: &str, value: &str) {
+    assert!(!lines.is_empty(), "{field} {value}");
+    for line in lines {
+        assert_eq!(line[field], value, "{line}");
+    }
+}
+
+fn logs_are_chosen(home: &Home) {
+    let ask = |key: &str, id: &str| {
+        let sent = home.gdn_json(&["send", "--instance", key, "--event-id", id, "echo hi"]);
+        sent["traceId"].as_str().unwrap().to_owned()
+    };
+    let first_trace = ask("ann", "e-1");
+    ask("bob", "e-2");
+    home.gdn(&["send", "--instance", "ann", "fail"]).exits(7);
+
+    all_say(&chosen(home, &["--instance", "ann"]), "instanceKey", "ann");
+    all_say(&chosen(home, &["--event", "e-1"]), "eventId", "e-1");
+    all_say(
+        &chosen(home, &["--trace", &first_trace]),
+        "traceId",
+        &first_trace,
+    );
+    all_say(
+        &chosen(home, &["--all", "--process", "orchestrator"]),
+        "process",
+        "orchestrator",
+    );
+    let both = chosen(home, &["--instance", "bob", "--event", "e-2"]);
+    all_say(&both, "instanceKey", "bob");
+    assert_eq!(
+        chosen(home, &["--instance", "ann", "--event", "e-2"]),
+        [Value::Null; 0]
+    );
+
+    let level = |line: &Value| line["level"].as_str().unwrap().to_owned();
+    let warnings = chosen(home, &["--level", "warn"]);
+    assert!(warnings.iter().all(|line| level(line) != "info"));
+    let infos = chosen(home, &["--level", "info"]);
+    assert!(infos.iter().any(|line| level(line) == "info"));
+    assert!(warnings.len() < infos.len());
+
+    let at = |line: &Value| line["timestamp"].as_str().unwrap().to_owned();
+    let moment = at(&both[0]);
+    let since = chosen(home, &["--since", &moment]);
+    assert!(since.iter().all(|line| at(line) >= moment) && since.contains(&both[0]));
+    let until = chosen(home, &["--until", &moment]);
+    assert!(until.iter().all(|line| at(line) < moment) && !until.is_empty());
+    // Of a time all lines are shown, not the latest few.
+    let all = home.gdn(&["logs", "--json", "--since", "1h"]).exits(0);
+    assert!(all.stdout.lines().count() >= since.len() + until.len());
+    home.gdn(&["logs", "-f", "--until", "1h"]).exits(2);
+    home.gdn(&["logs", "--since", "soon"])
+        .exits(2)
+        .tells(&["2026-01-31T12:00:00Z"]);
+}
+
+#[test]
+fn obs_2_logs_are_chosen_by_time_level_process_conversation_event_and_trace_in_files() {
+    let home = Home::new(LAB);
+    home.gdn(&["run"]).exits(0);
+    logs_are_chosen(&home);
+    let following = home.start_gdn(&[
+        "logs",
+        "-f",
+        "-n",
+        "0",
+        "--instance",
+        "ann",
+        "--level",
+        "info",
+    ]);
+    wait_until("it follows", || {
+        assert_eq!(home.ask("bob", "echo no"), "no");
+        assert_eq!(home.ask("ann", "echo yes"), "yes");
+        following.stdout().contains("turn committed and answered")
+    });
+    assert!(!following.stdout().contains("worker/bob"));
+    home.gdn(&["shutdown"]).exits(0);
+    all_say(&chosen(&home, &["--instance", "bob"]), "instanceKey", "bob");
+}
+
+#[test]
+fn obs_2_logs_are_chosen_by_time_level_process_conversation_event_and_trace_from_a_daemon() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    logs_are_chosen(&home);
+    let following = home.start_gdn(&["logs", "-f", "-n", "0", "--instance", "ann"]);
+    wait_until("it follows", || {
+        assert_eq!(home.ask("bob", "echo no"), "no");
+        assert_eq!(home.ask("ann", "echo yes"), "yes");
+        following.stdout().contains("turn committed and answered")
+    });
+    assert!(!following.stdout().contains("worker/bob"));
 }

@@ -489,7 +489,7 @@ fn as_anyone(command: &std::process::Command) -> std::process::Command {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn sec_6_nobody_else_reads_the_memory_of_daemon_and_connectors_and_a_crash_leaves_no_core() {
+fn sec_6_nobody_else_reads_the_memory_of_daemon_and_children_and_a_crash_leaves_no_core() {
     let home = Home::new(LAB);
     let program = home.command(&bin(ORCHESTRATOR), &[]);
     let mut command = as_anyone(&program);
@@ -505,6 +505,8 @@ fn sec_6_nobody_else_reads_the_memory_of_daemon_and_connectors_and_a_crash_leave
     home.gdn(&["run"]).exits(0);
     wait_until("the connector runs", || !home.running(CONNECTOR).is_empty());
     let connector = home.running(CONNECTOR)[0].pid;
+    assert_eq!(home.ask("main", "echo one"), "one");
+    let agent = home.running(AGENT)[0].pid;
     let reads = |pid: u32, file: &str| {
         let mut reader = std::process::Command::new("dd");
         reader.args([&format!("if=/proc/{pid}/{file}"), "of=/dev/null", "count=0"]);
@@ -520,7 +522,7 @@ fn sec_6_nobody_else_reads_the_memory_of_daemon_and_connectors_and_a_crash_leave
     });
     open.kill().unwrap();
     open.wait().unwrap();
-    for pid in [daemon.pid(), connector] {
+    for pid in [daemon.pid(), connector, agent] {
         // It hides itself before it is given anything to hide.
         wait_until("it can be read no more", || !reads(pid, "mem"));
         assert!(!reads(pid, "environ"), "{pid}");

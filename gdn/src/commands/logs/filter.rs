@@ -1,35 +1,30 @@
-//! Which lines are shown. The daemon chooses by the same rules among those it still has.
+//! Which lines are shown. The daemon chooses by the same rule among those it still has.
 
-use goondan_protocol::JsonObject;
-use goondan_protocol::ids::{AgentName, WorkspaceId};
-use goondan_protocol::trace::TraceId;
-use serde_json::Value;
+use goondan_protocol::control::FollowLogs;
+use goondan_protocol::ids::WorkspaceId;
 
 /// What a line must say to be shown.
 #[derive(Debug, Default)]
 pub(super) struct Filter {
     /// One of these workspaces; any line if none is said.
     pub(super) workspaces: Option<Vec<WorkspaceId>>,
-    pub(super) agent: Option<AgentName>,
-    pub(super) trace_id: Option<TraceId>,
+    /// Everything else.
+    pub(super) chosen: FollowLogs,
 }
 
 impl Filter {
     /// Whether a line is shown. One that is no JSON object is none of goondan's.
     pub(super) fn takes(&self, line: &str) -> bool {
-        let Ok(fields) = serde_json::from_str::<JsonObject>(line) else {
-            return false;
+        let Some(workspaces) = &self.workspaces else {
+            return line.starts_with('{') && self.chosen.takes(line.as_bytes());
         };
-        let field = |name: &str| fields.get(name).and_then(Value::as_str);
-        let is_of_workspace = self.workspaces.as_ref().is_none_or(|wanted| {
-            let id = field("workspaceId");
-            wanted.iter().any(|wanted| Some(wanted.as_str()) == id)
-        });
-        let agent = self.agent.as_ref().map(AgentName::as_str);
-        let trace_id = self.trace_id.map(|id| id.to_string());
-        is_of_workspace
-            && (agent.is_none() || agent == field("agentName"))
-            && (trace_id.is_none() || trace_id.as_deref() == field("traceId"))
+        workspaces.iter().any(|wanted| {
+            let chosen = FollowLogs {
+                workspace_id: Some(wanted.clone()),
+                ..self.chosen.clone()
+            };
+            chosen.takes(line.as_bytes())
+        })
     }
 }
 
@@ -42,13 +37,16 @@ mod tests {
         let line = r#"{"message":"m","workspaceId":"w","agentName":"clerk","traceId":"4bf92f3577b34da6a3ce929d0e0e4736"}"#;
         let all = Filter::default();
         assert!(all.takes(line) && !all.takes("torn {") && !all.takes("[]"));
-        let narrow = |workspace: &str, agent: &str| Filter {
-            workspaces: Some(vec![WorkspaceId::new(workspace).unwrap()]),
-            agent: Some(AgentName::new(agent).unwrap()),
-            trace_id: Some("4bf92f3577b34da6a3ce929d0e0e4736".parse().unwrap()),
+        let narrow = |workspaces: &[&str], agent: &str| Filter {
+            workspaces: Some(workspaces.iter().map(|id| id.parse().unwrap()).collect()),
+            chosen: FollowLogs {
+                agent: Some(agent.parse().unwrap()),
+                trace_id: Some("4bf92f3577b34da6a3ce929d0e0e4736".parse().unwrap()),
+                ..FollowLogs::default()
+            },
         };
-        assert!(narrow("w", "clerk").takes(line));
-        assert!(!narrow("v", "clerk").takes(line) && !narrow("w", "buyer").takes(line));
-        assert!(!narrow("w", "clerk").takes(r#"{"workspaceId":"w"}"#));
+        assert!(narrow(&["v", "w"], "clerk").takes(line));
+        assert!(!narrow(&["v"], "clerk").takes(line) && !narrow(&["w"], "buyer").takes(line));
+        assert!(!narrow(&["w"], "clerk").takes(r#"{"workspaceId":"w"}"#));
     }
 }

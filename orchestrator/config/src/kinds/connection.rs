@@ -19,6 +19,9 @@ use crate::report::{Problem, Report};
 use crate::shape::{Content, Default, Field, Rule, Shape};
 use crate::tree::{Entry, Node, Value, entries_to_json};
 
+/// The built-in connector that may start a program of the machine.
+const MCP: &str = "mcp";
+
 /// What a Connection's `spec` holds.
 pub(crate) static SPEC: Shape = Shape::of(
     "ConnectionSpec",
@@ -140,6 +143,9 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
     let label = spec.label.field("config");
     let config = spec.entries("config", &mut cx.report);
     written.note_settings("", config);
+    if matches!(&connector, Some(it) if it.builtin && it.name == MCP) {
+        check_program(config, cx);
+    }
     let config = fill_in_entries(config, &label, cx, &mut written);
     let label = spec.label.field("secrets");
     let mut secrets = BTreeMap::new();
@@ -183,6 +189,33 @@ fn read_name(name: &Located<&str>, report: &mut Report) -> Option<ConnectionName
         return None;
     }
     id(name, report)
+}
+
+/// Checks that the program of an MCP server is on this machine. What the settings say of `PATH` is not
+/// followed.
+fn check_program(config: &[Entry], cx: &mut Context<'_>) {
+    let named = |name: &str| config.iter().find(|entry| entry.key == name);
+    let sets_path = |entry: &Entry| {
+        matches!(&entry.node.value, Value::Mapping(variables)
+            if variables.iter().any(|variable| variable.key == "PATH"))
+    };
+    let Some(Value::List(words)) = named("command").map(|entry| &entry.node.value) else {
+        return;
+    };
+    let Some((node, Value::Text(program))) = words.first().map(|node| (node, &node.value)) else {
+        return;
+    };
+    if named("env").is_some_and(sets_path) || cx.machine.has_program(program, cx.files.root()) {
+        return;
+    }
+    let message = match program.contains('/') {
+        true => format!("`{program}` is no program that can be executed"),
+        false => format!("there is no program `{program}` in PATH"),
+    };
+    cx.report.add(
+        Problem::new(codes::NO_RUNTIME, node.place, message)
+            .help("install what the server needs, or name its program by its path"),
+    );
 }
 
 /// Turns settings into JSON with every `{valueFrom: {env: NAME}}` replaced by the variable's value.

@@ -17,6 +17,8 @@ mod files;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod machine;
+#[cfg(test)]
 mod mending;
 #[cfg(test)]
 mod outgoing;

@@ -159,6 +159,7 @@ fn new_core(layout: &Layout, seed: u64) -> Core {
         started_at: Timestamp::from_unix_millis(0),
         log_dir: None,
         cgroup: None,
+        is_memory_open: false,
     };
     let mut rng = fastrand::Rng::with_seed(seed);
     Core::new(facts, move || uuid::Uuid::from_u128(rng.u128(..)))

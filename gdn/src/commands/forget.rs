@@ -1,0 +1,185 @@
+//! `gdn forget`: a project that was tried is done with.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use goondan_protocol::control::{
+    CloseWorkspace, DeleteInstance, DenySecret, InstanceSummary, ListInstances, ListSecrets,
+    WorkspaceInfo,
+};
+use goondan_protocol::ids::{SecretName, WorkspaceId};
+use serde::Serialize;
+
+use super::confirm::confirm;
+use super::draining::while_draining;
+use super::known::{self, Known};
+use super::run::attach_or_start;
+use crate::cli::Forget;
+use crate::client::Client;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::text;
+use crate::schemas;
+
+/// How often it is looked whether conversations began while the others were deleted.
+const MAX_SWEEPS: usize = 3;
+
+/// What was done.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Forgotten {
+    workspace_ids: BTreeSet<WorkspaceId>,
+    project_root: Option<PathBuf>,
+    /// Whether it was registered.
+    stopped: bool,
+    deleted_conversations: usize,
+    /// Secrets that it may no longer use.
+    denied_secrets: BTreeSet<SecretName>,
+}
+
+pub(super) async fn run(args: &Forget, context: &Context) -> Result<(), Failure> {
+    // Only the daemon writes.
+    let (mut client, _) = attach_or_start(context, false).await?;
+    let known = known::of(context)?;
+    let running = match context.find(&mut client).await {
+        Ok(running) => Some(running),
+        Err(failure) if failure.exit == Exit::NotFound && !known.is_empty() => None,
+        Err(failure) => return Err(failure),
+    };
+    let mut done = Forgotten {
+        project_root: known.first().map(|known| known.project_root.clone()),
+        workspace_ids: known.into_iter().map(|Known { id, .. }| id).collect(),
+        ..Forgotten::default()
+    };
+    match &running {
+        Some(running) => {
+            done.project_root = Some(running.project_root.clone());
+            done.workspace_ids.insert(running.workspace_id.clone());
+            if args.delete {
+                done.deleted_conversations = delete(&mut client, running, args, context).await?;
+            }
+            close(&mut client, running, context).await?;
+            done.stopped = true;
+        }
+        None if args.delete => return Err(not_running(context)),
+        None => {}
+    }
+    done.denied_secrets = deny(&mut client, &done.workspace_ids).await?;
+    tell(&done, args, context)
+}
+
+fn not_running(context: &Context) -> Failure {
+    Failure::new(
+        Exit::NotFound,
+        "the project is not running, and only conversations of one that runs can be deleted",
+        format!(
+            "run it first: `{}`, then `{}`",
+            context.command("run"),
+            context.command("forget --delete")
+        ),
+    )
+}
+
+/// Deletes every conversation of a workspace, also those that begin meanwhile; says how many there were.
+async fn delete(
+    client: &mut Client,
+    workspace: &WorkspaceInfo,
+    args: &Forget,
+    context: &Context,
+) -> Result<usize, Failure> {
+    let mut instances = list(client, workspace).await?;
+    if !args.yes {
+        let root = workspace.project_root.to_string_lossy();
+        let question = format!(
+            "Forget the project {} and delete its {} with all their messages?",
+            text::printable(&root),
+            text::count(instances.len(), "conversation"),
+        );
+        confirm(context, &question, "forget --delete --yes")?;
+    }
+    let mut deleted = 0;
+    for _ in 0..MAX_SWEEPS {
+        for instance in instances {
+            let delete = DeleteInstance {
+                workspace_id: workspace.workspace_id.clone(),
+                instance_key: instance.instance_key,
+            };
+            deleted += usize::from(client.change(delete).await?.existed);
+        }
+        instances = list(client, workspace).await?;
+        if instances.is_empty() {
+            return Ok(deleted);
+        }
+    }
+    Err(Failure::new(
+        Exit::Internal,
+        format!("conversations go on beginning; {deleted} were deleted"),
+        format!(
+            "stop what sends them, then again: `{}`",
+            context.command("forget --delete --yes")
+        ),
+    ))
+}
+
+async fn list(
+    client: &mut Client,
+    workspace: &WorkspaceInfo,
+) -> Result<Vec<InstanceSummary>, Failure> {
+    let workspace_id = Some(workspace.workspace_id.clone());
+    Ok(client.query(ListInstances { workspace_id }).await?)
+}
+
+async fn close(
+    client: &mut Client,
+    workspace: &WorkspaceInfo,
+    context: &Context,
+) -> Result<(), Failure> {
+    let workspace_id = workspace.workspace_id.clone();
+    let close = CloseWorkspace {
+        workspace_id: workspace_id.clone(),
+    };
+    while_draining(context, Some(workspace_id), client.change(close)).await?;
+    Ok(())
+}
+
+/// Takes back every secret that these workspaces were allowed.
+async fn deny(
+    client: &mut Client,
+    ids: &BTreeSet<WorkspaceId>,
+) -> Result<BTreeSet<SecretName>, Failure> {
+    let mut denied = BTreeSet::new();
+    let consents = client.query(ListSecrets {}).await?.consents;
+    let theirs = consents
+        .into_iter()
+        .filter(|consent| ids.contains(&consent.workspace_id));
+    for consent in theirs {
+        let deny = DenySecret {
+            name: consent.secret.clone(),
+            project_root: None,
+            workspace_id: Some(consent.workspace_id),
+        };
+        client.change(deny).await?;
+        denied.insert(consent.secret);
+    }
+    Ok(denied)
+}
+
+fn tell(done: &Forgotten, args: &Forget, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    output.object(schemas::FORGET, done)?;
+    let ids: Vec<&str> = done.workspace_ids.iter().map(WorkspaceId::as_str).collect();
+    output.data(format!("Forgot workspace {}", ids.join(", ")))?;
+    for secret in &done.denied_secrets {
+        output.data(format!("Denied Secret/{secret}"))?;
+    }
+    if args.delete {
+        let count = text::count(done.deleted_conversations, "conversation");
+        return output.data(format!("Deleted {count}"));
+    }
+    output.note(format!(
+        "The daemon does not start it again. Its conversations stay; `{}` goes on with them.",
+        context.command("run")
+    ));
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! Which workspaces a project ever had, told by the state root itself: they need not be registered, nor a
+//! daemon run.
+
+use std::path::PathBuf;
+
+use goondan_protocol::ids::WorkspaceId;
+use serde::Deserialize;
+
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// A workspace that ran at some time.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) id: WorkspaceId,
+    pub(super) project_root: PathBuf,
+}
+
+/// What of `workspace.json` is needed here.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Record {
+    project_root: PathBuf,
+}
+
+/// The workspace that is named by its id, or every one of the project. What cannot be read is none.
+pub(super) fn of(context: &Context) -> Result<Vec<Known>, Failure> {
+    let named = context.workspace_id();
+    let project = match &named {
+        Some(_) => None,
+        None => Some(context.project()?),
+    };
+    let Ok(entries) = std::fs::read_dir(context.state_root.join("workspaces")) else {
+        return Ok(Vec::new());
+    };
+    let found = entries.flatten().filter_map(|entry| {
+        let id = WorkspaceId::new(entry.file_name().to_str()?).ok()?;
+        let text = std::fs::read(entry.path().join("workspace.json")).ok()?;
+        let Record { project_root } = serde_json::from_slice(&text).ok()?;
+        let is_meant = match (&named, &project) {
+            (Some(named), _) => *named == id,
+            (None, project) => project.as_ref() == Some(&project_root),
+        };
+        is_meant.then_some(Known { id, project_root })
+    });
+    Ok(found.collect())
+}

@@ -1,0 +1,144 @@
+//! What of the machine decides whether a project can run on it.
+
+use std::cell::OnceCell;
+use std::ffi::OsString;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use goondan_protocol::module_file::{ModuleKind, NoRuntime, NodeVersion, Runtime, UnfitNode};
+use goondan_protocol::working_directory::{Purpose, working_directory};
+
+/// Longest wait for node to say its version, in milliseconds: as long as whoever starts a module waits.
+const VERSION_TIMEOUT_MS: u64 = 10_000;
+
+/// How often it is looked whether node has said its version, in milliseconds.
+const LOOK_MS: u64 = 5;
+
+/// Most bytes read of what node says of its version.
+const MAX_VERSION_BYTES: u64 = 256;
+
+/// The machine that a project is to run on. Handed in, so that loading stays a function of what it is
+/// given.
+pub trait Machine {
+    /// Why nothing there runs the module in `file`; `None` if something does.
+    fn lacks_runtime(&self, file: &Path) -> Option<NoRuntime>;
+
+    /// Whether a program is found there, as a shell finds it: by its name in `PATH`, or by its path from
+    /// `directory`.
+    fn has_program(&self, program: &str, directory: &Path) -> bool;
+}
+
+/// A machine of which nothing is known, and which is taken to have everything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AnyMachine;
+
+impl Machine for AnyMachine {
+    fn lacks_runtime(&self, _file: &Path) -> Option<NoRuntime> {
+        None
+    }
+
+    fn has_program(&self, _program: &str, _directory: &Path) -> bool {
+        true
+    }
+}
+
+/// The machine of this process, by its `PATH`. Asks node for its version at most once, when a module needs
+/// it.
+#[derive(Debug)]
+pub struct ThisMachine {
+    path: OsString,
+    node: OnceCell<Option<NodeVersion>>,
+}
+
+impl ThisMachine {
+    /// This machine, as this process finds programs.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_path(std::env::var_os("PATH").unwrap_or_default())
+    }
+
+    /// This machine with another `PATH`.
+    #[must_use]
+    pub fn with_path(path: OsString) -> Self {
+        Self {
+            path,
+            node: OnceCell::new(),
+        }
+    }
+
+    fn find(&self, program: &str) -> Option<PathBuf> {
+        std::env::split_paths(&self.path)
+            .map(|directory| directory.join(program))
+            .find(|file| file.is_absolute() && is_executable(file))
+    }
+}
+
+impl Default for ThisMachine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Machine for ThisMachine {
+    fn lacks_runtime(&self, file: &Path) -> Option<NoRuntime> {
+        let kind = ModuleKind::of(file);
+        let mut node = UnfitNode::Absent;
+        for runtime in kind.runtimes() {
+            let Some(program) = self.find(runtime.program()) else {
+                continue;
+            };
+            // Every node runs JavaScript.
+            if *runtime != Runtime::Node || kind == ModuleKind::JavaScript {
+                return None;
+            }
+            match *self.node.get_or_init(|| version_of(&program)) {
+                Some(version) if version.runs(kind) => return None,
+                Some(version) => node = UnfitNode::TooOld(version),
+                None => node = UnfitNode::Silent,
+            }
+        }
+        let runs_itself = kind == ModuleKind::Executable && is_executable(file);
+        (!runs_itself).then_some(NoRuntime { kind, node })
+    }
+
+    fn has_program(&self, program: &str, directory: &Path) -> bool {
+        match program.contains('/') {
+            true => is_executable(&directory.join(program)),
+            false => self.find(program).is_some(),
+        }
+    }
+}
+
+fn is_executable(file: &Path) -> bool {
+    std::fs::metadata(file)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// What node says of its version, if it does so in time.
+fn version_of(node: &Path) -> Option<NodeVersion> {
+    let mut child = Command::new(node)
+        .arg("--version")
+        .current_dir(working_directory(Purpose::Own))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let deadline = Instant::now() + Duration::from_millis(VERSION_TIMEOUT_MS);
+    while child.try_wait().ok()?.is_none() {
+        if Instant::now() >= deadline {
+            // It may have ended since; either way it is gone afterwards.
+            let _ended = child.kill();
+            let _status = child.wait();
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(LOOK_MS));
+    }
+    let mut printed = String::new();
+    let mut output = child.stdout.take()?.take(MAX_VERSION_BYTES);
+    output.read_to_string(&mut printed).ok()?;
+    NodeVersion::parse(&printed)
+}

@@ -1,0 +1,72 @@
+//! What the machine has to have for a project to run on it.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+
+use goondan_config::ThisMachine;
+
+use crate::support::Project;
+
+const DOCUMENTS: &str = "\
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: slug}
+spec: {entry: slug.ts, exports: [{name: of, description: A slug., parameters: {type: object}}]}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: one}
+spec:
+  connectorRef: {kind: Connector, name: mcp, package: \"@goondan/base\"}
+  config: {command: [servers/one]}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: two}
+spec:
+  connectorRef: {kind: Connector, name: mcp, package: \"@goondan/base\"}
+  config: {command: [two], env: {PATH: /elsewhere}}
+";
+
+/// What a machine with these programs, each a name and what it prints, says of the project.
+fn problems(project: &Project, programs: &[(&str, &str)]) -> Vec<String> {
+    let mut of_them = Project::empty();
+    for (name, prints) in programs {
+        of_them = of_them.file(name, format!("#!/bin/sh\necho {prints}\n"));
+        let executable = Permissions::from_mode(0o755);
+        fs::set_permissions(of_them.root().join(name), executable).unwrap();
+    }
+    let machine = ThisMachine::with_path(of_them.root().into_os_string());
+    let loader = project.loader().with_machine(&machine);
+    let Err(found) = loader.load(&project.root()).bundle else {
+        return Vec::new();
+    };
+    let found = found.as_slice().iter();
+    found
+        .map(|it| format!("{} {}", it.code, it.message))
+        .collect()
+}
+
+#[test]
+fn a_module_that_nothing_runs_and_a_server_that_is_not_there_are_problems() {
+    let project = Project::with(DOCUMENTS).file("slug.ts", "");
+    let server = "E_CONFIG_NO_RUNTIME `servers/one` is no program that can be executed".to_owned();
+    let slug = |why: &str| format!("E_CONFIG_NO_RUNTIME `slug.ts` is TypeScript, {why}");
+    let nothing = slug("and nothing that runs it is in PATH");
+    assert_eq!(problems(&project, &[]), [nothing, server.clone()]);
+    let old = slug("which the node 22.5 in PATH is too old for");
+    assert_eq!(
+        problems(&project, &[("node", "v22.5.0")]),
+        [old, server.clone()]
+    );
+    let silent = slug("and the node in PATH does not say its version");
+    assert_eq!(
+        problems(&project, &[("node", "hello")]),
+        [silent, server.clone()]
+    );
+    for programs in [[("node", "v22.6.0")], [("bun", "")], [("deno", "")]] {
+        assert_eq!(problems(&project, &programs), std::slice::from_ref(&server));
+    }
+    // What nobody asks the machine about is no problem.
+    assert!(project.try_load().is_ok());
+}

@@ -1,0 +1,112 @@
+//! A person's terminal: a program that runs on one, what it shows there, and what is typed.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use nix::fcntl::OFlag;
+use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
+
+use crate::wait_until;
+
+/// A program on a terminal of its own.
+#[derive(Debug)]
+pub struct Terminal {
+    child: Child,
+    person: File,
+    shown: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Terminal {
+    /// Starts a command on a terminal of that many columns, which is its stdin, stdout and stderr.
+    #[must_use]
+    pub fn start(mut command: Command, columns: u16) -> Self {
+        // Nobody else may inherit it, or its end would not be noticed.
+        let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let master = posix_openpt(flags).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname_r(&master).unwrap();
+        let program = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(OFlag::O_NOCTTY.bits())
+            .open(name)
+            .unwrap();
+        let side = || Stdio::from(program.try_clone().unwrap());
+        let sized = Command::new("stty")
+            .args(["cols", &columns.to_string(), "rows", "24"])
+            .stdin(side())
+            .status();
+        assert!(sized.unwrap().success());
+        command.stdin(side()).stdout(side()).stderr(side());
+        let child = command.spawn().unwrap();
+        drop((command, program));
+        let person = File::from(OwnedFd::from(master));
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let (mut screen, seen) = (person.try_clone().unwrap(), Arc::clone(&shown));
+        let reader = std::thread::spawn(move || {
+            let mut part = [0; 4096];
+            // It ends with an error once nobody has the other side open.
+            while let Ok(length @ 1..) = screen.read(&mut part) {
+                seen.lock().unwrap().extend_from_slice(&part[..length]);
+            }
+        });
+        Self {
+            child,
+            person,
+            shown,
+            reader: Some(reader),
+        }
+    }
+
+    /// Everything that was shown so far, with the line ends of a file.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let shown = self.shown.lock().unwrap();
+        String::from_utf8_lossy(&shown).replace("\r\n", "\n")
+    }
+
+    /// Waits until a text is shown.
+    pub fn wait_for(&self, text: &str) {
+        wait_until(&format!("{text:?} is shown"), || {
+            self.shown().contains(text)
+        });
+    }
+
+    /// Types a line.
+    pub fn say(&mut self, line: &str) {
+        writeln!(self.person, "{line}").unwrap();
+    }
+
+    /// Types what is no line, such as Ctrl-C.
+    pub fn press(&mut self, keys: &[u8]) {
+        self.person.write_all(keys).unwrap();
+    }
+
+    /// The program's process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until the program has ended; its exit code and all that was shown. What it started may not
+    /// hold the terminal.
+    pub fn ends(mut self) -> (Option<i32>, String) {
+        let status = self.child.wait().unwrap();
+        self.reader.take().unwrap().join().unwrap();
+        (status.code(), self.shown())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

@@ -1,0 +1,117 @@
+//! A project whose modules nothing on this machine runs is told so before its first turn.
+
+use std::process::Command;
+
+use goondan_tests::Home;
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{GDN, Ran, Running};
+
+const PROJECT: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Package
+metadata: {name: modules}
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec: {provider: scripted, options: {rules: [{say: "done"}]}}
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: slug}
+spec:
+  entry: tools/slug.ts
+  exports: [{name: of, description: A slug., parameters: {type: object}}]
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: count}
+spec:
+  entry: tools/count.py
+  exports: [{name: of, description: A number., parameters: {type: object}}]
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: plain}
+spec:
+  entry: tools/plain
+  exports: [{name: of, description: Itself., parameters: {type: object}}]
+---
+apiVersion: goondan.ai/v1
+kind: Extension
+metadata: {name: lab}
+spec: {entry: extensions/lab.mts}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: issues}
+spec:
+  connectorRef: {kind: Connector, name: mcp, package: "@goondan/base"}
+  config: {command: [no-such-server, --stdio]}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: worker}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [{ref: Tool/slug}, {ref: Tool/count}, {ref: Tool/plain}]
+  extensions: [{ref: Extension/lab}]
+"#;
+
+/// A project whose files are there, on a machine whose `PATH` has a node of this version and no more.
+fn home(node: &str) -> Home {
+    let home = Home::new(PROJECT);
+    for file in [
+        "tools/slug.ts",
+        "tools/count.py",
+        "tools/plain",
+        "extensions/lab.mts",
+    ] {
+        home.write(&format!("project/{file}"), "");
+    }
+    install(&home, "node", &format!("echo {node}"));
+    home
+}
+
+fn install(home: &Home, program: &str, does: &str) {
+    home.write_program(&format!("bin/{program}"), &format!("#!/bin/sh\n{does}\n"));
+}
+
+/// Runs `gdn`, and whatever it starts, with nothing but the home's own programs in `PATH`.
+fn gdn(home: &Home, args: &[&str]) -> Ran {
+    let mut command: Command = home.command(&bin(GDN), args);
+    command.env("PATH", home.path().join("bin"));
+    Running::start(command).wait()
+}
+
+#[test]
+fn what_nothing_here_runs_fails_validate_and_run_with_its_place_and_what_to_install() {
+    let home = home("v20.11.0");
+    let said = [
+        "E_CONFIG_NO_RUNTIME",
+        "`tools/slug.ts` is TypeScript, which the node 20.11 in PATH is too old for",
+        "help: install bun, deno or node 22.6 or newer",
+        "--> goondan.yaml:15:10",
+        "15 |   entry: tools/slug.ts",
+        "`tools/count.py` is Python, and nothing that runs it is in PATH",
+        "help: install python3",
+        "`tools/plain` cannot be executed",
+        "help: make the file executable (chmod +x)",
+        "`extensions/lab.mts` is TypeScript",
+        "there is no program `no-such-server` in PATH",
+    ];
+    gdn(&home, &["validate"]).exits(6).tells(&said);
+    gdn(&home, &["run"]).exits(6).tells(&said);
+    // A machine that only checks it needs none of this.
+    let ran = gdn(&home, &["validate", "--other-machine"]).exits(0);
+    ran.prints(&["valid"]);
+
+    // With all of it there, it is valid, and runs.
+    install(&home, "node", "echo v22.6.0");
+    install(&home, "python3", "exit 1");
+    install(&home, "no-such-server", "exit 1");
+    home.write_program("project/tools/plain", "#!/bin/sh\n");
+    gdn(&home, &["validate"]).exits(0);
+    gdn(&home, &["run"]).exits(0);
+    gdn(&home, &["shutdown"]).exits(0);
+}
