@@ -286,13 +286,7 @@ fn check_messages(
     }
     for name in [OBSERVED, LLM] {
         check_log(disk, &messages.join(name), out)?;
-        segments::check(disk, messages, name, |path, problem| {
-            let problem = format!("the segment cannot be read: {problem}");
-            let finding = Finding::new(&path, FindingKind::UnreadableFile, problem)
-                .severity(Severity::Warning)
-                .advice("nothing to do: the log is never an input of state");
-            out.findings.push(finding);
-        })?;
+        segments::check(disk, messages, name, &mut out.findings)?;
     }
     const KNOWN: [&str; 6] = [INBOX, EVENTS, BASE, SUMS, OBSERVED, LLM];
     for entry in disk.list(messages).during("list", messages)? {

@@ -10,11 +10,10 @@ use serde::Deserialize;
 
 use super::base::BASE;
 use super::llm::LLM;
-use super::{EXTENSIONS, InstanceStore, MESSAGES, Metadata, OBSERVED};
+use super::{EXTENSIONS, InstanceStore, MESSAGES, Metadata, OBSERVED, segments};
 use crate::disk::{Disk, EntryKind, read_all};
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
-use crate::jsonl::Journal;
 use crate::naming::{instance_dir_name, instance_key_of};
 
 /// Largest damaged file that is kept, in bytes.
@@ -102,15 +101,15 @@ fn remake_metadata(
     error: StoreError,
 ) -> Result<Option<PathBuf>, StoreError> {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
-    let mut owner: Option<AgentName> = None;
-    for name in [OBSERVED, LLM] {
-        let path = dir.join(MESSAGES).join(name);
-        if disk.stat(&path).during("look at", &path)?.is_some() {
-            Journal::open_read(disk, &path)?.scan(|_, line| {
-                if let Ok(found) = serde_json::from_slice::<Owner>(line) {
-                    owner.get_or_insert(found.agent_name);
-                }
-            })?;
+    let messages = dir.join(MESSAGES);
+    let owner_of = |line: &[u8]| {
+        let owner = serde_json::from_slice::<Owner>(line).ok();
+        owner.map(|owner| owner.agent_name)
+    };
+    let mut owner = None;
+    for log in [OBSERVED, LLM] {
+        if owner.is_none() {
+            owner = segments::find_in_lines(disk, &messages, log, owner_of)?;
         }
     }
     let (Some(key), Some(owner)) = (instance_key_of(&name), owner) else {

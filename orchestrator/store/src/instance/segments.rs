@@ -22,6 +22,7 @@ use goondan_protocol::time::{Day, Timestamp};
 use crate::disk::{Disk, EntryKind, read_all};
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
+use crate::finding::{Finding, FindingKind, Severity};
 use crate::jsonl::Journal;
 use crate::limits::{OBSERVATION_SEGMENT_BYTES, OBSERVATION_SEGMENT_READ_BYTES};
 
@@ -466,21 +467,81 @@ impl<'d> Reading<'d> {
     }
 }
 
-/// Checks the segments of a log; tells of each that cannot be read.
+/// Checks the segments of a log, and each line of them.
 pub(super) fn check(
     disk: &dyn Disk,
     dir: &Path,
     log: &str,
-    mut damaged: impl FnMut(PathBuf, String),
+    findings: &mut Vec<Finding>,
 ) -> Result<(), StoreError> {
+    const ADVICE: &str = "nothing to do: the log is never an input of state";
     for segment in list(disk, dir, log)? {
-        match segment.read(disk, dir, log) {
-            Ok(_) => {}
-            Err(StoreError::Damaged { path, problem, .. }) => damaged(path, problem),
+        let finding = match segment.read(disk, dir, log) {
+            Ok(content) => unreadable_lines(&segment.path(dir, log), &content),
+            Err(StoreError::Damaged { path, problem, .. }) => {
+                let problem = format!("the segment cannot be read: {problem}");
+                Some(Finding::new(&path, FindingKind::UnreadableFile, problem))
+            }
             Err(error) => return Err(error),
-        }
+        };
+        let finding = finding.map(|it| it.severity(Severity::Warning).advice(ADVICE));
+        findings.extend(finding);
     }
     Ok(())
+}
+
+/// Tells which lines of a segment are no JSON. One finding for all of them: a segment may hold many.
+fn unreadable_lines(path: &Path, content: &[u8]) -> Option<Finding> {
+    let lines = content.split_inclusive(|byte| *byte == b'\n');
+    let is_bad = |line: &[u8]| serde_json::from_slice::<serde::de::IgnoredAny>(line).is_err();
+    let mut bad = lines.zip(1..).filter(|(line, _)| is_bad(line));
+    let (_, first) = bad.next()?;
+    let more = bad.count();
+    let problem = match more {
+        0 => format!("line {first} of its content is no JSON"),
+        _ => format!("line {first} of its content and {more} more are no JSON"),
+    };
+    let mut finding = Finding::new(path, FindingKind::DamagedRecord, problem);
+    finding.line = Some(first);
+    Some(finding)
+}
+
+/// The first thing that `find` makes of a line of a log: of the current file, then of the segments, the
+/// newest first. What is missing or damaged is passed over.
+///
+/// # Errors
+///
+/// [`StoreError::Io`] if a file that is there cannot be read.
+pub(super) fn find_in_lines<T>(
+    disk: &dyn Disk,
+    dir: &Path,
+    log: &str,
+    find: impl Fn(&[u8]) -> Option<T>,
+) -> Result<Option<T>, StoreError> {
+    let path = dir.join(log);
+    if disk.stat(&path).during("look at", &path)?.is_some() {
+        let mut found = None;
+        Journal::open_read(disk, &path)?.scan(|_, line| {
+            if found.is_none() {
+                found = find(line);
+            }
+        })?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    for segment in list(disk, dir, log)?.iter().rev() {
+        let content = match segment.read(disk, dir, log) {
+            Ok(content) => content,
+            Err(StoreError::Damaged { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let found = content.split(|byte| *byte == b'\n').find_map(&find);
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

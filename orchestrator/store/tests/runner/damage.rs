@@ -2,9 +2,12 @@
 //! said, nothing is dropped in silence, and the next append begins a line of its own.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use goondan_protocol::ids::WorkspaceId;
 use goondan_store::disk::{Crash, Disk, SimulatedDisk, read_all};
 use goondan_store::instance::{self, InstanceStore};
@@ -638,6 +641,32 @@ fn repair_makes_lost_metadata_again_and_sets_states_aside() {
         (rig.whole.messages.clone(), None)
     );
     assert!(verify::instance(&rig.disk, rig.dir()).unwrap().worst() <= Some(Severity::Info));
+}
+
+/// When the current logs have just begun, their older segments tell whose instance it was.
+#[test]
+fn repair_finds_the_owner_in_the_segments_of_the_logs() {
+    let rig = rig();
+    for log in ["runtime-events.jsonl", "llm.jsonl"] {
+        rig.disk.plant(&rig.messages.join(log), b"").unwrap();
+    }
+    rig.disk
+        .plant(&rig.dir().join("metadata.json"), b"{")
+        .unwrap();
+    let shared: Arc<dyn Disk> = Arc::new(rig.disk.clone());
+    instance::repair(&shared, rig.dir(), at()).unwrap_err();
+    let segment = "llm.000000000000000.2026-01-01.jsonl.gz";
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(b"{\"agentName\":\"agent\"}\n").unwrap();
+    let content = encoder.finish().unwrap();
+    rig.disk
+        .plant(&rig.messages.join(segment), &content)
+        .unwrap();
+    instance::repair(&shared, rig.dir(), at()).unwrap();
+    let metadata = instance::Metadata::read(&rig.disk, rig.dir()).unwrap();
+    assert_eq!(metadata.agent_name.as_str(), "agent");
+    let (found, _) = rig.open(&rig.disk);
+    assert_eq!(found.messages, rig.whole.messages);
 }
 
 /// The metadata of another instance is another's: the finding does not stay behind the repair.

@@ -32,7 +32,7 @@ fn open(disk: &SimulatedDisk) -> Result<SegmentedLog, StoreError> {
 }
 
 fn line(number: u64) -> String {
-    format!("{{\"number\":{number:08}}}\n")
+    format!("{{\"n\":\"{number:011}\"}}\n")
 }
 
 /// Appends the lines of these numbers, one at a time.
@@ -180,9 +180,13 @@ fn msg_12_a_damaged_segment_is_found_and_passed_over() {
     let mut bytes = read_all(disk.open_read(&path).unwrap().as_mut(), 9_999).unwrap();
     bytes[15] ^= 0xff;
     disk.plant(&path, &bytes).unwrap();
-    let mut damaged = Vec::new();
-    check(&disk, dir(), LOG, |path, _| damaged.push(path)).unwrap();
-    assert_eq!(damaged, [path]);
+    let mut findings = Vec::new();
+    check(&disk, dir(), LOG, &mut findings).unwrap();
+    let damaged: Vec<_> = findings
+        .iter()
+        .map(|found| (&found.path, found.kind))
+        .collect();
+    assert_eq!(damaged, [(&path, FindingKind::UnreadableFile)]);
     let reading = Reading::open(&disk, dir(), LOG).unwrap();
     let placed = reading.part_at(0).unwrap().unwrap();
     assert!(matches!(placed.part, Part::Whole(None)));
@@ -193,6 +197,48 @@ fn msg_12_a_damaged_segment_is_found_and_passed_over() {
         .unwrap();
     assert_eq!(String::from_utf8(tail).unwrap(), text_of(5..12));
     assert!(is_partial);
+}
+
+/// A segment whose checksum is right may hold lines that were damaged before it was compressed.
+#[test]
+fn msg_12_each_line_of_a_segment_is_checked() {
+    let disk = fresh();
+    let mut log = open(&disk).unwrap();
+    append(&mut log, 0..2, UNBOUNDED, on_day(0)).unwrap();
+    log.append(b"{\"number\":torn\nno json, either\n").unwrap();
+    append(&mut log, 4..12, UNBOUNDED, on_day(0)).unwrap();
+    let mut findings = Vec::new();
+    check(&disk, dir(), LOG, &mut findings).unwrap();
+    let [found] = &findings[..] else {
+        panic!("{findings:#?}");
+    };
+    assert_eq!(found.path, dir().join(&names(&disk)[0]));
+    let kind = (found.kind, found.severity, found.line);
+    let expected = (FindingKind::DamagedRecord, Severity::Warning, Some(3));
+    assert_eq!(kind, expected, "{found:#?}");
+    assert!(found.problem.contains("and 1 more"), "{found:#?}");
+}
+
+#[test]
+fn a_line_is_looked_for_in_the_current_file_and_all_segments_and_damage_is_passed_over() {
+    let disk = fresh();
+    let mut log = open(&disk).unwrap();
+    append(&mut log, 0..17, UNBOUNDED, on_day(0)).unwrap();
+    let newest = dir().join(&names(&disk)[2]);
+    disk.plant(&newest, b"no archive").unwrap();
+    let look = |numbers: &[u64]| {
+        let wanted: Vec<String> = numbers.iter().map(|number| line(*number)).collect();
+        find_in_lines(&disk, dir(), LOG, |found| {
+            let found = String::from_utf8_lossy(found);
+            let mut wanted = wanted.iter().map(|line| line.trim_end());
+            wanted.any(|line| line == found).then(|| found.into_owned())
+        })
+        .unwrap()
+    };
+    assert_eq!(look(&[0]), Some(line(0).trim_end().to_owned()));
+    assert_eq!(look(&[0, 7, 16]), Some(line(16).trim_end().to_owned()));
+    assert_eq!(look(&[0, 7]), Some(line(7).trim_end().to_owned()));
+    assert_eq!(look(&[12]), None, "its segment is damaged");
 }
 
 /// Whatever the call the machine stops in, and whatever survives: what a segment was to hold is there
