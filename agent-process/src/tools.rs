@@ -55,6 +55,7 @@ use pipe::Surroundings;
 use residents::Residents;
 use rooted::Root;
 use schema::ArgumentSchema;
+use secret_files::SecretFiles;
 use session::Sessions;
 
 /// Longest error text about a tool that is not in the catalog, in characters.
@@ -294,8 +295,10 @@ impl Toolbox {
     ///
     /// [`ToolboxError`] if a tool is not known or its directories are not there.
     pub fn new(assignment: &AgentAssignment, enclosure: PathBuf) -> Result<Self, ToolboxError> {
+        let secret_files = Arc::new(SecretFiles::of(&assignment.agent));
         let open = |what: &'static str, path: &Path| {
-            Root::open(path).map_err(|source| ToolboxError::NoDirectory {
+            let opened = Root::open(path).map(|root| root.keeping(secret_files.clone()));
+            opened.map_err(|source| ToolboxError::NoDirectory {
                 what,
                 path: path.to_owned(),
                 source,

@@ -58,6 +58,10 @@ pub struct AgentDefinition {
     /// How much of the machine its process with its tools may take.
     #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
     pub limits: ProcessLimits,
+    /// Files that its file tools do not open, absolute, whatever they are called: those that the workspace
+    /// takes environment variables from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secret_files: Vec<PathBuf>,
 }
 
 impl AgentDefinition {

@@ -111,6 +111,9 @@ impl Settings {
     }
 }
 
+/// The built-in tool that reads and writes files.
+pub const FILE_SYSTEM: &str = "file-system";
+
 /// The setting of a tool that works by a connection.
 pub const CONNECTION: &str = "connection";
 
@@ -121,6 +124,16 @@ static OF_OUTGOING_TOOLS: Settings = Settings::of(&[Setting::optional(
      connector.",
 )]);
 
+/// The setting of `file-system` that names files with secrets which may be opened all the same.
+pub const SECRET_FILES: &str = "secretFiles";
+
+static OF_FILE_SYSTEM: Settings = Settings::of(&[Setting::optional(
+    SECRET_FILES,
+    Content::Texts,
+    "Files that are kept for secrets, such as `certs/public.pem`, that this agent's file tools open all the \
+     same; each by its path in the project or the work directory.",
+)]);
+
 static OF_OTHER_TOOLS: Settings = Settings::NONE;
 
 /// What the built-in tool `name` takes; `None` if there is no such tool.
@@ -128,6 +141,9 @@ static OF_OTHER_TOOLS: Settings = Settings::NONE;
 pub fn of_tool(name: &str) -> Option<&'static Settings> {
     if base_package::outgoing(name).is_some() {
         return Some(&OF_OUTGOING_TOOLS);
+    }
+    if name == FILE_SYSTEM {
+        return Some(&OF_FILE_SYSTEM);
     }
     let is_there = base_package::tool_names().any(|tool| tool == name);
     is_there.then_some(&OF_OTHER_TOOLS)

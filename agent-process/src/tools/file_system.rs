@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::rooted::{Access, Root, fault_of, locate, split};
-use super::secret_files::{holds_secrets, real_path};
+use super::secret_files::real_path;
 use super::{Export, Invocation, Output, Places, Run, ToolFault, blocking, search};
 
 /// Largest file that is read or edited, in bytes.
@@ -294,7 +294,8 @@ fn secret(shown: &str) -> ToolFault {
 
 /// Opens a regular file for reading, of at most [`MAX_FILE_BYTES`].
 pub(crate) fn open_file(root: &Root, path: &Path, shown: &str) -> Result<File, ToolFault> {
-    if holds_secrets(path) {
+    let secrets = root.secret_files();
+    if secrets.refuses_path(path) {
         return Err(secret(shown));
     }
     let opened = root.open_beneath(path, OFlag::O_RDONLY, Mode::empty());
@@ -302,10 +303,13 @@ pub(crate) fn open_file(root: &Root, path: &Path, shown: &str) -> Result<File, T
     // A link to such a file is that file. What lies above the root is nobody's name here.
     let real = real_path(&file);
     let real = real.as_deref().and_then(|real| root.beneath(real));
-    if real.is_some_and(holds_secrets) {
+    if real.is_some_and(|real| secrets.refuses_path(real)) {
         return Err(secret(shown));
     }
     let metadata = file.metadata().map_err(|error| io_fault(shown, &error))?;
+    if secrets.refuses_file(&metadata) {
+        return Err(secret(shown));
+    }
     if metadata.is_dir() {
         return Err(fault_of(shown, nix::errno::Errno::EISDIR));
     }

@@ -9,11 +9,13 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, mkdirat};
 
+use super::secret_files::SecretFiles;
 use super::{Places, ToolFault};
 
 /// How a path may begin that is spelled as in a shell command.
@@ -30,6 +32,7 @@ pub(crate) struct Root {
     dir: OwnedFd,
     path: PathBuf,
     canonical: PathBuf,
+    secret_files: Arc<SecretFiles>,
 }
 
 impl Root {
@@ -40,7 +43,21 @@ impl Root {
             dir: nix::fcntl::open(path, flags, Mode::empty())?,
             path: path.to_owned(),
             canonical: path.canonicalize()?,
+            secret_files: Arc::default(),
         })
+    }
+
+    /// The same, of which some files are not opened.
+    pub(crate) fn keeping(self, secret_files: Arc<SecretFiles>) -> Self {
+        Self {
+            secret_files,
+            ..self
+        }
+    }
+
+    /// Which of its files are not opened.
+    pub(super) fn secret_files(&self) -> &SecretFiles {
+        &self.secret_files
     }
 
     /// The directory as it was named.

@@ -221,6 +221,6 @@ fn an_agent_refuses_settings_that_its_tool_does_not_have() {
     assert_eq!(
         error.to_string(),
         "tool `file-system`: the settings do not fit `file-system`: unknown setting `connection`; \
-         there are none"
+         there is `secretFiles`"
     );
 }

@@ -2,11 +2,13 @@
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
+use goondan_agent_process::tools::Toolbox;
 use goondan_agent_process::turn::ToolOutcome;
+use goondan_protocol::script::Script;
 use serde_json::{Value, json};
 
 use crate::bash::{call, toolbox};
-use crate::support::{Site, put};
+use crate::support::{BINARY, Site, put};
 
 fn run(site: &Site, export: &str, input: Value) -> ToolOutcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -396,4 +398,48 @@ fn sec_2_a_file_for_secrets_is_not_read_by_name_by_link_or_in_other_letters() {
     );
     let found = ok(&site, "grep", json!({"pattern": "hunter2"}));
     assert!(!found.contains("TOKEN"), "{found}");
+}
+
+#[test]
+fn sec_2_a_file_that_the_configuration_names_is_opened_all_the_same_and_an_environment_file_never()
+{
+    let site = Site::new();
+    std::fs::create_dir_all(site.project.join("certs")).unwrap();
+    put(site.project.join("certs/public.pem"), "a public half\n");
+    put(site.project.join("certs/private.pem"), "hunter2\n");
+    put(site.project.join("deploy.settings"), "TOKEN=hunter2\n");
+    symlink("deploy.settings", site.project.join("by-link")).unwrap();
+    std::fs::hard_link(
+        site.project.join("deploy.settings"),
+        site.work.join("by-hard-link"),
+    )
+    .unwrap();
+    let mut assignment = site.assignment(Script::default());
+    assignment.agent.secret_files = vec![site.project.join("deploy.settings")];
+    let file_system = &mut assignment.agent.tools[1];
+    let exceptions = json!(["./certs/public.pem", "deploy.settings"]);
+    file_system
+        .config
+        .insert("secretFiles".to_owned(), exceptions);
+    let toolbox = Toolbox::new(&assignment, BINARY.into()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let run = |export: &str, input: Value| runtime.block_on(toolbox.run(&call(export, input)));
+    let read = |path: &str| run("file-system__read", json!({"path": path}));
+    let root = "$GOONDAN_PROJECT_ROOT";
+    let public = read(&format!("{root}/certs/public.pem"));
+    assert_eq!(public, ToolOutcome::ok("a public half\n"));
+    for path in [
+        format!("{root}/certs/private.pem"),
+        format!("{root}/deploy.settings"),
+        format!("{root}/by-link"),
+        "by-hard-link".to_owned(),
+    ] {
+        let told = read(&path);
+        assert!(told.text.starts_with("E_FILE_SECRET"), "{path}: {told:?}");
+    }
+    let grep = json!({"pattern": "hunter2", "path": root});
+    let found = run("file-system__grep", grep);
+    assert!(!found.text.contains("TOKEN"), "{found:?}");
 }

@@ -83,6 +83,7 @@ impl Site {
                 loop_breaker: LoopBreaker::default(),
                 cwd_mode: CwdMode::default(),
                 limits: ProcessLimits::default(),
+                secret_files: Vec::new(),
             },
             work_dir: self.work.clone(),
             project_root: self.project.clone(),

@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
-use crate::output::table::{Cell, Table};
+use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::project;
 use crate::schemas;
@@ -240,7 +240,7 @@ async fn list(context: &Context) -> Result<(), Failure> {
     }
     if !list.consents.is_empty() {
         output.data("")?;
-        output.data(consents(&list).render(output.out))?;
+        output.data(consents(&list).render(output.canvas()))?;
     }
     if let Some(identity) = &list.identity {
         output.note(format!(
@@ -261,7 +261,12 @@ async fn list(context: &Context) -> Result<(), Failure> {
 
 /// Who may use what.
 fn consents(list: &SecretList) -> Table {
-    let mut table = Table::new(["SECRET", "ALLOWED TO", "WORKSPACE", "SINCE"]);
+    let mut table = Table::new([
+        Column::new("SECRET").cut(),
+        Column::new("ALLOWED TO").cut(),
+        Column::new("WORKSPACE").cut().below(2, "workspace"),
+        Column::new("SINCE").below(1, "since"),
+    ]);
     for consent in &list.consents {
         let root = consent.project_root.to_string_lossy();
         table.row([
@@ -275,7 +280,12 @@ fn consents(list: &SecretList) -> Table {
 }
 
 fn table(list: &SecretList) -> Table {
-    let mut table = Table::new(["SECRET", "KEYS", "CHANGED", "STATE"]);
+    let mut table = Table::new([
+        Column::new("SECRET").cut(),
+        Column::new("KEYS").cut(),
+        Column::new("CHANGED").below(1, "changed"),
+        Column::new("STATE"),
+    ]);
     for secret in &list.secrets {
         let state = match secret.problem {
             Some(_) => Cell::styled("unreadable", style::BAD),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use goondan_protocol::definition::{ExtensionDefinition, ModelDefinition, ToolDefinition};
 use goondan_protocol::ids::ResourceName;
@@ -51,6 +51,8 @@ pub(crate) struct Resources {
     pub(crate) connections: Vec<Located<ConnectionSpec>>,
     /// How many documents of each kind were seen, those that could not be read included.
     pub(crate) counts: BTreeMap<Kind, usize>,
+    /// The environment files that were named.
+    pub(crate) env_files: Vec<PathBuf>,
 }
 
 /// A project that was read, whether it is good or not.
@@ -91,7 +93,8 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e
         resource: String::new(),
         report,
     };
-    let resources = read_resources(&trees, &mut cx);
+    let mut resources = read_resources(&trees, &mut cx);
+    resources.env_files = files.env_files().to_vec();
     let Context {
         mut report,
         secrets,

@@ -370,6 +370,7 @@ fn resolve_agent(
         loop_breaker: policy.loop_breaker,
         cwd_mode: agent.runtime.cwd_mode,
         limits: agent.runtime.limits,
+        secret_files: resources.env_files.clone(),
     })
 }
 

@@ -365,6 +365,7 @@ mod tests {
                 loop_breaker: LoopBreaker::default(),
                 cwd_mode: CwdMode::default(),
                 limits: ProcessLimits::default(),
+                secret_files: Vec::new(),
             };
             (name, definition)
         };

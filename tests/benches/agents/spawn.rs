@@ -63,6 +63,7 @@ fn welcome(dir: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
             loop_breaker: LoopBreaker::default(),
             cwd_mode: CwdMode::default(),
             limits: ProcessLimits::default(),
+            secret_files: Vec::new(),
         },
         work_dir: dir.to_owned(),
         project_root: dir.to_owned(),

@@ -2,10 +2,12 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::ORCHESTRATOR;
+use goondan_tests::home::{GDN, ORCHESTRATOR, Running};
 use goondan_tests::projects::LAB;
+use goondan_tests::terminal::Terminal;
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
@@ -261,4 +263,64 @@ fn obs_2_logs_are_chosen_by_time_level_process_conversation_event_and_trace_from
         following.stdout().contains("turn committed and answered")
     });
     assert!(!following.stdout().contains("worker/bob"));
+}
+
+/// Every table on a person's narrow terminal: no line is longer than it is wide.
+#[test]
+fn every_table_fits_a_narrow_terminal() {
+    let home = Home::new(LAB);
+    let project = home.project();
+    let long = "a-secret-with-a-rather-long-name-that-says-much";
+    let mut set = home.command(
+        &bin(GDN),
+        &[
+            "secret",
+            "set",
+            long,
+            "the-key-of-the-service",
+            "--for",
+            project.to_str().unwrap(),
+        ],
+    );
+    set.stdin(std::process::Stdio::piped());
+    let mut setting = Running::start(set);
+    setting.say("value");
+    setting.wait().exits(0);
+    home.gdn(&["run"]).exits(0);
+    let key = "k".repeat(200);
+    assert_eq!(home.ask(&key, "echo hi"), "hi");
+    home.gdn(&["send", "--instance", &key, "work 1"]).exits(0);
+    let mut too_wide: Vec<String> = Vec::new();
+    for columns in [60, 80] {
+        for command in [
+            &["secret", "list"][..],
+            &["workspace", "list"],
+            &["instance", "list"],
+            &["instance", "history", &key, "--turns"],
+            &["event", "list"],
+            &["status"],
+            &["ps"],
+            &["audit"],
+            &["audit", "--all"],
+            &["usage"],
+            &["trace"],
+            &["config", "show"],
+            &["validate"],
+        ] {
+            // Sentences beside a table, on stderr, are broken by the terminal itself.
+            let quietly = "exec \"$0\" \"$@\" 2>/dev/null";
+            let program = bin(GDN);
+            let words = [&["-c", quietly, program.to_str().unwrap()], command].concat();
+            let mut on_terminal = home.command(Path::new("/bin/sh"), &words);
+            on_terminal.env("NO_COLOR", "1").env("TERM", "dumb");
+            let (code, shown) = Terminal::start(on_terminal, columns).ends();
+            assert_eq!(code, Some(0), "{command:?}: {shown}");
+            // The heading of a trace is a sentence, too.
+            let rows = shown.lines().filter(|line| !line.starts_with("Trace "));
+            let wide = rows.filter(|line| line.chars().count() > usize::from(columns));
+            too_wide.extend(wide.map(|line| format!("{command:?} at {columns}: {line}")));
+        }
+    }
+    assert!(too_wide.is_empty(), "{too_wide:#?}");
+    home.gdn(&["shutdown"]).exits(0);
 }

@@ -535,3 +535,25 @@ fn sec_6_nobody_else_reads_the_memory_of_daemon_and_children_and_a_crash_leaves_
     }
     drop(daemon.stop());
 }
+
+/// A file is what its workspace says it is: one that it takes variables from is not read, whatever it is
+/// called.
+#[test]
+fn sec_2_a_file_that_env_file_names_is_not_opened_by_the_file_tools() {
+    let read = "
+      - when: {user: '^read (?P<path>.*)$', step: 1}
+        call:
+          - tool: file-system__read
+            args: {path: \"$GOONDAN_PROJECT_ROOT/${path}\"}
+      - when: {user: '^read ', tool: file-system__read, result: '(?s)(?P<found>.*)'}
+        say: \"${found}\"
+      - say: \"I do not understand.\"";
+    let home = Home::new(&LAB.replace("\n      - say: \"I do not understand.\"", read));
+    home.write("project/deploy.settings", "TOKEN=hunter2\n");
+    let daemon = Daemon::serving(&home);
+    let ask = || home.ask("main", "read deploy.settings");
+    assert!(ask().contains("hunter2"));
+    home.gdn(&["run", "--env-file", "deploy.settings"]).exits(0);
+    wait_until("it is refused", || ask().starts_with("E_FILE_SECRET"));
+    drop(daemon.stop());
+}

@@ -1,6 +1,11 @@
 //! What `gdn init` makes runs at once, whichever template it was made from (`ROOT-3`).
 
-use goondan_tests::home::Home;
+use std::process::Stdio;
+
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{GDN, Home, Running};
+use goondan_tests::provider::{Answer, Provider, anthropic, anthropic_saying};
+use serde_json::json;
 
 /// Makes a project from a template and starts it.
 fn begin(template: &str) -> Home {
@@ -54,4 +59,59 @@ fn root_3_the_tools_of_the_package_project_can_be_tried() {
 fn root_3_the_minimal_project_answers() {
     let home = begin("minimal");
     assert_eq!(home.ask("main", "my name is Ada"), "Hello, Ada.");
+}
+
+/// The template with a real model, against a double of its provider: the key, a tool, and the answer.
+#[test]
+fn root_3_the_project_with_a_real_model_takes_its_key_calls_a_tool_and_answers() {
+    let provider = Provider::start(|received| {
+        Answer::stream(&match received.number {
+            0 => calling("bash__exec", r#"{"command": "echo the date is known"}"#),
+            _ => anthropic_saying("It is known."),
+        })
+    });
+    let home = Home::without_project();
+    home.gdn(&["init", "--template", "assistant", "--no-git", "."])
+        .exits(0)
+        .tells(&["gdn secret set anthropic apiKey --for ."]);
+    let made = std::fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
+    let endpoint = format!(
+        "  provider: anthropic\n  endpoint: {}\n",
+        provider.endpoint()
+    );
+    let there = made.replacen("  provider: anthropic\n", &endpoint, 1);
+    assert_ne!(there, made);
+    home.write("project/goondan.yaml", &there);
+
+    let set = ["secret", "set", "anthropic", "apiKey", "--for", "."];
+    let mut command = home.command(&bin(GDN), &set);
+    command.stdin(Stdio::piped());
+    let mut setting = Running::start(command);
+    setting.say("sk-ant-the-key");
+    setting.wait().exits(0);
+    home.gdn(&["run"]).exits(0);
+    assert_eq!(home.ask("main", "What is the date?"), "It is known.");
+
+    let [first, second] = &provider.received()[..] else {
+        panic!("{:?}", provider.received());
+    };
+    assert_eq!(first.header("x-api-key"), Some("sk-ant-the-key"));
+    assert!(first.body["model"].as_str().unwrap().starts_with("claude-"));
+    let asked = second.body["messages"].to_string();
+    assert!(asked.contains("the date is known"), "{asked}");
+    home.gdn(&["shutdown"]).exits(0);
+}
+
+/// A reply of Anthropic's that calls a tool.
+fn calling(tool: &str, input: &str) -> String {
+    anthropic(&[
+        json!({"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 5, "output_tokens": 1}}}),
+        json!({"type": "content_block_start", "index": 0,
+               "content_block": {"type": "tool_use", "id": "call-1", "name": tool, "input": {}}}),
+        json!({"type": "content_block_delta", "index": 0,
+               "delta": {"type": "input_json_delta", "partial_json": input}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 3}}),
+        json!({"type": "message_stop"}),
+    ])
 }

@@ -21,6 +21,8 @@ mod processes;
 #[cfg(test)]
 mod readme;
 #[cfg(test)]
+mod service;
+#[cfg(test)]
 mod sources;
 #[cfg(test)]
 mod words;

@@ -139,7 +139,7 @@ fn corpus() -> Vec<Value> {
             "Tool",
             "files",
             &json!({
-                "builtin": "file-system", "config": {}, "errorMessageLimit": 5,
+                "builtin": "file-system", "config": {"secretFiles": ["a.pem"]}, "errorMessageLimit": 5,
                 "exports": [{"name": "read", "description": "d", "idempotent": true}],
             }),
         ),

@@ -833,7 +833,7 @@ fn the_settings_of_a_built_in_tool_are_checked_where_they_stand() {
     assert_eq!(
         tool("builtin: file-system, config: {maxBytes: 10}"),
         "E_CONFIG_UNKNOWN_FIELD 14:39 unknown field `maxBytes` in `spec.config` of Tool `x`; the tool \
-         `file-system` has no settings"
+         `file-system` takes `secretFiles`"
     );
     assert!(
         tool("builtin: bash, config: {connection: a}").starts_with(

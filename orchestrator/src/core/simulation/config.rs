@@ -187,6 +187,7 @@ fn agent(name: AgentName, variant: u32) -> AgentDefinition {
         loop_breaker: LoopBreaker::default(),
         cwd_mode: CwdMode::default(),
         limits: ProcessLimits::default(),
+        secret_files: Vec::new(),
     }
 }
 
