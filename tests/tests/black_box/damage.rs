@@ -137,3 +137,30 @@ fn a_permanent_loss_is_answered_for_good_and_tells_no_path() {
     let accepted = http::post(address, "/hook", &headers, "echo two").unwrap();
     assert_eq!(accepted.status, 202, "{accepted:?}");
 }
+
+/// A first record that stands there twice, as after a copy by hand, is a repetition and no loss.
+#[test]
+fn msg_11_a_repeated_first_record_is_told_as_a_repetition_and_runs_nothing_again() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    home.ask("main", "echo one");
+    home.ask("main", "echo two");
+    drop(daemon.stop());
+    let inbox = home
+        .workspace_dir()
+        .join("instances/main/messages/inbox.jsonl");
+    let before = fs::read_to_string(&inbox).unwrap();
+    let first = before.split_inclusive('\n').next().unwrap();
+    assert!(first.contains("\"accepted\""), "{first}");
+    let within_home = inbox.strip_prefix(home.path()).unwrap().to_str().unwrap();
+    home.write(within_home, &format!("{first}{before}"));
+
+    let _daemon = Daemon::start(&home);
+    let report = home.gdn_json(&["verify"]);
+    let findings = report["findings"].as_array().unwrap();
+    let kinds: Vec<&Value> = findings.iter().map(|found| &found["kind"]).collect();
+    assert_eq!(kinds, ["repeated-record"], "{report:#}");
+    assert_eq!(findings[0]["line"], 2);
+    assert_eq!(home.ask("main", "echo three"), "three");
+    assert_eq!(shape(&home.history("main")), "uauaua");
+}

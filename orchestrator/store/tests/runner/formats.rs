@@ -4,13 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use goondan_store::Severity;
-use goondan_store::disk::{Disk, RealDisk, append_all, read_all};
-use goondan_store::instance::{InstanceStore, Metadata};
-use goondan_store::verify;
+use goondan_protocol::ids::WorkspaceId;
+use goondan_store::disk::{Disk, EntryKind, RealDisk, append_all, read_all};
+use goondan_store::instance::{self, InstanceStore, Metadata};
+use goondan_store::root::Layout;
+use goondan_store::{Severity, configuration, connection, ledger, verify, workspace};
 use serde_json::{Value, json};
 
-use crate::model::Change;
+use crate::model::{Change, Seen};
 use crate::world::look_at;
 
 fn read(path: &Path) -> Vec<u8> {
@@ -22,7 +23,7 @@ fn copy(from: &Path, to: &Path) {
     RealDisk.create_dir(to).unwrap();
     for entry in RealDisk.list(from).unwrap() {
         let (from, to) = (from.join(&entry.name), to.join(&entry.name));
-        if entry.kind == goondan_store::disk::EntryKind::Directory {
+        if entry.kind == EntryKind::Directory {
             copy(&from, &to);
         } else {
             let mut file = RealDisk.create(&to).unwrap();
@@ -45,24 +46,88 @@ fn open(dir: &Path) -> InstanceStore {
     InstanceStore::open(Arc::new(RealDisk), dir).unwrap()
 }
 
-/// Today's format, kept for ever.
+/// The format before manifests, named answers and segments, kept for ever.
 #[test]
 fn format_1_opens_as_it_was_written() {
     let temp = tempfile::tempdir().unwrap();
     let dir = fixture(temp.path(), "format-1/a");
     let worst = verify::instance(&RealDisk, &dir).unwrap();
     assert_eq!(worst.findings, []);
+    let seen = assert_conversation(&dir, &["t1:u", "t1:a", "t2:u", "t2:a", "t3:u", "t3:a"]);
+    assert_eq!(seen.extension, Some(3));
+}
+
+/// Today's format, kept for ever: a whole System Root.
+#[test]
+fn inst_6_format_2_opens_as_it_was_written() {
+    let temp = tempfile::tempdir().unwrap();
+    let layout = Layout::new(fixture(temp.path(), "format-2"));
+    let id: WorkspaceId = "p__no-package".parse().unwrap();
+    let dir = layout.instances(&id).join("a");
+    let verified = verify::root(&RealDisk, &layout).unwrap();
+    assert_eq!(verified.findings, []);
+    // A manifest is not counted: it says what is known of the others.
+    assert!(verified.files + 1 >= count_files(temp.path()));
+    let record = workspace::open(&RealDisk, &layout, Path::new("/p"), None).unwrap();
+    assert_eq!(record.workspace_id, id);
+    let ledger = ledger::read(&RealDisk, &layout, &id).unwrap();
+    assert_eq!((ledger.lines.len(), ledger.unreadable), (1, 0));
+    let kept = configuration::read(&RealDisk, &layout, &id).unwrap();
+    assert!(kept.is_some(), "the configuration is as it was written");
+    let clock = "clock".parse().unwrap();
+    let state = connection::state(&RealDisk, &layout, &id, &clock).unwrap();
+    assert!(state.is_some_and(|state| state.get().contains("nightly")));
+    assert!(open(&dir).unacknowledged().is_empty());
+    let seen = assert_conversation(
+        &dir,
+        &["t1:u", "t1:a", "t2:u", "t2:a", "t2:b", "t3:u", "t3:a"],
+    );
+    assert_eq!(seen.extension, Some(2));
+    let mut offset = 0;
+    let mut events = 0;
+    loop {
+        let key = "a".parse().unwrap();
+        let page = instance::observed(&RealDisk, &layout.instances(&id), &key, offset).unwrap();
+        assert_eq!(page.unreadable, 0);
+        events += page.events.len();
+        match page.next {
+            Some(next) => offset = next,
+            None => break,
+        }
+    }
+    assert_eq!(events, 5093, "those of the segment and of the current file");
+    let audit = read(&layout.workspace(&id).join("audit.jsonl"));
+    let record = serde_json::from_slice(&audit).unwrap();
+    workspace::append_audit(&RealDisk, &layout, &id, &record).unwrap();
+    let grown = read(&layout.workspace(&id).join("audit.jsonl"));
+    assert_eq!(grown, audit.repeat(2), "it goes on by whole lines");
+    let verified = verify::root(&RealDisk, &layout).unwrap();
+    assert_eq!(verified.worst(), None, "{verified:#?}");
+}
+
+fn count_files(dir: &Path) -> u64 {
+    let entries = RealDisk.list(dir).unwrap().into_iter();
+    entries
+        .map(|entry| match entry.kind {
+            EntryKind::Directory => count_files(&dir.join(entry.name)),
+            _ => 1,
+        })
+        .sum()
+}
+
+/// Opens the conversation of the fixtures: it is there as it was, and its base is not touched.
+fn assert_conversation(dir: &Path, messages: &[&str]) -> Seen {
     let base = read(&dir.join("messages/base.jsonl"));
     let events: Vec<String> = (1..=5).map(|n| format!("e{n}")).collect();
     let mut findings = Vec::new();
-    let seen = look_at(&mut open(&dir), &events, &mut findings).unwrap();
+    let seen = look_at(&mut open(dir), &events, &mut findings).unwrap();
     assert!(findings.is_empty(), "{findings:?}");
     let ids: Vec<_> = seen
         .messages
         .iter()
         .map(|message| message.0.as_str())
         .collect();
-    assert_eq!(ids, ["t1:u", "t1:a", "t2:u", "t2:a", "t3:u", "t3:a"]);
+    assert_eq!(ids, messages);
     assert_eq!(seen.open, Some(("t4".into(), "e4".into())));
     assert_eq!(
         seen.pending,
@@ -74,8 +139,8 @@ fn format_1_opens_as_it_was_written() {
         seen.ended.get("e2").map(String::as_str),
         Some("reply of t2")
     );
-    assert_eq!(seen.extension, Some(3));
     assert_eq!(read(&dir.join("messages/base.jsonl")), base);
+    seen
 }
 
 #[test]

@@ -22,4 +22,6 @@ mod mixes;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod verified;
+#[cfg(test)]
 mod world;

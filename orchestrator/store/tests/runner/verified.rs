@@ -1,0 +1,73 @@
+//! What `verify` says of files that are as they should be, and when it cannot look at them (`MSG-11`).
+
+use std::path::Path;
+
+use goondan_store::disk::{Disk, Fault, SimulatedDisk};
+use goondan_store::{FindingKind, StoreError, verify};
+
+use crate::damage::{Rig, rig};
+use crate::world::layout;
+
+/// Running out of these says nothing of a file: descriptors of the process, of the machine, memory.
+const SHORTAGES: [i32; 3] = [24, 23, 12];
+
+/// The workspace of a rig with all that may stand in one.
+fn workspace(rig: &Rig) -> &Path {
+    let workspace = rig.dir().parent().and_then(Path::parent).unwrap();
+    let connectors = workspace.join("connectors");
+    rig.disk.create_dir(&connectors).unwrap();
+    rig.disk
+        .plant(&connectors.join("clock.json"), b"{\"nightly\":null}\n")
+        .unwrap();
+    let extension = rig.dir().join("extensions/notes.json");
+    rig.disk.plant(&extension, b"{\"seen\":3}\n").unwrap();
+    rig.disk.plant(&layout().config_file(), b"{}\n").unwrap();
+    workspace
+}
+
+fn kinds_of(disk: &SimulatedDisk) -> Vec<FindingKind> {
+    let verified = verify::root(disk, &layout()).unwrap();
+    let findings = verified.findings.iter();
+    findings.map(|finding| finding.kind).collect()
+}
+
+#[test]
+fn msg_11_what_connections_remember_is_known_and_checked() {
+    let rig = rig();
+    let workspace = workspace(&rig);
+    let before = kinds_of(&rig.disk);
+    assert!(!before.contains(&FindingKind::UnknownFile), "{before:?}");
+    let memory = workspace.join("connectors/clock.json");
+    rig.disk.plant(&memory, b"{\"nightly\":").unwrap();
+    let verified = verify::root(&rig.disk, &layout()).unwrap();
+    let found = verified.findings.iter().find(|it| it.path == memory);
+    let kind = found.map(|finding| finding.kind);
+    assert_eq!(kind, Some(FindingKind::UnreadableFile), "{verified:#?}");
+}
+
+/// Whichever call fails because something ran out: it is said as that, and never as damage.
+#[test]
+fn msg_11_a_shortage_while_verifying_is_never_called_damage() {
+    let rig = rig();
+    workspace(&rig);
+    let clean = verify::root(&rig.disk, &layout()).unwrap();
+    for shortage in SHORTAGES {
+        for call in 1.. {
+            let failing = rig.disk.calls() + call;
+            rig.disk.fail_at(failing, Fault::Errno(shortage), false);
+            let verified = verify::root(&rig.disk, &layout());
+            let is_past_the_end = rig.disk.calls() < failing;
+            match verified {
+                Ok(verified) => assert_eq!(verified, clean, "{shortage} at call {call}"),
+                Err(error) => {
+                    let is_said = error.is_shortage() && matches!(error, StoreError::Io { .. });
+                    assert!(is_said, "{shortage} at call {call}: {error}");
+                }
+            }
+            if is_past_the_end {
+                assert!(call > 30, "only {call} calls");
+                break;
+            }
+        }
+    }
+}
