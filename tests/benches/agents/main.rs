@@ -16,6 +16,7 @@ use std::error::Error;
 use std::time::Duration;
 
 mod answer;
+mod beside;
 mod bytes;
 mod client;
 mod idle;
@@ -28,10 +29,11 @@ pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 /// A measure; it prints what it found.
 type Measure = fn() -> Outcome;
 
-const MEASURES: [(&str, Measure); 6] = [
+const MEASURES: [(&str, Measure); 7] = [
     ("spawn", spawn::spawn_to_ready),
     ("latency", answer::latency),
     ("turns", answer::turns_per_second),
+    ("beside", beside::misbehaviour),
     ("bytes", bytes::per_turn),
     ("idle", idle::many),
     ("routing", routing::messages_per_second),
