@@ -37,7 +37,7 @@ pub use secret::{
 };
 pub use trace::{GetTrace, Trace};
 pub use usage::{ReadUsage, UsageBy, UsageReport, UsageRow};
-pub use verification::{Finding, FindingSeverity, Verification, VerifyInstances};
+pub use verification::{Finding, FindingSeverity, Verification, VerifyInstances, VerifyRoot};
 pub use wire::{
     ControlError, ErrorCode, Incoming, JsonRpc, Notification, Request, Response, RpcError,
 };
@@ -117,6 +117,8 @@ methods! {
     InstanceHistory = "instance.history" -> History;
     /// Checks the files of conversations, and sets damage aside.
     VerifyInstances = "instance.verify" -> Verification;
+    /// Checks what belongs to no workspace, and whose each folder of a workspace is.
+    VerifyRoot = "root.verify" -> Verification;
     /// What happened in the turns of an instance.
     InstanceTurns = "instance.turns" -> TurnsPage;
     /// What followed from one event, across agents.

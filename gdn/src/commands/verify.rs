@@ -1,7 +1,7 @@
 //! `gdn verify`.
 
 use goondan_protocol::control::{
-    Finding, FindingSeverity, ListWorkspaces, Verification, VerifyInstances,
+    Finding, FindingSeverity, ListWorkspaces, Verification, VerifyInstances, VerifyRoot,
 };
 use goondan_protocol::ids::WorkspaceId;
 
@@ -24,18 +24,17 @@ pub(super) async fn run(args: Verify, context: &Context) -> Result<(), Failure> 
         }
     };
     let mut found = Verification::default();
+    if args.all {
+        let repair = args.repair;
+        add(&mut found, client.change(VerifyRoot { repair }).await?);
+    }
     for workspace_id in workspaces {
         let verify = VerifyInstances {
             workspace_id,
             instance_key: args.instance.clone(),
             repair: args.repair,
         };
-        let part = client.change(verify).await?;
-        found.instances += part.instances;
-        found.files += part.files;
-        found.bytes += part.bytes;
-        found.findings.extend(part.findings);
-        found.kept.extend(part.kept);
+        add(&mut found, client.change(verify).await?);
     }
     let output = context.output;
     output.object(schemas::VERIFY, &found)?;
@@ -59,7 +58,7 @@ pub(super) async fn run(args: Verify, context: &Context) -> Result<(), Failure> 
             text::one_line(&kept.to_string_lossy())
         ))?;
     }
-    // Only conversations are repaired.
+    // Only conversations are repaired; what was acknowledged of other files is no error any more.
     let mut left = found.findings.iter();
     let is_left = |finding: &Finding| {
         finding.severity == FindingSeverity::Error
@@ -74,6 +73,19 @@ pub(super) async fn run(args: Verify, context: &Context) -> Result<(), Failure> 
         "something that was written cannot be read any more",
         format!("restore the files from a backup, or go on without what is damaged: `{repair}`"),
     ))
+}
+
+/// Adds a part; what two parts tell is told once.
+fn add(found: &mut Verification, part: Verification) {
+    found.instances += part.instances;
+    found.files += part.files;
+    found.bytes += part.bytes;
+    for finding in part.findings {
+        if !found.findings.contains(&finding) {
+            found.findings.push(finding);
+        }
+    }
+    found.kept.extend(part.kept);
 }
 
 fn table_of(findings: &[Finding]) -> Table {

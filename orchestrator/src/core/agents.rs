@@ -738,14 +738,18 @@ impl Core {
         self.store(op, Purpose::Audit);
     }
 
-    /// Has a line written into the audit log of a workspace that is about all of it.
-    pub(super) fn audit_workspace(&mut self, id: &WorkspaceId, what: &str) {
-        let record = JsonObject::from_iter([
+    /// Puts down in the audit log what was done to a workspace.
+    pub(super) fn audit_workspace(&mut self, id: &WorkspaceId, what: &str, details: Value) {
+        let mut record = JsonObject::from_iter([
             ("at".to_owned(), json!(self.now.wall)),
             ("event".to_owned(), json!(format!("workspace.{what}"))),
         ]);
+        if let Value::Object(details) = details {
+            record.extend(details);
+        }
+        let fields = record.clone();
         let event = LogEvent::info("audit").with("workspaceId", id.as_str());
-        self.log(event.all(record.clone()));
+        self.log(event.all(fields));
         let op = Op::Audit {
             workspace_id: id.clone(),
             record,

@@ -8,7 +8,7 @@ use goondan_protocol::control::Sent;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 #[cfg(test)]
 use goondan_protocol::ids::InstanceKey;
-use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId};
+use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId, WorkspaceId};
 use goondan_store::ledger::Entry;
 use goondan_store::writer::{Completion, Job, Op};
 
@@ -152,8 +152,11 @@ pub(super) enum Purpose {
         token: RequestToken,
         is_repair: bool,
     },
-    VerifyWorkspace {
+    /// The files of a workspace, or of none.
+    VerifyOwnFiles {
         token: RequestToken,
+        /// Whose losses a person acknowledges.
+        repaired: Option<WorkspaceId>,
     },
     Export {
         instance: InstanceRef,
@@ -222,7 +225,7 @@ impl Purpose {
             | Self::Inspect { instance, .. }
             | Self::Close { instance }
             | Self::Delete { instance } => Some(instance),
-            Self::VerifyWorkspace { .. } | Self::Audit => None,
+            Self::VerifyOwnFiles { .. } | Self::Audit => None,
         }
     }
 }
@@ -387,7 +390,9 @@ impl Core {
                 token,
                 is_repair,
             } => self.on_verified(&instance, token, is_repair, result),
-            Purpose::VerifyWorkspace { token } => self.on_workspace_verified(token, result),
+            Purpose::VerifyOwnFiles { token, repaired } => {
+                self.on_own_files_verified(token, repaired, result);
+            }
             Purpose::Export { instance, token } => self.on_exported(&instance, token, result),
             Purpose::Import {
                 instance,

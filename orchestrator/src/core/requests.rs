@@ -143,6 +143,7 @@ impl Core {
                 self.decide(token, at, drop.event_id, Decision::Drop);
             }
             Call::VerifyInstances(verify) => self.verify(token, verify),
+            Call::VerifyRoot(verify) => self.verify_root(token, &verify),
             Call::ExportInstance(export) => self.export(token, export),
             Call::ImportInstance(import) => self.import(token, import),
             Call::PruneInstances(prune) => self.prune(token, prune),

@@ -3,9 +3,9 @@
 use std::collections::btree_map::Entry;
 
 use goondan_protocol::control::{
-    ControlError, ErrorCode, Finding, FindingSeverity, Verification, VerifyInstances,
+    ControlError, ErrorCode, Finding, FindingSeverity, Verification, VerifyInstances, VerifyRoot,
 };
-use goondan_protocol::ids::{InstanceKey, InstanceRef};
+use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
 use goondan_store::verify::Verified;
 use goondan_store::writer::{Op, Report};
 use goondan_store::{Severity, StoreError};
@@ -70,8 +70,13 @@ impl Core {
         self.verifications.insert(token, verifying);
         if is_whole {
             let workspace_id = request.workspace_id.clone();
-            let op = Op::VerifyWorkspace { workspace_id };
-            self.store(op, Purpose::VerifyWorkspace { token });
+            let repair = request.repair;
+            let repaired = repair.then(|| workspace_id.clone());
+            let op = Op::VerifyWorkspace {
+                workspace_id,
+                repair,
+            };
+            self.store(op, Purpose::VerifyOwnFiles { token, repaired });
         }
         for instance in instances {
             if request.repair {
@@ -91,6 +96,19 @@ impl Core {
             self.store(op, purpose);
         }
         self.finish_verification(token);
+    }
+
+    /// Checks what belongs to no workspace.
+    pub(super) fn verify_root(&mut self, token: RequestToken, request: &VerifyRoot) {
+        let verifying = Verifying {
+            outstanding: 1,
+            ..Verifying::default()
+        };
+        self.verifications.insert(token, verifying);
+        let repair = request.repair;
+        let repaired = None;
+        let op = Op::VerifyRoot { repair };
+        self.store(op, Purpose::VerifyOwnFiles { token, repaired });
     }
 
     fn is_in_turn(&self, at: &InstanceRef) -> bool {
@@ -125,18 +143,21 @@ impl Core {
         };
         if is_repair {
             if let Ok(found) = &found
-                && !found.kept.is_empty()
+                && !(found.kept.is_empty() && found.findings.is_empty())
             {
-                self.audit(at, "repaired", json!({"kept": found.kept}));
+                let known: Vec<&str> = found.findings.iter().map(|f| f.problem.as_str()).collect();
+                let details = json!({"kept": found.kept, "findings": known});
+                self.audit(at, "repaired", details);
             }
             self.distrust_inbox(at);
         }
         self.take_verified(token, Some(&at.instance_key), found);
     }
 
-    pub(super) fn on_workspace_verified(
+    pub(super) fn on_own_files_verified(
         &mut self,
         token: RequestToken,
+        repaired: Option<WorkspaceId>,
         result: Result<Report, StoreError>,
     ) {
         let found = match result {
@@ -147,6 +168,12 @@ impl Core {
             }
             Err(error) => Err(control_error(&error)),
         };
+        if let (Some(id), Ok(found)) = (repaired, &found)
+            && !found.findings.is_empty()
+        {
+            let known: Vec<&str> = found.findings.iter().map(|f| f.problem.as_str()).collect();
+            self.audit_workspace(&id, "acknowledged", json!({ "findings": known }));
+        }
         self.take_verified(token, None, found);
     }
 

@@ -554,7 +554,7 @@ impl Core {
         };
         let event = match result {
             Ok(()) => {
-                self.audit_workspace(id, "stopped");
+                self.audit_workspace(id, "stopped", json!({}));
                 LogEvent::info("workspace stopped")
             }
             Err(error) => {

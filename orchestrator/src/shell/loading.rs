@@ -163,7 +163,7 @@ impl Projects {
     ) -> Result<(Option<WorkspaceRecord>, Option<ControlError>), ControlError> {
         let disk = self.disk.as_ref();
         let read = |id: &WorkspaceId| {
-            workspace::read(disk, &self.layout.workspace(id)).map_err(|error| storage(&error))
+            workspace::recall(disk, &self.layout, id).map_err(|error| storage(&error))
         };
         // What calls itself nothing, or cannot be read, may be the one that is expected all the same.
         let package = goondan_config::package_name(root).unwrap_or_default();

@@ -272,10 +272,19 @@ impl Ledger {
         self.log.sync()
     }
 
+    pub(crate) fn len(&self) -> u64 {
+        self.log.len()
+    }
+
+    /// Whether the file has grown large.
+    pub(crate) fn is_compact_due(&self) -> bool {
+        self.log.len() >= self.compact_at
+    }
+
     /// Writes the file anew, if it has grown large: with sums in the place of all lines but the latest.
     /// Durable when it returns.
     pub(crate) fn compact(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
-        if self.log.len() < self.compact_at {
+        if !self.is_compact_due() {
             return Ok(());
         }
         let reading = {

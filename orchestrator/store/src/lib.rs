@@ -32,6 +32,7 @@ pub mod ledger;
 pub mod limits;
 mod manifest;
 pub mod naming;
+mod own_files;
 pub mod root;
 mod sealed;
 pub mod verify;

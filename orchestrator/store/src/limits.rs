@@ -55,6 +55,10 @@ pub const LEDGER_COMPACT_BYTES: u64 = 4 * 1024 * 1024;
 /// known.
 pub const LEDGER_REMEMBERED_REPLIES: usize = 1_000;
 
+/// Growth of a workspace's `usage.jsonl` from which what is known of it is noted, in bytes. What is
+/// missing behind the last note goes unnoticed.
+pub const LEDGER_NOTE_BYTES: u64 = 16 * 1024;
+
 /// Lines whose checksums share one record of `base.sums.jsonl`. A record stays far smaller than
 /// [`READ_CHUNK_BYTES`], so that the last one is found by reading the file's end.
 pub const SUMS_RECORD_LINES: usize = 512;

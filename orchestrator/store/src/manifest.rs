@@ -116,6 +116,21 @@ pub(crate) struct Running {
     hasher: Hasher,
 }
 
+impl From<Claim> for Running {
+    fn from(claim: Claim) -> Self {
+        let Claim {
+            records,
+            bytes,
+            crc32,
+        } = claim;
+        Self {
+            records,
+            bytes,
+            hasher: Hasher::new_with_initial_len(crc32, bytes),
+        }
+    }
+}
+
 impl Running {
     /// Of a whole file.
     pub(crate) fn of(journal: &mut Journal) -> Result<Self, StoreError> {

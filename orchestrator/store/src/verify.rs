@@ -17,8 +17,9 @@ use crate::instance::{self, Metadata};
 use crate::ledger::LEDGER_FILE;
 use crate::limits::CONFIGURATION_BYTES_MAX;
 use crate::naming::instance_key_of;
+use crate::own_files::{self, OWN_MANIFEST};
 use crate::root::Layout;
-use crate::workspace::{self, AUDIT_FILE, Unusable, WORKSPACE_FILE};
+use crate::workspace::{self, AUDIT_FILE, RecordCopy, Unusable, WORKSPACE_FILE};
 
 /// The directory of what a workspace's connections remember.
 const CONNECTORS: &str = "connectors";
@@ -75,7 +76,7 @@ pub fn workspace(
     id: &WorkspaceId,
 ) -> Result<Verified, StoreError> {
     let mut out = Verified::default();
-    check_workspace(disk, &layout.workspace(id), &mut out)?;
+    check_workspace(disk, layout, &layout.workspace(id), &mut out)?;
     Ok(out)
 }
 
@@ -90,7 +91,7 @@ pub fn workspace_files(
     id: &WorkspaceId,
 ) -> Result<Verified, StoreError> {
     let mut out = Verified::default();
-    check_own_files(disk, &layout.workspace(id), &mut out)?;
+    check_own_files(disk, layout, &layout.workspace(id), &mut out)?;
     check_unusable(disk, &layout.instances(id), &mut out)?;
     Ok(out)
 }
@@ -160,7 +161,7 @@ pub fn root(disk: &dyn Disk, layout: &Layout) -> Result<Verified, StoreError> {
     }
     for (path, kind, name) in sorted(disk, &dir)? {
         if kind == EntryKind::Directory {
-            check_workspace(disk, &path, &mut out)?;
+            check_workspace(disk, layout, &path, &mut out)?;
         } else {
             out.findings.push(instance::odd(&path, kind, &name));
         }
@@ -180,8 +181,13 @@ fn sorted(disk: &dyn Disk, dir: &Path) -> Result<Vec<(PathBuf, EntryKind, String
     Ok(entries)
 }
 
-fn check_workspace(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
-    check_own_files(disk, dir, out)?;
+fn check_workspace(
+    disk: &dyn Disk,
+    layout: &Layout,
+    dir: &Path,
+    out: &mut Verified,
+) -> Result<(), StoreError> {
+    check_own_files(disk, layout, dir, out)?;
     let instances = dir.join(INSTANCES);
     let stat = disk.stat(&instances).during("look at", &instances)?;
     if stat.is_some_and(|stat| stat.kind == EntryKind::Directory) {
@@ -190,38 +196,122 @@ fn check_workspace(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<()
     Ok(())
 }
 
-/// All of a workspace but its instances.
-fn check_own_files(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
-    let record = dir.join(WORKSPACE_FILE);
-    let name = dir.file_name().unwrap_or_default();
-    match workspace::read(disk, dir) {
-        Ok(None) => {
-            let problem = "the folder does not say which project it stands for";
-            let finding = Finding::new(&record, FindingKind::MissingFile, problem);
-            out.findings
-                .push(finding.advice("register the project again, or take the folder away"));
+/// Checks what belongs to no workspace: the system's own audit log, and of each folder of a workspace, open
+/// or not, whether it says whose it is. A folder that does not is in no list, and so are its conversations.
+///
+/// # Errors
+///
+/// As [`instance`](fn@instance).
+pub fn root_files(disk: &dyn Disk, layout: &Layout) -> Result<Verified, StoreError> {
+    let mut out = Verified::default();
+    let system = layout.system();
+    let audit = system.join(AUDIT_FILE);
+    if disk.stat(&audit).during("look at", &audit)?.is_some() {
+        instance::check_log(disk, &audit, &mut out)?;
+    }
+    own_files::check(disk, &system, &mut out)?;
+    let dir = layout.workspaces();
+    if disk.stat(&dir).during("look at", &dir)?.is_some() {
+        for (path, kind, _) in sorted(disk, &dir)? {
+            if kind == EntryKind::Directory {
+                check_record(disk, layout, &path, &mut out)?;
+            }
         }
+    }
+    Ok(out)
+}
+
+/// Whose a workspace's folder is.
+fn check_record(
+    disk: &dyn Disk,
+    layout: &Layout,
+    dir: &Path,
+    out: &mut Verified,
+) -> Result<(), StoreError> {
+    let path = dir.join(WORKSPACE_FILE);
+    let name = dir.file_name().unwrap_or_default();
+    let id: Option<WorkspaceId> = name.to_str().and_then(|name| name.parse().ok());
+    let copy = match &id {
+        Some(id) => RecordCopy::read(disk, layout, id)?,
+        None => None,
+    };
+    let advice = match &copy {
+        Some(copy) => format!(
+            "`gdn run` in `{}` puts it back as it was last written",
+            copy.record.project_root.display()
+        ),
+        None => "run the project again to remake it, or take the folder away".to_owned(),
+    };
+    let finding = match workspace::read(disk, dir) {
         Ok(Some(found)) => {
             out.files += 1;
             if name != found.workspace_id.as_str() {
                 let problem = format!("it names workspace `{}`", found.workspace_id);
-                let finding = Finding::new(&record, FindingKind::WrongOwner, problem);
-                out.findings
-                    .push(finding.advice("give the folder its own name again"));
+                let finding = Finding::new(&path, FindingKind::WrongOwner, problem);
+                finding.advice("give the folder its own name again")
+            } else if copy.is_some_and(|copy| !copy.knows(&found)) {
+                let problem = "it is not as it was written: edited, or an older copy";
+                let finding = Finding::new(&path, FindingKind::ReplacedFile, problem);
+                finding.severity(Severity::Warning).advice(
+                    "look whether it says what it should: it is gone by; the next change of it is noted",
+                )
+            } else {
+                return Ok(());
             }
         }
         Err(error @ StoreError::Io { .. }) => return Err(error),
-        Err(error) => {
-            let problem = error.to_string();
-            let finding = Finding::new(&record, FindingKind::UnreadableFile, problem);
-            out.findings.push(
-                finding.advice("take the file away and register the project again to remake it"),
+        Ok(None) => {
+            let kept = count_instances(disk, dir)?;
+            let problem = format!(
+                "the folder does not say which project it stands for{}",
+                told_of(kept)
             );
+            Finding::new(&path, FindingKind::MissingFile, problem)
+                .severity(Severity::Error)
+                .advice(advice)
         }
+        Err(error) => {
+            let problem = format!("{error}{}", told_of(count_instances(disk, dir)?));
+            Finding::new(&path, FindingKind::UnreadableFile, problem).advice(advice)
+        }
+    };
+    out.findings.push(finding);
+    Ok(())
+}
+
+fn told_of(instances: usize) -> String {
+    match instances {
+        0 => String::new(),
+        1 => "; the conversation in it is in no list".to_owned(),
+        count => format!("; the {count} conversations in it are in no list"),
     }
+}
+
+fn count_instances(disk: &dyn Disk, dir: &Path) -> Result<usize, StoreError> {
+    let dir = dir.join(INSTANCES);
+    if disk.stat(&dir).during("look at", &dir)?.is_none() {
+        return Ok(0);
+    }
+    let entries = sorted(disk, &dir)?.into_iter();
+    let is_one =
+        |kind: EntryKind, name: &str| kind == EntryKind::Directory && !name.starts_with('.');
+    Ok(entries
+        .filter(|(_, kind, name)| is_one(*kind, name))
+        .count())
+}
+
+/// All of a workspace but its instances.
+fn check_own_files(
+    disk: &dyn Disk,
+    layout: &Layout,
+    dir: &Path,
+    out: &mut Verified,
+) -> Result<(), StoreError> {
+    check_record(disk, layout, dir, out)?;
+    own_files::check(disk, dir, out)?;
     for (path, kind, name) in sorted(disk, dir)? {
         match (kind, name.as_str()) {
-            (EntryKind::File, WORKSPACE_FILE) => {}
+            (EntryKind::File, WORKSPACE_FILE | OWN_MANIFEST) => {}
             (EntryKind::File, AUDIT_FILE) => instance::check_log(disk, &path, out)?,
             (EntryKind::File, CONFIGURATION_FILE) => check_configuration(disk, &path, out)?,
             (EntryKind::Directory, CONNECTORS) => check_connectors(disk, &path, out)?,

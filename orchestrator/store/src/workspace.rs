@@ -13,7 +13,12 @@ use crate::instance::{self, Metadata};
 use crate::jsonl::Journal;
 use crate::ledger::{self, LEDGER_FILE, Ledger};
 use crate::naming::{instance_dir_name, instance_key_of, workspace_id};
+use crate::own_files::OwnFiles;
 use crate::root::Layout;
+
+pub(crate) mod record_copy;
+
+pub(crate) use record_copy::RecordCopy;
 
 /// Largest `workspace.json`, in bytes.
 const WORKSPACE_BYTES_MAX: usize = 64 * 1024;
@@ -77,7 +82,7 @@ pub fn register(
     })?;
     let dir = layout.workspace(&id);
     durable::ensure_dir(disk, layout.root(), &layout.instances(&id))?;
-    let record = match read(disk, &dir)? {
+    let record = match recall(disk, layout, &id)? {
         None => WorkspaceRecord {
             workspace_id: id,
             project_root: project_root.to_owned(),
@@ -92,7 +97,7 @@ pub fn register(
                 && found.project_root == project_root
                 && found.package.as_deref() == package =>
         {
-            if found.registered {
+            if found.registered && is_as_written(disk, layout, &found)? {
                 return Ok(found);
             }
             WorkspaceRecord {
@@ -134,19 +139,58 @@ pub fn open(
     Ok(record)
 }
 
-/// Writes a workspace's record.
+/// Writes a workspace's record, and before that its [copy](RecordCopy).
 ///
 /// # Errors
 ///
 /// [`StoreError::Io`].
 pub fn write(disk: &dyn Disk, layout: &Layout, record: &WorkspaceRecord) -> Result<(), StoreError> {
-    let path = layout.workspace(&record.workspace_id).join(WORKSPACE_FILE);
-    let mut bytes =
-        serde_json::to_vec_pretty(record).map_err(|error| StoreError::InvalidEvent {
-            problem: error.to_string(),
-        })?;
-    bytes.push(b'\n');
-    durable::replace(disk, &path, &bytes)
+    let id = &record.workspace_id;
+    let path = layout.workspace(id).join(WORKSPACE_FILE);
+    record_copy::write(disk, layout, record)?;
+    durable::replace(disk, &path, &record_copy::pretty(record)?)
+}
+
+/// Reads a workspace's record; one that is missing or damaged is taken from its [copy](RecordCopy).
+///
+/// # Errors
+///
+/// As [`read`].
+pub fn recall(
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+) -> Result<Option<WorkspaceRecord>, StoreError> {
+    match read(disk, &layout.workspace(id)) {
+        lost @ (Ok(None) | Err(StoreError::Damaged { .. })) => {
+            match RecordCopy::read(disk, layout, id)? {
+                Some(copy) => Ok(Some(copy.record)),
+                None => lost,
+            }
+        }
+        found => found,
+    }
+}
+
+/// Whether a record and its copy are on disk as they were written.
+fn is_as_written(
+    disk: &dyn Disk,
+    layout: &Layout,
+    record: &WorkspaceRecord,
+) -> Result<bool, StoreError> {
+    let id = &record.workspace_id;
+    if RecordCopy::read(disk, layout, id)?.is_none() {
+        return Ok(false);
+    }
+    let is_there = matches!(read(disk, &layout.workspace(id)), Ok(Some(_)));
+    if !is_there {
+        tracing::warn!(
+            workspace_id = %id,
+            copy = %record_copy::path_of(layout, id).display(),
+            "`workspace.json` is missing or cannot be read; it is put back from its copy"
+        );
+    }
+    Ok(is_there)
 }
 
 /// Reads a workspace's record; none if it has none.
@@ -186,7 +230,12 @@ pub fn list(
             continue;
         }
         let path = dir.join(&entry.name);
-        match read(disk, &path) {
+        // A damaged one is put back when the workspace is opened.
+        let found = match entry.name.to_str().and_then(|name| name.parse().ok()) {
+            Some(id) => recall(disk, layout, &id),
+            None => read(disk, &path),
+        };
+        match found {
             Ok(Some(record)) if entry.name == record.workspace_id.as_str() => records.push(record),
             Ok(Some(record)) => {
                 let problem = format!(
@@ -361,6 +410,8 @@ fn open_audit(disk: &dyn Disk, path: &Path) -> Result<Journal, StoreError> {
 fn settle(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<(), StoreError> {
     instance::sweep(disk, &layout.instances(id))?;
     let dir = layout.workspace(id);
+    // Before anything is cut or written on.
+    let mut known = OwnFiles::open(disk, &dir)?;
     let path = dir.join(AUDIT_FILE);
     if disk.stat(&path).during("look at", &path)?.is_some() {
         open_audit(disk, &path)?.sync()?;
@@ -371,8 +422,9 @@ fn settle(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<(), Stor
         let (_, findings) = Ledger::open(disk, layout, id)?;
         ledger::report(id, &findings);
         disk.sync_dir(&dir).during("sync", &dir)?;
+        known.note(disk, LEDGER_FILE)?;
     }
-    Ok(())
+    known.note(disk, AUDIT_FILE)
 }
 
 /// Appends a record to a workspace's audit log (`INST-6`, `SEC-5`). Durable when it returns.
@@ -399,7 +451,10 @@ pub fn append_system_audit(
     layout: &Layout,
     record: &JsonObject,
 ) -> Result<(), StoreError> {
-    append_record(disk, &layout.system(), record)
+    let dir = layout.system();
+    let mut known = OwnFiles::open(disk, &dir)?;
+    append_record(disk, &dir, record)?;
+    known.note(disk, AUDIT_FILE)
 }
 
 fn append_record(disk: &dyn Disk, dir: &Path, record: &JsonObject) -> Result<(), StoreError> {
@@ -458,6 +513,11 @@ mod tests {
         let bad = open(&disk, &layout, Path::new("/p/b"), None).unwrap();
         let path = layout.workspace(&bad.workspace_id).join(WORKSPACE_FILE);
         disk.plant(&path, b"{").unwrap();
+        // Neither has its copy, as in a System Root of an earlier version.
+        for record in [&good, &bad] {
+            let copy = record_copy::path_of(&layout, &record.workspace_id);
+            disk.remove_file(&copy).unwrap();
+        }
         let (records, unusable) = list(&disk, &layout).unwrap();
         assert_eq!(records, [good]);
         assert_eq!(unusable.len(), 1);

@@ -30,22 +30,22 @@ use crate::index::InstanceIndex;
 use crate::instance::{self, Brought, EventState, InstanceStore};
 use crate::limits::WRITER_OPEN_INSTANCES_MAX;
 use crate::naming::instance_dir_name;
+use crate::own_files::{self, OwnFiles};
 use crate::root::Layout;
 use crate::verify;
-use crate::workspace;
 
 mod check;
-mod ledgers;
 mod op;
 mod outcome;
 mod resting;
 mod settling;
 mod threads;
+mod workspace_files;
 
-use ledgers::Ledgers;
 use op::Promise;
 use outcome::{again, report_findings};
 use settling::Unfolded;
+use workspace_files::WorkspaceFiles;
 
 pub use op::{Completion, Inspection, Job, Op, Report};
 pub use threads::Writers;
@@ -69,7 +69,7 @@ pub struct Worker {
     layout: Layout,
     index: InstanceIndex,
     open: HashMap<InstanceRef, Held>,
-    ledgers: Ledgers,
+    workspace_files: WorkspaceFiles,
     /// Whose last batch is reported and not settled yet.
     unsettled: Vec<InstanceRef>,
     /// Whose last turn is committed and could not be folded.
@@ -92,7 +92,7 @@ impl Worker {
             layout,
             index,
             open,
-            ledgers: Ledgers::default(),
+            workspace_files: WorkspaceFiles::default(),
             unsettled: Vec::new(),
             unfolded: HashMap::new(),
             resting: HashSet::new(),
@@ -142,8 +142,8 @@ impl Worker {
             } = &job.op
             {
                 let (disk, place) = (self.disk.as_ref(), staged.len());
-                let ledgers = &mut self.ledgers;
-                let result = ledgers.append(disk, &self.layout, workspace_id, entry, place);
+                let files = &mut self.workspace_files;
+                let result = files.append(disk, &self.layout, workspace_id, entry, place);
                 staged.push((job.token, None, result));
                 continue;
             }
@@ -188,7 +188,8 @@ impl Worker {
             staged.push((job.token, instance, result));
         }
         *batch = later;
-        self.ledgers.sync(self.disk.as_ref(), &mut staged);
+        self.workspace_files
+            .sync(self.disk.as_ref(), &self.layout, &mut staged);
         for (instance, promise) in touched {
             let Some(held) = self.open.get_mut(&instance) else {
                 continue;
@@ -358,9 +359,26 @@ impl Worker {
                 repair,
                 at,
             } => self.verify(&instance, repair, at),
-            Op::VerifyWorkspace { workspace_id } => {
-                let found =
-                    verify::workspace_files(self.disk.as_ref(), &self.layout, &workspace_id)?;
+            Op::VerifyWorkspace {
+                workspace_id,
+                repair,
+            } => {
+                let (disk, layout) = (self.disk.as_ref(), &self.layout);
+                let mut found = verify::workspace_files(disk, layout, &workspace_id)?;
+                if repair {
+                    self.workspace_files
+                        .acknowledge(disk, layout, &workspace_id)?;
+                    own_files::mark_acknowledged(&mut found);
+                }
+                Ok(Report::Verified(Box::new(found)))
+            }
+            Op::VerifyRoot { repair } => {
+                let (disk, layout) = (self.disk.as_ref(), &self.layout);
+                let mut found = verify::root_files(disk, layout)?;
+                if repair {
+                    OwnFiles::open(disk, &layout.system())?.acknowledge(disk)?;
+                    own_files::mark_acknowledged(&mut found);
+                }
                 Ok(Report::Verified(Box::new(found)))
             }
             Op::Export {
@@ -411,7 +429,9 @@ impl Worker {
                 workspace_id,
                 record,
             } => {
-                workspace::append_audit(self.disk.as_ref(), &self.layout, &workspace_id, &record)?;
+                let (disk, layout) = (self.disk.as_ref(), &self.layout);
+                self.workspace_files
+                    .audit(disk, layout, &workspace_id, &record)?;
                 Ok(Report::Audited)
             }
             // The batch takes these aside, to sync them together.

@@ -12,6 +12,7 @@ use super::*;
 use crate::disk::RealDisk;
 use crate::instance::{EventState, Metadata};
 use crate::limits::{INSTANCE_REST_DELAY_MS, WRITER_OPEN_INSTANCES_MAX};
+use crate::workspace;
 
 struct Rig {
     _temp: tempfile::TempDir,

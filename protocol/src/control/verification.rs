@@ -1,4 +1,4 @@
-//! `instance.verify`: whether files are as they were written.
+//! `instance.verify` and `root.verify`: whether files are as they were written.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,17 @@ pub struct VerifyInstances {
     pub repair: bool,
 }
 
-/// Result of `instance.verify`.
+/// `root.verify` (`MSG-11`): what belongs to no workspace, and whether each folder of a workspace says
+/// whose it is, also where it is in no list for want of that.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct VerifyRoot {
+    /// Whether a person says that they know of what is missing: it is not reported again.
+    #[serde(default)]
+    pub repair: bool,
+}
+
+/// Result of `instance.verify` and of `root.verify`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verification {

@@ -290,6 +290,7 @@ fn check_result(method: &str, result: &str) {
         control::RetryEvent::NAME => result_round_trip::<control::RetryEvent>(result),
         control::DropEvent::NAME => result_round_trip::<control::DropEvent>(result),
         control::VerifyInstances::NAME => result_round_trip::<control::VerifyInstances>(result),
+        control::VerifyRoot::NAME => result_round_trip::<control::VerifyRoot>(result),
         control::PruneInstances::NAME => result_round_trip::<control::PruneInstances>(result),
         control::ListInstances::NAME => result_round_trip::<control::ListInstances>(result),
         control::ShowInstance::NAME => result_round_trip::<control::ShowInstance>(result),

@@ -1,9 +1,10 @@
 //! Files that are not as they were written: `gdn verify` says so, and sets damage aside (`MSG-11`).
 
 use std::fs;
+use std::path::Path;
 
 use goondan_tests::projects::LAB;
-use goondan_tests::{Daemon, Home, http};
+use goondan_tests::{Daemon, Home, http, wait_until};
 use serde_json::Value;
 
 use crate::conversation::{shape, text};
@@ -73,7 +74,7 @@ fn a_workspaces_own_files_are_checked_and_told_and_not_repaired() {
     let audit = home.workspace_dir().join("audit.jsonl");
     let before = fs::read_to_string(&audit).unwrap();
     let within_home = audit.strip_prefix(home.path()).unwrap().to_str().unwrap();
-    home.write(within_home, &format!("{{\"at\":\n{before}"));
+    home.write(within_home, &format!("{before}{{\"at\":\n{{}}\n"));
 
     let _daemon = Daemon::start(&home);
     for arguments in [&["verify"][..], &["verify", "--repair"]] {
@@ -87,11 +88,96 @@ fn a_workspaces_own_files_are_checked_and_told_and_not_repaired() {
                 .ends_with("audit.jsonl")
         );
         assert_eq!(warnings[0]["instanceKey"], Value::Null);
-        assert_eq!(warnings[0]["line"], 1);
+        assert_eq!(warnings[0]["line"], before.lines().count() + 1);
         assert_eq!(report["kept"], serde_json::json!([]));
     }
     // They are no conversation's.
     home.gdn(&["verify", "--instance", "main"]).exits(0);
+}
+
+/// A path below the home, as [`Home::write`] takes it.
+fn within<'a>(home: &Home, path: &'a Path) -> &'a str {
+    path.strip_prefix(home.path()).unwrap().to_str().unwrap()
+}
+
+#[test]
+fn msg_11_what_is_cut_from_an_audit_log_is_told_until_it_is_acknowledged() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    home.ask("one", "echo one");
+    home.ask("two", "echo two");
+    drop(daemon.stop());
+    let audit = home.workspace_dir().join("audit.jsonl");
+    let before = fs::read_to_string(&audit).unwrap();
+    let first = before.lines().next().unwrap();
+    home.write(within(&home, &audit), &format!("{first}\n"));
+
+    let daemon = Daemon::start(&home);
+    let told = || {
+        let report = home.gdn(&["verify", "--json"]).exits(15).json();
+        let errors = of_severity(&report, "error");
+        assert_eq!(errors.len(), 1, "{report:#}");
+        assert!(errors[0]["path"].as_str().unwrap().ends_with("audit.jsonl"));
+        assert_eq!(errors[0]["kind"], "missing-records");
+    };
+    told();
+    // Nor is it forgotten when the log is written on, and over restarts.
+    home.ask("three", "echo three");
+    drop(daemon.stop());
+    let _daemon = Daemon::start(&home);
+    told();
+    home.gdn(&["verify", "--repair"]).exits(0);
+    home.gdn(&["verify"])
+        .exits(0)
+        .prints(&["every file is as it was written"]);
+    let audit = fs::read_to_string(&audit).unwrap();
+    assert!(audit.contains("workspace.acknowledged"), "{audit}");
+}
+
+#[test]
+fn root_10_a_workspace_whose_record_is_cut_short_is_told_and_put_back() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    home.ask("main", "echo one");
+    let record = home.workspace_dir().join("workspace.json");
+    let before = fs::read_to_string(&record).unwrap();
+    let cut: String = before.chars().take(20).collect();
+    home.write(within(&home, &record), &cut);
+    let told = || {
+        let report = home.gdn(&["verify", "--all", "--json"]).exits(15).json();
+        let errors = of_severity(&report, "error");
+        assert_eq!(errors.len(), 1, "{report:#}");
+        assert_eq!(errors[0]["path"], record.to_str().unwrap());
+        report
+    };
+    assert_eq!(told()["instances"], 1);
+    drop(daemon.stop());
+    assert_eq!(fs::read_to_string(&record).unwrap().len(), 20);
+    let copies = home.state_root().join("system/workspaces");
+    let copy = fs::read_dir(&copies).unwrap().next().unwrap().unwrap();
+
+    // Without its copy nobody knows whose the conversations are; that is told.
+    let kept = fs::read_to_string(copy.path()).unwrap();
+    fs::remove_file(copy.path()).unwrap();
+    let daemon = Daemon::start(&home);
+    let report = told();
+    assert_eq!(report["instances"], 0);
+    let problem = report["findings"][0]["problem"].as_str().unwrap();
+    assert!(
+        problem.contains("the conversation in it is in no list"),
+        "{problem}"
+    );
+    drop(daemon.stop());
+
+    home.write(within(&home, &copy.path()), &kept);
+    let _daemon = Daemon::start(&home);
+    wait_until("the record is put back", || {
+        fs::read_to_string(&record).is_ok_and(|record| record == before)
+    });
+    home.gdn(&["verify", "--all"])
+        .exits(0)
+        .prints(&["1 conversation", "every file is as it was written"]);
+    assert_eq!(home.ask("main", "echo on"), "on");
 }
 
 #[test]

@@ -203,6 +203,14 @@ pub enum Op {
     VerifyWorkspace {
         /// The workspace.
         workspace_id: WorkspaceId,
+        /// Whether a person says that they know of what is missing: it is not reported again.
+        repair: bool,
+    },
+    /// Check what belongs to no workspace, and whose each folder of a workspace is. Reports
+    /// [`Report::Verified`].
+    VerifyRoot {
+        /// Whether a person says that they know of what is missing: it is not reported again.
+        repair: bool,
     },
     /// Read a part of the conversation's archive. Reports [`Report::Exported`].
     Export {
@@ -293,7 +301,10 @@ impl Op {
             | Self::Inspect(instance)
             | Self::Close(instance)
             | Self::Delete(instance) => Some(instance),
-            Self::VerifyWorkspace { .. } | Self::Audit { .. } | Self::RecordUsage { .. } => None,
+            Self::VerifyWorkspace { .. }
+            | Self::VerifyRoot { .. }
+            | Self::Audit { .. }
+            | Self::RecordUsage { .. } => None,
         }
     }
 }

@@ -115,7 +115,8 @@ impl Writers {
         match op {
             Op::Audit { workspace_id, .. }
             | Op::RecordUsage { workspace_id, .. }
-            | Op::VerifyWorkspace { workspace_id } => workspace_id.hash(&mut hasher),
+            | Op::VerifyWorkspace { workspace_id, .. } => workspace_id.hash(&mut hasher),
+            Op::VerifyRoot { .. } => {}
             other => other.instance().hash(&mut hasher),
         }
         let count = u64::try_from(self.queues.len()).unwrap_or(1);

@@ -1,0 +1,162 @@
+//! What was last known of the files of a workspace that belong to no conversation, its audit log and its
+//! ledger, and of the system's own audit log (`MSG-11`, `INST-6`).
+//!
+//! It stands in a [manifest](crate::manifest) beside them. An audit log is noted with each record; a
+//! ledger only when it has grown by [`LEDGER_NOTE_BYTES`], so that a reply costs nothing more. What is
+//! missing behind the last note goes unnoticed.
+
+use std::path::{Path, PathBuf};
+
+use crate::disk::Disk;
+use crate::error::{IoContext as _, StoreError};
+use crate::finding::{Finding, FindingKind, Severity};
+use crate::jsonl::Journal;
+use crate::ledger::LEDGER_FILE;
+use crate::limits::LEDGER_NOTE_BYTES;
+use crate::manifest::{Claim, Content, Manifest, Running, Standing, standing, standing_of_missing};
+use crate::verify::Verified;
+use crate::workspace::AUDIT_FILE;
+
+/// The manifest's name, in a workspace's folder and in the system's.
+pub(crate) const OWN_MANIFEST: &str = "manifest.jsonl";
+
+/// What is known of the files of one folder, open for writing.
+#[derive(Debug)]
+pub(crate) struct OwnFiles {
+    manifest: Manifest,
+    dir: PathBuf,
+}
+
+impl OwnFiles {
+    /// Opens the manifest of a folder and holds the files against it. What is missing of them is
+    /// remembered, and said in the log; from now on they are taken as they are.
+    pub(crate) fn open(disk: &dyn Disk, dir: &Path) -> Result<Self, StoreError> {
+        let manifest = Manifest::open(disk, &dir.join(OWN_MANIFEST))?;
+        let mut own = Self {
+            manifest,
+            dir: dir.to_owned(),
+        };
+        let claims = own.manifest.state().files.clone();
+        for (file, claim) in claims {
+            if own.lost(disk, &file, claim)? {
+                own.take_as_it_is(disk, &file)?;
+            }
+        }
+        Ok(own)
+    }
+
+    /// Notes how a file is now, which must be durable.
+    pub(crate) fn note(&mut self, disk: &dyn Disk, file: &str) -> Result<(), StoreError> {
+        let path = self.dir.join(file);
+        let Some(mut journal) = open_read(disk, &path)? else {
+            return Ok(());
+        };
+        let claim = self.manifest.claim(file);
+        let mut running = match claim {
+            Some(claim) if claim.bytes <= journal.len() => Running::from(claim),
+            Some(claim) => {
+                self.lost(disk, file, claim)?;
+                Running::default()
+            }
+            None => Running::default(),
+        };
+        let len = journal.len();
+        running.read_to(&mut journal, len)?;
+        let mut state = self.manifest.state().clone();
+        state.files.insert(file.to_owned(), running.claim());
+        self.manifest.note(state);
+        self.manifest.compact(disk)
+    }
+
+    /// The same of the ledger, if it has grown by much since.
+    pub(crate) fn note_ledger(&mut self, disk: &dyn Disk, bytes: u64) -> Result<(), StoreError> {
+        let known = self.manifest.claim(LEDGER_FILE).map_or(0, |it| it.bytes);
+        if bytes.abs_diff(known) < LEDGER_NOTE_BYTES {
+            return Ok(());
+        }
+        self.note(disk, LEDGER_FILE)
+    }
+
+    /// Takes back what is claimed of the ledger, which is about to be written anew.
+    pub(crate) fn release_ledger(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+        self.manifest.release(disk, LEDGER_FILE)
+    }
+
+    /// A person knows of what was lost. From now on the files are taken as they are.
+    pub(crate) fn acknowledge(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+        for file in [AUDIT_FILE, LEDGER_FILE] {
+            self.take_as_it_is(disk, file)?;
+        }
+        self.manifest.acknowledge(disk)
+    }
+
+    /// Whether a file is not what was claimed of it; that is remembered.
+    fn lost(&mut self, disk: &dyn Disk, file: &str, claim: Claim) -> Result<bool, StoreError> {
+        let path = self.dir.join(file);
+        let Some(finding) = finding_of(disk, &path, claim)? else {
+            return Ok(false);
+        };
+        tracing::error!(
+            path = %path.display(),
+            problem = finding.problem,
+            "a file is not as it was left; `gdn verify --repair` acknowledges that"
+        );
+        self.manifest.remember(&[finding])?;
+        Ok(true)
+    }
+
+    fn take_as_it_is(&mut self, disk: &dyn Disk, file: &str) -> Result<(), StoreError> {
+        self.manifest.release(disk, file)?;
+        self.note(disk, file)
+    }
+}
+
+/// Holds the files of a folder against what was last known of them, and tells what was found missing
+/// before and is not acknowledged. Changes nothing.
+pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+    let known = Content::read(disk, &dir.join(OWN_MANIFEST))?;
+    for (file, claim) in known.state.files {
+        out.findings
+            .extend(finding_of(disk, &dir.join(file), claim)?);
+    }
+    for finding in known.unacknowledged {
+        if !out.findings.contains(&finding) {
+            out.findings.push(finding);
+        }
+    }
+    Ok(())
+}
+
+/// Says of what [`OwnFiles::acknowledge`] acknowledged that it is.
+pub(crate) fn mark_acknowledged(found: &mut Verified) {
+    for finding in &mut found.findings {
+        let name = finding.path.file_name().and_then(|name| name.to_str());
+        let is_lost = matches!(
+            finding.kind,
+            FindingKind::MissingRecords | FindingKind::ReplacedFile
+        );
+        if is_lost && finding.line.is_none() && matches!(name, Some(AUDIT_FILE | LEDGER_FILE)) {
+            finding.severity = Severity::Warning;
+            "acknowledged: it is not reported again".clone_into(&mut finding.advice);
+        }
+    }
+}
+
+fn finding_of(disk: &dyn Disk, path: &Path, claim: Claim) -> Result<Option<Finding>, StoreError> {
+    let standing: Standing = match open_read(disk, path)? {
+        Some(mut journal) => standing(&mut journal, claim)?,
+        None => standing_of_missing(claim),
+    };
+    Ok(standing.finding(path, claim))
+}
+
+fn open_read(disk: &dyn Disk, path: &Path) -> Result<Option<Journal>, StoreError> {
+    if disk.stat(path).during("look at", path)?.is_none() {
+        return Ok(None);
+    }
+    Journal::open_read(disk, path).map(Some)
+}
+
+#[cfg(test)]
+#[path = "own_files_tests.rs"]
+mod tests;

@@ -1,0 +1,178 @@
+//! What is missing of a workspace's own files is told until a person says that they know of it, and no
+//! crash makes anything look missing.
+
+use std::path::Path;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::ids::WorkspaceId;
+use serde_json::json;
+
+use super::*;
+use crate::disk::{Crash, SimulatedDisk};
+use crate::root::Layout;
+use crate::verify;
+use crate::workspace;
+
+fn disk() -> (SimulatedDisk, Layout) {
+    let disk = SimulatedDisk::new();
+    let layout = Layout::new("/s");
+    for dir in ["/s", "/s/workspaces", "/s/system"] {
+        disk.create_dir(Path::new(dir)).unwrap();
+    }
+    for dir in ["/", "/s"] {
+        disk.sync_dir(Path::new(dir)).unwrap();
+    }
+    (disk, layout)
+}
+
+fn open(disk: &SimulatedDisk, layout: &Layout) -> Result<WorkspaceId, StoreError> {
+    let record = workspace::open(disk, layout, Path::new("/p"), None)?;
+    Ok(record.workspace_id)
+}
+
+/// A life of a workspace: some records in each log.
+fn live(disk: &SimulatedDisk, layout: &Layout) -> Result<WorkspaceId, StoreError> {
+    let id = open(disk, layout)?;
+    let dir = layout.workspace(&id);
+    let mut own = OwnFiles::open(disk, &dir)?;
+    for number in 0..4 {
+        let record: JsonObject = json!({ "number": number }).as_object().unwrap().clone();
+        workspace::append_audit(disk, layout, &id, &record)?;
+        own.note(disk, AUDIT_FILE)?;
+        workspace::append_system_audit(disk, layout, &record)?;
+    }
+    Ok(id)
+}
+
+fn found(disk: &SimulatedDisk, layout: &Layout, id: &WorkspaceId) -> Vec<(FindingKind, String)> {
+    let own = verify::workspace_files(disk, layout, id).unwrap().findings;
+    let root = verify::root_files(disk, layout).unwrap().findings;
+    let mut all: Vec<_> = own
+        .into_iter()
+        .chain(root)
+        .map(|finding| {
+            let path = finding.path.strip_prefix("/s").unwrap();
+            (finding.kind, path.to_string_lossy().into_owned())
+        })
+        .collect();
+    all.dedup();
+    all
+}
+
+fn write(disk: &SimulatedDisk, path: &Path, content: &[u8]) {
+    crate::durable::replace(disk, path, content).unwrap();
+}
+
+fn content(disk: &SimulatedDisk, path: &Path) -> Vec<u8> {
+    let mut file = disk.open_read(path).unwrap();
+    crate::disk::read_all(file.as_mut(), 1 << 20).unwrap()
+}
+
+#[test]
+fn msg_11_what_is_missing_of_an_audit_log_is_told_until_a_person_knows_of_it() {
+    type Harm = fn(&SimulatedDisk, &Path);
+    let shorten: Harm = |disk, path| {
+        let lines = content(disk, path);
+        let end = lines.iter().rposition(|byte| *byte == b'{').unwrap();
+        write(disk, path, &lines[..end]);
+    };
+    let empty: Harm = |disk, path| write(disk, path, b"");
+    let remove: Harm = |disk, path| disk.remove_file(path).unwrap();
+    let edit: Harm = |disk, path| {
+        let text = String::from_utf8(content(disk, path)).unwrap();
+        write(disk, path, text.replace('2', "7").as_bytes());
+    };
+    for (harm, kind) in [
+        (shorten, FindingKind::MissingRecords),
+        (empty, FindingKind::MissingRecords),
+        (remove, FindingKind::MissingRecords),
+        (edit, FindingKind::ReplacedFile),
+    ] {
+        let (disk, layout) = disk();
+        let id = live(&disk, &layout).unwrap();
+        assert_eq!(found(&disk, &layout, &id), []);
+        let dirs = [layout.workspace(&id), layout.system()];
+        for dir in &dirs {
+            harm(&disk, &dir.join(AUDIT_FILE));
+        }
+        let told = |disk: &SimulatedDisk| {
+            let found = found(disk, &layout, &id);
+            let of_kind = found.iter().filter(|found| found.0 == kind);
+            assert_eq!(of_kind.count(), 2, "{found:?}");
+            assert_eq!(found.len(), 2, "{found:?}");
+        };
+        told(&disk);
+        // It is told after the logs were written on, too.
+        live(&disk, &layout).unwrap();
+        told(&disk);
+        for dir in &dirs {
+            let mut own = OwnFiles::open(&disk, dir).unwrap();
+            own.acknowledge(&disk).unwrap();
+        }
+        assert_eq!(found(&disk, &layout, &id), []);
+        live(&disk, &layout).unwrap();
+        assert_eq!(found(&disk, &layout, &id), []);
+    }
+}
+
+#[test]
+fn msg_11_a_crash_at_any_call_makes_nothing_look_missing() {
+    for call in 0.. {
+        let mut has_ended = true;
+        for crash in [
+            Crash::LoseUnsynced,
+            Crash::KeepUnsynced,
+            Crash::Subset(call),
+        ] {
+            let (disk, layout) = disk();
+            open(&disk, &layout).unwrap();
+            disk.crash_at(disk.calls() + call);
+            has_ended &= live(&disk, &layout).is_ok();
+            let after = disk.after_crash(crash);
+            let id = open(&after, &layout).unwrap();
+            assert_eq!(found(&after, &layout, &id), [], "call {call}, {crash:?}");
+            live(&after, &layout).unwrap();
+            assert_eq!(found(&after, &layout, &id), [], "call {call}, {crash:?}");
+        }
+        if has_ended {
+            return;
+        }
+    }
+}
+
+#[test]
+fn root_10_a_record_that_is_cut_short_or_gone_is_told_and_put_back() {
+    for harm in ["", "{\"workspaceId\": \"", "gone"] {
+        let (disk, layout) = disk();
+        let id = live(&disk, &layout).unwrap();
+        let path = layout.workspace(&id).join(workspace::WORKSPACE_FILE);
+        let before = content(&disk, &path);
+        if harm == "gone" {
+            disk.remove_file(&path).unwrap();
+        } else {
+            write(&disk, &path, harm.as_bytes());
+        }
+        let findings = verify::root_files(&disk, &layout).unwrap().findings;
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(findings[0].severity, Severity::Error);
+        assert!(findings[0].advice.contains("`/p`"), "{findings:?}");
+        // It is still in the list, and opening it puts it back.
+        let (listed, _) = workspace::list(&disk, &layout).unwrap();
+        assert_eq!(listed.len(), 1);
+        open(&disk, &layout).unwrap();
+        assert_eq!(content(&disk, &path), before);
+        assert_eq!(found(&disk, &layout, &id), []);
+    }
+}
+
+#[test]
+fn root_10_an_edited_record_is_told_and_gone_by() {
+    let (disk, layout) = disk();
+    let id = live(&disk, &layout).unwrap();
+    let path = layout.workspace(&id).join(workspace::WORKSPACE_FILE);
+    let text = String::from_utf8(content(&disk, &path)).unwrap();
+    write(&disk, &path, text.replace("true", "false").as_bytes());
+    assert_eq!(found(&disk, &layout, &id)[0].0, FindingKind::ReplacedFile);
+    let (listed, _) = workspace::list(&disk, &layout).unwrap();
+    assert!(!listed[0].registered);
+}
