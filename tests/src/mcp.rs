@@ -132,6 +132,7 @@ impl Server {
             plain("picture", "Gives a picture."),
             plain("link", "Tells where something is."),
             plain("roots", "Tells the client's roots."),
+            plain("trace", "Tells the trace of its call."),
         ];
         if self.has_learned {
             tools.push(plain("learned", "New."));
@@ -160,6 +161,10 @@ impl Server {
                 return Outcome::Say(vec![
                     json!({"jsonrpc": "2.0", "id": ROOTS_QUESTION, "method": method}),
                 ]);
+            }
+            "trace" => {
+                let trace = params["_meta"]["traceparent"].as_str();
+                text(trace.unwrap_or("none"))
             }
             "link" => json!({"content": [{"type": "resource_link", "uri": "note:///one",
                 "name": "one", "description": "A note."}]}),

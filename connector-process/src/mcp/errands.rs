@@ -9,8 +9,11 @@ use futures_util::future::BoxFuture;
 use goondan_log::error_chain;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use goondan_protocol::service::{Mcp as Errand, McpTool, McpTools};
+use goondan_protocol::trace::TraceContext;
 use rmcp::RoleClient;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, PaginatedRequestParams};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, PaginatedRequestParams, RequestParamsMeta as _,
+};
 use rmcp::service::{Peer, ServiceError};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -52,11 +55,11 @@ struct Listed {
 }
 
 impl CallHandler for Errands {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
+    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, Outcome> {
         let errands = self.clone();
         async move {
             let secrets: Vec<&str> = errands.secrets.iter().map(String::as_str).collect();
-            service::outcome(errands.run(&call).await, &secrets)
+            service::outcome(errands.run(&call, pieces.trace()).await, &secrets)
         }
         .boxed()
     }
@@ -76,7 +79,7 @@ impl Errands {
         }
     }
 
-    async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
+    async fn run(&self, call: &CallOrder, trace: Option<TraceContext>) -> Result<Value, CallError> {
         let errand: Errand = service::errand("mcp", call)?;
         let serving = self.server.borrow().clone();
         let serving = serving.ok_or_else(|| {
@@ -93,7 +96,10 @@ impl Errands {
                         Err(Failed::Call(error)) => Err(error),
                     };
                 }
-                let params = CallToolRequestParams::new(name).with_arguments(arguments);
+                let mut params = CallToolRequestParams::new(name).with_arguments(arguments);
+                if let Some(trace) = trace {
+                    params.set_traceparent(&trace.to_traceparent());
+                }
                 let made = timeout(self.patience, serving.peer.call_tool_once(params)).await;
                 let response = made.map_err(|_elapsed| self.too_late())?;
                 match response.map_err(|error| to_error(&error))? {

@@ -139,7 +139,7 @@ pub fn open(
     Ok(record)
 }
 
-/// Writes a workspace's record, and before that its [copy](RecordCopy).
+/// Writes a workspace's record, and before that its copy in `system/`.
 ///
 /// # Errors
 ///
@@ -151,7 +151,7 @@ pub fn write(disk: &dyn Disk, layout: &Layout, record: &WorkspaceRecord) -> Resu
     durable::replace(disk, &path, &record_copy::pretty(record)?)
 }
 
-/// Reads a workspace's record; one that is missing or damaged is taken from its [copy](RecordCopy).
+/// Reads a workspace's record; one that is missing or damaged is taken from its copy in `system/`.
 ///
 /// # Errors
 ///

@@ -22,6 +22,7 @@ fn project(connection: &str) -> String {
         "picture",
         "link",
         "roots",
+        "trace",
         "list_resources",
         "list_prompts",
         "hang",
@@ -191,6 +192,18 @@ fn images_links_resources_and_prompts_of_a_server_reach_the_model() {
         told.contains(&format!("file://{}\"", root.display())),
         "{told}"
     );
+    daemon.stop();
+}
+
+#[test]
+fn log_3_a_servers_call_belongs_to_the_trace_of_its_turn() {
+    let home = over_stdio();
+    let daemon = Daemon::serving(&home);
+    home.ask("a", "call trace");
+    let told = last_result(&home, "a");
+    let begun = daemon.log().saying("turn handed over");
+    let trace_id = begun[0]["traceId"].as_str().unwrap();
+    assert!(told.contains(&format!("00-{trace_id}-")), "{told}");
     daemon.stop();
 }
 
