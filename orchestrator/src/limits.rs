@@ -8,6 +8,9 @@ pub(crate) const TICK_MS: u64 = 250;
 /// Wait before what a call took is put down in the ledger again after that failed, in milliseconds.
 pub(crate) const CHARGE_RETRY_MS: u64 = 2_000;
 
+/// Traces of an agent's latest turns that its log lines may name: one may be read after its turn.
+pub(crate) const AGENT_TRACES_REMEMBERED: usize = 64;
+
 /// Time without a look at the clock from which the daemon counts as paused, in milliseconds. No deadline
 /// counts a pause (`SUP-9`).
 pub(crate) const PAUSE_MIN_MS: u64 = 1_000;

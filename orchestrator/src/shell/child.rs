@@ -32,14 +32,14 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
 use super::cgroups::{Cgroup, Cgroups};
 use super::frame_memory::{CountedCodec, FrameMemory};
 use super::limits;
-use super::logs::{Collector, LogHub, collect};
+use super::logs::{Collector, LogHub, Traces, collect};
 use super::masking::Masks;
 use super::supervisor::Event;
 use crate::core::{Input, ProcessId, Spawn};
@@ -138,7 +138,7 @@ pub(super) struct RunningChild {
     /// Its control group, where there are any.
     pub(super) cgroup: Option<Cgroup>,
     outgoing: mpsc::Sender<Bytes>,
-    trace: watch::Sender<Option<TraceContext>>,
+    traces: Arc<Traces>,
     look: Arc<Notify>,
 }
 
@@ -160,7 +160,7 @@ impl RunningChild {
 
     /// What it logs from now on belongs to this trace.
     pub(super) fn set_trace(&self, trace: Option<TraceContext>) {
-        self.trace.send_replace(trace);
+        self.traces.set(trace);
     }
 
     /// Kills it, its process group, and whatever else is in its control group.
@@ -253,7 +253,7 @@ fn start_in(
 
     let (read, write) = ours.into_split();
     let (outgoing, frames) = mpsc::channel(CHILD_QUEUE_FRAMES);
-    let (trace, _) = watch::channel(None);
+    let traces = Arc::new(Traces::new(spawn.trace_id, spawn.role));
     let mut identity = JsonObject::from_iter([
         ("process".to_owned(), json!(log_name(spawn.role))),
         ("pid".to_owned(), json!(pid)),
@@ -262,8 +262,7 @@ fn start_in(
     let collector = Collector {
         hub: reports.hub.clone(),
         identity,
-        own_trace: spawn.trace_id,
-        trace: trace.subscribe(),
+        traces: traces.clone(),
     };
     tasks.spawn(log_end(collect(output, collector)));
     tasks.spawn(write_frames(write, frames));
@@ -281,7 +280,7 @@ fn start_in(
         pid,
         cgroup,
         outgoing,
-        trace,
+        traces,
         look,
     })
 }

@@ -34,8 +34,10 @@ mod collect;
 pub(super) mod journal;
 mod own_line;
 mod rotate;
+mod traces;
 
 pub(super) use collect::{Collector, collect};
+pub(super) use traces::Traces;
 
 /// Where every log line goes.
 #[derive(Debug)]

@@ -85,6 +85,7 @@ fn surroundings(home: &Home) -> BTreeMap<PathBuf, Entry> {
     let changing = [
         workspace.join("instances"),
         workspace.join("audit.jsonl"),
+        workspace.join("manifest.jsonl"),
         home.state_root().join("run"),
     ];
     tree::snapshot(home.path(), |path| !changing.iter().any(|dir| path == dir))

@@ -11,11 +11,10 @@ use goondan_log::{line_bytes, line_head, unix_millis_now};
 use goondan_protocol::JsonObject;
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
 use goondan_protocol::time::Timestamp;
-use goondan_protocol::trace::{TraceContext, TraceId};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::sync::watch;
 
+use super::traces::Traces;
 use super::{LogHub, own_line};
 use crate::shell::masking::Masks;
 
@@ -40,10 +39,8 @@ pub(in crate::shell) struct Collector {
     pub(in crate::shell) hub: Arc<LogHub>,
     /// `process`, `pid` and what the process works for.
     pub(in crate::shell) identity: JsonObject,
-    /// The trace of what happens outside any turn.
-    pub(in crate::shell) own_trace: TraceId,
-    /// The turn in progress.
-    pub(in crate::shell) trace: watch::Receiver<Option<TraceContext>>,
+    /// Those its lines may belong to.
+    pub(in crate::shell) traces: Arc<Traces>,
 }
 
 /// Reads a child's output to its end and hands every line to the hub.
@@ -63,8 +60,7 @@ pub(in crate::shell) async fn collect(
         };
         for piece in pieces {
             let at = Timestamp::from_unix_millis(unix_millis_now());
-            let trace = *collector.trace.borrow();
-            collector.hub.write(render(&collector, piece, at, trace));
+            collector.hub.write(render(&collector, piece, at));
         }
         if read == 0 {
             return Ok(());
@@ -144,15 +140,10 @@ impl LineSplitter {
     }
 }
 
-fn render(
-    collector: &Collector,
-    mut piece: Piece,
-    at: Timestamp,
-    trace: Option<TraceContext>,
-) -> Vec<u8> {
-    let identity = &collector.identity;
+fn render(collector: &Collector, mut piece: Piece, at: Timestamp) -> Vec<u8> {
+    let (identity, traces) = (&collector.identity, &*collector.traces);
     let whole = piece.part.is_none() && !piece.is_cut;
-    if whole && own_line::is_complete(&piece.bytes, identity) {
+    if whole && own_line::is_complete(&piece.bytes, identity, traces) {
         piece.bytes.push(b'\n');
         return piece.bytes;
     }
@@ -184,19 +175,22 @@ fn render(
     let has_trace = line
         .get("traceId")
         .and_then(Value::as_str)
-        .is_some_and(|text| text.parse::<TraceId>().is_ok());
+        .and_then(|text| text.parse().ok())
+        .is_some_and(|trace| traces.knows(trace));
     if !has_trace {
-        let trace_id = trace.map_or(collector.own_trace, |trace| trace.trace_id);
-        line.insert("traceId".to_owned(), json!(trace_id));
+        line.insert("traceId".to_owned(), json!(traces.current()));
     }
     line_bytes(&line)
 }
 
 #[cfg(test)]
 mod tests {
+    use goondan_protocol::ipc::ChildRole;
+    use goondan_protocol::trace::TraceId;
+
     use super::*;
 
-    fn collector() -> Collector {
+    fn collector(role: ChildRole) -> Collector {
         let (hub, _guard) = LogHub::start(
             Some(tempfile::tempdir().unwrap().path()),
             &goondan_store::root::LogConfig::default(),
@@ -204,22 +198,26 @@ mod tests {
         )
         .unwrap();
         let identity = json!({"process": "agent", "pid": 7, "agentName": "a"});
-        let (_, trace) = watch::channel(None);
+        let own = TraceId::from_random([1; 16]);
+        let traces = Arc::new(Traces::new(own, role));
         Collector {
             hub,
             identity: identity.as_object().unwrap().clone(),
-            own_trace: TraceId::from_random([1; 16]),
-            trace,
+            traces,
         }
     }
 
     fn rendered(bytes: &[u8]) -> JsonObject {
+        rendered_of(ChildRole::Agent, bytes)
+    }
+
+    fn rendered_of(role: ChildRole, bytes: &[u8]) -> JsonObject {
         let piece = Piece {
             bytes: bytes.to_vec(),
             part: None,
             is_cut: false,
         };
-        let line = render(&collector(), piece, Timestamp::from_unix_millis(0), None);
+        let line = render(&collector(role), piece, Timestamp::from_unix_millis(0));
         serde_json::from_slice(&line).unwrap()
     }
 
@@ -263,9 +261,11 @@ mod tests {
 
     #[test]
     fn log_3_a_line_that_names_its_trace_keeps_it_and_any_other_gets_its_process_s() {
-        let of_a_request =
-            rendered(br#"{"message":"m","traceId":"4bf92f3577b34da6a3ce929d0e0e4736"}"#);
+        let text = br#"{"message":"m","traceId":"4bf92f3577b34da6a3ce929d0e0e4736"}"#;
+        let of_a_request = rendered_of(ChildRole::Connector, text);
         assert_eq!(of_a_request["traceId"], "4bf92f3577b34da6a3ce929d0e0e4736");
+        // An agent is in no request but that of its turn.
+        assert_eq!(rendered(text)["traceId"], "01".repeat(16));
         for text in [
             &br#"{"message":"m"}"#[..],
             br#"{"message":"m","traceId":"x"}"#,

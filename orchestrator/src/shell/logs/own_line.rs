@@ -3,10 +3,11 @@
 use std::fmt;
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::trace::TraceId;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+
+use super::traces::Traces;
 
 /// What every line begins with.
 const HEAD: [&str; 3] = ["timestamp", "level", "message"];
@@ -16,16 +17,26 @@ const FIELDS_MAX: usize = 32;
 
 /// Whether nothing would change if `line` were read and written anew with who it is from: it is a flat object
 /// that begins as lines do, has its trace, no name twice, and says of its process what `identity` says.
-pub(super) fn is_complete(line: &[u8], identity: &JsonObject) -> bool {
+pub(super) fn is_complete(line: &[u8], identity: &JsonObject, traces: &Traces) -> bool {
     let mut reader = serde_json::Deserializer::from_slice(line);
     line.ends_with(b"}")
-        && matches!(reader.deserialize_map(Complete { identity }), Ok(true))
+        && matches!(
+            reader.deserialize_map(Complete { identity, traces }),
+            Ok(true)
+        )
         && reader.end().is_ok()
 }
 
 /// Whether an object is such a line. Nothing of it is copied; what has to be copied to be read is no such line.
 struct Complete<'i> {
     identity: &'i JsonObject,
+    traces: &'i Traces,
+}
+
+impl Complete<'_> {
+    fn knows(&self, id: &str) -> bool {
+        id.parse().is_ok_and(|trace| self.traces.knows(trace))
+    }
 }
 
 impl<'de> Visitor<'de> for Complete<'_> {
@@ -54,7 +65,7 @@ impl<'de> Visitor<'de> for Complete<'_> {
                 return Ok(false);
             }
             if name == "traceId" {
-                has_trace = matches!(value, Flat::Text(id) if id.parse::<TraceId>().is_ok());
+                has_trace = matches!(value, Flat::Text(id) if self.knows(id));
             }
         }
         Ok(has_trace && names.len() >= HEAD.len() && known == self.identity.len())
@@ -125,6 +136,7 @@ impl<'de> Deserialize<'de> for Flat<'de> {
 
 #[cfg(test)]
 mod tests {
+    use goondan_protocol::ipc::ChildRole;
     use serde_json::json;
 
     use super::*;
@@ -133,7 +145,9 @@ mod tests {
 
     fn is_passed_on(line: &str) -> bool {
         let identity = json!({"process": "agent", "pid": 7, "agentName": "a"});
-        is_complete(line.as_bytes(), identity.as_object().unwrap())
+        let own = "4bf92f3577b34da6a3ce929d0e0e4736".parse().unwrap();
+        let traces = Traces::new(own, ChildRole::Agent);
+        is_complete(line.as_bytes(), identity.as_object().unwrap(), &traces)
     }
 
     #[test]
