@@ -85,6 +85,7 @@ mod secrets;
 #[cfg(test)]
 mod simulation;
 mod slot;
+mod starts;
 mod turns;
 mod verification;
 mod views;
@@ -104,7 +105,7 @@ pub(crate) use secrets::{SecretWork, SecretsDone};
 
 use agents::Instance;
 use calls::Calls;
-use ceilings::{Starts, Trees};
+use ceilings::Trees;
 use connectors::Connector;
 use deletion::Sweep;
 use jobs::Jobs;
@@ -113,6 +114,7 @@ use parking::EventListing;
 use reloading::Reloading;
 use retention::Retention;
 use room::Room;
+use starts::Starts;
 use verification::Verifying;
 
 /// Whose process a process is.

@@ -33,6 +33,15 @@ pub(crate) const WORKING_AGENT_MEMORY_BYTES: u64 = 8 * 1024 * 1024;
 pub(crate) const IDLE_AGENT_MEMORY_BYTES: u64 = 1024 * 1024;
 /// Idle agents that are stopped at once to make room for others.
 pub(crate) const STOPPED_FOR_ROOM_MAX: usize = 32;
+/// Starts of agents that are kept possible ahead, by stopping idle ones before somebody needs their place;
+/// fewer where there is room for few: one of [`SPARE_STARTS_PART`].
+pub(crate) const SPARE_STARTS_MAX: u64 = 32;
+/// Of how many agents that there is room for one place is kept free ahead.
+pub(crate) const SPARE_STARTS_PART: u64 = 16;
+/// Idle agents that are stopped at one time for places to be free ahead.
+pub(crate) const STOPPED_AHEAD_MAX: u64 = 4;
+/// Agents idle for longest that are noted at once, so that all are not looked through for each.
+pub(crate) const LONGEST_IDLE_REMEMBERED: usize = 256;
 /// How long after a process could not be started for want of room the next start is tried, in
 /// milliseconds.
 pub(crate) const ROOM_RETRY_MS: u64 = 250;

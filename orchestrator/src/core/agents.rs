@@ -27,7 +27,7 @@ use super::mailbox::deleted_error;
 use super::restarting::SelfRestarts;
 use super::slot::Slot;
 use super::{Core, Effect, LogEvent, Owner, ProcessId, RequestToken, Spawn, Stopping};
-use crate::limits::{CHILD_PROCESSES_MAX, CRASH_MEMORY_MS};
+use crate::limits::CRASH_MEMORY_MS;
 
 /// Why a process ends that an edit outdated.
 pub(super) const CONFIGURATION_CHANGED: &str = "its configuration changed";
@@ -178,6 +178,11 @@ impl Instance {
             && self.awaiting.is_empty()
             && self.deleting.is_none()
             && self.slot.ready().is_some()
+    }
+
+    /// Whether its process may end for another to have its place.
+    pub(super) fn may_leave(&self) -> bool {
+        self.is_at_rest() && self.accepting == 0
     }
 
     /// The event whose turn is next: behind the turn in progress if its commit is on the way, none while
@@ -401,14 +406,7 @@ impl Core {
             }
             return;
         };
-        if let Some(why) = self.starts.why_not(self.owners.len()) {
-            let next = entry.next_event();
-            let is_for_agent = next.is_some_and(|event| event.chain.is_some());
-            self.starts.wait(at, is_for_agent);
-            entry.slot.detail = Some(why);
-            return self.make_room();
-        }
-        if !self.may_take_room(at) {
+        if !self.may_start(at) {
             return;
         }
         let Some(entry) = self.instance_mut(at) else {
@@ -429,7 +427,7 @@ impl Core {
         let limits = running.definition.limits;
         entry.running = Some(running);
         self.owners.insert(process, Owner::Agent(at.clone()));
-        self.starts.begin(process);
+        self.start_begun(process);
         let trace_id = TraceId::from_uuid(self.uuid());
         let role = ChildRole::Agent;
         self.push(Effect::Spawn(Spawn {
@@ -441,37 +439,6 @@ impl Core {
         }));
         // What a process that crashed or a failed write left behind is read anew, not remembered.
         self.read_inbox(at);
-    }
-
-    /// Where there are as many processes as there may be, the agent idle for longest gives its place up.
-    fn make_room(&mut self) {
-        if self.owners.len() < CHILD_PROCESSES_MAX {
-            return;
-        }
-        let workspaces = self.workspaces.iter();
-        let idle = workspaces.flat_map(|(id, workspace)| {
-            let at_rest = workspace.instances.iter();
-            let at_rest = at_rest.filter(|(_, entry)| entry.is_at_rest());
-            at_rest.map(move |(key, entry)| (entry.idle_since_ms, id, key))
-        });
-        let longest = idle.min().map(|(_, id, key)| InstanceRef {
-            workspace_id: id.clone(),
-            instance_key: key.clone(),
-        });
-        if let Some(longest) = longest {
-            self.drain_agent(
-                &longest,
-                None,
-                "it gives its place to an agent with work to do",
-            );
-        }
-    }
-
-    /// A process has greeted, or is gone: the next may be started.
-    pub(super) fn start_next(&mut self, process: ProcessId) {
-        if let Some(next) = self.starts.end(process) {
-            self.pump(&next);
-        }
     }
 
     pub(super) fn agent_assignment(&self, at: &InstanceRef) -> Option<Assignment> {

@@ -5,17 +5,16 @@
 //! no turn may take more than half of what is left of it, so that one branch leaves something to the
 //! others.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_protocol::event::Chain;
-use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
 
-use super::ProcessId;
 use super::asking::Refused;
 use crate::limits::{
-    AGENT_STARTS_AT_ONCE_MAX, CHILD_PROCESSES_MAX, OBSERVATIONS_DROPPED_MAX, OBSERVATIONS_PER_S,
-    OBSERVATIONS_PER_TURN_BURST, REACHED_PER_STEP_MAX, REACHED_PER_TREE_MAX, REACHED_PER_TURN_MAX,
-    TREE_MEMORY_MS, WORKSPACE_REACH_BURST, WORKSPACE_REACH_PER_S,
+    OBSERVATIONS_DROPPED_MAX, OBSERVATIONS_PER_S, OBSERVATIONS_PER_TURN_BURST,
+    REACHED_PER_STEP_MAX, REACHED_PER_TREE_MAX, REACHED_PER_TURN_MAX, TREE_MEMORY_MS,
+    WORKSPACE_REACH_BURST, WORKSPACE_REACH_PER_S,
 };
 
 /// An allowance that is used up and comes back with time.
@@ -223,55 +222,6 @@ impl Trees {
     }
 }
 
-/// The starts of agents' processes: only so many at one time, those for people before those for agents.
-#[derive(Debug, Default)]
-pub(super) struct Starts {
-    /// Processes that have not greeted yet.
-    starting: BTreeSet<ProcessId>,
-    for_people: VecDeque<InstanceRef>,
-    for_agents: VecDeque<InstanceRef>,
-    waiting: BTreeSet<InstanceRef>,
-}
-
-impl Starts {
-    /// Why no process may be started now, if none may; there are `processes` in all.
-    pub(super) fn why_not(&self, processes: usize) -> Option<String> {
-        if processes >= CHILD_PROCESSES_MAX {
-            return Some(format!(
-                "{CHILD_PROCESSES_MAX} processes run, as many as there may be; it starts when one ends"
-            ));
-        }
-        (self.starting.len() >= AGENT_STARTS_AT_ONCE_MAX).then(|| {
-            format!("it waits: {AGENT_STARTS_AT_ONCE_MAX} other processes are being started")
-        })
-    }
-
-    /// It waits for its turn. `is_for_agent`: the work it is to do comes from another agent.
-    pub(super) fn wait(&mut self, at: &InstanceRef, is_for_agent: bool) {
-        if self.waiting.insert(at.clone()) {
-            let queue = if is_for_agent {
-                &mut self.for_agents
-            } else {
-                &mut self.for_people
-            };
-            queue.push_back(at.clone());
-        }
-    }
-
-    pub(super) fn begin(&mut self, process: ProcessId) {
-        self.starting.insert(process);
-    }
-
-    /// A process has greeted, or is gone. Gives who is next.
-    pub(super) fn end(&mut self, process: ProcessId) -> Option<InstanceRef> {
-        self.starting.remove(&process);
-        let first = self.for_people.pop_front();
-        let next = first.or_else(|| self.for_agents.pop_front())?;
-        self.waiting.remove(&next);
-        Some(next)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -378,27 +328,5 @@ mod tests {
             turn.observe(1_000);
         }
         assert_eq!(turn.observe(1_000), Reported::Flood);
-    }
-
-    #[test]
-    fn sec_8_processes_start_so_many_at_a_time_those_for_people_first() {
-        let at = |key: &str| InstanceRef {
-            workspace_id: "w".parse().unwrap(),
-            instance_key: key.parse().unwrap(),
-        };
-        let mut starts = Starts::default();
-        for n in 0..AGENT_STARTS_AT_ONCE_MAX {
-            assert!(starts.why_not(n).is_none());
-            starts.begin(ProcessId(u64::try_from(n).unwrap()));
-        }
-        assert!(starts.why_not(AGENT_STARTS_AT_ONCE_MAX).is_some());
-        starts.wait(&at("helper:1"), true);
-        starts.wait(&at("main"), false);
-        starts.wait(&at("main"), false);
-        assert_eq!(starts.end(ProcessId(0)), Some(at("main")));
-        assert_eq!(starts.end(ProcessId(1)), Some(at("helper:1")));
-        assert_eq!(starts.end(ProcessId(2)), None);
-        assert!(starts.why_not(1).is_none());
-        assert!(starts.why_not(CHILD_PROCESSES_MAX).is_some());
     }
 }

@@ -2,20 +2,21 @@
 //!
 //! An agent without work costs descriptors and memory, and waking one costs little. So when something runs
 //! short, the agents that have been idle for longest are stopped, and whoever has work takes their place.
-//! Where nobody is idle, a start waits until some process has ended: what is in progress has precedence.
-//! It does not wait if nothing is in progress, or if what is in progress waits for it. A start that fails
-//! for want of room is no crash: it is made again.
+//! A few places are kept free ahead, so that a start seldom waits for one: with each start that takes one,
+//! some of those idle for longest are stopped, a few at a time, so that nobody is slowed by it.
+//! Who waits for a place is [`super::starts`]' business.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use goondan_protocol::control::Resource;
 use goondan_protocol::ids::InstanceRef;
 
+use super::agents::Instance;
 use super::{Core, LogEvent, Owner, ProcessId};
 use crate::limits::{
-    IDLE_AGENT_DESCRIPTORS, IDLE_AGENT_MEMORY_BYTES, ROOM_QUIET_MS, ROOM_RETRY_MS,
-    STOPPED_FOR_ROOM_MAX, WORKING_AGENT_DESCRIPTORS, WORKING_AGENT_MEMORY_BYTES,
-    WORKING_AGENT_TASKS,
+    IDLE_AGENT_DESCRIPTORS, IDLE_AGENT_MEMORY_BYTES, LONGEST_IDLE_REMEMBERED, ROOM_QUIET_MS,
+    ROOM_RETRY_MS, SPARE_STARTS_MAX, SPARE_STARTS_PART, STOPPED_AHEAD_MAX, STOPPED_FOR_ROOM_MAX,
+    WORKING_AGENT_DESCRIPTORS, WORKING_AGENT_MEMORY_BYTES, WORKING_AGENT_TASKS,
 };
 
 /// How much of something is in use, and how much there may be.
@@ -68,6 +69,20 @@ impl Need {
             reserve.saturating_sub(free).div_ceil(self.per_idle)
         })
     }
+
+    /// How many idle agents are to be stopped for as many starts to be possible as are kept ahead, while
+    /// `working` may still take what they need.
+    fn surplus_ahead(&self, working: u64) -> u64 {
+        let (Some((_, reserve)), Some(share)) = (self.free_and_reserve(), self.share) else {
+            return 0;
+        };
+        let places = share.limit.saturating_sub(reserve) / self.per_start;
+        let spare = SPARE_STARTS_MAX.min(places / SPARE_STARTS_PART);
+        let missing = spare.saturating_add(working).saturating_sub(self.starts());
+        missing
+            .saturating_mul(self.per_start)
+            .div_ceil(self.per_idle)
+    }
 }
 
 impl Supply {
@@ -104,7 +119,15 @@ impl Supply {
     }
 }
 
-/// How much room there is, and who waits for some.
+/// An agent that had nothing to do when it was looked at.
+#[derive(Debug)]
+struct Idle {
+    since_ms: u64,
+    process: ProcessId,
+    at: InstanceRef,
+}
+
+/// How much room there is, and who leaves for there to be more.
 #[derive(Debug)]
 pub(super) struct Room {
     supply: Supply,
@@ -112,8 +135,15 @@ pub(super) struct Room {
     left: u64,
     /// What there is room for the fewest in.
     scarcest: Option<Resource>,
+    /// How many idle agents that end make room for one start.
+    ends_per_start: u64,
+    /// Ends of idle agents that no start was counted for yet.
+    ended: u64,
     short_of: Vec<Resource>,
-    waiting: VecDeque<InstanceRef>,
+    /// Idle agents that are still to be stopped, a few at a time.
+    surplus_ahead: u64,
+    /// Those that had been idle for longest when all were looked at, in their order.
+    longest_idle: VecDeque<Idle>,
     /// Those that are being stopped to make room.
     leaving: BTreeSet<ProcessId>,
     /// Until then a start that would fail is not tried.
@@ -128,8 +158,11 @@ impl Default for Room {
             supply: Supply::default(),
             left: u64::MAX,
             scarcest: None,
+            ends_per_start: 1,
+            ended: 0,
             short_of: Vec::new(),
-            waiting: VecDeque::new(),
+            surplus_ahead: 0,
+            longest_idle: VecDeque::new(),
             leaving: BTreeSet::new(),
             retry_at_ms: 0,
             last_short_ms: 0,
@@ -149,13 +182,8 @@ impl Room {
         self.supply.descriptors
     }
 
-    /// How many conversations with work wait for room.
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-
     /// Takes a measure. Those that are `working` may not have taken all yet that they will need. Returns how
-    /// many idle agents are to be stopped.
+    /// many idle agents are to be stopped at once.
     fn measured(&mut self, supply: Supply, working: u64) -> u64 {
         self.supply = supply;
         let needs = supply.needs();
@@ -164,26 +192,43 @@ impl Room {
             starts => starts.saturating_sub(working),
         };
         self.left = needs.iter().map(left).min().unwrap_or(u64::MAX);
-        self.scarcest = needs
-            .iter()
-            .min_by_key(|need| left(need))
-            .map(|need| need.resource);
+        let scarcest = needs.iter().min_by_key(|need| left(need));
+        self.scarcest = scarcest.map(|need| need.resource);
+        self.ends_per_start = scarcest.map_or(1, |need| need.per_start.div_ceil(need.per_idle));
+        self.ended = 0;
         let short = needs.iter().filter(|need| left(need) == 0);
         self.short_of = short.map(|need| need.resource).collect();
-        needs.iter().map(Need::surplus).max().unwrap_or(0)
+        // Those that are leaving will have made room for as many.
+        let leaving = u64::try_from(self.leaving.len()).unwrap_or(u64::MAX);
+        let most = |surplus: &dyn Fn(&Need) -> u64| {
+            let most = needs.iter().map(surplus).max();
+            most.unwrap_or(0).saturating_sub(leaving)
+        };
+        self.surplus_ahead = most(&|need| need.surplus_ahead(working));
+        most(&Need::surplus)
     }
 
-    fn take(&mut self) -> bool {
-        let has_room = self.left > 0;
-        if has_room && self.left < u64::MAX {
-            self.left -= 1;
+    /// Whether an agent may start at that time.
+    pub(super) fn has_place(&self, now_ms: u64) -> bool {
+        self.left > 0 && now_ms >= self.retry_at_ms
+    }
+
+    /// Takes a place for an agent that starts.
+    pub(super) fn take(&mut self) {
+        if self.left < u64::MAX {
+            self.left = self.left.saturating_sub(1);
         }
-        has_room
     }
 
-    fn wait(&mut self, at: &InstanceRef) {
-        if !self.waiting.contains(at) {
-            self.waiting.push_back(at.clone());
+    /// One that was stopped to make room has ended. What that makes free is reckoned until the next measure.
+    fn left(&mut self, process: ProcessId) {
+        if !self.leaving.remove(&process) || self.left == u64::MAX {
+            return;
+        }
+        self.ended += 1;
+        if self.ended >= self.ends_per_start {
+            self.ended = 0;
+            self.left += 1;
         }
     }
 }
@@ -192,15 +237,21 @@ impl Core {
     /// How much there is of what processes need.
     pub(super) fn on_supply(&mut self, supply: Supply) {
         let instances = self.workspaces.values().flat_map(|w| w.instances.values());
-        let working = instances.filter(|entry| entry.slot.up().is_some() && !entry.is_at_rest());
-        let working = u64::try_from(working.count()).unwrap_or(u64::MAX);
+        // One that ends will take nothing more.
+        let is_working = |entry: &&Instance| {
+            let process = entry.slot.up().map(|up| up.process);
+            process.is_some_and(|process| !self.room.leaving.contains(&process))
+                && !entry.is_at_rest()
+        };
+        let working = u64::try_from(instances.filter(is_working).count()).unwrap_or(u64::MAX);
         let surplus = self.room.measured(supply, working);
         self.tell_of_shortage();
         if surplus > 0 {
             self.stop_longest_idle(usize::try_from(surplus).unwrap_or(usize::MAX));
-        } else if !self.room.waiting.is_empty() {
-            self.let_in();
+        } else {
+            self.stop_ahead();
         }
+        self.let_in();
     }
 
     /// Says when room begins to run short, and when it has not for a while: in between it comes and goes.
@@ -222,44 +273,27 @@ impl Core {
         self.log(event.with("shortOf", short_of.join(", ")));
     }
 
-    /// Whether an agent may start now. If it may not, it starts when there is room.
-    pub(super) fn may_take_room(&mut self, at: &InstanceRef) -> bool {
-        if self.now.mono_ms < self.room.retry_at_ms {
-            self.room.wait(at);
-            return false;
-        }
-        if self.room.take() {
-            self.room.waiting.retain(|waiting| waiting != at);
-            return true;
-        }
-        self.make_place();
-        if self.is_worth_waiting_for(at) {
-            self.room.wait(at);
-            return false;
-        }
-        self.room.waiting.retain(|waiting| waiting != at);
-        true
-    }
-
     /// Stops as many idle agents as one that works takes the place of; those that are leaving already are
     /// waited for first.
-    fn make_place(&mut self) {
+    pub(super) fn make_place(&mut self) {
         if self.room.leaving.is_empty() {
             let places = WORKING_AGENT_DESCRIPTORS.div_ceil(IDLE_AGENT_DESCRIPTORS);
             self.stop_longest_idle(usize::try_from(places).unwrap_or(1));
         }
     }
 
-    /// An agent may have nothing to do any more: who waits for room may have its place.
-    pub(super) fn offer_place(&mut self) {
-        if self.room.left == 0 && !self.room.waiting.is_empty() {
-            self.make_place();
+    /// Stops a few of those that are to leave for places to be free ahead.
+    pub(super) fn stop_ahead(&mut self) {
+        let count = STOPPED_AHEAD_MAX.min(self.room.surplus_ahead);
+        if count > 0 {
+            self.stop_longest_idle(usize::try_from(count).unwrap_or(usize::MAX));
         }
     }
 
-    /// Whether waiting makes room: somebody is about to end or at work, and does not wait for this one.
-    fn is_worth_waiting_for(&mut self, at: &InstanceRef) -> bool {
-        if !self.room.leaving.is_empty() {
+    /// Whether waiting for room makes some: somebody is about to end or at work, and does not wait for this
+    /// one.
+    pub(super) fn is_worth_waiting_for(&mut self, at: &InstanceRef) -> bool {
+        if self.now.mono_ms < self.room.retry_at_ms || !self.room.leaving.is_empty() {
             return true;
         }
         let is_asked = self.instance_mut(at).is_some_and(|entry| {
@@ -276,48 +310,73 @@ impl Core {
 
     /// Asks agents to end that have nothing to do, those idle for longest first.
     fn stop_longest_idle(&mut self, count: usize) {
-        let count = count.min(STOPPED_FOR_ROOM_MAX);
-        let mut idle: Vec<(u64, ProcessId, InstanceRef)> = Vec::new();
-        for (id, workspace) in &self.workspaces {
-            for (key, entry) in &workspace.instances {
-                if let Some(process) = entry.slot.ready()
-                    && entry.is_at_rest()
-                    && entry.accepting == 0
-                {
-                    let (workspace_id, instance_key) = (id.clone(), key.clone());
-                    let at = InstanceRef {
-                        workspace_id,
-                        instance_key,
-                    };
-                    idle.push((entry.idle_since_ms, process, at));
-                }
-            }
-        }
-        // In a crowd several are stopped at once, so that it is not looked through for each.
-        let count = count.max(idle.len() / 64).min(STOPPED_FOR_ROOM_MAX);
-        if idle.len() > count {
-            idle.select_nth_unstable(count);
-            idle.truncate(count);
-        }
-        for (_, process, at) in idle {
+        for _ in 0..count.min(STOPPED_FOR_ROOM_MAX) {
+            let Some(Idle { process, at, .. }) = self.next_longest_idle() else {
+                return;
+            };
+            self.room.surplus_ahead = self.room.surplus_ahead.saturating_sub(1);
             self.room.leaving.insert(process);
             self.drain_agent(&at, None, "its place is needed");
         }
     }
 
-    /// An agent's process is gone. What that makes free, the next measure tells.
-    pub(super) fn give_room(&mut self, process: ProcessId) {
-        self.room.leaving.remove(&process);
+    /// The agent that has been idle for longest, if one is.
+    fn next_longest_idle(&mut self) -> Option<Idle> {
+        let mut was_looked = false;
+        loop {
+            match self.room.longest_idle.pop_front() {
+                Some(idle) if self.is_idle_since(&idle) => return Some(idle),
+                Some(_) => {}
+                None if was_looked => return None,
+                None => {
+                    self.look_for_idle();
+                    was_looked = true;
+                }
+            }
+        }
     }
 
-    /// Starts those that wait for room, as long as there is some.
-    fn let_in(&mut self) {
-        while self.room.left > 0
-            && self.now.mono_ms >= self.room.retry_at_ms
-            && let Some(at) = self.room.waiting.pop_front()
-        {
-            self.pump(&at);
+    /// Whether an agent has had nothing to do ever since.
+    fn is_idle_since(&self, idle: &Idle) -> bool {
+        let workspace = self.workspaces.get(&idle.at.workspace_id);
+        let entry = workspace.and_then(|w| w.instances.get(&idle.at.instance_key));
+        entry.is_some_and(|entry| {
+            entry.may_leave()
+                && entry.slot.ready() == Some(idle.process)
+                && entry.idle_since_ms == idle.since_ms
+        })
+    }
+
+    /// Looks through all agents. There may be thousands, so more are noted than are to be stopped now.
+    fn look_for_idle(&mut self) {
+        let mut idle = Vec::new();
+        for (workspace_id, workspace) in &self.workspaces {
+            let instances = workspace.instances.iter();
+            idle.extend(instances.filter_map(|(key, entry)| {
+                let process = entry.slot.ready().filter(|_| entry.may_leave())?;
+                Some((entry.idle_since_ms, process, workspace_id, key))
+            }));
         }
+        if idle.len() > LONGEST_IDLE_REMEMBERED {
+            idle.select_nth_unstable(LONGEST_IDLE_REMEMBERED);
+            idle.truncate(LONGEST_IDLE_REMEMBERED);
+        }
+        idle.sort_unstable();
+        let idle = idle.into_iter().map(|(since_ms, process, id, key)| Idle {
+            since_ms,
+            process,
+            at: InstanceRef {
+                workspace_id: id.clone(),
+                instance_key: key.clone(),
+            },
+        });
+        self.room.longest_idle = idle.collect();
+    }
+
+    /// An agent's process is gone: who waits may have its place.
+    pub(super) fn give_room(&mut self, process: ProcessId) {
+        self.room.left(process);
+        self.let_in();
     }
 
     /// A process could not be started for want of room.
@@ -333,7 +392,7 @@ impl Core {
         self.room.left = 0;
         self.room.retry_at_ms = self.now.mono_ms.saturating_add(ROOM_RETRY_MS);
         if let Owner::Agent(at) = &owner {
-            self.room.wait(at);
+            self.wait_to_start(at);
         }
         self.make_place();
         self.start_next(process);
@@ -356,7 +415,8 @@ mod tests {
     fn sup_3_what_is_not_told_is_not_short() {
         let mut room = Room::default();
         assert_eq!(room.measured(Supply::default(), 0), 0);
-        assert!(room.short_of().is_empty() && room.take());
+        assert!(room.short_of().is_empty() && room.has_place(0));
+        assert_eq!(room.surplus_ahead, 0);
     }
 
     #[test]
@@ -367,7 +427,11 @@ mod tests {
             room.measured(descriptors(700 - 2 * WORKING_AGENT_DESCRIPTORS, 800), 0),
             0
         );
-        assert!(room.take() && room.take() && !room.take());
+        for _ in 0..2 {
+            assert!(room.has_place(0));
+            room.take();
+        }
+        assert!(!room.has_place(0));
         assert_eq!(room.measured(descriptors(700, 800), 0), 0);
         assert_eq!(room.short_of(), [Resource::Descriptors]);
         let surplus = room.measured(descriptors(710, 800), 0);
@@ -387,5 +451,24 @@ mod tests {
         };
         assert!(room.measured(supply, 0) > 0);
         assert_eq!(room.short_of(), [Resource::Processes, Resource::Memory]);
+    }
+
+    #[test]
+    fn sup_3_places_are_kept_free_ahead_and_reckoned_between_measures() {
+        let mut room = Room::default();
+        // Of 20,000 descriptors 1,024 are kept, and the room of some starts before that.
+        let full = 20_000 - 1_024;
+        assert_eq!(room.measured(descriptors(full, 20_000), 0), 0);
+        let ahead = SPARE_STARTS_MAX * WORKING_AGENT_DESCRIPTORS;
+        assert_eq!(room.surplus_ahead, ahead.div_ceil(IDLE_AGENT_DESCRIPTORS));
+        let ends = WORKING_AGENT_DESCRIPTORS.div_ceil(IDLE_AGENT_DESCRIPTORS);
+        for n in 0..ends {
+            assert!(!room.has_place(0), "{n}");
+            room.leaving.insert(ProcessId(n));
+            room.left(ProcessId(n));
+        }
+        assert!(room.has_place(0));
+        room.measured(descriptors(full - ahead, 20_000), 0);
+        assert_eq!(room.surplus_ahead, 0);
     }
 }

@@ -37,8 +37,9 @@ use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use self::config::{ENTRY_AGENT, Edit, HELPER_AGENT, key_of};
 use self::oracle::Asked;
 use self::world::{Plan, Post, World};
-use crate::core::Input;
+use crate::core::{Input, Share, Supply};
 use crate::limits::RETENTION_INTERVAL_MS;
+use crate::limits::{IDLE_AGENT_DESCRIPTORS, SPARE_STARTS_PART, WORKING_AGENT_DESCRIPTORS};
 
 /// Together a little more than a million steps.
 const RUNS: u64 = 230;
@@ -573,4 +574,29 @@ fn sup_8_an_edit_restarts_what_it_concerns_and_nothing_else() {
     assert_eq!(edit(&mut world, [1, 1, 0, 1, 0]), 0);
     post_to(&mut world, "ann");
     assert_eq!(edit(&mut world, [1, 1, 0, 1, 1]), 3);
+}
+
+#[test]
+fn sup_3_no_more_agents_leave_for_those_that_are_leaving() {
+    let mut world = expiring_world();
+    for n in 0..20 {
+        post_to(&mut world, &format!("person-{n}"));
+    }
+    let running = world.running();
+    // Of 1,000 descriptors 125 are kept, and there is room for one start fewer than is kept free ahead.
+    let (limit, spare) = (1_000, 875 / WORKING_AGENT_DESCRIPTORS / SPARE_STARTS_PART);
+    let used = 875 - (spare - 1) * WORKING_AGENT_DESCRIPTORS;
+    let supply = Supply {
+        descriptors: Some(Share { used, limit }),
+        ..Supply::default()
+    };
+    for _ in 0..20 {
+        world.input(Input::Supply(supply));
+    }
+    run_for(&mut world, 2_000);
+    let left = u64::try_from(running - world.running()).unwrap();
+    assert_eq!(
+        left,
+        WORKING_AGENT_DESCRIPTORS.div_ceil(IDLE_AGENT_DESCRIPTORS)
+    );
 }

@@ -44,7 +44,10 @@ impl Core {
                 limit: share.limit,
             }),
             short_of: self.room.short_of().to_vec(),
-            waiting_for_room: self.room.waiting(),
+            waiting_for_room: match self.room.short_of() {
+                [] => 0,
+                _ => self.starts.waiting(),
+            },
             memory_open: self.facts.is_memory_open,
             stopping: self.is_stopping(),
             workspaces: self.workspace_infos(),

@@ -137,6 +137,8 @@ pub(super) struct RunningChild {
     pub(super) pid: u32,
     /// Its control group, where there are any.
     pub(super) cgroup: Option<Cgroup>,
+    /// Whether it was asked to end, and not killed: it puts in order what it has.
+    pub(super) ends_in_order: bool,
     outgoing: mpsc::Sender<Bytes>,
     traces: Arc<Traces>,
     look: Arc<Notify>,
@@ -279,6 +281,7 @@ fn start_in(
     Ok(RunningChild {
         pid,
         cgroup,
+        ends_in_order: false,
         outgoing,
         traces,
         look,

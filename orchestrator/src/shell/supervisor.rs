@@ -17,6 +17,7 @@ use goondan_protocol::control::{
     TurnProgress,
 };
 use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::ipc::ToChild;
 use goondan_protocol::time::Timestamp;
 use goondan_store::disk::Disk;
 use goondan_store::root::Layout;
@@ -104,6 +105,8 @@ pub(super) struct Supervisor {
     running_time: RunningTime,
     ticks: u64,
     announced_drops: u64,
+    /// Whether a child has ended that may have left something behind.
+    strays_are_due: bool,
     is_over: bool,
 }
 
@@ -135,6 +138,7 @@ impl Supervisor {
             running_time: RunningTime::default(),
             ticks: 0,
             announced_drops: 0,
+            strays_are_due: false,
             is_over: false,
         }
     }
@@ -172,6 +176,9 @@ impl Supervisor {
                 }
             }
             self.submit_jobs().await;
+        }
+        if self.strays_are_due {
+            self.end_strays();
         }
         // What still has something to report reports it to nobody, instead of waiting for a place.
         drop(events);
@@ -214,8 +221,8 @@ impl Supervisor {
                     self.bury(*process);
                 }
                 self.step(input);
-                if has_ended {
-                    // Somebody may wait for its place.
+                if has_ended && self.core.has_waiting_starts() {
+                    // Somebody may have its place.
                     self.measure();
                 }
             }
@@ -268,7 +275,10 @@ impl Supervisor {
 
     /// Has whoever waits for a child look whether it has ended: one whose socket is held by another does
     /// not tell by closing it.
-    fn reap(&self) {
+    fn reap(&mut self) {
+        if self.strays_are_due {
+            self.end_strays();
+        }
         let Some(pid) = child::ended_pid() else {
             return;
         };
@@ -279,7 +289,8 @@ impl Supervisor {
     }
 
     /// Ends what children left behind.
-    fn end_strays(&self) {
+    fn end_strays(&mut self) {
+        self.strays_are_due = false;
         let known = self.children.values().map(|child| child.pid).collect();
         let ended = strays::end_all(&known);
         if ended > 0 {
@@ -347,7 +358,8 @@ impl Supervisor {
                 head,
                 message,
             } => {
-                let child = self.children.get(&process)?;
+                let child = self.children.get_mut(&process)?;
+                child.ends_in_order |= matches!(*message, ToChild::Shutdown(_));
                 let sent = message.to_frame(&head).map(|frame| {
                     let records = message.records_frame().cloned();
                     let mut frames = std::iter::once(Bytes::from(frame)).chain(records);
@@ -360,7 +372,11 @@ impl Supervisor {
                 };
                 return Some(Input::Broken { process, problem });
             }
-            Effect::Kill { process } => self.children.get(&process)?.kill(),
+            Effect::Kill { process } => {
+                let child = self.children.get_mut(&process)?;
+                child.ends_in_order = false;
+                child.kill();
+            }
             Effect::SetTrace { process, trace } => self.children.get(&process)?.set_trace(trace),
             Effect::Store(job) => self.jobs.push(job),
             Effect::LoadWorkspace {
@@ -607,15 +623,23 @@ impl Supervisor {
         }
     }
 
-    /// Forgets a child that is gone, with whatever it left behind.
+    /// Forgets a child that is gone, with whatever it left behind. To look for that takes the longer the
+    /// more children there are, so for those that ended in order it is done for all of them with the next
+    /// tick.
     fn bury(&mut self, process: ProcessId) {
-        if let Some(child) = self.children.remove(&process) {
+        let child = self.children.remove(&process);
+        let in_order = child.as_ref().is_some_and(|child| child.ends_in_order);
+        if let Some(child) = child {
             child.kill_group();
             if let Some(cgroup) = child.cgroup {
                 self.cgroups.bury(cgroup);
             }
         }
-        self.end_strays();
+        if in_order {
+            self.strays_are_due = true;
+        } else {
+            self.end_strays();
+        }
     }
 
     fn announce_drops(&mut self) {
