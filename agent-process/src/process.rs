@@ -451,6 +451,8 @@ impl Agent {
             other @ (ToChild::Call(_)
             | ToChild::CallPiece(_)
             | ToChild::CallCancel(_)
+            | ToChild::QuestionAnswered(_)
+            | ToChild::QuestionRefused(_)
             | ToChild::State(_)
             | ToChild::StateKept(_)
             | ToChild::StateRefused(_)

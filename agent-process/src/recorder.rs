@@ -95,7 +95,11 @@ impl Recorder {
                 self.begun.insert(place.span_id, now);
                 None
             }
-            Kind::TurnParked | Kind::BudgetWarning | Kind::MessageWarning => None,
+            Kind::TurnParked
+            | Kind::QuestionAsked
+            | Kind::QuestionClosed
+            | Kind::BudgetWarning
+            | Kind::MessageWarning => None,
             Kind::TurnCompleted
             | Kind::TurnFailed
             | Kind::StepCompleted
@@ -129,6 +133,7 @@ impl Recorder {
             step_id,
             tool_call_id,
             tool_name,
+            question_id: None,
             config_digest: None,
             duration_ms,
             usage: observation.spent.usage,

@@ -17,7 +17,8 @@ use goondan_protocol::trace::TraceContext;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::timeout;
+
+use crate::call_clock::{CallClock, TimeIsUp};
 
 /// Room for what is around a result in its frame, in bytes.
 const ENVELOPE_BYTES: usize = 64 * 1024;
@@ -38,10 +39,21 @@ pub(crate) trait CallHandler: Send + Sync {
 pub(crate) struct Pieces {
     call_id: CallId,
     trace: Option<TraceContext>,
+    clock: CallClock,
     desk: Desk,
 }
 
 impl Pieces {
+    /// The orchestrator's name for the call.
+    pub(crate) fn call_id(&self) -> CallId {
+        self.call_id
+    }
+
+    /// The time of the call, which stands still while a person is asked for its sake.
+    pub(crate) fn clock(&self) -> &CallClock {
+        &self.clock
+    }
+
     /// Where in a trace the call belongs.
     pub(crate) fn trace(&self) -> Option<TraceContext> {
         self.trace
@@ -111,12 +123,14 @@ impl Calls {
     pub(crate) fn begin(&mut self, call: CallOrder, trace: Option<TraceContext>) {
         let (call_id, deadline_ms) = (call.call_id, call.deadline_ms);
         let desk = self.desk.clone();
+        let clock = CallClock::default();
         let made = match &self.handler {
             Some(handler) => {
                 let desk = desk.clone();
                 let pieces = Pieces {
                     call_id,
                     trace,
+                    clock: clock.clone(),
                     desk,
                 };
                 handler.call(call, pieces)
@@ -125,13 +139,14 @@ impl Calls {
         };
         let made = AssertUnwindSafe(made).catch_unwind();
         let handle = self.running.spawn(async move {
-            let outcome = match timeout(Duration::from_millis(deadline_ms), made).await {
+            let limit = Duration::from_millis(deadline_ms);
+            let outcome = match clock.timeout(limit, made).await {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(_panic)) => Err(CallError::new(
                     CallErrorCode::Internal,
                     "the connector has a fault; its log says more",
                 )),
-                Err(_elapsed) => Err(CallError::new(
+                Err(TimeIsUp) => Err(CallError::new(
                     CallErrorCode::TimedOut,
                     format!("no answer within {deadline_ms} ms"),
                 )),

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode, Status};
+use goondan_protocol::question::{QuestionAnswered, QuestionAsk};
 use goondan_protocol::trace::TraceContext;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::calls::CallHandler;
 use crate::limits::{ORDERS_WAITING_MAX, REPLY_TIMEOUT_MS};
@@ -27,6 +29,10 @@ pub(crate) enum Order {
     Report(Status),
     /// Have these calls made by this handler from now on.
     Serve(Arc<dyn CallHandler>),
+    /// Ask a person something, for the sake of a call.
+    Person(PersonOrder),
+    /// Tell the orchestrator which questions to a person nobody waits for any more.
+    Withdraw,
     /// Ask what the connection last kept, or have something kept in its place.
     State(StateOrder),
 }
@@ -37,9 +43,29 @@ impl std::fmt::Debug for Order {
             Self::Submit(submission) => f.debug_tuple("Submit").field(submission).finish(),
             Self::Report(status) => f.debug_tuple("Report").field(status).finish(),
             Self::State(order) => f.debug_tuple("State").field(order).finish(),
+            Self::Person(order) => f.debug_tuple("Person").field(order).finish(),
+            Self::Withdraw => f.write_str("Withdraw"),
             Self::Serve(_) => f.write_str("Serve"),
         }
     }
+}
+
+/// A question to a person.
+#[derive(Debug)]
+pub(crate) struct PersonOrder {
+    /// What is asked, and for which call.
+    pub(crate) ask: Box<QuestionAsk>,
+    /// Who waits for what comes of it.
+    pub(crate) answer: oneshot::Sender<Asked>,
+}
+
+/// What came of a question to a person.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// What was decided.
+    Answered(QuestionAnswered),
+    /// Nobody will be asked that; why, in words.
+    Refused(String),
 }
 
 /// A question about what the connection remembers.
@@ -147,6 +173,29 @@ impl Gateway {
             Ok(Some(answer)) => answer,
             Ok(None) => Err("the connector is stopping".to_owned()),
             Err(_elapsed) => Err("the orchestrator did not answer in time".to_owned()),
+        }
+    }
+
+    /// Asks a person something and waits for what comes of it: the orchestrator says when its time is up.
+    /// When it is given up meanwhile, the question is withdrawn.
+    pub(crate) async fn ask_person(&self, ask: QuestionAsk, given_up: CancellationToken) -> Asked {
+        let (sender, mut answer) = oneshot::channel();
+        let order = PersonOrder {
+            ask: Box::new(ask),
+            answer: sender,
+        };
+        let stopping = || Asked::Refused("the connector is stopping".to_owned());
+        if self.orders.send(Order::Person(order)).await.is_err() {
+            return stopping();
+        }
+        tokio::select! {
+            asked = &mut answer => asked.unwrap_or_else(|_closed| stopping()),
+            () = given_up.cancelled() => {
+                drop(answer);
+                // Without a session the question is withdrawn anyway.
+                drop(self.orders.send(Order::Withdraw).await);
+                Asked::Refused("the question was withdrawn".to_owned())
+            }
         }
     }
 

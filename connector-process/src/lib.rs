@@ -25,6 +25,7 @@
 //!   once, and requests in progress get no answer (`SUP-7`).
 //! * Secrets and bodies are never logged (`SEC-2`).
 
+mod call_clock;
 mod calls;
 mod certificates;
 mod command_line;

@@ -222,6 +222,10 @@ const JSON_GROWTH_MAX: usize = 6;
 /// Values of `env` and `headers` from this length on are hidden in errors, in bytes; shorter ones are settings.
 pub const MCP_HIDDEN_BYTES_MIN: usize = 8;
 
+/// How long a question of an MCP server waits for other calls to be over when it may be of any of several,
+/// in milliseconds. Then it is refused.
+pub const MCP_QUESTION_PLACE_TIMEOUT_MS: u64 = 30_000;
+
 /// Tools of one MCP server that agents are offered; further ones are left out.
 pub const MCP_TOOLS_MAX: usize = 256;
 

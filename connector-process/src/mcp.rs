@@ -42,10 +42,12 @@ mod client;
 mod content;
 mod errands;
 mod own;
+mod questions;
 mod wording;
 
 use client::Client;
 use errands::{Errands, Serving};
+use questions::{Asking, OpenCalls};
 
 /// How a server is reached.
 #[derive(Debug)]
@@ -65,6 +67,7 @@ pub(crate) struct Mcp {
     way: Way,
     start_timeout: Duration,
     call_timeout: Duration,
+    question_timeout: Duration,
     /// What no error may repeat.
     secrets: Vec<String>,
 }
@@ -109,6 +112,7 @@ impl Mcp {
             way,
             start_timeout: seconds("startSeconds"),
             call_timeout: seconds("timeoutSeconds"),
+            question_timeout: seconds("questionSeconds"),
             secrets,
         })
     }
@@ -116,14 +120,21 @@ impl Mcp {
     /// Serves calls until `stop`.
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
         let (serving, server) = watch::channel(None);
-        let errands = Errands::new(server, self.call_timeout, self.secrets.clone());
+        let calls = OpenCalls::default();
+        let asking = Asking::new(
+            gateway.clone(),
+            calls.clone(),
+            self.question_timeout,
+            &self.secrets,
+        );
+        let errands = Errands::new(server, calls, self.call_timeout, self.secrets.clone());
         gateway.serve(Arc::new(errands)).await;
         let mut failures: u32 = 0;
         while !stop.is_cancelled() {
             let since = Instant::now();
             let started = tokio::select! {
                 () = stop.cancelled() => return,
-                started = timeout(self.start_timeout, self.start()) => started,
+                started = timeout(self.start_timeout, self.start(&asking)) => started,
             };
             let reason = match started {
                 Ok(Ok((session, client))) => {
@@ -177,10 +188,11 @@ impl Mcp {
     }
 
     /// Starts or finds the server, and agrees with it on the protocol.
-    async fn start(&self) -> Result<(Session, Client), String> {
+    async fn start(&self, asking: &Asking) -> Result<(Session, Client), String> {
+        let asking = asking.clone();
         let client = match &self.way {
-            Way::Http(_) => Client::default(),
-            Way::Program { project_root, .. } => Client::in_directory(project_root),
+            Way::Http(_) => Client::new(asking),
+            Way::Program { project_root, .. } => Client::in_directory(asking, project_root),
         };
         match &self.way {
             Way::Http(config) => {

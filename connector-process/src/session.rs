@@ -13,13 +13,16 @@ use futures_util::SinkExt as _;
 use goondan_protocol::call::{CallId, CallOrder};
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::ipc::{Head, Pong, ShutdownAck, StateGet, StateSet, ToChild, ToOrchestrator};
+use goondan_protocol::question::QuestionWithdraw;
 use goondan_protocol::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::Calls;
 use crate::connector;
-use crate::gateway::{Gateway, Order, StateAnswer, StateOrder, Submission, Verdict};
+use crate::gateway::{
+    Asked, Gateway, Order, PersonOrder, StateAnswer, StateOrder, Submission, Verdict,
+};
 use crate::limits::{
     CALL_FRAMES_WAITING_MAX, CONTROL_FRAMES_WAITING_MAX, EVENT_FRAMES_WAITING_MAX,
 };
@@ -47,6 +50,7 @@ struct Session {
     next_request: u64,
     waiting: HashMap<u64, oneshot::Sender<Verdict>>,
     waiting_for_state: HashMap<u64, oneshot::Sender<StateAnswer>>,
+    waiting_for_person: HashMap<u64, oneshot::Sender<Asked>>,
 }
 
 impl Session {
@@ -56,6 +60,7 @@ impl Session {
             next_request: 1,
             waiting: HashMap::new(),
             waiting_for_state: HashMap::new(),
+            waiting_for_person: HashMap::new(),
         }
     }
 
@@ -101,6 +106,14 @@ impl Session {
                 self.settle_state(envelope.in_reply_to, Err(refused.message));
                 Ok(Heard::Done)
             }
+            ToChild::QuestionAnswered(answered) => {
+                self.settle_question(envelope.in_reply_to, Asked::Answered(*answered));
+                Ok(Heard::Done)
+            }
+            ToChild::QuestionRefused(refused) => {
+                self.settle_question(envelope.in_reply_to, Asked::Refused(refused.message));
+                Ok(Heard::Done)
+            }
             ToChild::Welcome(_)
             | ToChild::CallPiece(_)
             | ToChild::CallResult(_)
@@ -133,6 +146,39 @@ impl Session {
         if waiter.is_none_or(|waiter| waiter.send(answer).is_err()) {
             tracing::debug!(in_reply_to, "nobody waits for this answer any more");
         }
+    }
+
+    /// Passes on what came of a question to whoever asked.
+    fn settle_question(&mut self, in_reply_to: Option<u64>, asked: Asked) {
+        let waiter = in_reply_to.and_then(|request| self.waiting_for_person.remove(&request));
+        if waiter.is_none_or(|waiter| waiter.send(asked).is_err()) {
+            tracing::debug!(in_reply_to, "nobody waits for this answer any more");
+        }
+    }
+
+    /// Makes the frame that asks a person, and keeps who waits for the answer.
+    fn ask_person(&mut self, order: PersonOrder) -> Result<Vec<u8>, LinkError> {
+        let request = self.next_request;
+        self.next_request += 1;
+        let frame = ToOrchestrator::QuestionAsk(order.ask)
+            .to_frame(&self.head().asking(request))
+            .map_err(LinkError::CannotEncode)?;
+        self.waiting_for_person.insert(request, order.answer);
+        Ok(frame)
+    }
+
+    /// Makes the frames that withdraw the questions nobody waits for any more.
+    fn withdraw_questions(&mut self) -> Result<Vec<Vec<u8>>, LinkError> {
+        let waiting = std::mem::take(&mut self.waiting_for_person).into_iter();
+        let (given_up, waiting) = waiting.partition(|(_, waiter)| waiter.is_closed());
+        self.waiting_for_person = waiting;
+        let requests: HashMap<u64, _> = given_up;
+        let frames = requests.into_keys().map(|request_id| {
+            self.frame(&ToOrchestrator::QuestionWithdraw(QuestionWithdraw {
+                request_id,
+            }))
+        });
+        frames.collect()
     }
 
     /// Makes the frame that asks about the connection's state, and keeps who waits for the answer.
@@ -209,6 +255,12 @@ pub(crate) async fn run(
                 Order::Report(status) => {
                     enqueue(&control, session.frame(&ToOrchestrator::Status(status))?)?;
                 }
+                Order::Person(order) => enqueue(&control, session.ask_person(order)?)?,
+                Order::Withdraw => {
+                    for frame in session.withdraw_questions()? {
+                        enqueue(&control, frame)?;
+                    }
+                }
                 Order::State(order) => enqueue(&control, session.ask_state(order)?)?,
                 Order::Submit(submission) => place.send(session.submit(submission)?),
                 Order::Serve(handler) => calls.serve_with(handler),
@@ -277,6 +329,7 @@ async fn write(
 mod tests {
     use goondan_protocol::JsonObject;
     use goondan_protocol::event::ConnectorEvent;
+    use goondan_protocol::question::{QuestionAction, QuestionAsk};
     use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 
     use super::*;
@@ -342,6 +395,47 @@ mod tests {
             drop(answer);
         }
         assert_eq!(session.waiting.len(), 1);
+    }
+
+    #[test]
+    fn an_answer_of_a_person_reaches_whoever_asked_and_what_is_given_up_is_withdrawn() {
+        let mut session = session();
+        let ask = |session: &mut Session| {
+            let (sender, answer) = oneshot::channel();
+            let ask = QuestionAsk {
+                call_id: CallId(1),
+                message: "Which?".to_owned(),
+                schema: serde_json::json!({"type": "object"}),
+                timeout_ms: 1,
+            };
+            let order = PersonOrder {
+                ask: Box::new(ask),
+                answer: sender,
+            };
+            let frame = session.ask_person(order).unwrap();
+            (Envelope::from_frame(&frame).unwrap().id.unwrap(), answer)
+        };
+        let (_, given_up) = ask(&mut session);
+        let (second, mut answer) = ask(&mut session);
+        drop(given_up);
+        let withdrawn = session.withdraw_questions().unwrap();
+        assert_eq!(withdrawn.len(), 1);
+        let withdrawn = String::from_utf8_lossy(&withdrawn[0]).into_owned();
+        assert!(
+            withdrawn.contains(r#""payload":{"requestId":1}"#),
+            "{withdrawn}"
+        );
+        assert!(session.withdraw_questions().unwrap().is_empty());
+        let said = format!(
+            r#"{{"type":"question.answered","inReplyTo":{second},"from":"orchestrator","to":"connector:hook","payload":{{"action":"decline"}}}}"#
+        );
+        assert!(matches!(session.hear(said.as_bytes()), Ok(Heard::Done)));
+        assert!(matches!(
+            answer.try_recv(),
+            Ok(Asked::Answered(answered)) if answered.action == QuestionAction::Decline
+        ));
+        // One more to nobody harms nobody.
+        assert!(matches!(session.hear(said.as_bytes()), Ok(Heard::Done)));
     }
 
     #[test]

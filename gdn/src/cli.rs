@@ -9,6 +9,7 @@ use goondan_protocol::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
 mod event;
 mod forget;
 mod logs;
+mod question;
 mod secret;
 mod usage;
 mod workspace;
@@ -16,6 +17,7 @@ mod workspace;
 pub(crate) use event::{Event, EventDrop, EventList, EventRetry};
 pub(crate) use forget::Forget;
 pub(crate) use logs::Logs;
+pub(crate) use question::{Question, QuestionAnswer, QuestionDecline, QuestionList, QuestionShow};
 pub(crate) use secret::{Secret, SecretAllow, SecretDeny, SecretRemove, SecretSet};
 pub(crate) use usage::UsageArgs;
 pub(crate) use workspace::Workspace;
@@ -191,6 +193,9 @@ Exit code 15 says that something that was written cannot be read.")]
     /// List what waits for an agent, and decide about what was parked
     #[command(subcommand)]
     Event(Event),
+    /// List, show and answer what tools ask a person
+    #[command(subcommand)]
+    Question(Question),
     /// Keep values that nobody is to see: keys, tokens, passwords
     #[command(subcommand)]
     Secret(Secret),

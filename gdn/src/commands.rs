@@ -24,6 +24,7 @@ mod instance;
 mod known;
 mod logs;
 mod ps;
+mod question;
 mod reload;
 mod restart;
 mod run;
@@ -53,6 +54,7 @@ pub(crate) async fn run(command: Command, context: &Context) -> Result<(), Failu
         Command::Instance(args) => instance::run(args, context).await,
         Command::Verify(args) => verify::run(args, context).await,
         Command::Event(args) => event::run(args, context).await,
+        Command::Question(args) => question::run(args, context).await,
         Command::Secret(args) => secret::run(args, context).await,
         Command::Workspace(args) => workspace::run(&args, context).await,
         Command::Logs(args) => logs::run(args, context).await,

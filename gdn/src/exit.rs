@@ -42,13 +42,15 @@ pub enum Exit {
     Damaged,
     /// What was asked for is shown, and something in it does not run as it should.
     Degraded,
+    /// Only a person may do that, and an agent's or a connector's program tried.
+    PersonNeeded,
     /// Ctrl-C; what was accepted goes on.
     Interrupted,
 }
 
 impl Exit {
     /// Every way to end, by rising code.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Ok,
         Self::Internal,
         Self::Usage,
@@ -66,6 +68,7 @@ impl Exit {
         Self::Parked,
         Self::Damaged,
         Self::Degraded,
+        Self::PersonNeeded,
         Self::Interrupted,
     ];
 
@@ -90,6 +93,7 @@ impl Exit {
             Self::Parked => 14,
             Self::Damaged => 15,
             Self::Degraded => 16,
+            Self::PersonNeeded => 17,
             // The shell's own convention: 128 + the number of SIGINT.
             Self::Interrupted => 130,
         }
@@ -116,6 +120,7 @@ impl Exit {
             Self::Parked => "parked",
             Self::Damaged => "damaged",
             Self::Degraded => "degraded",
+            Self::PersonNeeded => "personNeeded",
             Self::Interrupted => "interrupted",
         }
     }

@@ -198,6 +198,11 @@ impl From<ControlError> for Failure {
                 Exit::Parked,
                 "see what is parked: `gdn event list --parked`",
             ),
+            ErrorCode::QuestionNotFound => (Exit::NotFound, "see what waits: `gdn question list`"),
+            ErrorCode::PersonNeeded => (
+                Exit::PersonNeeded,
+                "do it from a terminal of your own, not from a tool of an agent",
+            ),
             ErrorCode::Overloaded => (
                 Exit::TryAgain,
                 "wait for the agent to catch up: `gdn ps` shows what waits",

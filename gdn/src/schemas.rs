@@ -43,6 +43,14 @@ pub const EVENT_LIST: &str = "gdn.event.list/v1";
 pub const EVENT_RETRY: &str = "gdn.event.retry/v1";
 /// `gdn event drop`.
 pub const EVENT_DROP: &str = "gdn.event.drop/v1";
+/// `gdn question list`.
+pub const QUESTION_LIST: &str = "gdn.question.list/v1";
+/// `gdn question show`.
+pub const QUESTION_SHOW: &str = "gdn.question.show/v1";
+/// `gdn question answer`.
+pub const QUESTION_ANSWER: &str = "gdn.question.answer/v1";
+/// `gdn question decline`.
+pub const QUESTION_DECLINE: &str = "gdn.question.decline/v1";
 /// `gdn secret set`.
 pub const SECRET_SET: &str = "gdn.secret.set/v1";
 /// `gdn secret list`.
@@ -100,6 +108,10 @@ pub const ALL: &[&str] = &[
     EVENT_LIST,
     EVENT_RETRY,
     EVENT_DROP,
+    QUESTION_LIST,
+    QUESTION_SHOW,
+    QUESTION_ANSWER,
+    QUESTION_DECLINE,
     SECRET_SET,
     SECRET_LIST,
     SECRET_ALLOW,

@@ -19,6 +19,7 @@
 //! * [`agents`]: agent instances and their processes. [`connectors`]: connector processes of
 //!   connections. [`models`]: those of models.
 //! * [`calls`]: what agents want done outside, and who does it. [`accounts`]: what that took.
+//! * [`questions`]: what waits for a person's answer, under a call.
 //! * [`collectors`]: traces on their way to collectors.
 //! * [`processes`]: what all children have in common.
 //! * [`changes`]: what an edit changes. [`reloading`]: reading configurations again.
@@ -74,6 +75,7 @@ mod models;
 mod observing;
 mod parking;
 mod processes;
+mod questions;
 mod reloading;
 mod requests;
 mod restarting;
@@ -95,7 +97,8 @@ pub(crate) use accounts::Accounts;
 pub(crate) use connection_state::{StateDone, StateWork};
 pub(crate) use effect::{Effect, LogEvent, Read, Severity, Spawn};
 pub(crate) use input::{
-    Fallback, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, ProcessId, RequestToken, Settings,
+    Fallback, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, Peer, ProcessId, RequestToken,
+    Settings,
 };
 pub(crate) use requests::control_error;
 pub(crate) use retention::{ListPurpose, ListedInstances};
@@ -111,6 +114,7 @@ use deletion::Sweep;
 use jobs::Jobs;
 use models::Model;
 use parking::EventListing;
+use questions::Questions;
 use reloading::Reloading;
 use retention::Retention;
 use room::Room;
@@ -199,6 +203,7 @@ pub(crate) struct Core {
     ticks: u64,
     jobs: Jobs,
     calls: Calls,
+    questions: Questions,
     trees: Trees,
     starts: Starts,
     room: Room,
@@ -225,6 +230,7 @@ impl Core {
             ticks: 0,
             jobs: Jobs::default(),
             calls: Calls::default(),
+            questions: Questions::default(),
             trees: Trees::default(),
             starts: Starts::default(),
             room: Room::default(),
@@ -245,7 +251,7 @@ impl Core {
     pub(crate) fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
         self.now = now;
         match input {
-            Input::Request { token, call } => self.on_request(token, *call),
+            Input::Request { token, peer, call } => self.on_request(token, peer, *call),
             Input::ClientGone { tokens } => self.on_client_gone(&tokens),
             Input::Loaded(loaded) => self.on_loaded(*loaded),
             Input::Listed {
@@ -284,6 +290,7 @@ impl Core {
             Input::Stop { grace_period_ms } => self.stop(grace_period_ms, None),
             Input::ForceStop => self.force_stop(),
         }
+        self.withdraw_questions();
         self.finish_what_is_ending();
         std::mem::take(&mut self.effects)
     }
@@ -348,6 +355,7 @@ impl Core {
         for owner in owners {
             self.on_time(&owner);
         }
+        self.on_question_time();
         self.on_call_time();
         if is_for_all {
             self.trees.forget(self.now.mono_ms);

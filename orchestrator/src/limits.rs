@@ -1,6 +1,6 @@
 //! The orchestrator's own limits and intervals.
 
-use goondan_protocol::limits::{MAX_FRAME_BYTES, MAX_MESSAGE_BYTES};
+use goondan_protocol::limits::{MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, MAX_QUESTIONS_PER_CONNECTION};
 
 /// How often the core compares desired with actual (`SUP-5`), in milliseconds.
 pub(crate) const TICK_MS: u64 = 250;
@@ -207,6 +207,11 @@ pub(crate) const CALL_RETRY_MAX_MS: u64 = 30_000;
 /// The longest a call may take, whatever its agent asks for, in milliseconds.
 pub(crate) const CALL_DEADLINE_MAX_MS: u64 = 3_600_000;
 
+/// Questions to a person that wait at one time, of all workspaces. One more is refused.
+pub(crate) const QUESTIONS_OPEN_MAX: usize = 256;
+/// Questions that one call asks at most; one more is refused. A call waits for as long as its questions do.
+pub(crate) const QUESTIONS_PER_CALL_MAX: u32 = 16;
+
 /// Events of traces that wait for one connection of `otlp`. One more is lost, which is counted.
 pub(crate) const EXPORT_QUEUE_EVENTS: usize = 8_192;
 /// Events of traces that are handed to such a connection at one time.
@@ -242,6 +247,7 @@ const _: () = assert!(HEARTBEAT_INTERVAL_MS * 2 < HEARTBEAT_TIMEOUT_MS);
 const _: () = assert!(CALL_RETRY_FIRST_MS <= CALL_RETRY_MAX_MS);
 const _: () = assert!(CALL_RETRY_MAX_MS < CALL_DEADLINE_MAX_MS);
 const _: () = assert!(TICK_MS <= BACK_OFF_FIRST_MS);
+const _: () = assert!(MAX_QUESTIONS_PER_CONNECTION <= QUESTIONS_OPEN_MAX);
 const _: () = assert!(REACHED_PER_STEP_MAX <= REACHED_PER_TURN_MAX);
 const _: () = assert!(REACHED_PER_TURN_MAX * 2 <= REACHED_PER_TREE_MAX);
 const _: () = assert!(MAX_FRAME_BYTES <= CONTROL_FRAMES_BYTES_MAX);

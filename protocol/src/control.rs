@@ -10,6 +10,7 @@ mod daemon;
 mod event;
 mod instance;
 mod logs;
+mod question;
 mod secret;
 mod trace;
 mod usage;
@@ -31,6 +32,10 @@ pub use instance::{
     Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage,
 };
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
+pub use question::{
+    AnswerQuestion, DeclineQuestion, ListQuestions, QuestionClosed, QuestionDetail, QuestionInfo,
+    QuestionSource, ShowQuestion,
+};
 pub use secret::{
     AllowSecret, DenySecret, ListSecrets, RemoveSecret, SecretChanged, SecretConsent,
     SecretConsentChanged, SecretIdentity, SecretInfo, SecretList, SetSecret,
@@ -109,6 +114,14 @@ methods! {
     RetryEvent = "event.retry" -> Done;
     /// Ends a parked event without an answer.
     DropEvent = "event.drop" -> Done;
+    /// The questions that wait for a person's answer.
+    ListQuestions = "question.list" -> Vec<QuestionInfo>;
+    /// One of them, with the form of its answer.
+    ShowQuestion = "question.show" -> QuestionDetail;
+    /// Answers a question. Only a person may.
+    AnswerQuestion = "question.answer" -> QuestionClosed;
+    /// Gives a question no answer. Only a person may.
+    DeclineQuestion = "question.decline" -> QuestionClosed;
     /// The instances of a workspace.
     ListInstances = "instance.list" -> Vec<InstanceSummary>;
     /// One instance.

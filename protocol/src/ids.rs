@@ -238,6 +238,24 @@ text_id!(
     ToolCallId, "tool call id", MAX_ID_BYTES, VISIBLE
 );
 
+text_id!(
+    /// Identifies one question to a person.
+    QuestionId, "question id", MAX_NAME_BYTES, NAME
+);
+
+impl QuestionId {
+    /// The id of a question that is asked now: short enough to be typed, and so much at random that an id
+    /// from before never means another question.
+    #[must_use]
+    pub fn of_uuid(uuid: uuid::Uuid) -> Self {
+        let [.., a, b, c, d] = uuid.into_bytes();
+        Self(Arc::from(format!(
+            "q-{:08x}",
+            u32::from_be_bytes([a, b, c, d])
+        )))
+    }
+}
+
 generated_id!(EventId);
 generated_id!(TurnId);
 generated_id!(MessageId);

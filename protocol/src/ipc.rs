@@ -15,6 +15,7 @@ use crate::envelope::{Address, Envelope, MessageError};
 use crate::event::{AgentEvent, ConnectorEvent, TurnOutcome};
 use crate::ids::{EventId, ExtensionStates, TurnId};
 use crate::observe::RuntimeEvent;
+use crate::question::{QuestionAnswered, QuestionAsk, QuestionRefused, QuestionWithdraw};
 use crate::records::Records;
 use crate::trace::TraceContext;
 use crate::version::Version;
@@ -195,6 +196,11 @@ messages! {
         TurnComplete(TurnComplete) = "turn.complete",
         /// A tool call asks for something that concerns other agents; `agent.answer` is the reply.
         AgentAsk(Box<AgentAsk>) = "agent.ask",
+        /// A connector asks a person something, for a call that it makes; `question.answered` or
+        /// `question.refused` is the reply.
+        QuestionAsk(Box<QuestionAsk>) = "question.ask",
+        /// A connector's question is not to be answered any more.
+        QuestionWithdraw(QuestionWithdraw) = "question.withdraw",
         /// Something worth recording happened in the turn.
         Observe(Box<RuntimeEvent>) = "observe",
         /// An agent wants a model or a connection to do something outside.
@@ -243,6 +249,10 @@ messages! {
         CallResult(CallResult) = "call.result",
         /// Nobody waits for this call of a connector any more.
         CallCancel(CallCancel) = "call.cancel",
+        /// What came of a connector's question to a person.
+        QuestionAnswered(Box<QuestionAnswered>) = "question.answered",
+        /// A connector's question that nobody will be asked.
+        QuestionRefused(QuestionRefused) = "question.refused",
         /// What came of `agent.ask`.
         AgentAnswer(Box<AgentAnswer>) = "agent.answer",
         /// An answer to a question of the agent, for the next step of the running turn.

@@ -36,6 +36,7 @@ pub mod message;
 pub mod module_file;
 pub mod observe;
 pub mod process_limits;
+pub mod question;
 pub mod records;
 pub mod script;
 pub mod secret;

@@ -70,6 +70,27 @@ pub const DEFAULT_REQUEST_TIMEOUT_MS: u64 = 60_000;
 /// event.
 pub const MAX_REQUEST_TIMEOUT_MS: u64 = 600_000;
 
+/// Longest text of a question to a person, in bytes. A longer one is refused.
+pub const MAX_QUESTION_TEXT_BYTES: usize = 4 * 1024;
+
+/// Largest schema of an answer to a question, in bytes of JSON. With a larger one the question is refused.
+pub const MAX_QUESTION_SCHEMA_BYTES: usize = 16 * 1024;
+
+/// Fields that an answer to a question has at most. A question that wants more is refused.
+pub const MAX_QUESTION_FIELDS: usize = 32;
+
+/// Choices of one field of an answer at most. A question that offers more is refused.
+pub const MAX_QUESTION_CHOICES: usize = 256;
+
+/// Largest answer to a question, in bytes of JSON. A larger one is refused.
+pub const MAX_ANSWER_BYTES: usize = 16 * 1024;
+
+/// Questions of one connection that may be open at one time. One more is refused.
+pub const MAX_QUESTIONS_PER_CONNECTION: usize = 16;
+
+/// Longest time a question to a person waits, in milliseconds.
+pub const MAX_QUESTION_TIMEOUT_MS: u64 = 3_600_000;
+
 /// Longest reason that an agent gives for a restart of its process, in characters.
 pub const MAX_RESTART_REASON_CHARS: usize = 500;
 

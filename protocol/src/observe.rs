@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
-use crate::ids::{AgentName, EventId, InstanceKey, StepId, ToolCallId, TurnId};
+use crate::ids::{AgentName, EventId, InstanceKey, QuestionId, StepId, ToolCallId, TurnId};
 use crate::limits::{DEFAULT_OBSERVATION_BYTES, DEFAULT_OBSERVATION_DAYS};
 use crate::message::{RESPONSE_ID, RESPONSE_MODEL, STOP_REASON};
 use crate::time::Timestamp;
@@ -49,6 +49,12 @@ pub enum RuntimeEventKind {
     /// A tool ended in an error, which the model was told.
     #[serde(rename = "tool.failed")]
     ToolFailed,
+    /// A tool call waits for a person's answer to a question.
+    #[serde(rename = "question.asked")]
+    QuestionAsked,
+    /// It waits no longer: the question was answered, declined or withdrawn, or its time was up.
+    #[serde(rename = "question.closed")]
+    QuestionClosed,
     /// A budget is nearly spent.
     #[serde(rename = "budget.warning")]
     BudgetWarning,
@@ -73,6 +79,8 @@ impl RuntimeEventKind {
             Self::ToolCalled => "tool.called",
             Self::ToolCompleted => "tool.completed",
             Self::ToolFailed => "tool.failed",
+            Self::QuestionAsked => "question.asked",
+            Self::QuestionClosed => "question.closed",
             Self::BudgetWarning => "budget.warning",
             Self::MessageWarning => "message.warning",
         }
@@ -153,6 +161,9 @@ pub struct RuntimeEvent {
     /// The tool's full name, as the model wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
+    /// The question to a person, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question_id: Option<QuestionId>,
     /// The SHA-256 of the configuration the turn runs under, as hex digits, for the start of a turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,
@@ -287,6 +298,8 @@ mod tests {
             K::ToolCalled,
             K::ToolCompleted,
             K::ToolFailed,
+            K::QuestionAsked,
+            K::QuestionClosed,
             K::BudgetWarning,
             K::MessageWarning,
         ] {

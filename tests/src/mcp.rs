@@ -1,7 +1,7 @@
 //! A server of the Model Context Protocol: a program over stdio ([`program`]), or over HTTP
 //! ([`HttpServer`]).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -33,8 +33,15 @@ pub struct Server {
     /// The value of `SERVER_TOKEN`, which one of its tools tells.
     token: String,
     has_learned: bool,
-    /// The id of the call that waits for the client's roots.
-    asked: Option<Value>,
+    /// The ids of the calls that wait for an answer of the client, by the server's question; null if none
+    /// does.
+    asked: HashMap<String, Value>,
+    /// How many people it has asked.
+    people: usize,
+    /// Whether it asks a person when it is asked for its list.
+    asks_when_listed: bool,
+    /// What the client says it can do.
+    client: Value,
     /// The ids of calls that are never answered.
     hanging: HashSet<String>,
     /// Lines for its stderr that nobody has taken yet.
@@ -48,7 +55,10 @@ impl Server {
         Self {
             token: token.to_owned(),
             has_learned: false,
-            asked: None,
+            asked: HashMap::new(),
+            people: 0,
+            asks_when_listed: false,
+            client: Value::Null,
             hanging: HashSet::new(),
             told: vec!["the double is here".to_owned()],
         }
@@ -71,22 +81,26 @@ impl Server {
         if id.is_null() {
             return Outcome::Say(Vec::new());
         }
-        if let Some(asked) = self.asked.take_if(|_| *id == json!(ROOTS_QUESTION)) {
-            let text = message["result"]["roots"].to_string();
-            let result = json!({"content": [{"type": "text", "text": text}]});
-            return Outcome::Say(vec![
-                json!({"jsonrpc": "2.0", "id": asked, "result": result}),
-            ]);
+        if let Some(call) = id.as_str().and_then(|id| self.asked.remove(id)) {
+            return self.hear(id, &call, message);
         }
         let result = |result: Value| {
             Outcome::Say(vec![json!({"jsonrpc": "2.0", "id": id, "result": result})])
         };
         match message["method"].as_str().unwrap_or_default() {
-            "initialize" => result(json!({
-                "protocolVersion": params["protocolVersion"],
-                "capabilities": {"tools": {"listChanged": true}, "resources": {}, "prompts": {}},
-                "serverInfo": {"name": "double", "version": "1.2"},
-            })),
+            "initialize" => {
+                self.client = params["capabilities"].clone();
+                result(json!({
+                    "protocolVersion": params["protocolVersion"],
+                    "capabilities": {"tools": {"listChanged": true}, "resources": {}, "prompts": {}},
+                    "serverInfo": {"name": "double", "version": "1.2"},
+                }))
+            }
+            "tools/list" if std::mem::take(&mut self.asks_when_listed) => {
+                let asking = self.ask_person(&Value::Null, &order());
+                let listed = json!({"jsonrpc": "2.0", "id": id, "result": {"tools": self.tools()}});
+                Outcome::Say(vec![asking, listed])
+            }
             "tools/list" => result(json!({"tools": self.tools()})),
             "tools/call" => self.call(id, params),
             "resources/list" => result(json!({"resources": [
@@ -112,6 +126,33 @@ impl Server {
         }
     }
 
+    /// Takes the answer to a question of its own.
+    fn hear(&mut self, id: &Value, call: &Value, message: &Value) -> Outcome {
+        let text = if *id == json!(ROOTS_QUESTION) {
+            message["result"]["roots"].to_string()
+        } else if message["error"].is_null() {
+            message["result"].to_string()
+        } else {
+            format!("refused: {}", message["error"]["message"])
+        };
+        self.told.push(format!("heard: {text}"));
+        if call.is_null() {
+            return Outcome::Say(Vec::new());
+        }
+        let result = json!({"content": [{"type": "text", "text": text}]});
+        Outcome::Say(vec![
+            json!({"jsonrpc": "2.0", "id": call, "result": result}),
+        ])
+    }
+
+    /// Asks a person, for the sake of a call.
+    fn ask_person(&mut self, call: &Value, params: &Value) -> Value {
+        self.people += 1;
+        let id = format!("person {}?", self.people);
+        self.asked.insert(id.clone(), call.clone());
+        json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params})
+    }
+
     fn tools(&self) -> Vec<Value> {
         let plain = |name: &str, description: &str| json!({"name": name, "description": description, "inputSchema": {"type": "object"}});
         let mut tools = vec![
@@ -133,6 +174,16 @@ impl Server {
             plain("link", "Tells where something is."),
             plain("roots", "Tells the client's roots."),
             plain("trace", "Tells the trace of its call."),
+            plain("capabilities", "Tells what the client can do."),
+            plain("order", "Asks a person what to order."),
+            plain("confirm", "Asks a person for a yes."),
+            plain(
+                "nested",
+                "Asks a person for a login, in a form within a form.",
+            ),
+            plain("password", "Asks a person for a password."),
+            plain("visit", "Asks a person to visit a page."),
+            plain("sneak", "Asks a person when nothing is called."),
         ];
         if self.has_learned {
             tools.push(plain("learned", "New."));
@@ -156,7 +207,7 @@ impl Server {
             }
             "die" => return Outcome::Die(7),
             "roots" => {
-                self.asked = Some(id.clone());
+                self.asked.insert(ROOTS_QUESTION.to_owned(), id.clone());
                 let method = "roots/list";
                 return Outcome::Say(vec![
                     json!({"jsonrpc": "2.0", "id": ROOTS_QUESTION, "method": method}),
@@ -165,6 +216,37 @@ impl Server {
             "trace" => {
                 let trace = params["_meta"]["traceparent"].as_str();
                 text(trace.unwrap_or("none"))
+            }
+            "capabilities" => text(&self.client.to_string()),
+            "order" => {
+                let mut asking = order();
+                asking["message"] = json!(format!("{ORDER}\u{1b}[2J {}", self.token));
+                return Outcome::Say(vec![self.ask_person(id, &asking)]);
+            }
+            "confirm" => {
+                let asking = json!({"message": "Shall it be sent?", "mode": "form",
+                    "requestedSchema": {"type": "object", "properties": {}}});
+                return Outcome::Say(vec![self.ask_person(id, &asking)]);
+            }
+            "nested" => {
+                let login =
+                    json!({"type": "object", "properties": {"password": {"type": "string"}}});
+                return Outcome::Say(vec![self.ask_person(id, &form_of("login", &login))]);
+            }
+            "password" => {
+                let password = json!({"type": "string", "format": "password"});
+                return Outcome::Say(vec![self.ask_person(id, &form_of("password", &password))]);
+            }
+            "visit" => {
+                let asking = json!({"message": "Log in there.", "mode": "url",
+                    "url": "https://example.org/", "elicitationId": "1"});
+                return Outcome::Say(vec![self.ask_person(id, &asking)]);
+            }
+            "sneak" => {
+                self.asks_when_listed = true;
+                let method = "notifications/tools/list_changed";
+                first.push(json!({"jsonrpc": "2.0", "method": method}));
+                text("it will")
             }
             "link" => json!({"content": [{"type": "resource_link", "uri": "note:///one",
                 "name": "one", "description": "A note."}]}),
@@ -191,6 +273,30 @@ impl Server {
         first.push(json!({"jsonrpc": "2.0", "id": id, "result": result}));
         Outcome::Say(first)
     }
+}
+
+/// How the question of the tool `order` begins.
+pub const ORDER: &str = "Which size shall it be?";
+
+/// The question of the tool `order`, with a form of every kind of field.
+fn order() -> Value {
+    json!({"message": ORDER, "requestedSchema": {
+        "type": "object",
+        "properties": {
+            "size": {"type": "string", "title": "Size", "enum": ["s", "m"], "enumNames": ["Small", "Medium"]},
+            "count": {"type": "integer", "minimum": 1, "maximum": 9, "default": 1},
+            "weight": {"type": "number"},
+            "gift": {"type": "boolean", "description": "Wrap it"},
+            "mail": {"type": "string", "format": "email"},
+        },
+        "required": ["size", "count"],
+    }})
+}
+
+/// A question with a form of one field.
+fn form_of(name: &str, field: &Value) -> Value {
+    json!({"message": "Who are you?", "requestedSchema": {
+        "type": "object", "properties": {name: field}, "required": [name]}})
 }
 
 fn refusal(id: &Value, code: i32, message: &str) -> Value {

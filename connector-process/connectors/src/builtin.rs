@@ -405,6 +405,12 @@ static MCP: Connector = Connector {
             "How long one call of a tool may take.",
         )
         .or(Default::Number(120)),
+        Setting::optional(
+            "questionSeconds",
+            Content::Number(1, 3_600),
+            "How long a question of the server waits for a person's answer.",
+        )
+        .or(Default::Number(600)),
     ],
     secrets: &[secret(
         "token",

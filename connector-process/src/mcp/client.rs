@@ -4,32 +4,79 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use goondan_protocol::question::{QuestionAction, QuestionAnswered};
 use goondan_protocol::version::GOONDAN_VERSION;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ErrorData, Implementation, ListRootsResult, Root,
-    RootsCapabilities,
+    ClientCapabilities, ClientConfig, CustomRequest, CustomResult, ElicitRequestParams,
+    ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode, ErrorData,
+    FormElicitationCapability, Implementation, ListRootsResult, Root, RootsCapabilities,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::questions::{Asking, Question};
+
+/// The method by which a server asks a person something.
+const ELICITATION: &str = "elicitation/create";
+/// The one way of asking that is offered.
+const FORM: &str = "form";
 
 /// The client's side of a session. Cloning shares it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Client {
+    /// The way to a person.
+    asking: Asking,
     /// How often the server said that its tools are others now.
     changes: Arc<AtomicU64>,
     /// Where a program of the project works, if the server is one.
     root: Option<Arc<str>>,
 }
 
+/// The parameters of an elicitation, as far as they are looked at before a person is asked.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Elicitation {
+    #[serde(default)]
+    mode: Option<String>,
+    message: String,
+    #[serde(default)]
+    requested_schema: Value,
+}
+
 impl Client {
+    /// The side of a server that is somewhere else.
+    pub(super) fn new(asking: Asking) -> Self {
+        Self {
+            asking,
+            changes: Arc::default(),
+            root: None,
+        }
+    }
+
     /// The side of a server that is a program and works in this directory.
-    pub(super) fn in_directory(root: &Path) -> Self {
+    pub(super) fn in_directory(asking: Asking, root: &Path) -> Self {
         let url = reqwest::Url::from_directory_path(root).ok();
         let url = url.map(|url| Arc::from(url.as_str().trim_end_matches('/')));
         Self {
             root: url,
-            ..Self::default()
+            ..Self::new(asking)
         }
+    }
+
+    async fn ask(
+        &self,
+        (message, schema): (String, Value),
+        context: RequestContext<RoleClient>,
+    ) -> Result<QuestionAnswered, ErrorData> {
+        let traceparent = context.meta.get_traceparent().map(str::to_owned);
+        let question = Question {
+            message,
+            schema,
+            traceparent,
+        };
+        self.asking.ask(question, context.ct).await
     }
 
     /// How often the server's list of tools has changed.
@@ -45,9 +92,11 @@ impl Client {
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
-        // It offers neither a model nor a person to the server: both are the agent's. One that is
-        // somewhere else has nothing to do with the directories of this machine.
+        // It offers no model to the server: that is the agent's. One that is somewhere else has nothing
+        // to do with the directories of this machine.
+        let form = FormElicitationCapability::default().with_schema_validation(true);
         let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = Some(ElicitationCapability::default().with_form(form));
         capabilities.roots = self.root.as_ref().map(|_| RootsCapabilities::default());
         ClientConfig::new(
             capabilities,
@@ -63,7 +112,66 @@ impl ClientHandler for Client {
         Ok(ListRootsResult::new(roots.collect()))
     }
 
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let ElicitRequestParams::FormElicitationParams {
+            message,
+            requested_schema,
+            ..
+        } = request
+        else {
+            return Err(only_forms());
+        };
+        let schema = serde_json::to_value(requested_schema);
+        let schema = schema.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        let answered = self.ask((message, schema), context).await?;
+        let result = ElicitResult::new(match answered.action {
+            QuestionAction::Accept => ElicitationAction::Accept,
+            QuestionAction::Decline => ElicitationAction::Decline,
+            QuestionAction::Cancel => ElicitationAction::Cancel,
+        });
+        Ok(match answered.content {
+            Some(content) => result.with_content(Value::Object(content)),
+            None => result,
+        })
+    }
+
+    /// An elicitation that the library does not take for one, such as one with a strange schema, comes
+    /// here: the server is to be told what is wrong with it.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method != ELICITATION {
+            let method = request.method;
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None));
+        }
+        let params = request.params.unwrap_or_default();
+        let asked: Elicitation = serde_json::from_value(params)
+            .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        if asked.mode.is_some_and(|mode| mode != FORM) {
+            return Err(only_forms());
+        }
+        let answered = self
+            .ask((asked.message, asked.requested_schema), context)
+            .await?;
+        let mut result = json!({"action": answered.action});
+        if let (Some(result), Some(content)) = (result.as_object_mut(), answered.content) {
+            result.insert("content".to_owned(), Value::Object(content));
+        }
+        Ok(CustomResult::new(result))
+    }
+
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
+}
+
+fn only_forms() -> ErrorData {
+    let message = "a person is asked by a form only: `mode` must be `form` or missing";
+    ErrorData::invalid_params(message, None)
 }

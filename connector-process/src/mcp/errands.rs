@@ -9,7 +9,6 @@ use futures_util::future::BoxFuture;
 use goondan_log::error_chain;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use goondan_protocol::service::{Mcp as Errand, McpTool, McpTools};
-use goondan_protocol::trace::TraceContext;
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, PaginatedRequestParams, RequestParamsMeta as _,
@@ -22,7 +21,9 @@ use tokio::time::timeout;
 
 use super::client::Client;
 use super::own::{Can, Failed, Own};
+use super::questions::OpenCalls;
 use super::{content, wording};
+use crate::call_clock::TimeIsUp;
 use crate::calls::{CallHandler, Outcome, Pieces};
 use crate::limits::{MCP_PAGES_MAX, MCP_TOOLS_MAX};
 use crate::service;
@@ -38,6 +39,7 @@ pub(super) struct Serving {
 #[derive(Clone)]
 pub(super) struct Errands {
     server: watch::Receiver<Option<Serving>>,
+    calls: OpenCalls,
     patience: Duration,
     secrets: Arc<[String]>,
     listed: Arc<Mutex<Option<Listed>>>,
@@ -59,7 +61,7 @@ impl CallHandler for Errands {
         let errands = self.clone();
         async move {
             let secrets: Vec<&str> = errands.secrets.iter().map(String::as_str).collect();
-            service::outcome(errands.run(&call, pieces.trace()).await, &secrets)
+            service::outcome(errands.run(&call, &pieces).await, &secrets)
         }
         .boxed()
     }
@@ -68,18 +70,20 @@ impl CallHandler for Errands {
 impl Errands {
     pub(super) fn new(
         server: watch::Receiver<Option<Serving>>,
+        calls: OpenCalls,
         patience: Duration,
         secrets: Vec<String>,
     ) -> Self {
         Self {
             server,
+            calls,
             patience,
             secrets: secrets.into(),
             listed: Arc::default(),
         }
     }
 
-    async fn run(&self, call: &CallOrder, trace: Option<TraceContext>) -> Result<Value, CallError> {
+    async fn run(&self, call: &CallOrder, pieces: &Pieces) -> Result<Value, CallError> {
         let errand: Errand = service::errand("mcp", call)?;
         let serving = self.server.borrow().clone();
         let serving = serving.ok_or_else(|| {
@@ -88,20 +92,24 @@ impl Errands {
         match errand {
             Errand::Tools { known } => to_value(&self.tools(&serving, known.as_deref()).await?),
             Errand::Call { name, arguments } => {
+                let _entered = self.calls.enter(pieces);
+                let clock = pieces.clock();
                 if let Some(own) = self.own(&name).await {
-                    let made = timeout(self.patience, own.run(&serving.peer, &arguments)).await;
-                    return match made.map_err(|_elapsed| self.too_late())? {
+                    let made = own.run(&serving.peer, &arguments);
+                    let made = clock.timeout(self.patience, made).await;
+                    return match made.map_err(|TimeIsUp| self.too_late())? {
                         Ok(result) => to_value(&result),
                         Err(Failed::Service(error)) => Err(to_error(&error)),
                         Err(Failed::Call(error)) => Err(error),
                     };
                 }
                 let mut params = CallToolRequestParams::new(name).with_arguments(arguments);
-                if let Some(trace) = trace {
+                if let Some(trace) = pieces.trace() {
                     params.set_traceparent(&trace.to_traceparent());
                 }
-                let made = timeout(self.patience, serving.peer.call_tool_once(params)).await;
-                let response = made.map_err(|_elapsed| self.too_late())?;
+                let made = serving.peer.call_tool_once(params);
+                let made = clock.timeout(self.patience, made).await;
+                let response = made.map_err(|TimeIsUp| self.too_late())?;
                 match response.map_err(|error| to_error(&error))? {
                     CallToolResponse::Complete(result) => {
                         let result =

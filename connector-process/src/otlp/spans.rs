@@ -49,7 +49,10 @@ impl Spans {
             Event::TurnFailed | Event::TurnParked | Event::StepFailed | Event::ToolFailed => {
                 Ended::Badly
             }
-            Event::BudgetWarning | Event::MessageWarning => return None,
+            Event::QuestionAsked
+            | Event::QuestionClosed
+            | Event::BudgetWarning
+            | Event::MessageWarning => return None,
         };
         Some(self.end(id, exported, ended))
     }

@@ -250,7 +250,7 @@ impl Session<'_> {
             Streaming::Text if self.is_terminal => Streaming::Named,
             usual => usual,
         };
-        let view = TurnView::start(output, output.is_json(), streaming);
+        let view = TurnView::start(self.context, output.is_json(), streaming);
         let mut losses = 0;
         loop {
             // Taken out while in use: what is interrupted in an answer cannot be used again.

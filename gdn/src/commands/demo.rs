@@ -123,7 +123,7 @@ async fn play(
     output.note(format!("{} {}", mark(demo, "workspace"), info.workspace_id));
     output.note(format!("{} {}\n", mark(demo, "question"), args.ask));
     let question = Question::new(&info, None, None, args.ask.clone(), None)?;
-    let view = TurnView::start(output, output.is_json(), Streaming::Off);
+    let view = TurnView::start(demo, output.is_json(), Streaming::Off);
     let sent = question
         .ask(&mut client, &view)
         .await

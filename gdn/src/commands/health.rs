@@ -35,6 +35,16 @@ pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
             text::printable(&told(process)),
         ));
     }
+    if workspace.questions > 0 {
+        let list = context.daemon_command(&format!("--workspace {id} question list"));
+        let count = text::count(workspace.questions, "question");
+        let verb = if workspace.questions == 1 {
+            "waits"
+        } else {
+            "wait"
+        };
+        output.note(format!("{id}: {count} {verb} for an answer: `{list}`"));
+    }
     let more = workspace
         .unhealthy_total
         .saturating_sub(workspace.unhealthy.len());

@@ -142,7 +142,10 @@ fn detail(process: &ProcessInfo, now: Timestamp) -> String {
     let others = &process.waiting_for;
     let others: Vec<&str> = others.iter().map(AsRef::as_ref).collect();
     let waiting = (!others.is_empty()).then(|| format!("waiting for {}", others.join(", ")));
-    let parts: Vec<String> = [next, waiting, process.detail.clone()]
+    let questions: Vec<&str> = process.questions.iter().map(AsRef::as_ref).collect();
+    let questions = (!questions.is_empty())
+        .then(|| format!("waits for a person's answer: {}", questions.join(", ")));
+    let parts: Vec<String> = [next, questions, waiting, process.detail.clone()]
         .into_iter()
         .flatten()
         .collect();
@@ -185,6 +188,11 @@ mod tests {
         let now = Timestamp::from_unix_millis(1_000_000);
         let asking = process("processing", &json!({"waitingFor": ["helper:main"]}));
         assert_eq!(detail(&asking, now), "waiting for helper:main");
+        let asking = process("processing", &json!({"questions": ["q-1", "q-2"]}));
+        assert_eq!(
+            detail(&asking, now),
+            "waits for a person's answer: q-1, q-2"
+        );
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(super) async fn run(args: Send, context: &Context) -> Result<(), Failure> {
         _ if args.stream => Streaming::Text,
         usual => usual,
     };
-    let view = TurnView::start(output, quiet, streaming);
+    let view = TurnView::start(context, quiet, streaming);
     let sent = wait(&mut client, &question, limit, &view, context).await?;
     let is_shown = is_shown(&view, &sent);
     drop(view);

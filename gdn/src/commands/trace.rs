@@ -221,16 +221,21 @@ impl Span {
     }
 }
 
+/// Whether an event begins and ends nothing.
+fn is_remark(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::MessageWarning | Kind::BudgetWarning | Kind::QuestionAsked | Kind::QuestionClosed
+    )
+}
+
 /// The spans of a trace as a tree, written out from top to bottom. Those without a parent that is part
 /// of it begin a tree.
 fn spans_of(events: &[RuntimeEvent]) -> Vec<Span> {
     let mut spans: BTreeMap<SpanId, Span> = BTreeMap::new();
     let mut order: Vec<SpanId> = Vec::new();
     let last = events.last().map(|event| event.timestamp);
-    for event in events
-        .iter()
-        .filter(|event| !matches!(event.kind, Kind::MessageWarning | Kind::BudgetWarning))
-    {
+    for event in events.iter().filter(|event| !is_remark(event.kind)) {
         let id = event.span_id;
         let span = spans.entry(id).or_insert_with(|| {
             order.push(id);

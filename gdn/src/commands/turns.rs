@@ -265,6 +265,8 @@ impl Story {
             Kind::StepCompleted
             | Kind::StepFailed
             | Kind::ToolCompleted
+            | Kind::QuestionAsked
+            | Kind::QuestionClosed
             | Kind::BudgetWarning
             | Kind::MessageWarning => {}
         }

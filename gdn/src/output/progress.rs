@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::style::{self, Palette};
 use super::{Output, text};
+use crate::context::Context;
 use crate::schemas;
 
 /// How often the spinner moves, in milliseconds.
@@ -58,6 +59,8 @@ struct Shown {
 pub(crate) struct TurnView {
     output: Output,
     quiet: bool,
+    /// The command that shows a question, but for its id.
+    show_question: String,
     streaming: Streaming,
     columns: usize,
     shown: RefCell<Shown>,
@@ -66,11 +69,13 @@ pub(crate) struct TurnView {
 impl TurnView {
     /// A view that waits for the turn to begin. `quiet` shows nothing but, as `streaming` says, the
     /// reply.
-    pub(crate) fn start(output: Output, quiet: bool, streaming: Streaming) -> Self {
+    pub(crate) fn start(context: &Context, quiet: bool, streaming: Streaming) -> Self {
+        let output = context.output;
         let columns = columns_of_stderr();
         let view = Self {
             output,
             quiet,
+            show_question: context.command("question show"),
             streaming,
             columns,
             shown: RefCell::default(),
@@ -88,6 +93,14 @@ impl TurnView {
         }
         if let Some(line) = line_of(event, self.columns, self.output.err) {
             self.line(&line);
+        }
+        if event.kind == RuntimeEventKind::QuestionAsked
+            && let Some(id) = &event.question_id
+        {
+            self.line(&format!(
+                "    see it, and how to answer: {} {id}",
+                self.show_question
+            ));
         }
         if let Some(status) = status_of(event) {
             self.status(&status);
@@ -276,6 +289,11 @@ fn status_of(event: &RuntimeEvent) -> Option<String> {
             .tool_name
             .as_ref()
             .map(|tool| format!("running {tool}")),
+        Kind::QuestionAsked => {
+            let id = event.question_id.as_ref();
+            id.map(|id| format!("waits for an answer: gdn question answer {id}"))
+        }
+        Kind::QuestionClosed => Some("waiting for tools".to_owned()),
         Kind::TurnStarted
         | Kind::TurnResumed
         | Kind::TurnCompleted
@@ -318,6 +336,15 @@ fn line_of(event: &RuntimeEvent, columns: usize, palette: Palette) -> Option<Str
             style::BAD,
             Some("the model could not answer".to_owned()),
         ),
+        Kind::QuestionAsked => {
+            let id = event.question_id.as_ref()?;
+            let what = format!("waits for an answer: gdn question answer {id}");
+            ("?", style::WARN, Some(what))
+        }
+        Kind::QuestionClosed => {
+            let id = event.question_id.as_ref()?;
+            ("?", style::FAINT, Some(format!("question {id}")))
+        }
         Kind::BudgetWarning => ("!", style::WARN, Some("budget".to_owned())),
         Kind::MessageWarning => ("!", style::WARN, Some("warning".to_owned())),
         Kind::TurnStarted | Kind::TurnCompleted | Kind::TurnFailed | Kind::StepCompleted => {
@@ -377,6 +404,11 @@ mod tests {
             Some("  ✗ bash__exec  1.2s  exit code 1")
         );
         assert_eq!(line("turn.completed", json!({})), None);
+        let asked = json!({"questionId": "q-1", "detail": "Which?"});
+        assert_eq!(
+            line("question.asked", asked).as_deref(),
+            Some("  ? waits for an answer: gdn question answer q-1  Which?")
+        );
     }
 
     #[test]

@@ -45,6 +45,7 @@ use crate::limits::{
 mod budgets;
 mod charges;
 mod lane;
+mod questions;
 mod recording;
 
 pub(super) use recording::Replied;
@@ -705,6 +706,10 @@ impl Core {
             call.deadline_ms <= now_ms && is_outside
         });
         for id in late {
+            // While a person is asked, the call's own time stands still.
+            if self.questions.holds(id) {
+                continue;
+            }
             let Some(call) = self.calls.open.get(&id) else {
                 continue;
             };

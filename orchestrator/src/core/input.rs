@@ -34,12 +34,22 @@ pub(crate) struct ProcessId(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RequestToken(pub(crate) u64);
 
+/// The client that makes a request, as the kernel tells of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// Its process, as it was when it connected.
+    pub(crate) pid: Option<u32>,
+    /// Whether it was started by the daemon's own children: an agent's tool, or a connector.
+    pub(crate) is_below_daemon: bool,
+}
+
 /// Something that happened.
 #[derive(Debug)]
 pub(crate) enum Input {
     /// A client asks for something.
     Request {
         token: RequestToken,
+        peer: Peer,
         call: Box<Call>,
     },
     /// A client is gone; nobody waits for these any more.

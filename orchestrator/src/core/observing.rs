@@ -32,7 +32,7 @@ fn scope_of(kind: Kind) -> Option<Scope> {
         Kind::StepStarted | Kind::StepCompleted | Kind::StepFailed => Some(Scope::Step),
         Kind::ToolCalled | Kind::ToolCompleted | Kind::ToolFailed => Some(Scope::Call),
         // The daemon's own.
-        Kind::TurnParked | Kind::BudgetWarning => None,
+        Kind::TurnParked | Kind::BudgetWarning | Kind::QuestionAsked | Kind::QuestionClosed => None,
     }
 }
 
@@ -49,6 +49,8 @@ fn is_end(kind: Kind) -> bool {
         | Kind::TurnParked
         | Kind::StepStarted
         | Kind::ToolCalled
+        | Kind::QuestionAsked
+        | Kind::QuestionClosed
         | Kind::BudgetWarning
         | Kind::MessageWarning => false,
     }
@@ -113,6 +115,7 @@ pub(super) fn corrected(
             .map(|name| name.chars().take(MAX_NAME_BYTES).collect()),
         step_id,
         tool_call_id,
+        question_id: None,
         config_digest: turn.context.config_digest.clone().filter(|_| is_start),
         duration_ms: reported
             .duration_ms

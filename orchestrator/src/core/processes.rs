@@ -86,6 +86,12 @@ impl Core {
                 let work = StateWork::Set(set.state);
                 self.on_state_work(id, name, process, request_id, work);
             }
+            (ToOrchestrator::QuestionAsk(ask), Owner::Connector(id, name)) => {
+                self.on_question_ask((id, name), process, request_id, *ask);
+            }
+            (ToOrchestrator::QuestionWithdraw(withdraw), Owner::Connector(..)) => {
+                self.on_question_withdraw(process, withdraw);
+            }
             (ToOrchestrator::ConversationLoad(load), Owner::Agent(at)) => {
                 self.on_conversation_load(at, process, request_id, load.offset);
             }

@@ -26,7 +26,7 @@ use super::parking::Decision;
 use super::router::{SENT_EVENT, Unroutable};
 use super::secrets::SecretWork;
 use super::{
-    Core, Effect, LoadPurpose, RequestToken, Workspace, no_workspace, router, stopping_error,
+    Core, Effect, LoadPurpose, Peer, RequestToken, Workspace, no_workspace, router, stopping_error,
 };
 
 /// The connector that the local client is.
@@ -46,7 +46,7 @@ impl Core {
         });
     }
 
-    pub(super) fn on_request(&mut self, token: RequestToken, call: Call) {
+    pub(super) fn on_request(&mut self, token: RequestToken, peer: Peer, call: Call) {
         let is_look = matches!(
             call,
             Call::Connect(_)
@@ -55,6 +55,7 @@ impl Core {
                 | Call::ListWorkspaces(_)
                 | Call::ListInstances(_)
                 | Call::ListEvents(_)
+                | Call::ListQuestions(_)
                 | Call::ReadAudit(_)
                 | Call::ReadUsage(_)
                 | Call::InstanceTurns(_)
@@ -142,6 +143,10 @@ impl Core {
                 };
                 self.decide(token, at, drop.event_id, Decision::Drop);
             }
+            Call::ListQuestions(list) => self.list_questions(token, list.workspace_id.as_ref()),
+            Call::ShowQuestion(show) => self.show_question(token, &show),
+            Call::AnswerQuestion(answer) => self.answer_question(token, peer, answer),
+            Call::DeclineQuestion(decline) => self.decline_question(token, peer, &decline),
             Call::VerifyInstances(verify) => self.verify(token, verify),
             Call::VerifyRoot(verify) => self.verify_root(token, &verify),
             Call::ExportInstance(export) => self.export(token, export),

@@ -57,12 +57,31 @@ impl Core {
     pub(super) fn workspace_infos(&self) -> Vec<WorkspaceInfo> {
         self.workspaces
             .iter()
-            .map(|(id, workspace)| info(id, workspace))
+            .map(|(id, workspace)| self.info(id, workspace))
             .collect()
     }
 
     pub(super) fn workspace_info(&self, id: &WorkspaceId) -> Option<WorkspaceInfo> {
-        self.workspaces.get(id).map(|workspace| info(id, workspace))
+        let workspace = self.workspaces.get(id)?;
+        Some(self.info(id, workspace))
+    }
+
+    fn info(&self, id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
+        WorkspaceInfo {
+            questions: self.questions.all(Some(id)).count(),
+            ..info(id, workspace)
+        }
+    }
+
+    fn agent_info(&self, id: &WorkspaceId, key: &InstanceKey, instance: &Instance) -> ProcessInfo {
+        let at = InstanceRef {
+            workspace_id: id.clone(),
+            instance_key: key.clone(),
+        };
+        ProcessInfo {
+            questions: self.questions.of_instance(&at),
+            ..agent_info(id, key, instance)
+        }
     }
 
     pub(super) fn processes(&self, only: Option<&WorkspaceId>) -> Vec<ProcessInfo> {
@@ -83,7 +102,8 @@ impl Core {
             }
             let mut instances: Vec<_> = workspace.instances.iter().collect();
             instances.sort_by_key(|(key, _)| *key);
-            processes.extend(instances.into_iter().map(|(key, i)| agent_info(id, key, i)));
+            let instances = instances.into_iter();
+            processes.extend(instances.map(|(key, entry)| self.agent_info(id, key, entry)));
         }
         processes
     }
@@ -91,7 +111,7 @@ impl Core {
     pub(super) fn process_of(&self, at: &InstanceRef) -> Option<ProcessInfo> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
         let instance = workspace.instances.get(&at.instance_key)?;
-        Some(agent_info(&at.workspace_id, &at.instance_key, instance))
+        Some(self.agent_info(&at.workspace_id, &at.instance_key, instance))
     }
 }
 
@@ -118,6 +138,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
             .collect(),
         running_agents: instances.clone().filter(|i| i.slot.up().is_some()).count(),
         pending_events: instances.map(Instance::pending).sum(),
+        questions: 0,
         config_digest: bundle.map(|bundle| bundle.digest.clone()),
         config_since: workspace.since,
         last_known_good: workspace.is_last_known_good,
@@ -166,6 +187,7 @@ fn agent_info(id: &WorkspaceId, key: &InstanceKey, instance: &Instance) -> Proce
             others.dedup();
             others
         },
+        questions: Vec::new(),
         detail: instance.slot.detail.clone(),
         memory_bytes: None,
         counted_memory_bytes: None,
@@ -190,6 +212,7 @@ fn model_info(id: &WorkspaceId, name: &str, model: &Model, is_called: bool) -> P
         turn_id: None,
         trace_id: None,
         waiting_for: Vec::new(),
+        questions: Vec::new(),
         detail: model.slot.detail.clone(),
         memory_bytes: None,
         counted_memory_bytes: None,
@@ -219,6 +242,7 @@ fn connector_info(
         turn_id: None,
         trace_id: None,
         waiting_for: Vec::new(),
+        questions: Vec::new(),
         detail: connector.slot.detail.clone(),
         memory_bytes: None,
         counted_memory_bytes: None,

@@ -39,8 +39,9 @@ use places::{InUse, Place, Places};
 use super::descriptors;
 use super::frame_memory::FrameMemory;
 use super::logs::LogHub;
+use super::orphans::{Mark, has_mark};
 use super::supervisor::Event;
-use crate::core::{Input, RequestToken};
+use crate::core::{Input, Peer, RequestToken};
 use crate::limits::{CLIENT_QUEUE_FRAMES, GREETING_TIMEOUT_MS};
 
 mod accepting;
@@ -51,6 +52,8 @@ mod places;
 pub(super) struct Client {
     outgoing: mpsc::Sender<Bytes>,
     connection: CancellationToken,
+    /// Who it is.
+    pub(super) peer: Peer,
     /// Held by each request that is open, through its own copy of this client.
     _in_use: InUse,
 }
@@ -91,6 +94,8 @@ pub(super) struct Server {
     pub(super) frames: FrameMemory,
     pub(super) events: mpsc::Sender<Event>,
     pub(super) hub: Arc<LogHub>,
+    /// What the daemon's own children, and all that they start, are known by.
+    pub(super) mark: Option<Mark>,
     pub(super) ending: CancellationToken,
 }
 
@@ -162,10 +167,13 @@ impl Server {
         connection: CancellationToken,
         in_use: InUse,
     ) {
-        if let Err(problem) = check_peer(&stream) {
-            tracing::warn!(problem, "a control connection was refused");
-            return;
-        }
+        let peer = match check_peer(&stream, self.mark) {
+            Ok(peer) => peer,
+            Err(problem) => {
+                tracing::warn!(problem, "a control connection was refused");
+                return;
+            }
+        };
         // Both directions share the stream; it closes when both tasks have let go of it.
         let stream = Arc::new(stream);
         let (read, write) = (SharedStream(stream.clone()), SharedStream(stream));
@@ -173,6 +181,7 @@ impl Server {
         let client = Client {
             outgoing,
             connection: connection.clone(),
+            peer,
             _in_use: in_use,
         };
         let mut tasks = JoinSet::new();
@@ -311,13 +320,21 @@ impl AsyncWrite for SharedStream {
     }
 }
 
-fn check_peer(stream: &Stream) -> Result<(), String> {
+/// Who connects, if it may.
+fn check_peer(stream: &Stream, mark: Option<Mark>) -> Result<Peer, String> {
     let ours = nix::unistd::geteuid().as_raw();
     let peer = stream
         .peer_creds()
         .map_err(|error| format!("unknown peer: {error}"))?;
     match peer.euid() {
-        Some(theirs) if theirs == ours => Ok(()),
+        Some(theirs) if theirs == ours => {
+            let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
+            let marked = pid.zip(mark).map(|(pid, mark)| has_mark(pid, mark));
+            Ok(Peer {
+                pid,
+                is_below_daemon: marked.unwrap_or_default(),
+            })
+        }
         Some(theirs) => Err(format!("the peer is user {theirs}, not {ours}")),
         None => Err("the peer's user is not known".to_owned()),
     }

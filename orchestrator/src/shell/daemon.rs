@@ -32,7 +32,7 @@ use super::frame_memory::FrameMemory;
 use super::loading::{Known, Projects, Read, Wanted};
 use super::logs::{LogHub, journal};
 use super::masking::Masks;
-use super::orphans;
+use super::orphans::{self, Mark};
 use super::strays;
 use super::supervisor::{Event, Supervisor};
 use crate::args::Args;
@@ -231,7 +231,7 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         );
     }
 
-    end_orphans(layout.root());
+    let mark = end_orphans(layout.root());
 
     let cgroups = Cgroups::take().unwrap_or_else(|error| {
         let why = error.to_string();
@@ -289,6 +289,7 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         frames: FrameMemory::new(CONTROL_FRAMES_BYTES_MAX),
         events: events.clone(),
         hub: hub.clone(),
+        mark,
         ending: ending.clone(),
     };
     let mut tasks = tokio::task::JoinSet::new();
@@ -341,7 +342,8 @@ fn writer_threads(descriptors: u64) -> usize {
 }
 
 /// Ends what an earlier daemon of this System Root left behind, and marks what this one will start.
-fn end_orphans(root: &Path) {
+/// What it will start is known by the mark; none if it cannot be marked.
+fn end_orphans(root: &Path) -> Option<Mark> {
     match orphans::mark_descendants(root) {
         Ok(mark) => {
             let count = orphans::end_all(mark);
@@ -351,12 +353,16 @@ fn end_orphans(root: &Path) {
                     "processes that an earlier daemon left behind were ended"
                 );
             }
+            Some(mark)
         }
-        Err(error) => tracing::warn!(
-            error = &error as &dyn std::error::Error,
-            "what this daemon starts cannot be marked: if it is killed together with its children, their \
-             tools may live on"
-        ),
+        Err(error) => {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "what this daemon starts cannot be marked: if it is killed together with its children, \
+                 their tools may live on, and they may answer questions that are for a person"
+            );
+            None
+        }
     }
 }
 

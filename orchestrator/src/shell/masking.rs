@@ -166,6 +166,11 @@ impl Masks {
                     self.mask(message);
                 }
             }
+            ToOrchestrator::QuestionAsk(ask) => {
+                self.mask(&mut ask.message);
+                let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+                ask.schema = known.value(std::mem::take(&mut ask.schema));
+            }
             ToOrchestrator::CallResult(result) => {
                 if let CallOutcome::Error(error) = &mut result.outcome {
                     self.mask(&mut error.message);

@@ -12,7 +12,7 @@
 //! some service outside starts for it (`systemd-run`, `at`, a container), does not carry it.
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{end_all, mark_descendants};
+pub(super) use linux::{end_all, has_mark, mark_descendants};
 
 /// What the descendants of the daemons of one System Root have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,12 @@ pub(super) fn mark_descendants(_root: &std::path::Path) -> std::io::Result<Mark>
 #[cfg(not(target_os = "linux"))]
 pub(super) fn end_all(_mark: Mark) -> usize {
     0
+}
+
+/// Whether a process carries the mark: nobody can tell here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn has_mark(_pid: u32, _mark: Mark) -> bool {
+    false
 }
 
 #[cfg(target_os = "linux")]
@@ -118,7 +124,9 @@ mod linux {
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
     }
 
-    fn has_mark(pid: u32, mark: Mark) -> bool {
+    /// Whether a process carries the mark: it, or what started it, was started by a daemon of the System
+    /// Root. One that is gone does not.
+    pub(in crate::shell) fn has_mark(pid: u32, mark: Mark) -> bool {
         let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
         hard_limit_in(&limits) == Some(mark.0)
     }

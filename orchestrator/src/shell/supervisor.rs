@@ -237,6 +237,7 @@ impl Supervisor {
                     Call::ListProcesses(_) => Some(Addition::Memory),
                     _ => None,
                 };
+                let peer = client.peer;
                 self.requests.insert(
                     token,
                     OpenRequest {
@@ -245,7 +246,7 @@ impl Supervisor {
                         addition,
                     },
                 );
-                self.step(Input::Request { token, call });
+                self.step(Input::Request { token, peer, call });
             }
             Event::Answer { token, result } => self.respond(token, result),
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{InstanceKey, TurnId, WorkspaceId};
+use crate::ids::{InstanceKey, QuestionId, TurnId, WorkspaceId};
 use crate::ipc::ChildRole;
 use crate::process_limits::ProcessLimits;
 use crate::time::Timestamp;
@@ -232,6 +232,9 @@ pub struct ProcessInfo {
     /// Whose answers its turn waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<InstanceKey>,
+    /// The questions whose answers by a person its turn waits for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<QuestionId>,
     /// What it says it does, or how the last one ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,

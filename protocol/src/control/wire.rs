@@ -173,6 +173,10 @@ pub enum ErrorCode {
     EventNotFound,
     /// The event is parked: its turn crashed too many processes.
     EventParked,
+    /// No such question waits.
+    QuestionNotFound,
+    /// Only a person may do that, and the client was started by the daemon's own children.
+    PersonNeeded,
     /// The instance has too many events waiting.
     Overloaded,
     /// The daemon is stopping.

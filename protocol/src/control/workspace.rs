@@ -51,6 +51,9 @@ pub struct WorkspaceInfo {
     pub running_agents: usize,
     /// Events that wait for their turn or are in it.
     pub pending_events: usize,
+    /// Questions that wait for a person's answer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub questions: usize,
     /// The SHA-256 of the configuration that runs, as hex digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,

@@ -206,6 +206,8 @@ fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
         Kind::ToolCalled,
         Kind::ToolCompleted,
         Kind::ToolFailed,
+        Kind::QuestionAsked,
+        Kind::QuestionClosed,
         Kind::BudgetWarning,
         Kind::MessageWarning,
     ] {
@@ -221,6 +223,8 @@ fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
             | Kind::ToolCalled
             | Kind::ToolCompleted
             | Kind::ToolFailed
+            | Kind::QuestionAsked
+            | Kind::QuestionClosed
             | Kind::BudgetWarning
             | Kind::MessageWarning => assert_row(PROTOCOL, &kind),
         }
@@ -292,6 +296,10 @@ fn check_result(method: &str, result: &str) {
         control::VerifyInstances::NAME => result_round_trip::<control::VerifyInstances>(result),
         control::VerifyRoot::NAME => result_round_trip::<control::VerifyRoot>(result),
         control::PruneInstances::NAME => result_round_trip::<control::PruneInstances>(result),
+        control::ListQuestions::NAME => result_round_trip::<control::ListQuestions>(result),
+        control::ShowQuestion::NAME => result_round_trip::<control::ShowQuestion>(result),
+        control::AnswerQuestion::NAME => result_round_trip::<control::AnswerQuestion>(result),
+        control::DeclineQuestion::NAME => result_round_trip::<control::DeclineQuestion>(result),
         control::ListInstances::NAME => result_round_trip::<control::ListInstances>(result),
         control::ShowInstance::NAME => result_round_trip::<control::ShowInstance>(result),
         control::InstanceHistory::NAME => result_round_trip::<control::InstanceHistory>(result),
@@ -413,6 +421,8 @@ fn every_error_code_has_its_row() {
         ErrorCode::InstanceKeyTaken,
         ErrorCode::EventNotFound,
         ErrorCode::EventParked,
+        ErrorCode::QuestionNotFound,
+        ErrorCode::PersonNeeded,
         ErrorCode::Overloaded,
         ErrorCode::Stopping,
         ErrorCode::Storage,
@@ -435,6 +445,8 @@ fn every_error_code_has_its_row() {
             | ErrorCode::InstanceKeyTaken
             | ErrorCode::EventNotFound
             | ErrorCode::EventParked
+            | ErrorCode::QuestionNotFound
+            | ErrorCode::PersonNeeded
             | ErrorCode::Overloaded
             | ErrorCode::Stopping
             | ErrorCode::Storage

@@ -59,6 +59,8 @@ mod people;
 #[cfg(test)]
 mod project_root;
 #[cfg(test)]
+mod questions;
+#[cfg(test)]
 mod records;
 #[cfg(test)]
 mod replies;

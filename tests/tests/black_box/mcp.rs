@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::conversation::{check, result_text, role};
 
-const TOKEN: &str = "token-of-the-server-7315";
+pub(crate) const TOKEN: &str = "token-of-the-server-7315";
 
 /// An agent that calls what it is told to: `call NAME TEXT`.
-fn project(connection: &str) -> String {
+pub(crate) fn project(connection: &str) -> String {
     let names = [
         "secret_read",
         "fail",
@@ -23,6 +23,13 @@ fn project(connection: &str) -> String {
         "link",
         "roots",
         "trace",
+        "capabilities",
+        "order",
+        "confirm",
+        "nested",
+        "password",
+        "visit",
+        "sneak",
         "list_resources",
         "list_prompts",
         "hang",
@@ -78,7 +85,7 @@ fn over_stdio() -> Home {
     over_stdio_with("")
 }
 
-fn over_stdio_with(setting: &str) -> Home {
+pub(crate) fn over_stdio_with(setting: &str) -> Home {
     let home = Home::without_project();
     let connection = format!(
         "  config:\n    command: ['{}']\n    env: {{SERVER_TOKEN: {{valueFrom: {{env: SERVER_TOKEN}}}}}}\n    ",
@@ -92,7 +99,7 @@ fn over_stdio_with(setting: &str) -> Home {
     home
 }
 
-fn last_result(home: &Home, key: &str) -> String {
+pub(crate) fn last_result(home: &Home, key: &str) -> String {
     let messages = home.history(key);
     check(&messages);
     let results = messages.iter().rev();

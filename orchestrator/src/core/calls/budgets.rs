@@ -310,6 +310,7 @@ impl Core {
             step_id: None,
             tool_call_id: None,
             tool_name: None,
+            question_id: None,
             config_digest: None,
             duration_ms: None,
             usage: None,

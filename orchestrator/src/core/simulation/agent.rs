@@ -381,7 +381,9 @@ impl Agent {
             | ToChild::EventRefused(_)
             | ToChild::State(_)
             | ToChild::StateKept(_)
-            | ToChild::StateRefused(_) => {
+            | ToChild::StateRefused(_)
+            | ToChild::QuestionAnswered(_)
+            | ToChild::QuestionRefused(_) => {
                 panic!("an agent is told of no ingress events")
             }
         }

@@ -25,7 +25,7 @@ use super::oracle::{Answered, Asked, Oracle};
 use crate::core::agents::CONFIGURATION_CHANGED;
 use crate::core::{
     Accounts, Core, Effect, Facts, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded,
-    LoadedWorkspace, Now, ProcessId, RequestToken, Share, Supply, control_error,
+    LoadedWorkspace, Now, Peer, ProcessId, RequestToken, Share, Supply, control_error,
 };
 use crate::limits::TICK_MS;
 
@@ -599,7 +599,11 @@ impl World {
         let token = RequestToken(self.next_token);
         self.oracle.ask(token, asked);
         let call = Box::new(call);
-        self.input(Input::Request { token, call });
+        self.input(Input::Request {
+            token,
+            peer: Peer::default(),
+            call,
+        });
         token
     }
 

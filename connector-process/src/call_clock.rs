@@ -1,0 +1,120 @@
+//! The clock of one call: it stands still while a person is asked for the call's sake.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+/// The time of one call. Cloning shares it.
+#[derive(Debug, Clone)]
+pub(crate) struct CallClock {
+    /// How many hold it.
+    holders: Arc<watch::Sender<usize>>,
+}
+
+impl Default for CallClock {
+    fn default() -> Self {
+        let (holders, _) = watch::channel(0);
+        Self {
+            holders: Arc::new(holders),
+        }
+    }
+}
+
+/// While this lives, the clock stands still.
+#[derive(Debug)]
+pub(crate) struct Held(CallClock);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let holders = &self.0.holders;
+        holders.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+/// The time was up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TimeIsUp;
+
+impl CallClock {
+    /// Lets the clock stand still until what is returned is dropped.
+    pub(crate) fn hold(&self) -> Held {
+        self.holders
+            .send_modify(|count| *count = count.saturating_add(1));
+        Held(self.clone())
+    }
+
+    /// Waits for `future`, but for no longer than `limit` on this clock.
+    ///
+    /// # Errors
+    ///
+    /// [`TimeIsUp`] if it was not ready by then.
+    pub(crate) async fn timeout<F: Future>(
+        &self,
+        limit: Duration,
+        future: F,
+    ) -> Result<F::Output, TimeIsUp> {
+        let mut future = std::pin::pin!(future);
+        let mut holders = self.holders.subscribe();
+        let mut left = limit;
+        loop {
+            let is_held = *holders.borrow_and_update() > 0;
+            let since = Instant::now();
+            let passing = async {
+                if is_held {
+                    std::future::pending::<()>().await;
+                }
+                sleep(left).await;
+            };
+            tokio::select! {
+                output = &mut future => return Ok(output),
+                () = passing => return Err(TimeIsUp),
+                // The sender lives as long as this clock does.
+                _ = holders.changed() => {}
+            }
+            if !is_held {
+                left = left.saturating_sub(since.elapsed());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_too_long_is_told_when_its_time_is_up() {
+        let clock = CallClock::default();
+        let began = Instant::now();
+        let never = std::future::pending::<()>();
+        assert_eq!(clock.timeout(LIMIT, never).await, Err(TimeIsUp));
+        assert_eq!(began.elapsed(), LIMIT);
+        assert_eq!(clock.timeout(LIMIT, async { 7 }).await, Ok(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_in_which_anybody_holds_it_does_not_count() {
+        let clock = CallClock::default();
+        let began = Instant::now();
+        let holding = async {
+            sleep(Duration::from_secs(4)).await;
+            let first = clock.hold();
+            sleep(Duration::from_secs(100)).await;
+            let second = clock.hold();
+            drop(first);
+            sleep(Duration::from_secs(100)).await;
+            drop(second);
+            std::future::pending::<()>().await;
+        };
+        let waiting = clock.timeout(LIMIT, std::future::pending::<()>());
+        tokio::select! {
+            late = waiting => assert_eq!(late, Err(TimeIsUp)),
+            () = holding => {}
+        }
+        assert_eq!(began.elapsed(), Duration::from_secs(210));
+    }
+}

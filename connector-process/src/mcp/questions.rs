@@ -1,0 +1,346 @@
+//! Questions of a server to a person (`elicitation/create`): under which call each comes, and what is
+//! passed on.
+//!
+//! The protocol does not say which call a server asks for. If one call is open that does not wait for an
+//! answer already, it is that one; a server that works on several at once names it by the `traceparent` it
+//! got with the call; otherwise the question waits a moment until the others are over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_protocol::call::CallId;
+use goondan_protocol::limits::MAX_QUESTIONS_PER_CONNECTION;
+use goondan_protocol::question::{QuestionAnswered, QuestionAsk};
+use goondan_protocol::trace::TraceContext;
+use rmcp::model::ErrorData;
+use serde_json::Value;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::call_clock::{CallClock, Held};
+use crate::calls::Pieces;
+use crate::gateway::{Asked, Gateway};
+use crate::limits::MCP_QUESTION_PLACE_TIMEOUT_MS;
+
+/// A call that the server works on.
+#[derive(Debug)]
+struct OpenCall {
+    call_id: CallId,
+    trace: Option<TraceContext>,
+    clock: CallClock,
+    /// How many of its questions wait for an answer.
+    asking: usize,
+}
+
+/// The calls that a server works on. Cloning shares them.
+#[derive(Debug, Clone)]
+pub(super) struct OpenCalls {
+    open: Arc<watch::Sender<Vec<OpenCall>>>,
+}
+
+impl Default for OpenCalls {
+    fn default() -> Self {
+        let (open, _) = watch::channel(Vec::new());
+        Self {
+            open: Arc::new(open),
+        }
+    }
+}
+
+/// While this lives, the server works on the call.
+#[derive(Debug)]
+pub(super) struct Entered(OpenCalls, CallId);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let call_id = self.1;
+        self.0
+            .open
+            .send_modify(|calls| calls.retain(|call| call.call_id != call_id));
+    }
+}
+
+/// While this lives, the call waits for an answer and its clock stands still.
+#[derive(Debug)]
+struct Waiting {
+    calls: OpenCalls,
+    call_id: CallId,
+    _held: Held,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let call_id = self.call_id;
+        self.calls.open.send_modify(|calls| {
+            let mut calls = calls.iter_mut();
+            if let Some(call) = calls.find(|call| call.call_id == call_id) {
+                call.asking = call.asking.saturating_sub(1);
+            }
+        });
+    }
+}
+
+/// Which call a question comes under.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    /// None is open.
+    Nowhere,
+    /// This one.
+    Under(CallId),
+    /// It may be any of so many.
+    Unclear(usize),
+}
+
+/// Decides under which of the open calls a question comes that names this trace context.
+fn place_of(calls: &[OpenCall], named: Option<TraceContext>) -> Place {
+    let only = |mut found: Vec<&OpenCall>| match (found.pop(), found.is_empty()) {
+        (Some(call), true) => Some(Place::Under(call.call_id)),
+        _ => None,
+    };
+    let by_trace = named.and_then(|named| {
+        let of_span = calls.iter().filter(|call| {
+            let trace = call.trace.as_ref();
+            trace.is_some_and(|own| (own.trace_id, own.span_id) == (named.trace_id, named.span_id))
+        });
+        // A server that traces its own work names a span of its own in the same trace.
+        let of_trace = calls.iter().filter(|call| {
+            let trace = call.trace.as_ref();
+            trace.is_some_and(|own| own.trace_id == named.trace_id)
+        });
+        only(of_span.collect()).or_else(|| only(of_trace.collect()))
+    });
+    let free = calls.iter().filter(|call| call.asking == 0);
+    let place = by_trace
+        .or_else(|| only(free.collect()))
+        .or_else(|| only(calls.iter().collect()));
+    place.unwrap_or(match calls.len() {
+        0 => Place::Nowhere,
+        several => Place::Unclear(several),
+    })
+}
+
+impl OpenCalls {
+    /// The server works on a call from now on.
+    pub(super) fn enter(&self, pieces: &Pieces) -> Entered {
+        let call = OpenCall {
+            call_id: pieces.call_id(),
+            trace: pieces.trace(),
+            clock: pieces.clock().clone(),
+            asking: 0,
+        };
+        let call_id = call.call_id;
+        self.open.send_modify(|calls| calls.push(call));
+        Entered(self.clone(), call_id)
+    }
+
+    /// Has the call wait that a question comes under.
+    async fn wait_under(&self, named: Option<TraceContext>) -> Result<Waiting, ErrorData> {
+        let mut changes = self.open.subscribe();
+        let settled = async {
+            loop {
+                let place = place_of(&changes.borrow_and_update(), named);
+                match place {
+                    Place::Unclear(_) => drop(changes.changed().await),
+                    settled => return settled,
+                }
+            }
+        };
+        let patience = Duration::from_millis(MCP_QUESTION_PLACE_TIMEOUT_MS);
+        // Not within the match: what is borrowed would be held on to.
+        let settled = timeout(patience, settled).await;
+        let place = settled.unwrap_or_else(|_elapsed| place_of(&self.open.borrow(), named));
+        match place {
+            Place::Under(call_id) => self.hold(call_id).ok_or_else(no_call),
+            Place::Nowhere => Err(no_call()),
+            Place::Unclear(count) => Err(refused(format!(
+                "{count} calls are open, and the request does not say which of them it is for: put the \
+                 `traceparent` of the call's `_meta` into the `_meta` of the request"
+            ))),
+        }
+    }
+
+    fn hold(&self, call_id: CallId) -> Option<Waiting> {
+        let mut held = None;
+        self.open.send_modify(|calls| {
+            let mut calls = calls.iter_mut();
+            if let Some(call) = calls.find(|call| call.call_id == call_id) {
+                call.asking = call.asking.saturating_add(1);
+                held = Some(call.clock.hold());
+            }
+        });
+        Some(Waiting {
+            calls: self.clone(),
+            call_id,
+            _held: held?,
+        })
+    }
+}
+
+fn no_call() -> ErrorData {
+    refused(
+        "no call is open: a person is asked only while the server works on a tool call".to_owned(),
+    )
+}
+
+fn refused(message: String) -> ErrorData {
+    ErrorData::invalid_request(message, None)
+}
+
+/// What a server asks.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) message: String,
+    pub(super) schema: Value,
+    /// Where in a trace it says it belongs.
+    pub(super) traceparent: Option<String>,
+}
+
+/// The way from a server to a person. Cloning shares it.
+#[derive(Debug, Clone)]
+pub(super) struct Asking {
+    pub(super) gateway: Gateway,
+    pub(super) calls: OpenCalls,
+    /// How long a question waits.
+    patience: Duration,
+    /// What nobody may be shown.
+    secrets: Arc<[String]>,
+    places: Arc<Semaphore>,
+}
+
+impl Asking {
+    pub(super) fn new(
+        gateway: Gateway,
+        calls: OpenCalls,
+        patience: Duration,
+        secrets: &[String],
+    ) -> Self {
+        Self {
+            gateway,
+            calls,
+            patience,
+            secrets: secrets.into(),
+            places: Arc::new(Semaphore::new(MAX_QUESTIONS_PER_CONNECTION)),
+        }
+    }
+
+    /// Asks a person and waits for what comes of it, unless the server gives it up.
+    pub(super) async fn ask(
+        &self,
+        question: Question,
+        given_up: CancellationToken,
+    ) -> Result<QuestionAnswered, ErrorData> {
+        let place = self.places.try_acquire();
+        let _place = place.map_err(|_full| {
+            refused(format!(
+                "{MAX_QUESTIONS_PER_CONNECTION} questions wait already"
+            ))
+        })?;
+        let named = question.traceparent.as_deref();
+        let named = named.and_then(|named| TraceContext::from_traceparent(named).ok());
+        let waiting = tokio::select! {
+            waiting = self.calls.wait_under(named) => waiting?,
+            () = given_up.cancelled() => return Err(refused("the request was cancelled".to_owned())),
+        };
+        let ask = QuestionAsk {
+            call_id: waiting.call_id,
+            message: self.masked(question.message),
+            schema: self.masked_all(question.schema),
+            timeout_ms: u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX),
+        };
+        match self.gateway.ask_person(ask, given_up).await {
+            Asked::Answered(answered) => Ok(answered),
+            Asked::Refused(message) => Err(ErrorData::invalid_params(message, None)),
+        }
+    }
+
+    fn masked(&self, text: String) -> String {
+        let secrets = self.secrets.iter().filter(|secret| !secret.is_empty());
+        secrets.fold(text, |text, secret| text.replace(secret, "…"))
+    }
+
+    /// The same of every text within a value.
+    fn masked_all(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.masked(text)),
+            Value::Array(items) => items
+                .into_iter()
+                .map(|item| self.masked_all(item))
+                .collect(),
+            Value::Object(fields) => {
+                let fields = fields.into_iter();
+                let masked =
+                    fields.map(|(name, value)| (self.masked(name), self.masked_all(value)));
+                Value::Object(masked.collect())
+            }
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::trace::{SpanId, TraceId};
+
+    use super::*;
+
+    fn trace(trace: u8, span: u8) -> TraceContext {
+        TraceContext::root(
+            TraceId::from_random([trace; 16]),
+            SpanId::from_random([span; 8]),
+        )
+    }
+
+    fn call(id: u64, of: (u8, u8), asking: usize) -> OpenCall {
+        OpenCall {
+            call_id: CallId(id),
+            trace: Some(trace(of.0, of.1)),
+            clock: CallClock::default(),
+            asking,
+        }
+    }
+
+    #[test]
+    fn a_question_comes_under_the_call_that_it_can_only_be_of() {
+        let under = |id| Place::Under(CallId(id));
+        assert_eq!(place_of(&[], Some(trace(1, 1))), Place::Nowhere);
+        assert_eq!(place_of(&[call(1, (1, 1), 0)], None), under(1));
+        // A second question of a call, or a name of another trace, changes nothing if there is but one.
+        assert_eq!(place_of(&[call(1, (1, 1), 2)], Some(trace(9, 9))), under(1));
+        // Who waits for an answer asks nothing else meanwhile.
+        let two = [call(1, (1, 1), 1), call(2, (2, 2), 0)];
+        assert_eq!(place_of(&two, None), under(2));
+        let both_free = [call(1, (1, 1), 0), call(2, (1, 2), 0), call(3, (3, 3), 0)];
+        assert_eq!(place_of(&both_free, None), Place::Unclear(3));
+        assert_eq!(place_of(&both_free, Some(trace(1, 2))), under(2));
+        assert_eq!(place_of(&both_free, Some(trace(3, 7))), under(3));
+        assert_eq!(place_of(&both_free, Some(trace(1, 7))), Place::Unclear(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_may_be_of_several_calls_waits_until_one_is_left_or_is_refused() {
+        let calls = OpenCalls::default();
+        let told = calls.wait_under(None).await.unwrap_err().message;
+        assert!(told.contains("no call is open"), "{told}");
+        let enter = |id| {
+            calls
+                .open
+                .send_modify(|open| open.push(call(id, (1, 1), 0)));
+            Entered(calls.clone(), CallId(id))
+        };
+        let (_first, second) = (enter(1), enter(2));
+        let told = calls.wait_under(None).await.unwrap_err().message;
+        assert!(
+            told.contains("2 calls are open") && told.contains("traceparent"),
+            "{told}"
+        );
+        let waiting = {
+            let (waiting, ()) = tokio::join!(calls.wait_under(None), async { drop(second) });
+            waiting.unwrap()
+        };
+        assert_eq!(waiting.call_id, CallId(1));
+        assert_eq!(calls.open.borrow()[0].asking, 1);
+        drop(waiting);
+        assert_eq!(calls.open.borrow()[0].asking, 0);
+    }
+}

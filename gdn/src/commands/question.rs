@@ -1,0 +1,372 @@
+//! `gdn question …`: what waits for a person's answer.
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::control::{
+    AnswerQuestion, DeclineQuestion, ListQuestions, QuestionDetail, QuestionInfo, QuestionSource,
+    ShowQuestion,
+};
+use goondan_protocol::ids::QuestionId;
+use goondan_protocol::question::{FieldKind, FormField, QuestionForm};
+use goondan_protocol::time::Timestamp;
+use serde_json::{Value, json};
+
+use crate::cli::{Question, QuestionAnswer, QuestionDecline, QuestionList, QuestionShow};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::{Cell, Column, Table};
+use crate::output::text;
+use crate::schemas;
+
+pub(super) async fn run(command: Question, context: &Context) -> Result<(), Failure> {
+    match command {
+        Question::List(args) => list(&args, context).await,
+        Question::Show(args) => show(args, context).await,
+        Question::Answer(args) => answer(args, context).await,
+        Question::Decline(args) => decline(args, context).await,
+    }
+}
+
+async fn list(args: &QuestionList, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    let questions = client.query(ListQuestions { workspace_id }).await?;
+    let output = context.output;
+    output.object(schemas::QUESTION_LIST, &json!({ "questions": questions }))?;
+    if questions.is_empty() {
+        return output.data("No question waits.");
+    }
+    output.data(table_of(&questions, args.all, text::now()).render(output.canvas()))?;
+    let hint = context.command("question show ID");
+    output.note(format!("See one, and how to answer it: {hint}"));
+    Ok(())
+}
+
+fn table_of(questions: &[QuestionInfo], all: bool, now: Timestamp) -> Table {
+    let workspace = all.then_some(Column::new("WORKSPACE").cut());
+    let titles = [
+        Column::new("QUESTION"),
+        Column::new("CONVERSATION").cut(),
+        Column::new("AGENT").cut().below(1, "agent"),
+        Column::new("FROM").cut().below(2, "from"),
+        Column::new("ASKED").below(4, "asked"),
+        Column::new("WAITS").below(3, "waits"),
+        Column::new("MESSAGE").below(5, ""),
+    ];
+    let mut table = Table::new(workspace.into_iter().chain(titles));
+    for question in questions {
+        let QuestionSource::Mcp { connection, .. } = &question.source;
+        let cells = [
+            Cell::from(&question.question_id),
+            Cell::from(&question.instance_key),
+            Cell::from(&question.agent_name),
+            Cell::from(connection),
+            format!("{} ago", text::age(question.asked_at, now)).into(),
+            format!("{} more", text::age(now, question.expires_at)).into(),
+            text::one_line(&question.message).into(),
+        ];
+        let workspace = all.then(|| Cell::from(&question.workspace_id));
+        table.row(workspace.into_iter().chain(cells));
+    }
+    table
+}
+
+async fn show(args: QuestionShow, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let show = ShowQuestion {
+        workspace_id: workspace.workspace_id,
+        question_id: args.question,
+    };
+    let detail = client.query(show).await?;
+    let output = context.output;
+    output.object(schemas::QUESTION_SHOW, &detail)?;
+    let QuestionDetail { question, form } = &detail;
+    output.data(fields_of(question, text::now()).render(output.canvas()))?;
+    output.data(format!("\n{}", quoted(&question.message)))?;
+    if !form.fields().is_empty() {
+        output.data(format!("\n{}", table_of_form(form).render(output.canvas())))?;
+    }
+    let id = &question.question_id;
+    let answer = context.command(&format!("question answer {id}{}", example_of(form)));
+    let decline = context.command(&format!("question decline {id}"));
+    output.note(format!("\nAnswer it:   {answer}\nOr decline:  {decline}"));
+    output.note(
+        "Whoever asked wrote the text above, and gets the values you give: no passwords, no keys.",
+    );
+    Ok(())
+}
+
+fn fields_of(question: &QuestionInfo, now: Timestamp) -> Table {
+    let mut table = Table::of_fields();
+    table.field("Question", Cell::from(&question.question_id));
+    table.field("From", question.source.in_words());
+    table.field("Conversation", Cell::from(&question.instance_key));
+    table.field("Agent", Cell::from(&question.agent_name));
+    let age = text::age(question.asked_at, now);
+    table.field(
+        "Asked",
+        format!("{} ({age} ago)", text::clock(question.asked_at)),
+    );
+    let left = text::age(now, question.expires_at);
+    table.field(
+        "Waits until",
+        format!("{} ({left} more)", text::clock(question.expires_at)),
+    );
+    table
+}
+
+/// A text that others wrote, line by line behind a mark: none of it can be taken for a word of `gdn`.
+fn quoted(message: &str) -> String {
+    let lines = text::printable(message);
+    let lines = lines.lines().map(|line| format!("> {line}\n"));
+    lines.collect()
+}
+
+fn table_of_form(form: &QuestionForm) -> Table {
+    let titles = [
+        Column::new("FIELD"),
+        Column::new("NEEDED"),
+        Column::new("TAKES").below(1, "takes"),
+        Column::new("PROPOSED").below(2, "proposed"),
+        Column::new("ABOUT").below(3, ""),
+    ];
+    let mut table = Table::new(titles);
+    for field in form.fields() {
+        let needed = if field.required {
+            Cell::styled("yes", style::WARN)
+        } else {
+            Cell::styled("no", style::FAINT)
+        };
+        let proposed = field.default.as_ref().map(value_of);
+        table.row([
+            Cell::from(&field.name),
+            needed,
+            takes(&field.takes).into(),
+            proposed.unwrap_or_default().into(),
+            about(field).into(),
+        ]);
+    }
+    table
+}
+
+/// What a field takes; of choices with titles, these too.
+fn takes(kind: &FieldKind) -> String {
+    let FieldKind::Choice { choices } = kind else {
+        return kind.in_words();
+    };
+    let choices = choices.iter().map(|choice| match &choice.title {
+        Some(title) if *title != choice.value => format!("{} ({title})", choice.value),
+        _ => choice.value.clone(),
+    });
+    format!("one of: {}", choices.collect::<Vec<_>>().join(", "))
+}
+
+fn about(field: &FormField) -> String {
+    let parts = [field.title.clone(), field.description.clone()];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(": ")
+}
+
+/// A value as `--set` takes it.
+fn value_of(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The options of an answer that gives all that is needed: with the values that are proposed, or ones that
+/// fit.
+fn example_of(form: &QuestionForm) -> String {
+    let needed = form.fields().iter().filter(|field| field.required);
+    let options = needed.map(|field| {
+        let value = match (&field.default, &field.takes) {
+            (Some(value), _) => value_of(value),
+            (None, FieldKind::Choice { choices }) => choices
+                .first()
+                .map(|choice| choice.value.clone())
+                .unwrap_or_default(),
+            (None, FieldKind::Boolean {}) => "true".to_owned(),
+            (None, FieldKind::String { format, .. }) => {
+                format.map_or("VALUE", |format| format.example()).to_owned()
+            }
+            (None, FieldKind::Number { minimum, .. } | FieldKind::Integer { minimum, .. }) => {
+                minimum
+                    .as_ref()
+                    .map_or_else(|| "1".to_owned(), ToString::to_string)
+            }
+        };
+        let option = format!("{}={value}", field.name);
+        let option = text::shell_quoted(&option).unwrap_or_else(|| "NAME=VALUE".to_owned());
+        format!(" --set {option}")
+    });
+    options.collect()
+}
+
+async fn answer(args: QuestionAnswer, context: &Context) -> Result<(), Failure> {
+    let QuestionAnswer {
+        question: question_id,
+        set,
+        json_content,
+    } = args;
+    let (mut client, workspace) = context.open().await?;
+    let workspace_id = workspace.workspace_id;
+    let content = match json_content {
+        Some(json) => object_of(&json)?,
+        None => {
+            let show = ShowQuestion {
+                workspace_id: workspace_id.clone(),
+                question_id: question_id.clone(),
+            };
+            let detail = client.query(show).await?;
+            content_of(&detail.form, set).map_err(|problem| {
+                let message = format!("the answer does not fit question {question_id}: {problem}");
+                Failure::new(Exit::Usage, message, see(&question_id, context))
+            })?
+        }
+    };
+    let answer = AnswerQuestion {
+        workspace_id,
+        question_id,
+        content,
+    };
+    let closed = client.change(answer).await?;
+    context.output.object(schemas::QUESTION_ANSWER, &closed)?;
+    context
+        .output
+        .data(format!("Answered question {}", closed.question_id))
+}
+
+fn see(question_id: &QuestionId, context: &Context) -> String {
+    let command = context.command(&format!("question show {question_id}"));
+    format!("the question still waits; see what it takes: `{command}`")
+}
+
+/// The object that `--json-content` is.
+fn object_of(json: &str) -> Result<JsonObject, Failure> {
+    serde_json::from_str(json).map_err(|error| {
+        Failure::new(
+            Exit::Usage,
+            "`--json-content` is no JSON object",
+            "write one value for each field: `--json-content '{\"size\":\"m\",\"count\":3}'`",
+        )
+        .caused_by(Some(&error))
+    })
+}
+
+/// The answer that these fields make.
+///
+/// # Errors
+///
+/// What does not fit, in words.
+fn content_of(form: &QuestionForm, set: Vec<(String, String)>) -> Result<JsonObject, String> {
+    let mut seen = BTreeSet::new();
+    let fields = set.into_iter().map(|(name, value)| {
+        if !seen.insert(name.clone()) {
+            return Err(format!("`{name}` is set twice"));
+        }
+        let known = form.field(&name);
+        let Some(field) = known else {
+            let names: Vec<&str> = form.fields().iter().map(|field| &*field.name).collect();
+            let names = names.join(", ");
+            return Err(format!("it has no field `{name}`; it has: {names}"));
+        };
+        let read = field.read(&value);
+        let value = read.map_err(|problem| format!("`{name}` {problem}"))?;
+        Ok((name, value))
+    });
+    fields.collect()
+}
+
+async fn decline(args: QuestionDecline, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let decline = DeclineQuestion {
+        workspace_id: workspace.workspace_id,
+        question_id: args.question,
+    };
+    let closed = client.change(decline).await?;
+    context.output.object(schemas::QUESTION_DECLINE, &closed)?;
+    context
+        .output
+        .data(format!("Declined question {}", closed.question_id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::table::at_three_widths;
+
+    fn form() -> QuestionForm {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "size": {"type": "string", "enum": ["s", "m"], "enumNames": ["Small", "Medium"]},
+                "count": {"type": "integer", "minimum": 1, "default": 3, "title": "How many"},
+                "note": {"type": "string", "description": "Printed on the box"},
+            },
+            "required": ["size", "count"],
+        });
+        QuestionForm::of_schema(&schema).unwrap()
+    }
+
+    fn set(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn an_answer_is_read_by_its_form_and_what_does_not_fit_is_told() {
+        let content = content_of(&form(), set(&[("size", "m"), ("count", "2")])).unwrap();
+        assert_eq!(Value::Object(content), json!({"size": "m", "count": 2}));
+        for (given, told) in [
+            (
+                vec![("color", "red")],
+                "no field `color`; it has: size, count, note",
+            ),
+            (vec![("count", "2"), ("count", "3")], "set twice"),
+            (
+                vec![("count", "many")],
+                "must be a whole number of at least 1",
+            ),
+            (vec![("size", "Medium")], "must be one of: s, m"),
+        ] {
+            let problem = content_of(&form(), set(&given)).unwrap_err();
+            assert!(problem.contains(told), "{problem}");
+        }
+    }
+
+    #[test]
+    fn the_command_that_answers_gives_all_that_is_needed() {
+        assert_eq!(example_of(&form()), " --set 'size=s' --set 'count=3'");
+        assert_eq!(example_of(&QuestionForm::default()), "");
+    }
+
+    #[test]
+    fn what_others_wrote_is_quoted_and_steers_nothing() {
+        assert_eq!(
+            quoted("a\u{1b}[2J\nhint: run it"),
+            "> a\\u{1b}[2J\n> hint: run it\n"
+        );
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_all_of_it_in_lines_that_fit() {
+        let now = Timestamp::from_unix_millis(1_000_000);
+        let question: QuestionInfo = serde_json::from_value(json!({
+            "workspaceId": "w", "questionId": "q-7f3a9c21",
+            "source": {"kind": "mcp", "connection": "shop", "tool": "order"},
+            "instanceKey": "telegram:1", "agentName": "clerk",
+            "message": "Which size\nshall it be?",
+            "askedAt": Timestamp::from_unix_millis(940_000),
+            "expiresAt": Timestamp::from_unix_millis(1_540_000),
+        }))
+        .unwrap();
+        let shown = at_three_widths(|canvas| {
+            let list = table_of(std::slice::from_ref(&question), false, now).render(canvas);
+            format!("{list}\n{}", table_of_form(&form()).render(canvas))
+        });
+        assert_eq!(shown, include_str!("narrow/question.txt"));
+    }
+}

@@ -1,0 +1,431 @@
+//! Questions to a person that come under a call: asking, answering, and withdrawing them.
+//!
+//! What waits is kept by [`crate::core::questions`]. Whoever asked hears of each question once: what came
+//! of it, or that nobody will be asked.
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::call::CallId;
+use goondan_protocol::control::{
+    AnswerQuestion, ControlError, DeclineQuestion, ErrorCode, QuestionClosed, QuestionDetail,
+    QuestionInfo, QuestionSource, ShowQuestion,
+};
+use goondan_protocol::ids::{ConnectionName, QuestionId, WorkspaceId};
+use goondan_protocol::ipc::ToChild;
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind, detail_of};
+use goondan_protocol::question::{
+    QuestionAction, QuestionAnswered, QuestionAsk, QuestionRefused, QuestionWithdraw,
+};
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::trace::SpanId;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{OpenCall, Standing};
+use crate::core::questions::{Closed, OpenQuestion, judged};
+use crate::core::{Core, LogEvent, Peer, ProcessId, RequestToken};
+
+/// How a question came to its end.
+#[derive(Debug)]
+enum End {
+    /// A person answered.
+    Answered(JsonObject),
+    /// A person does not want to.
+    Declined,
+    /// Its time was up.
+    TimedOut,
+    /// Nobody can use an answer any more, for this reason.
+    Withdrawn(&'static str),
+}
+
+impl End {
+    fn action(&self) -> QuestionAction {
+        match self {
+            Self::Answered(_) => QuestionAction::Accept,
+            Self::Declined => QuestionAction::Decline,
+            Self::TimedOut | Self::Withdrawn(_) => QuestionAction::Cancel,
+        }
+    }
+
+    /// The same for people. The answer itself is told to nobody but whoever asked.
+    fn in_words(&self) -> String {
+        match self {
+            Self::Answered(_) => "answered by a person".to_owned(),
+            Self::Declined => "declined by a person".to_owned(),
+            Self::TimedOut => "nobody answered in time".to_owned(),
+            Self::Withdrawn(why) => format!("withdrawn: {why}"),
+        }
+    }
+}
+
+/// What of the parameters of a call tells which tool it is of.
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+/// The tool that a call is of, by the server's own name.
+fn tool_of(call: &OpenCall) -> Option<String> {
+    let named: Named = serde_json::from_str(call.params.get()).ok()?;
+    Some(detail_of(&named.name))
+}
+
+impl Core {
+    /// A connector asks a person something, for a call that it makes.
+    pub(in crate::core) fn on_question_ask(
+        &mut self,
+        (id, connection): (&WorkspaceId, &ConnectionName),
+        process: ProcessId,
+        request_id: Option<u64>,
+        ask: QuestionAsk,
+    ) {
+        match self.open_question((id, connection), process, request_id, ask) {
+            Ok(question) => {
+                let event = LogEvent::info("a tool call waits for a person's answer");
+                let event = event
+                    .of(&question.at())
+                    .with("questionId", question.info.question_id.as_str())
+                    .with("connection", connection.as_str());
+                self.log(event.in_trace(question.trace));
+                let said = question.info.message.clone();
+                self.observe_question(&question, Kind::QuestionAsked, None, &said);
+                self.questions.ask(question);
+            }
+            Err(message) => {
+                let event = LogEvent::warn("a question to a person was refused");
+                let event = event
+                    .with("workspaceId", id.as_str())
+                    .with("connection", connection.as_str());
+                self.log(event.with("problem", message.clone()));
+                let refused = ToChild::QuestionRefused(QuestionRefused { message });
+                self.answer_connector(process, request_id, refused);
+            }
+        }
+    }
+
+    /// The question as it is to be kept, or why nobody is asked.
+    fn open_question(
+        &mut self,
+        (id, connection): (&WorkspaceId, &ConnectionName),
+        process: ProcessId,
+        request_id: Option<u64>,
+        ask: QuestionAsk,
+    ) -> Result<OpenQuestion, String> {
+        let (form, timeout_ms) = judged(&ask)?;
+        if let Some(why) = self.why_nobody_is_asked(id) {
+            return Err(why.to_owned());
+        }
+        let call = self.calls.open.get(&ask.call_id);
+        let call = call.filter(|call| call.process() == Some(process));
+        let call = call.ok_or("the call that the question came under is over")?;
+        let place = call.place.as_ref();
+        let now = self.now;
+        let expires_ms = i64::try_from(timeout_ms).unwrap_or(i64::MAX);
+        let expires_ms = now.wall.as_unix_millis().saturating_add(expires_ms);
+        let mut question = OpenQuestion {
+            info: QuestionInfo {
+                workspace_id: id.clone(),
+                question_id: QuestionId::of_uuid(uuid::Uuid::nil()),
+                source: QuestionSource::Mcp {
+                    connection: connection.clone(),
+                    tool: tool_of(call),
+                },
+                instance_key: call.at.instance_key.clone(),
+                agent_name: call.agent.clone(),
+                turn_id: place.map(|place| place.turn_id.clone()),
+                tool_call_id: place.and_then(|place| place.tool_call_id.clone()),
+                message: ask.message,
+                asked_at: now.wall,
+                expires_at: Timestamp::from_unix_millis(expires_ms),
+            },
+            form,
+            call_id: ask.call_id,
+            asker: (process, request_id),
+            step_id: place.and_then(|place| place.step_id.clone()),
+            trace: call.trace,
+            asked_ms: now.mono_ms,
+            due_ms: now.mono_ms.saturating_add(timeout_ms),
+        };
+        self.questions.has_room(id, connection, ask.call_id)?;
+        loop {
+            question.info.question_id = QuestionId::of_uuid(self.uuid());
+            if self.questions.is_free(&question.info.question_id) {
+                return Ok(question);
+            }
+        }
+    }
+
+    /// Why no person of a workspace is asked anything any more.
+    fn why_nobody_is_asked(&self, id: &WorkspaceId) -> Option<&'static str> {
+        let workspace = self.workspaces.get(id);
+        if self.is_stopping() {
+            Some("the daemon is stopping")
+        } else if workspace.is_none_or(|workspace| workspace.closing.is_some()) {
+            Some("the workspace is being stopped")
+        } else {
+            None
+        }
+    }
+
+    /// Whoever asked does not want to know any more.
+    pub(in crate::core) fn on_question_withdraw(
+        &mut self,
+        process: ProcessId,
+        withdraw: QuestionWithdraw,
+    ) {
+        if let Some(question_id) = self.questions.asked_as(process, withdraw.request_id) {
+            self.close_question(&question_id, End::Withdrawn("the server asks no longer"));
+        }
+    }
+
+    /// Closes the questions whose time is up.
+    pub(in crate::core) fn on_question_time(&mut self) {
+        for question_id in self.questions.due(self.now.mono_ms) {
+            self.close_question(&question_id, End::TimedOut);
+        }
+    }
+
+    /// Closes the questions that no answer can reach any more, whatever became of their calls.
+    pub(in crate::core) fn withdraw_questions(&mut self) {
+        if !self.questions.is_empty() {
+            let over = self.questions.all(None).filter_map(|open| {
+                let question_id = open.info.question_id.clone();
+                let call = self.calls.open.get(&open.call_id);
+                let is_made = call.is_some_and(|call| call.process() == Some(open.asker.0));
+                if !is_made {
+                    return Some((question_id, "the call it came under is over"));
+                }
+                let why = self.why_nobody_is_asked(&open.info.workspace_id)?;
+                Some((question_id, why))
+            });
+            let over: Vec<_> = over.collect();
+            for (question_id, why) in over {
+                self.close_question(&question_id, End::Withdrawn(why));
+            }
+        }
+        let open = &self.calls.open;
+        let is_made = |id: CallId| {
+            let call = open.get(&id);
+            call.is_some_and(|call| matches!(call.standing, Standing::Running { .. }))
+        };
+        self.questions.forget_calls(is_made);
+    }
+
+    fn close_question(&mut self, question_id: &QuestionId, end: End) -> Option<QuestionClosed> {
+        let closed = self.questions.close(question_id, self.now.mono_ms)?;
+        let Closed {
+            question,
+            waited_ms,
+            held_ms,
+        } = closed;
+        if let Some(call) = self.calls.open.get_mut(&question.call_id) {
+            call.deadline_ms = call.deadline_ms.saturating_add(held_ms.unwrap_or_default());
+        }
+        let told = end.in_words();
+        let event = LogEvent::info("a question to a person is closed").of(&question.at());
+        let event = event
+            .with("questionId", question_id.as_str())
+            .with("connection", question.connection().as_str());
+        self.log(event.with("how", told.clone()).in_trace(question.trace));
+        self.observe_question(&question, Kind::QuestionClosed, Some(waited_ms), &told);
+        let action = end.action();
+        let content = match end {
+            End::Answered(content) => Some(content),
+            End::Declined | End::TimedOut | End::Withdrawn(_) => None,
+        };
+        let answered = Box::new(QuestionAnswered { action, content });
+        let (process, request_id) = question.asker;
+        self.answer_connector(process, request_id, ToChild::QuestionAnswered(answered));
+        Some(QuestionClosed {
+            question_id: question_id.clone(),
+            action,
+        })
+    }
+
+    /// Tells those who watch the turn, while it is in progress.
+    fn observe_question(
+        &mut self,
+        question: &OpenQuestion,
+        kind: Kind,
+        duration_ms: Option<u64>,
+        detail: &str,
+    ) {
+        let (at, timestamp) = (question.at(), self.now.wall);
+        let Some(turn) = self.instance_mut(&at).and_then(|entry| entry.turn.as_ref()) else {
+            return;
+        };
+        if question.info.turn_id.as_ref() != Some(&turn.turn_id) {
+            return;
+        }
+        let whole = turn.context.trace;
+        let place = match (&question.step_id, &question.info.tool_call_id) {
+            (Some(step), Some(call)) => {
+                let around = whole.child(SpanId::of_step(step));
+                around.child(SpanId::of_call(step, call))
+            }
+            (Some(step), None) => whole.child(SpanId::of_step(step)),
+            (None, _) => whole,
+        };
+        let event = RuntimeEvent {
+            kind,
+            timestamp,
+            trace_id: place.trace_id,
+            span_id: place.span_id,
+            parent_span_id: place.parent_span_id,
+            agent_name: question.info.agent_name.clone(),
+            instance_key: question.info.instance_key.clone(),
+            turn_id: turn.turn_id.clone(),
+            event_id: None,
+            step_id: question.step_id.clone(),
+            tool_call_id: question.info.tool_call_id.clone(),
+            tool_name: None,
+            question_id: Some(question.info.question_id.clone()),
+            config_digest: None,
+            duration_ms,
+            usage: None,
+            cost_micro_usd: None,
+            response: None,
+            detail: Some(detail_of(detail)),
+        };
+        self.record_observation(&at, &event);
+    }
+
+    /// A client wants to know what waits for a person.
+    pub(in crate::core) fn list_questions(
+        &mut self,
+        token: RequestToken,
+        only: Option<&WorkspaceId>,
+    ) {
+        if let Some(id) = only
+            && let Err(error) = self.workspace(id)
+        {
+            return self.respond_error(token, error);
+        }
+        let open = self.questions.all(only).map(|open| open.info.clone());
+        let mut open: Vec<QuestionInfo> = open.collect();
+        // Who has waited for longest comes first.
+        open.sort_by_key(|info| info.asked_at.as_unix_millis());
+        self.respond(token, &open);
+    }
+
+    pub(in crate::core) fn show_question(&mut self, token: RequestToken, show: &ShowQuestion) {
+        match self.find_question(&show.workspace_id, &show.question_id) {
+            Ok(open) => {
+                let detail = QuestionDetail {
+                    question: open.info.clone(),
+                    form: open.form.clone(),
+                };
+                self.respond(token, &detail);
+            }
+            Err(error) => self.respond_error(token, error),
+        }
+    }
+
+    pub(in crate::core) fn answer_question(
+        &mut self,
+        token: RequestToken,
+        peer: Peer,
+        answer: AnswerQuestion,
+    ) {
+        let (id, question_id) = (answer.workspace_id, answer.question_id);
+        let checked = self.may_decide(peer, &question_id).and_then(|()| {
+            let open = self.find_question(&id, &question_id)?;
+            open.form.check(&answer.content).map_err(|problem| {
+                let text = format!("the answer does not fit question `{question_id}`: {problem}");
+                ControlError::new(ErrorCode::InvalidRequest, text).suggest(format!(
+                    "the question still waits; see what it takes: `gdn question show {question_id}`"
+                ))
+            })
+        });
+        if let Err(error) = checked {
+            return self.respond_error(token, error);
+        }
+        let fields: Vec<&String> = answer.content.keys().collect();
+        let details = json!({ "fields": fields });
+        self.decide_question(
+            token,
+            peer,
+            &id,
+            &question_id,
+            details,
+            End::Answered(answer.content.clone()),
+        );
+    }
+
+    pub(in crate::core) fn decline_question(
+        &mut self,
+        token: RequestToken,
+        peer: Peer,
+        decline: &DeclineQuestion,
+    ) {
+        let (id, question_id) = (&decline.workspace_id, &decline.question_id);
+        if let Err(error) = self.may_decide(peer, question_id) {
+            return self.respond_error(token, error);
+        }
+        self.decide_question(token, peer, id, question_id, json!({}), End::Declined);
+    }
+
+    /// Does what a person decided, and puts down who it was.
+    fn decide_question(
+        &mut self,
+        token: RequestToken,
+        peer: Peer,
+        id: &WorkspaceId,
+        question_id: &QuestionId,
+        details: Value,
+        end: End,
+    ) {
+        let (at, connection) = match self.find_question(id, question_id) {
+            Ok(open) => (open.at(), open.connection().clone()),
+            Err(error) => return self.respond_error(token, error),
+        };
+        let what = match end {
+            End::Answered(_) => "questionAnswered",
+            End::Declined | End::TimedOut | End::Withdrawn(_) => "questionDeclined",
+        };
+        let mut record = json!({"questionId": question_id, "connection": connection});
+        if let (Value::Object(record), Value::Object(details)) = (&mut record, details) {
+            record.extend(details);
+            record.extend(peer.pid.map(|pid| ("clientPid".to_owned(), json!(pid))));
+        }
+        self.audit(&at, what, record);
+        match self.close_question(question_id, end) {
+            Some(closed) => self.respond(token, &closed),
+            None => self.respond_error(token, no_question(question_id)),
+        }
+    }
+
+    fn find_question(
+        &self,
+        id: &WorkspaceId,
+        question_id: &QuestionId,
+    ) -> Result<&OpenQuestion, ControlError> {
+        self.workspace(id)?;
+        let open = self.questions.get(id, question_id);
+        open.ok_or_else(|| no_question(question_id))
+    }
+
+    /// Whether a client is a person, as far as that can be told: nothing that the daemon's own children
+    /// started is.
+    fn may_decide(&self, peer: Peer, question_id: &QuestionId) -> Result<(), ControlError> {
+        if !peer.is_below_daemon {
+            return Ok(());
+        }
+        let text = format!(
+            "question `{question_id}` is for a person: a program that an agent or a connector started may \
+             not answer it"
+        );
+        Err(
+            ControlError::new(ErrorCode::PersonNeeded, text).suggest(format!(
+                "answer it from a terminal of your own: `gdn question show {question_id}`"
+            )),
+        )
+    }
+}
+
+fn no_question(question_id: &QuestionId) -> ControlError {
+    let text = format!(
+        "no question `{question_id}` waits: it was answered, its time was up, or its call is over"
+    );
+    ControlError::new(ErrorCode::QuestionNotFound, text)
+        .suggest("`gdn question list` shows those that wait")
+}

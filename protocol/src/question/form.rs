@@ -1,0 +1,326 @@
+//! The form of an answer: its fields, and whether an answer fits them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Number, Value};
+
+use crate::JsonObject;
+use crate::limits::MAX_ANSWER_BYTES;
+use crate::time::Day;
+
+/// What an answer holds: at most [`crate::limits::MAX_QUESTION_FIELDS`] fields, none inside another. A
+/// question without fields asks for a plain yes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct QuestionForm(pub(super) Vec<FormField>);
+
+/// One field of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FormField {
+    /// Its name, without `=` and control characters.
+    pub name: String,
+    /// What people call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Whether an answer must have it.
+    pub required: bool,
+    /// What it takes.
+    pub takes: FieldKind,
+    /// What whoever asks proposes. It is shown, and never put into an answer by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+}
+
+/// What a field takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "type",
+    rename_all = "lowercase",
+    rename_all_fields = "camelCase"
+)]
+pub enum FieldKind {
+    /// A text.
+    String {
+        /// Its least length, in characters.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        min_length: Option<u64>,
+        /// Its largest length, in characters.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_length: Option<u64>,
+        /// What it must look like.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        format: Option<TextFormat>,
+    },
+    /// One of several texts.
+    Choice {
+        /// Which.
+        choices: Vec<Choice>,
+    },
+    /// A number.
+    Number {
+        /// The least.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        minimum: Option<Number>,
+        /// The largest.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        maximum: Option<Number>,
+    },
+    /// A whole number.
+    Integer {
+        /// The least.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        minimum: Option<Number>,
+        /// The largest.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        maximum: Option<Number>,
+    },
+    /// `true` or `false`.
+    Boolean {},
+}
+
+/// One of the texts that a field takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Choice {
+    /// The text that an answer holds.
+    pub value: String,
+    /// What people call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+}
+
+/// What a text must look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TextFormat {
+    /// An address such as `ada@example.org`.
+    Email,
+    /// A URI such as `https://example.org/`.
+    Uri,
+    /// A day such as `2026-01-31`.
+    Date,
+    /// A moment such as `2026-01-31T12:00:00Z`.
+    DateTime,
+}
+
+impl TextFormat {
+    /// The format as it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Email => "email",
+            Self::Uri => "uri",
+            Self::Date => "date",
+            Self::DateTime => "date-time",
+        }
+    }
+
+    /// A text of this format.
+    #[must_use]
+    pub fn example(self) -> &'static str {
+        match self {
+            Self::Email => "ada@example.org",
+            Self::Uri => "https://example.org/",
+            Self::Date => "2026-01-31",
+            Self::DateTime => "2026-01-31T12:00:00Z",
+        }
+    }
+
+    fn fits(self, text: &str) -> bool {
+        let has_gap = text.chars().any(|c| c.is_whitespace() || c.is_control());
+        match self {
+            Self::Email => match text.rsplit_once('@') {
+                Some((local, domain)) => {
+                    let is_domain = domain.split('.').all(|label| !label.is_empty());
+                    !local.is_empty() && is_domain && !local.contains('@') && !has_gap
+                }
+                None => false,
+            },
+            Self::Uri => match text.split_once(':') {
+                Some((scheme, rest)) => {
+                    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+                    let begins_well = scheme.starts_with(|c: char| c.is_ascii_alphabetic());
+                    begins_well && scheme.chars().all(fits) && !rest.is_empty() && !has_gap
+                }
+                None => false,
+            },
+            Self::Date => text.parse::<Day>().is_ok(),
+            Self::DateTime => text.parse::<jiff::Timestamp>().is_ok(),
+        }
+    }
+}
+
+impl QuestionForm {
+    /// Its fields, in their order.
+    #[must_use]
+    pub fn fields(&self) -> &[FormField] {
+        &self.0
+    }
+
+    /// The field of this name.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&FormField> {
+        self.0.iter().find(|field| field.name == name)
+    }
+
+    /// Whether an answer fits.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it, in words. No value is repeated: it may be meant for the asker alone.
+    pub fn check(&self, content: &JsonObject) -> Result<(), String> {
+        let bytes = serde_json::to_string(content).map_or(usize::MAX, |text| text.len());
+        if bytes > MAX_ANSWER_BYTES {
+            return Err(format!(
+                "it has {bytes} bytes; at most {MAX_ANSWER_BYTES} are taken"
+            ));
+        }
+        let missing = self.0.iter().filter(|field| {
+            let is_given = content.contains_key(&field.name);
+            field.required && !is_given
+        });
+        let missing = missing.map(|field| format!("`{}` is missing", field.name));
+        let unfit = content.iter().filter_map(|(name, value)| {
+            let Some(field) = self.field(name) else {
+                return Some(format!("`{name}` is no field of the question"));
+            };
+            let problem = field.takes.check(value).err()?;
+            Some(format!("`{name}` {problem}"))
+        });
+        let problems: Vec<String> = missing.chain(unfit).collect();
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(problems.join("; "))
+    }
+}
+
+impl FormField {
+    /// The value that a text stands for where every value is written as a text, as on a command line.
+    ///
+    /// # Errors
+    ///
+    /// What the field takes instead, in words.
+    pub fn read(&self, text: &str) -> Result<Value, String> {
+        let value = match &self.takes {
+            FieldKind::String { .. } | FieldKind::Choice { .. } => Value::from(text),
+            FieldKind::Boolean {} | FieldKind::Number { .. } | FieldKind::Integer { .. } => {
+                serde_json::from_str(text.trim()).unwrap_or_else(|_| Value::from(text))
+            }
+        };
+        self.takes.check(&value)?;
+        Ok(value)
+    }
+}
+
+impl FieldKind {
+    /// Whether a value is one that the field takes.
+    ///
+    /// # Errors
+    ///
+    /// `must be …`, in words.
+    pub fn check(&self, value: &Value) -> Result<(), String> {
+        let fits = match self {
+            Self::String {
+                min_length,
+                max_length,
+                format,
+            } => value.as_str().is_some_and(|text| {
+                let length = text.chars().count() as u64;
+                min_length.is_none_or(|least| length >= least)
+                    && max_length.is_none_or(|most| length <= most)
+                    && format.is_none_or(|format| format.fits(text))
+            }),
+            Self::Choice { choices } => {
+                let text = value.as_str();
+                choices.iter().any(|choice| Some(&*choice.value) == text)
+            }
+            Self::Number { minimum, maximum } => {
+                value.is_number() && is_within(value, minimum.as_ref(), maximum.as_ref())
+            }
+            Self::Integer { minimum, maximum } => {
+                is_whole(value) && is_within(value, minimum.as_ref(), maximum.as_ref())
+            }
+            Self::Boolean {} => value.is_boolean(),
+        };
+        if fits {
+            Ok(())
+        } else {
+            Err(format!("must be {}", self.in_words()))
+        }
+    }
+
+    /// What it takes, in words: `a whole number of at least 1`.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::String {
+                min_length,
+                max_length,
+                format,
+            } => {
+                let what = match format {
+                    Some(format) => {
+                        format!(
+                            "a text of the format {} such as {}",
+                            format.as_str(),
+                            format.example()
+                        )
+                    }
+                    None => "a text".to_owned(),
+                };
+                match (min_length, max_length) {
+                    (None, None) => what,
+                    (Some(least), None) => format!("{what}, at least {least} characters long"),
+                    (None, Some(most)) => format!("{what}, at most {most} characters long"),
+                    (Some(least), Some(most)) => {
+                        format!("{what}, {least} to {most} characters long")
+                    }
+                }
+            }
+            Self::Choice { choices } => {
+                let values: Vec<&str> = choices.iter().map(|choice| &*choice.value).collect();
+                format!("one of: {}", values.join(", "))
+            }
+            Self::Number { minimum, maximum } => bounded("a number", minimum, maximum),
+            Self::Integer { minimum, maximum } => bounded("a whole number", minimum, maximum),
+            Self::Boolean {} => "true or false".to_owned(),
+        }
+    }
+}
+
+fn bounded(what: &str, minimum: &Option<Number>, maximum: &Option<Number>) -> String {
+    match (minimum, maximum) {
+        (None, None) => what.to_owned(),
+        (Some(least), None) => format!("{what} of at least {least}"),
+        (None, Some(most)) => format!("{what} of at most {most}"),
+        (Some(least), Some(most)) => format!("{what} from {least} to {most}"),
+    }
+}
+
+fn is_whole(value: &Value) -> bool {
+    value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
+}
+
+fn is_within(value: &Value, minimum: Option<&Number>, maximum: Option<&Number>) -> bool {
+    let Value::Number(number) = value else {
+        return false;
+    };
+    minimum.is_none_or(|least| !is_less(number, least))
+        && maximum.is_none_or(|most| !is_less(most, number))
+}
+
+/// Whether `a < b`: exactly between whole numbers, else as floating point numbers are compared.
+pub(super) fn is_less(a: &Number, b: &Number) -> bool {
+    match (a.as_i128(), b.as_i128()) {
+        (Some(a), Some(b)) => a < b,
+        _ => a.as_f64() < b.as_f64(),
+    }
+}
+
+#[cfg(test)]
+#[path = "form_tests.rs"]
+mod tests;
