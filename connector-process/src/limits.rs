@@ -226,6 +226,12 @@ pub const MCP_HIDDEN_BYTES_MIN: usize = 8;
 /// in milliseconds. Then it is refused.
 pub const MCP_QUESTION_PLACE_TIMEOUT_MS: u64 = 30_000;
 
+/// How often one call of an MCP server's tool is made again since the server wants to know something first.
+pub const MCP_ROUNDS_MAX: usize = 10;
+
+/// Pause before a call is made again for which the server wants to know nothing, in milliseconds.
+pub const MCP_ROUND_PAUSE_MS: u64 = 1_000;
+
 /// Tools of one MCP server that agents are offered; further ones are left out.
 pub const MCP_TOOLS_MAX: usize = 256;
 

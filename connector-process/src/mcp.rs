@@ -43,6 +43,7 @@ mod content;
 mod errands;
 mod own;
 mod questions;
+mod rounds;
 mod wording;
 
 use client::Client;

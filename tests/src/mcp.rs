@@ -178,6 +178,10 @@ impl Server {
             plain("order", "Asks a person what to order."),
             plain("confirm", "Asks a person for a yes."),
             plain(
+                "rounds",
+                "Asks a person by its result, and is called again.",
+            ),
+            plain(
                 "nested",
                 "Asks a person for a login, in a form within a form.",
             ),
@@ -227,6 +231,16 @@ impl Server {
                 let asking = json!({"message": "Shall it be sent?", "mode": "form",
                     "requestedSchema": {"type": "object", "properties": {}}});
                 return Outcome::Say(vec![self.ask_person(id, &asking)]);
+            }
+            "rounds" if !params["inputResponses"].is_null() => {
+                text(&json!([params["requestState"], params["inputResponses"]]).to_string())
+            }
+            "rounds" => {
+                let method = "elicitation/create";
+                json!({"resultType": "input_required", "requestState": "round 2", "inputRequests": {
+                    "what": {"method": method, "params": order()},
+                    "where": {"method": "roots/list"},
+                }})
             }
             "nested" => {
                 let login =

@@ -4,12 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use goondan_protocol::question::{QuestionAction, QuestionAnswered};
+use futures_util::future::try_join_all;
+use goondan_protocol::call::CallId;
+use goondan_protocol::question::QuestionAnswered;
 use goondan_protocol::version::GOONDAN_VERSION;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CustomRequest, CustomResult, ElicitRequestParams,
-    ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode, ErrorData,
-    FormElicitationCapability, Implementation, ListRootsResult, Root, RootsCapabilities,
+    ElicitResult, ElicitationCapability, ErrorCode, ErrorData, FormElicitationCapability,
+    Implementation, InputRequest, InputRequests, InputResponses, ListRootsResult, Root,
+    RootsCapabilities,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
@@ -65,18 +68,39 @@ impl Client {
         }
     }
 
-    async fn ask(
+    /// The answers to all that a server wants to know before it goes on with a call, by its names for
+    /// them.
+    pub(super) async fn respond_all(
         &self,
-        (message, schema): (String, Value),
-        context: RequestContext<RoleClient>,
-    ) -> Result<QuestionAnswered, ErrorData> {
-        let traceparent = context.meta.get_traceparent().map(str::to_owned);
-        let question = Question {
-            message,
-            schema,
-            traceparent,
-        };
-        self.asking.ask(question, context.ct).await
+        call_id: CallId,
+        requests: InputRequests,
+    ) -> Result<InputResponses, ErrorData> {
+        let responses = requests.into_iter().map(|(name, request)| async move {
+            let response = self.respond(call_id, request).await?;
+            Ok((name, response))
+        });
+        Ok(try_join_all(responses).await?.into_iter().collect())
+    }
+
+    async fn respond(&self, call_id: CallId, request: InputRequest) -> Result<Value, ErrorData> {
+        match request {
+            InputRequest::Elicitation(request) => {
+                let question = question_of(request.params, None)?;
+                let answered = self.asking.ask_for(call_id, question).await?;
+                Ok(result_of(answered))
+            }
+            InputRequest::ListRoots(_) => serde_json::to_value(self.roots())
+                .map_err(|error| ErrorData::internal_error(error.to_string(), None)),
+            _ => Err(ErrorData::invalid_params(
+                "no model is offered to a server",
+                None,
+            )),
+        }
+    }
+
+    fn roots(&self) -> ListRootsResult {
+        let roots = self.root.iter().map(|root| Root::new(root.as_ref()));
+        ListRootsResult::new(roots.collect())
     }
 
     /// How often the server's list of tools has changed.
@@ -108,8 +132,7 @@ impl ClientHandler for Client {
         &self,
         _context: RequestContext<RoleClient>,
     ) -> Result<ListRootsResult, ErrorData> {
-        let roots = self.root.iter().map(|root| Root::new(root.as_ref()));
-        Ok(ListRootsResult::new(roots.collect()))
+        Ok(self.roots())
     }
 
     async fn create_elicitation(
@@ -117,26 +140,11 @@ impl ClientHandler for Client {
         request: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let ElicitRequestParams::FormElicitationParams {
-            message,
-            requested_schema,
-            ..
-        } = request
-        else {
-            return Err(only_forms());
-        };
-        let schema = serde_json::to_value(requested_schema);
-        let schema = schema.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
-        let answered = self.ask((message, schema), context).await?;
-        let result = ElicitResult::new(match answered.action {
-            QuestionAction::Accept => ElicitationAction::Accept,
-            QuestionAction::Decline => ElicitationAction::Decline,
-            QuestionAction::Cancel => ElicitationAction::Cancel,
-        });
-        Ok(match answered.content {
-            Some(content) => result.with_content(Value::Object(content)),
-            None => result,
-        })
+        let traceparent = context.meta.get_traceparent().map(str::to_owned);
+        let question = question_of(request, traceparent)?;
+        let answered = self.asking.ask(question, context.ct).await?;
+        serde_json::from_value(result_of(answered))
+            .map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
 
     /// An elicitation that the library does not take for one, such as one with a strange schema, comes
@@ -156,19 +164,49 @@ impl ClientHandler for Client {
         if asked.mode.is_some_and(|mode| mode != FORM) {
             return Err(only_forms());
         }
-        let answered = self
-            .ask((asked.message, asked.requested_schema), context)
-            .await?;
-        let mut result = json!({"action": answered.action});
-        if let (Some(result), Some(content)) = (result.as_object_mut(), answered.content) {
-            result.insert("content".to_owned(), Value::Object(content));
-        }
-        Ok(CustomResult::new(result))
+        let question = Question {
+            message: asked.message,
+            schema: asked.requested_schema,
+            traceparent: context.meta.get_traceparent().map(str::to_owned),
+        };
+        let answered = self.asking.ask(question, context.ct).await?;
+        Ok(CustomResult::new(result_of(answered)))
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
+}
+
+/// What an elicitation asks, if it asks by a form.
+fn question_of(
+    request: ElicitRequestParams,
+    traceparent: Option<String>,
+) -> Result<Question, ErrorData> {
+    let ElicitRequestParams::FormElicitationParams {
+        message,
+        requested_schema,
+        ..
+    } = request
+    else {
+        return Err(only_forms());
+    };
+    let schema = serde_json::to_value(requested_schema);
+    let schema = schema.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+    Ok(Question {
+        message,
+        schema,
+        traceparent,
+    })
+}
+
+/// What came of it, as a server is told.
+fn result_of(answered: QuestionAnswered) -> Value {
+    let mut result = json!({"action": answered.action});
+    if let (Some(result), Some(content)) = (result.as_object_mut(), answered.content) {
+        result.insert("content".to_owned(), Value::Object(content));
+    }
+    result
 }
 
 fn only_forms() -> ErrorData {

@@ -10,9 +10,7 @@ use goondan_log::error_chain;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use goondan_protocol::service::{Mcp as Errand, McpTool, McpTools};
 use rmcp::RoleClient;
-use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, PaginatedRequestParams, RequestParamsMeta as _,
-};
+use rmcp::model::{CallToolRequestParams, PaginatedRequestParams, RequestParamsMeta as _};
 use rmcp::service::{Peer, ServiceError};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -22,7 +20,7 @@ use tokio::time::timeout;
 use super::client::Client;
 use super::own::{Can, Failed, Own};
 use super::questions::OpenCalls;
-use super::{content, wording};
+use super::{content, rounds, wording};
 use crate::call_clock::TimeIsUp;
 use crate::calls::{CallHandler, Outcome, Pieces};
 use crate::limits::{MCP_PAGES_MAX, MCP_TOOLS_MAX};
@@ -107,19 +105,17 @@ impl Errands {
                 if let Some(trace) = pieces.trace() {
                     params.set_traceparent(&trace.to_traceparent());
                 }
-                let made = serving.peer.call_tool_once(params);
+                let Serving { peer, client } = &serving;
+                let made = rounds::call_tool(peer, client, pieces.call_id(), params);
                 let made = clock.timeout(self.patience, made).await;
-                let response = made.map_err(|TimeIsUp| self.too_late())?;
-                match response.map_err(|error| to_error(&error))? {
-                    CallToolResponse::Complete(result) => {
-                        let result =
-                            serde_json::to_value(result).map_err(|error| unreadable(&error))?;
+                match made.map_err(|TimeIsUp| self.too_late())? {
+                    Ok(result) => {
+                        let result = serde_json::to_value(result);
+                        let result = result.map_err(|error| unreadable(&error))?;
                         to_value(&content::of_call(&result))
                     }
-                    _ => Err(CallError::new(
-                        CallErrorCode::Refused,
-                        "the server wants to ask somebody something before it answers, and nobody is there",
-                    )),
+                    Err(rounds::Failed::Service(error)) => Err(to_error(&error)),
+                    Err(rounds::Failed::Call(error)) => Err(error),
                 }
             }
         }

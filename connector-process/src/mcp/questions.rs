@@ -14,7 +14,7 @@ use goondan_protocol::question::{QuestionAnswered, QuestionAsk};
 use goondan_protocol::trace::TraceContext;
 use rmcp::model::ErrorData;
 use serde_json::Value;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -230,18 +230,44 @@ impl Asking {
         question: Question,
         given_up: CancellationToken,
     ) -> Result<QuestionAnswered, ErrorData> {
-        let place = self.places.try_acquire();
-        let _place = place.map_err(|_full| {
-            refused(format!(
-                "{MAX_QUESTIONS_PER_CONNECTION} questions wait already"
-            ))
-        })?;
+        let _place = self.take_place()?;
         let named = question.traceparent.as_deref();
         let named = named.and_then(|named| TraceContext::from_traceparent(named).ok());
         let waiting = tokio::select! {
             waiting = self.calls.wait_under(named) => waiting?,
             () = given_up.cancelled() => return Err(refused("the request was cancelled".to_owned())),
         };
+        self.ask_under(waiting, question, given_up).await
+    }
+
+    /// The same for a call that the server has said itself.
+    pub(super) async fn ask_for(
+        &self,
+        call_id: CallId,
+        question: Question,
+    ) -> Result<QuestionAnswered, ErrorData> {
+        let _place = self.take_place()?;
+        let waiting = self.calls.hold(call_id).ok_or_else(no_call)?;
+        // Whoever gives the call up withdraws the question with it.
+        self.ask_under(waiting, question, CancellationToken::new())
+            .await
+    }
+
+    fn take_place(&self) -> Result<SemaphorePermit<'_>, ErrorData> {
+        let place = self.places.try_acquire();
+        place.map_err(|_full| {
+            refused(format!(
+                "{MAX_QUESTIONS_PER_CONNECTION} questions wait already"
+            ))
+        })
+    }
+
+    async fn ask_under(
+        &self,
+        waiting: Waiting,
+        question: Question,
+        given_up: CancellationToken,
+    ) -> Result<QuestionAnswered, ErrorData> {
         let ask = QuestionAsk {
             call_id: waiting.call_id,
             message: self.masked(question.message),

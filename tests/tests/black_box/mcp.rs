@@ -26,6 +26,7 @@ pub(crate) fn project(connection: &str) -> String {
         "capabilities",
         "order",
         "confirm",
+        "rounds",
         "nested",
         "password",
         "visit",

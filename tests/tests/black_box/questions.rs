@@ -221,6 +221,25 @@ fn an_answer_that_does_not_fit_is_refused_and_the_question_goes_on_waiting() {
 }
 
 #[test]
+fn a_server_that_asks_by_its_result_is_called_again_with_the_answer() {
+    let home = over_stdio_with("timeoutSeconds: 1\n    questionSeconds: 60");
+    let _daemon = Daemon::serving(&home);
+    let (sending, id) = asked(&home, "a", "rounds");
+    // The time in which it waits is not the call's.
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    home.gdn(&[
+        "question", "answer", &id, "--set", "size=s", "--set", "count=2",
+    ])
+    .exits(0);
+    sending.wait().exits(0);
+    let told: Value = serde_json::from_str(&last_result(&home, "a")).unwrap();
+    assert_eq!(told[0], "round 2");
+    let answer = json!({"action": "accept", "content": {"size": "s", "count": 2}});
+    assert_eq!(told[1]["what"], answer);
+    assert!(told[1]["where"]["roots"].is_array(), "{told}");
+}
+
+#[test]
 fn what_no_person_can_be_asked_is_refused_to_the_server() {
     let home = over_stdio_with("timeoutSeconds: 60");
     let daemon = Daemon::serving(&home);

@@ -1,0 +1,65 @@
+//! Calls that take several rounds: from protocol version 2026-07-28 on, a server that wants to know
+//! something first answers a call with what it wants (`input_required`), and is called again with it.
+
+use std::time::Duration;
+
+use goondan_protocol::call::{CallError, CallErrorCode, CallId};
+use rmcp::RoleClient;
+use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult};
+use rmcp::service::{Peer, ServiceError};
+use tokio::time::sleep;
+
+use super::client::Client;
+use crate::limits::{MCP_ROUND_PAUSE_MS, MCP_ROUNDS_MAX};
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// At the server, or on the way.
+    Service(ServiceError),
+    /// Between two rounds.
+    Call(CallError),
+}
+
+/// Calls a tool, giving the server what it wants to know on the way.
+pub(super) async fn call_tool(
+    peer: &Peer<RoleClient>,
+    client: &Client,
+    call_id: CallId,
+    mut params: CallToolRequestParams,
+) -> Result<CallToolResult, Failed> {
+    for _ in 0..MCP_ROUNDS_MAX {
+        let response = peer.call_tool_once(params.clone()).await;
+        let needed = match response.map_err(Failed::Service)? {
+            CallToolResponse::Complete(result) => return Ok(result),
+            CallToolResponse::InputRequired(needed) => needed,
+            _ => {
+                return Err(refused(
+                    "the server made a task of the call, which is not supported",
+                ));
+            }
+        };
+        params.request_state = needed.request_state;
+        let requests = needed.input_requests.unwrap_or_default();
+        if requests.is_empty() {
+            // It wants to be asked again, no more.
+            params.input_responses = None;
+            sleep(Duration::from_millis(MCP_ROUND_PAUSE_MS)).await;
+            continue;
+        }
+        let responses = client.respond_all(call_id, requests).await;
+        params.input_responses = Some(responses.map_err(|error| {
+            refused(&format!(
+                "the server wants to know something before it answers, and cannot: {}",
+                error.message
+            ))
+        })?);
+    }
+    Err(refused(&format!(
+        "the server wants to know something before it answers for more than {MCP_ROUNDS_MAX} times"
+    )))
+}
+
+fn refused(message: &str) -> Failed {
+    Failed::Call(CallError::new(CallErrorCode::Refused, message))
+}
