@@ -149,6 +149,12 @@ impl Calls {
             .any(|call| call.at.workspace_id == *workspace_id && call.target == *target)
     }
 
+    /// Whether a process makes this call.
+    pub(super) fn is_made_by(&self, process: ProcessId, id: CallId) -> bool {
+        let call = self.open.get(&id);
+        call.is_some_and(|call| call.process() == Some(process))
+    }
+
     fn ids(&self, mut test: impl FnMut(&OpenCall) -> bool) -> Vec<CallId> {
         let found = self.open.iter().filter(|(_, call)| test(call));
         found.map(|(id, _)| *id).collect()

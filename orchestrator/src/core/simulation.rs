@@ -29,8 +29,8 @@ mod world;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use goondan_protocol::control::{
-    Call, CloseWorkspace, DeleteInstance, DropEvent, EventInfo, ListEvents, ListProcesses,
-    OpenWorkspace, Restart, RetryEvent, SendEvent, Status,
+    AnswerQuestion, Call, CloseWorkspace, DeclineQuestion, DeleteInstance, DropEvent, EventInfo,
+    ListEvents, ListProcesses, OpenWorkspace, Restart, RetryEvent, SendEvent, Status,
 };
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 
@@ -85,6 +85,7 @@ fn work(world: &mut World) {
     if world.has_exited {
         return;
     }
+    answer_questions(world);
     if world.rng.bool() {
         let conversation = *world.rng.choice(&CONVERSATIONS).unwrap();
         let key = key_of(ENTRY_AGENT, conversation);
@@ -179,6 +180,28 @@ fn meddle(world: &mut World) {
             let call = Call::ListProcesses(ListProcesses { workspace_id: None });
             world.ask(Asked::Other, call);
         }
+    }
+}
+
+/// A person looks at the questions that wait, and answers or declines some.
+fn answer_questions(world: &mut World) {
+    let open = world.core.questions.all(None);
+    let open: Vec<_> = open.map(|open| open.info.clone()).collect();
+    for info in open {
+        let (workspace_id, question_id) = (info.workspace_id, info.question_id);
+        let call = match world.rng.u64(0..4) {
+            0 => Call::AnswerQuestion(AnswerQuestion {
+                workspace_id,
+                question_id,
+                content: goondan_protocol::JsonObject::new(),
+            }),
+            1 => Call::DeclineQuestion(DeclineQuestion {
+                workspace_id,
+                question_id,
+            }),
+            _ => continue,
+        };
+        world.ask(Asked::Other, call);
     }
 }
 
@@ -400,8 +423,12 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
         "pending",
         "restarting",
         "E_CIRCULAR_REQUEST",
+        "question: accept",
+        "question: decline",
+        "question: cancel",
+        "question: refused",
     ] {
-        assert!(told.contains_key(what), "no agent was told {what}");
+        assert!(told.contains_key(what), "nobody was told {what}");
     }
 }
 

@@ -189,9 +189,7 @@ impl Core {
         if !self.questions.is_empty() {
             let over = self.questions.all(None).filter_map(|open| {
                 let question_id = open.info.question_id.clone();
-                let call = self.calls.open.get(&open.call_id);
-                let is_made = call.is_some_and(|call| call.process() == Some(open.asker.0));
-                if !is_made {
+                if !self.calls.is_made_by(open.asker.0, open.call_id) {
                     return Some((question_id, "the call it came under is over"));
                 }
                 let why = self.why_nobody_is_asked(&open.info.workspace_id)?;

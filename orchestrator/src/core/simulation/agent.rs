@@ -14,6 +14,7 @@ use goondan_protocol::ipc::{
     TurnComplete, TurnStart,
 };
 use goondan_protocol::message::{Content, Message, MessageEvent};
+use goondan_protocol::question::QuestionAsk;
 use goondan_protocol::time::Timestamp;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -28,6 +29,9 @@ pub(super) enum Act {
     SayLater(u64, ToOrchestrator),
     /// Asks another agent, under this number.
     Ask(AgentAsk, u64),
+    /// Asks a person after so many milliseconds, for the sake of a call.
+    AskPersonLater(u64, QuestionAsk),
+    AskPerson(QuestionAsk),
     Exit,
 }
 

@@ -6,6 +6,7 @@
 //! * The number of crashes in a row grows by one, for a crash or for what could not be read, and never
 //!   otherwise; the delay that follows is the rule's to the millisecond.
 //! * Whoever waits for the answer to an event waits for one that is still to have its turn.
+//! * A question to a person waits under a call that the process makes which asked it.
 //! * A start that was put off is neither early (the oracle sees to that) nor late.
 
 use std::collections::BTreeMap;
@@ -164,6 +165,18 @@ impl World {
             "a process outlives its place (SUP-7)"
         );
         self.places = after;
+        for open in self.core.questions.all(None) {
+            let (process, request) = open.asker;
+            assert!(
+                self.core.calls.is_made_by(process, open.call_id),
+                "question {:?} waits, and its call is over",
+                open.info.question_id
+            );
+            // One that hangs may have been told, and not have heard.
+            let asker = self.children.get(&process);
+            let asker = asker.expect("whoever makes a call is there");
+            assert!(request.is_some_and(|request| asker.questions.contains(&request)));
+        }
     }
 
     /// Whether there is a process; if the core counts on one, it must be.

@@ -111,6 +111,15 @@ impl Oracle {
         self.submit(&reply_id(&question).unwrap(), asker);
     }
 
+    /// A connector is told what came of a question to a person.
+    pub(super) fn hear_of_question(&mut self, message: &ToChild) {
+        let told = match message {
+            ToChild::QuestionAnswered(answered) => answered.action.as_str(),
+            _ => "refused",
+        };
+        *self.told.entry(format!("question: {told}")).or_default() += 1;
+    }
+
     /// An agent is told what came of what it asked.
     pub(super) fn answer_agent(&mut self, answer: &AgentAnswer) {
         let (told, question) = match answer {

@@ -1,6 +1,6 @@
 //! The simulated world: time, children, clients, a person, and the real store on a simulated disk.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use goondan_config::Bundle;
@@ -90,6 +90,8 @@ pub(super) struct Child {
     next_request: u64,
     /// Posts it waits for, by request.
     posts: HashMap<u64, EventId>,
+    /// Questions to a person that it waits for, by request.
+    pub(super) questions: BTreeSet<u64>,
 }
 
 /// An event that somebody outside posts until it is accepted.

@@ -1,12 +1,13 @@
 //! The children of the simulated world: how they start, what they say and do, and how they end.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use goondan_protocol::call::{
     COMPLETE, CallError, CallErrorCode, CallOrder, CallOutcome, CallPiece, CallResult, ModelAnswer,
 };
 use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::ipc::{ChildRole, Hello, Pong, Status, ToChild, ToOrchestrator};
+use goondan_protocol::question::QuestionAsk;
 use goondan_protocol::usage::{USAGE, Usage};
 use goondan_protocol::version::Version;
 use serde_json::value::to_raw_value;
@@ -56,6 +57,7 @@ impl World {
             last_said_ms: self.mono_ms,
             next_request: 0,
             posts: HashMap::new(),
+            questions: BTreeSet::new(),
         };
         self.children.insert(process, child);
         self.next_pid += 1;
@@ -138,6 +140,16 @@ impl World {
                     }
                     Vec::new()
                 }
+                ToChild::QuestionAnswered(_) | ToChild::QuestionRefused(_) => {
+                    let request = in_reply_to.expect("it is a reply");
+                    let is_open = child.questions.remove(&request);
+                    assert!(
+                        is_open,
+                        "question {request} was answered twice, or never asked"
+                    );
+                    self.oracle.hear_of_question(&message);
+                    Vec::new()
+                }
                 ToChild::Shutdown(_) => vec![Act::Exit],
                 _ => Vec::new(),
             },
@@ -172,6 +184,17 @@ impl World {
             Act::SayLater(after_ms, message) => {
                 let act = Act::Say(message);
                 self.at(self.mono_ms + after_ms, Happening::Act(process, act));
+            }
+            Act::AskPersonLater(after_ms, ask) => {
+                let act = Act::AskPerson(ask);
+                self.at(self.mono_ms + after_ms, Happening::Act(process, act));
+            }
+            Act::AskPerson(ask) => {
+                child.next_request += 1;
+                let request = child.next_request;
+                child.questions.insert(request);
+                let message = ToOrchestrator::QuestionAsk(Box::new(ask));
+                self.say(process, message, Some(request));
             }
             Act::Ask(ask, request) => {
                 let key = child.owner.strip_prefix("instanceKey ").unwrap();
@@ -240,6 +263,21 @@ fn made(rng: &mut fastrand::Rng, is_healing: bool, call: &CallOrder) -> Vec<Act>
         let piece = to_raw_value("p").unwrap();
         let piece = ToOrchestrator::CallPiece(CallPiece { call_id, piece });
         acts.push(Act::SayLater(after_ms, piece));
+    }
+    // It may ask a person, and not even wait for the answer.
+    for _ in 0..(if is_model || is_healing {
+        0
+    } else {
+        rng.u64(0..3)
+    }) {
+        let ask = QuestionAsk {
+            call_id,
+            message: "Which?".to_owned(),
+            schema: serde_json::json!({"type": *rng.choice(&["object", "array"]).unwrap()}),
+            timeout_ms: rng.u64(0..2_000),
+        };
+        acts.push(Act::AskPersonLater(after_ms, ask));
+        after_ms += rng.u64(0..1_500);
     }
     after_ms += rng.u64(0..500);
     let result = ToOrchestrator::CallResult(CallResult { call_id, outcome });
