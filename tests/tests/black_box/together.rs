@@ -330,19 +330,16 @@ fn ipc_2_questions_between_agents_are_answered_once_whatever_is_killed() {
     }
     assert!(shots >= rounds / 2, "only {shots} shots at agents");
     // What happened to be hit three times is parked, and tried again.
+    let mut retried: Vec<String> = Vec::new();
     wait_until("everything is answered", || {
-        home.gdn_json(&["event", "retry", "--all"]);
+        let found = home.gdn_json(&["event", "retry", "--all"])["eventIds"].clone();
+        retried.extend(serde_json::from_value::<Vec<String>>(found).unwrap());
         home.gdn_json(&["event", "list"])["events"] == serde_json::json!([])
     });
-    let audit = home.gdn_json(&["audit", "--all", "--lines", "10000"]);
-    let parked = |key: &str| {
-        let records = audit["records"].as_array().unwrap().iter();
-        let is_it = |found: &&Value| {
-            let record = &found["record"];
-            record["event"] == "instance.eventParked" && record["instanceKey"] == key
-        };
-        records.filter(is_it).count()
-    };
+    let is_of = |id: &String, key: &str| id.split_once('-').is_some_and(|(of, _)| of == key);
+    let parked = |key: &str| retried.iter().filter(|id| is_of(id, key)).count();
+    // Whoever asked was told that there is no answer, and went on.
+    let unanswered = retried.len() - KEYS.iter().map(|key| parked(key)).sum::<usize>();
     let all: BTreeSet<String> = (0..rounds).map(|round| round.to_string()).collect();
     for key in KEYS {
         let messages = home.history(key);
@@ -357,19 +354,25 @@ fn ipc_2_questions_between_agents_are_answered_once_whatever_is_killed() {
         let expected = |n: &String| format!("both {n}: right did {n} after left did {n}");
         let expected: BTreeSet<String> = all.iter().map(expected).collect();
         assert_eq!(answered.len(), rounds, "{answered:#?}");
-        assert_eq!(answered.into_iter().collect::<BTreeSet<_>>(), expected);
+        let answered = answered.into_iter().collect::<BTreeSet<_>>();
+        let missing = expected.difference(&answered).count();
+        assert!(missing <= unanswered, "{answered:#?}, {retried:?}");
         for worker in ["left", "right"] {
             let messages = home.history(&format!("{worker}:{key}"));
             check(&messages);
             // A turn that is parked is done anew when it is tried again, and so are its questions.
-            let most = rounds + parked(key);
+            let (least, most) = (rounds - unanswered, rounds + parked(key));
             let exchanges = messages.len() / 2;
             assert!(
-                (rounds..=most).contains(&exchanges) && messages.len().is_multiple_of(2),
-                "{worker} was asked {exchanges} times, for {rounds} questions and {most} turns of {key}"
+                (least..=most).contains(&exchanges) && messages.len().is_multiple_of(2),
+                "{worker} was asked {exchanges} times in {rounds} questions of {key}; parked: {retried:?}"
             );
             let asked = said_by(&messages, "user", "do ", " after");
-            assert_eq!(asked, all, "{messages:#?}");
+            let missing = all.difference(&asked).count();
+            assert!(
+                missing <= unanswered && asked.is_subset(&all),
+                "{messages:#?}"
+            );
         }
     }
     drop(daemon);
