@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use goondan_clock::{Instant, sleep_until};
 use goondan_protocol::JsonObject;
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::{AgentAssignment, CatalogEntry, ExtensionSource};
@@ -23,7 +24,6 @@ use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::observe::RuntimeEvent;
 use goondan_protocol::trace::TraceId;
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until};
 
 use crate::extensions::onion::Middleware;
 use crate::tools::host::process::{Happened, MAX_LOG_LINE_BYTES, Process, happening, log};

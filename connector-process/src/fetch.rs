@@ -172,7 +172,7 @@ impl Fetcher {
                 request.follow(&mut method, response.status().as_u16(), next);
             }
         };
-        match tokio::time::timeout(patience, fetching).await {
+        match goondan_clock::timeout(patience, fetching).await {
             Ok(fetched) => fetched,
             Err(_elapsed) => {
                 let message = format!("no answer within {timeout_ms} ms");

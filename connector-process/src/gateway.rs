@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goondan_clock::timeout;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode, Status};
 use goondan_protocol::question::{QuestionAnswered, QuestionAsk};
 use goondan_protocol::trace::TraceContext;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::CallHandler;

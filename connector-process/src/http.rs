@@ -10,8 +10,11 @@ use goondan_log::error_chain;
 use reqwest::dns::Resolve;
 use reqwest::redirect::Policy;
 
+use self::connecting::ConnectTimeout;
 use crate::certificates;
 use crate::limits::SERVICE_CONNECT_TIMEOUT_MS;
+
+mod connecting;
 
 /// Connections to one host that are kept open for the next request.
 const IDLE_CONNECTIONS_MAX: usize = 16;
@@ -37,7 +40,7 @@ fn builder(connect_timeout: Duration) -> reqwest::ClientBuilder {
     reqwest::Client::builder()
         .tls_backend_preconfigured(certificates::client_config())
         .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(connect_timeout)
+        .connector_layer(ConnectTimeout(connect_timeout))
         .redirect(Policy::none())
         .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
         .no_proxy()

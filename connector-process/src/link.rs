@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
+use goondan_clock::timeout;
 use goondan_protocol::JsonObject;
 use goondan_protocol::definition::{ConnectorAssignment, ModelAssignment};
 use goondan_protocol::envelope::{Address, Envelope, MessageError};
@@ -17,7 +18,6 @@ use goondan_protocol::limits::HANDSHAKE_TIMEOUT_MS;
 use goondan_protocol::version::{Version, VersionMismatch};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::time::timeout;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
 /// Frames from the orchestrator.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderName, HeaderValue};
+use goondan_clock::{sleep, timeout};
 use goondan_connectors::Values;
 use goondan_log::error_chain;
 use goondan_protocol::definition::ConnectorAssignment;
@@ -22,7 +23,6 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::Gateway;

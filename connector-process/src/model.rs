@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use goondan_clock::{Instant, timeout};
 use goondan_protocol::call::{COMPLETE, CallError, CallErrorCode, CallOrder, Completion};
 use goondan_protocol::definition::{HostedModel, HostedProvider, ModelAssignment};
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::Value;
 use serde_json::value::to_raw_value;
-use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::{CallHandler, Outcome, Pieces};

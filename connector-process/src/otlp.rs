@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use goondan_clock::{sleep, timeout};
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use goondan_protocol::export::{EXPORT, Export};
@@ -125,7 +126,7 @@ impl CallHandler for Exporter {
             if let Some(body) = body {
                 let patience = async {
                     stop.cancelled().await;
-                    tokio::time::sleep(Duration::from_millis(EXPORT_LAST_MS)).await;
+                    sleep(Duration::from_millis(EXPORT_LAST_MS)).await;
                 };
                 tokio::select! {
                     delivered = collector.deliver(&body) => delivered?,
@@ -176,13 +177,16 @@ impl Collector {
             .client
             .post(self.url.clone())
             .header(CONTENT_TYPE, "application/json")
-            .timeout(Duration::from_millis(EXPORT_REQUEST_MS))
             .body(body.to_owned());
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
-        let response = request.send().await.map_err(|error| {
-            let why = goondan_log::error_chain(&error.without_url());
+        let sent = timeout(Duration::from_millis(EXPORT_REQUEST_MS), request.send()).await;
+        let sent = match sent {
+            Ok(sent) => sent.map_err(|error| goondan_log::error_chain(&error.without_url())),
+            Err(_elapsed) => Err(format!("no answer within {EXPORT_REQUEST_MS} ms")),
+        };
+        let response = sent.map_err(|why| {
             let message = format!("the collector cannot be reached: {why}");
             (CallError::new(CallErrorCode::Unavailable, message), true)
         })?;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use goondan_clock::timeout;
 use goondan_log::error_chain;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use goondan_protocol::service::of_call;
@@ -72,18 +73,25 @@ pub(crate) async fn exchange(
             Broken::Lost(reason)
         }
     };
-    let mut response = request.timeout(patience).send().await.map_err(broken)?;
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(broken)? {
-        body.extend_from_slice(&chunk);
-        if body.len() > SERVICE_ANSWER_BYTES_MAX {
-            return Err(Broken::TooLong);
+    let exchange = async {
+        let mut response = request.send().await.map_err(broken)?;
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(broken)? {
+            body.extend_from_slice(&chunk);
+            if body.len() > SERVICE_ANSWER_BYTES_MAX {
+                return Err(Broken::TooLong);
+            }
         }
-    }
-    Ok(Answered {
-        status: response.status().as_u16(),
-        headers: response.headers().clone(),
-        body,
+        Ok(Answered {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            body,
+        })
+    };
+    let exchanged = timeout(patience, exchange).await;
+    exchanged.unwrap_or_else(|_elapsed| {
+        let ms = patience.as_millis();
+        Err(Broken::Lost(format!("no answer within {ms} ms")))
     })
 }
 

@@ -10,7 +10,6 @@
 //! * [`former_keys`]: which conversations from before are a connection's own.
 //! * [`slot`] and [`back_off`]: when a process may start, and when it is to be killed.
 //! * [`room`]: who gives way when descriptors, processes or memory run short.
-//! * [`running_time`]: what of the time that passes counts.
 //! * [`mailbox`]: events on their way in. [`turns`]: what becomes of them.
 //! * [`parking`]: events that crash whoever works on them.
 //! * [`asking`]: what agents ask of each other. [`answers`]: how they hear of what came of it.
@@ -82,7 +81,6 @@ mod restarting;
 mod retention;
 mod room;
 mod router;
-mod running_time;
 mod secrets;
 #[cfg(test)]
 mod simulation;
@@ -103,7 +101,6 @@ pub(crate) use input::{
 pub(crate) use requests::control_error;
 pub(crate) use retention::{ListPurpose, ListedInstances};
 pub(crate) use room::{Share, Supply};
-pub(crate) use running_time::{Pause, RunningTime};
 pub(crate) use secrets::{SecretWork, SecretsDone};
 
 use agents::Instance;

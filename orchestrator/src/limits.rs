@@ -1,6 +1,8 @@
 //! The orchestrator's own limits and intervals.
 
-use goondan_protocol::limits::{MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, MAX_QUESTIONS_PER_CONNECTION};
+use goondan_protocol::limits::{
+    MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, MAX_QUESTIONS_PER_CONNECTION, PAUSE_LOOK_MS,
+};
 
 /// How often the core compares desired with actual (`SUP-5`), in milliseconds.
 pub(crate) const TICK_MS: u64 = 250;
@@ -10,13 +12,6 @@ pub(crate) const CHARGE_RETRY_MS: u64 = 2_000;
 
 /// Traces of an agent's latest turns that its log lines may name: one may be read after its turn.
 pub(crate) const AGENT_TRACES_REMEMBERED: usize = 64;
-
-/// Time without a look at the clock from which the daemon counts as paused, in milliseconds. No deadline
-/// counts a pause (`SUP-9`).
-pub(crate) const PAUSE_MIN_MS: u64 = 1_000;
-/// How long after a pause the deadlines go on standing still, in milliseconds, so that what has come
-/// meanwhile is read before anybody is judged.
-pub(crate) const PAUSE_CATCH_UP_MS: u64 = 2_000;
 
 /// An agent that has nothing to do is looked at once in so many ticks: there may be thousands of them.
 pub(crate) const TICKS_OF_REST: u64 = 8;
@@ -253,8 +248,7 @@ const _: () = assert!(REACHED_PER_TURN_MAX * 2 <= REACHED_PER_TREE_MAX);
 const _: () = assert!(MAX_FRAME_BYTES <= CONTROL_FRAMES_BYTES_MAX);
 const _: () = assert!(MAX_FRAME_BYTES <= CHILD_FRAMES_BYTES_MAX);
 const _: () = assert!(MAX_MESSAGE_BYTES as u64 * 2 <= TURN_BYTES_MAX);
-const _: () = assert!(TICK_MS * 2 < PAUSE_MIN_MS);
-const _: () = assert!(TICK_MS * 2 < PAUSE_CATCH_UP_MS);
+const _: () = assert!(TICK_MS <= PAUSE_LOOK_MS);
 const _: () = assert!(ACCEPT_PAUSE_FIRST_MS < ACCEPT_PAUSE_MAX_MS);
 const _: () = assert!(WATCH_QUIET_MS < WATCH_QUIET_MAX_MS);
 const _: () = assert!(WATCH_POLL_MS < WATCH_LOOK_MS);

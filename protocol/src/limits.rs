@@ -121,6 +121,19 @@ pub const MAX_LOG_LINE_BYTES: usize = 64 * 1024;
 /// Time a child has from its start to its `hello`, in milliseconds.
 pub const HANDSHAKE_TIMEOUT_MS: u64 = 10_000;
 
+/// How often a process that waits for a deadline looks at the clock at least, in milliseconds (`SUP-9`).
+pub const PAUSE_LOOK_MS: u64 = 500;
+
+/// Time without such a look from which a process counts as paused, in milliseconds. No deadline counts a
+/// pause.
+pub const PAUSE_MIN_MS: u64 = 1_000;
+
+/// How long after a pause the deadlines of a process go on standing still, in milliseconds, so that what has
+/// come meanwhile is read, and those that were paused too can answer, before anybody is judged.
+pub const PAUSE_CATCH_UP_MS: u64 = 2_000;
+
+const _: () = assert!(PAUSE_LOOK_MS * 2 <= PAUSE_MIN_MS);
+const _: () = assert!(PAUSE_LOOK_MS * 2 <= PAUSE_CATCH_UP_MS);
 const _: () = assert!(MAX_MESSAGE_BYTES * 2 <= MAX_FRAME_BYTES);
 const _: () = assert!(DEFAULT_REQUEST_TIMEOUT_MS <= MAX_REQUEST_TIMEOUT_MS);
 const _: () = assert!(HISTORY_PAGE_BYTES + MAX_MESSAGE_BYTES < MAX_FRAME_BYTES);

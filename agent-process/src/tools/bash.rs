@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use goondan_clock::{Instant, sleep_until};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::{Instant, sleep_until};
 
 use super::capture::{Capture, Stream};
 use super::enclosure;
@@ -90,8 +90,7 @@ async fn exec(places: &Arc<Places>, call: &Invocation) -> Result<ToolOutcome, To
     let mut capture = Capture::new(&call.call_id);
     let mut status = None;
     let mut is_given_up = false;
-    let timer = sleep_until(Instant::now() + Duration::from_millis(timeout_ms));
-    tokio::pin!(timer);
+    let mut deadline = Instant::now() + Duration::from_millis(timeout_ms);
 
     while status.is_none() || stdout.is_open() || stderr.is_open() {
         tokio::select! {
@@ -103,20 +102,20 @@ async fn exec(places: &Arc<Places>, call: &Invocation) -> Result<ToolOutcome, To
             }
             ended = enclosure.wait(), if status.is_none() => {
                 status = Some(ended.map_err(|error| failed("the command was lost", &error))?);
-                timer.as_mut().reset(Instant::now() + DRAIN_TIMEOUT);
+                deadline = Instant::now() + DRAIN_TIMEOUT;
             }
-            () = &mut timer => {
+            () = sleep_until(deadline) => {
                 if status.is_some() {
                     break;
                 } else if is_given_up {
                     enclosure
                         .start_kill()
                         .map_err(|error| failed("the command could not be ended", &error))?;
-                    timer.as_mut().reset(Instant::now() + DRAIN_TIMEOUT);
+                    deadline = Instant::now() + DRAIN_TIMEOUT;
                 } else {
                     is_given_up = true;
                     drop(control.take());
-                    timer.as_mut().reset(Instant::now() + ENCLOSURE_GRACE);
+                    deadline = Instant::now() + ENCLOSURE_GRACE;
                 }
             }
         }

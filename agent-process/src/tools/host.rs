@@ -15,13 +15,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use goondan_clock::{Instant, sleep_until};
 use goondan_protocol::JsonObject;
 use goondan_protocol::limits::MAX_MESSAGE_BYTES;
 use goondan_protocol::process_limits::ProcessLimits;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
 
 use super::pipe::Surroundings;
 use super::{Invocation, Places, ToolFault};

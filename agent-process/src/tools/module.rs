@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use goondan_clock::timeout;
 use goondan_protocol::definition::ToolDefinition;
 use goondan_protocol::module_file::{ModuleKind, NoRuntime, NodeVersion, Runtime, UnfitNode};
 use goondan_protocol::process_limits::ProcessLimits;
@@ -15,7 +16,6 @@ use nix::unistd::{AccessFlags, access};
 use serde_json::json;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
-use tokio::time::timeout;
 
 use super::host::{HostProgram, JAVASCRIPT_HOST, ModuleCall};
 use super::{Export, Invocation, Output, Places, ToolFault};

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use globset::{GlobBuilder, GlobMatcher};
+use goondan_clock::RunningTime;
 use nix::dir::{Dir, Entry, Type};
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{SFlag, fstatat};
@@ -129,6 +130,7 @@ fn searching(search: Search) -> Run {
 struct Bounds {
     is_given_up: Arc<AtomicBool>,
     begun: Instant,
+    time: RunningTime,
     entries_left: usize,
     /// Why it went no further.
     ended: Option<String>,
@@ -139,6 +141,7 @@ impl Bounds {
         Self {
             is_given_up,
             begun: Instant::now(),
+            time: RunningTime::default(),
             entries_left: MAX_SEARCHED_ENTRIES,
             ended: None,
         }
@@ -151,7 +154,7 @@ impl Bounds {
         }
         if self.entries_left == 0 {
             self.ended = Some(format!("{MAX_SEARCHED_ENTRIES} entries were looked at"));
-        } else if self.begun.elapsed() > SEARCH_TIMEOUT {
+        } else if self.time.read(self.begun.elapsed(), true).counted > SEARCH_TIMEOUT {
             self.ended = Some(format!("{} s have passed", SEARCH_TIMEOUT.as_secs()));
         } else if self.is_given_up.load(Ordering::Relaxed) {
             self.ended = Some("the call was given up".to_owned());

@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use goondan_clock::{Instant, sleep, sleep_until, timeout};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStderr, ChildStdout};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::bash::{DRAIN_TIMEOUT, ENCLOSURE_GRACE, MAX_TIMEOUT_MS};
 use super::capture::{Capture, Stream};
@@ -211,8 +211,7 @@ impl Session {
         drop(self.socket.write_all(&command).await);
 
         let (mut is_over_time, mut is_given_up) = (false, false);
-        let timer = sleep_until(Instant::now() + Duration::from_millis(request.timeout_ms));
-        tokio::pin!(timer);
+        let mut deadline = Instant::now() + Duration::from_millis(request.timeout_ms);
         let end = loop {
             tokio::select! {
                 chunk = self.stdout.read(), if self.stdout.is_open() => {
@@ -227,15 +226,15 @@ impl Session {
                 () = request.reply.closed(), if !is_given_up && !is_over_time => {
                     is_given_up = true;
                     self.interrupt();
-                    timer.as_mut().reset(Instant::now() + INTERRUPT_GRACE);
+                    deadline = Instant::now() + INTERRUPT_GRACE;
                 }
-                () = &mut timer => {
+                () = sleep_until(deadline) => {
                     if is_over_time || is_given_up {
                         break End::ShellEnded;
                     }
                     is_over_time = true;
                     self.interrupt();
-                    timer.as_mut().reset(Instant::now() + INTERRUPT_GRACE);
+                    deadline = Instant::now() + INTERRUPT_GRACE;
                 }
             }
         };

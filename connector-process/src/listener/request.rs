@@ -14,10 +14,10 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Response, StatusCode};
 use futures_util::StreamExt as _;
+use goondan_clock::{timeout, timeout_at};
 use goondan_protocol::ids::EventId;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use tokio::sync::Semaphore;
-use tokio::time::{timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -164,7 +164,7 @@ impl Listener {
         let max = self.service.door().body_bytes_max;
         let mut stream = body.into_data_stream();
         let mut whole = Vec::new();
-        let begun = tokio::time::Instant::now();
+        let begun = goondan_clock::Instant::now();
         place.is_sending(0);
         loop {
             let until = begun + self.body_patience.after(whole.len());
@@ -203,7 +203,9 @@ impl Listener {
         };
         self.tasks.spawn(async move {
             // Whoever takes longer is cut off; there is nothing else to do about it.
-            drop(timeout(Duration::from_millis(DISCARD_TIMEOUT_MS), reading).await);
+            timeout(Duration::from_millis(DISCARD_TIMEOUT_MS), reading)
+                .await
+                .ok();
         });
     }
 }

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::{Extension, Router};
+use goondan_clock::{sleep, timeout};
 use goondan_log::error_chain;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::outbox::Watched;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use goondan_clock::timeout;
 use goondan_log::error_chain;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use goondan_protocol::service::{Mcp as Errand, McpTool, McpTools};
@@ -15,7 +16,6 @@ use rmcp::service::{Peer, ServiceError};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, watch};
-use tokio::time::timeout;
 
 use super::client::Client;
 use super::own::{Can, Failed, Own};

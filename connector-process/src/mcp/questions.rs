@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goondan_clock::timeout;
 use goondan_protocol::call::CallId;
 use goondan_protocol::limits::MAX_QUESTIONS_PER_CONNECTION;
 use goondan_protocol::question::{QuestionAnswered, QuestionAsk};
@@ -15,7 +16,6 @@ use goondan_protocol::trace::TraceContext;
 use rmcp::model::ErrorData;
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::call_clock::{CallClock, Held};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use goondan_clock::Instant;
 use goondan_protocol::call::ModelPiece;
 use serde_json::value::to_raw_value;
-use tokio::time::Instant;
 
 use super::draft::Kind;
 use crate::calls::Pieces;
@@ -41,7 +41,7 @@ impl Ahead {
         }
         if self.text.is_empty() {
             // The first words go at once; what comes right behind them is gathered.
-            let since = Instant::now().saturating_duration_since(self.due);
+            let since = Instant::now() - self.due;
             let interval = Duration::from_millis(PIECE_INTERVAL_MS);
             self.due = Instant::now() + interval.saturating_sub(since);
         }

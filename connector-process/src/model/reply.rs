@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
+use goondan_clock::{Instant, sleep_until, timeout};
 use goondan_protocol::call::{CallError, ModelAnswer};
 use goondan_protocol::definition::HostedModel;
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until, timeout};
 
 use super::ahead::Ahead;
 use super::dialect::{Dialect, Fault, Next};

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use goondan_clock::timeout;
 use goondan_protocol::module_file::{ModuleKind, NoRuntime, NodeVersion, Runtime, UnfitNode};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use tokio::process::Command;
-use tokio::time::timeout;
 
 use crate::limits::VERSION_TIMEOUT_MS;
 

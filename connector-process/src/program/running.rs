@@ -7,12 +7,12 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::OptionFuture;
 use futures_util::stream::FuturesUnordered;
+use goondan_clock::sleep;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::lines::{Line, Lines};

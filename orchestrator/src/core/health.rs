@@ -45,7 +45,7 @@ pub(super) fn unhealthy_of(workspace: &Workspace) -> Vec<UnhealthyProcess> {
     // There may be very many of them, nearly all of them well.
     let agents = workspace.instances.iter();
     let agents = agents
-        .filter(|(_, instance)| instance.slot.next_start_at().is_some())
+        .filter(|(_, instance)| instance.slot.next_start_ms().is_some())
         .map(|(key, instance)| {
             let name = instance.agent.to_string();
             let key = Some(key.clone());

@@ -36,7 +36,7 @@ pub(crate) struct Up {
 enum State {
     Down { has_crashed: bool },
     Up(Up),
-    BackOff { until_ms: u64, until: Timestamp },
+    BackOff { until_ms: u64 },
 }
 
 /// What the passing of time asks for.
@@ -108,7 +108,7 @@ impl Slot {
         match &self.state {
             State::Down { .. } => true,
             State::Up(_) => false,
-            State::BackOff { until_ms, .. } => *until_ms <= now.mono_ms,
+            State::BackOff { until_ms } => *until_ms <= now.mono_ms,
         }
     }
 
@@ -221,12 +221,8 @@ impl Slot {
         self.state = if delay_ms == 0 {
             State::Down { has_crashed: true }
         } else {
-            let wall_ms = i64::try_from(delay_ms).unwrap_or(i64::MAX);
             State::BackOff {
                 until_ms: now.mono_ms.saturating_add(delay_ms),
-                until: Timestamp::from_unix_millis(
-                    now.wall.as_unix_millis().saturating_add(wall_ms),
-                ),
             }
         };
         delay_ms
@@ -248,7 +244,7 @@ impl Slot {
 
     /// What the passing of time asks for.
     pub(crate) fn due(&mut self, now: Now) -> Due {
-        if let State::BackOff { until_ms, .. } = self.state {
+        if let State::BackOff { until_ms } = self.state {
             return if until_ms <= now.mono_ms {
                 Due::Start
             } else {
@@ -294,12 +290,20 @@ impl Slot {
         }
     }
 
-    /// When the next start is due, in back-off.
-    pub(crate) fn next_start_at(&self) -> Option<Timestamp> {
+    /// When the next start is due, in back-off, on the clock of [`Now::mono_ms`].
+    pub(crate) fn next_start_ms(&self) -> Option<u64> {
         match &self.state {
-            State::BackOff { until, .. } => Some(*until),
+            State::BackOff { until_ms } => Some(*until_ms),
             State::Down { .. } | State::Up(_) => None,
         }
+    }
+
+    /// When the next start is due, in back-off, for people: a pause of the daemon puts it off.
+    pub(crate) fn next_start_at(&self, now: Now) -> Option<Timestamp> {
+        let wait_ms = self.next_start_ms()?.saturating_sub(now.mono_ms);
+        let wait_ms = i64::try_from(wait_ms).unwrap_or(i64::MAX);
+        let at_ms = now.wall.as_unix_millis().saturating_add(wait_ms);
+        Some(Timestamp::from_unix_millis(at_ms))
     }
 }
 
@@ -329,7 +333,13 @@ mod tests {
             Ending::Crashed { delay_ms: 1_000 }
         );
         assert_eq!(slot.shown(false), ProcessState::CrashLoopBackOff);
-        assert_eq!(slot.next_start_at(), Some(now(1_010).wall));
+        assert_eq!(slot.next_start_at(now(10)), Some(now(1_010).wall));
+        // The daemon did not run for an hour meanwhile.
+        let after_pause = Now {
+            mono_ms: 510,
+            wall: now(3_600_510).wall,
+        };
+        assert_eq!(slot.next_start_at(after_pause), Some(now(3_601_010).wall));
         assert!(!slot.may_start(now(1_009)));
         assert_eq!(slot.due(now(1_010)), Due::Start);
     }

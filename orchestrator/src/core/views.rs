@@ -16,7 +16,7 @@ use super::connectors::Connector;
 use super::health;
 use super::models::Model;
 use super::slot::Up;
-use super::{Core, Workspace};
+use super::{Core, Now, Workspace};
 use crate::limits::WATCHED_FILES_SHOWN;
 
 impl Core {
@@ -80,7 +80,7 @@ impl Core {
         };
         ProcessInfo {
             questions: self.questions.of_instance(&at),
-            ..agent_info(id, key, instance)
+            ..agent_info(self.now, id, key, instance)
         }
     }
 
@@ -93,12 +93,18 @@ impl Core {
             for (name, connector) in &workspace.connectors {
                 let target = CallTarget::Connection { name: name.clone() };
                 let is_called = self.calls.any_for(id, &target);
-                processes.push(connector_info(id, name.as_str(), connector, is_called));
+                processes.push(connector_info(
+                    self.now,
+                    id,
+                    name.as_str(),
+                    connector,
+                    is_called,
+                ));
             }
             for (name, model) in &workspace.models {
                 let target = CallTarget::Model { name: name.clone() };
                 let is_called = self.calls.any_for(id, &target);
-                processes.push(model_info(id, name.as_str(), model, is_called));
+                processes.push(model_info(self.now, id, name.as_str(), model, is_called));
             }
             let mut instances: Vec<_> = workspace.instances.iter().collect();
             instances.sort_by_key(|(key, _)| *key);
@@ -163,7 +169,7 @@ fn watching(workspace: &Workspace) -> Watching {
     }
 }
 
-fn agent_info(id: &WorkspaceId, key: &InstanceKey, instance: &Instance) -> ProcessInfo {
+fn agent_info(now: Now, id: &WorkspaceId, key: &InstanceKey, instance: &Instance) -> ProcessInfo {
     let up = instance.slot.up();
     ProcessInfo {
         workspace_id: id.clone(),
@@ -175,7 +181,7 @@ fn agent_info(id: &WorkspaceId, key: &InstanceKey, instance: &Instance) -> Proce
         pid: up.and_then(|up| up.pid),
         started_at: up.map(|up| up.started_at),
         consecutive_crashes: instance.slot.crashes,
-        next_start_at: instance.slot.next_start_at(),
+        next_start_at: instance.slot.next_start_at(now),
         pending_events: instance.pending(),
         turn_id: instance.turn.as_ref().map(|turn| turn.turn_id.clone()),
         trace_id: instance
@@ -195,7 +201,13 @@ fn agent_info(id: &WorkspaceId, key: &InstanceKey, instance: &Instance) -> Proce
     }
 }
 
-fn model_info(id: &WorkspaceId, name: &str, model: &Model, is_called: bool) -> ProcessInfo {
+fn model_info(
+    now: Now,
+    id: &WorkspaceId,
+    name: &str,
+    model: &Model,
+    is_called: bool,
+) -> ProcessInfo {
     let up = model.slot.up();
     ProcessInfo {
         workspace_id: id.clone(),
@@ -207,7 +219,7 @@ fn model_info(id: &WorkspaceId, name: &str, model: &Model, is_called: bool) -> P
         pid: up.and_then(|up| up.pid),
         started_at: up.map(|up| up.started_at),
         consecutive_crashes: model.slot.crashes,
-        next_start_at: model.slot.next_start_at(),
+        next_start_at: model.slot.next_start_at(now),
         pending_events: 0,
         turn_id: None,
         trace_id: None,
@@ -221,6 +233,7 @@ fn model_info(id: &WorkspaceId, name: &str, model: &Model, is_called: bool) -> P
 }
 
 fn connector_info(
+    now: Now,
     id: &WorkspaceId,
     name: &str,
     connector: &Connector,
@@ -237,7 +250,7 @@ fn connector_info(
         pid: up.and_then(|up| up.pid),
         started_at: up.map(|up| up.started_at),
         consecutive_crashes: connector.slot.crashes,
-        next_start_at: connector.slot.next_start_at(),
+        next_start_at: connector.slot.next_start_at(now),
         pending_events: 0,
         turn_id: None,
         trace_id: None,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use goondan_clock::RunningTime;
 use goondan_log::unix_millis_now;
 use goondan_protocol::control::{
     Call, ControlError, ErrorCode, JsonRpc, Notification, TURN_PIECE, TURN_PROGRESS, TurnPiece,
@@ -40,8 +41,8 @@ use super::strays;
 use super::supply;
 use super::watching::Watches;
 use crate::core::{
-    Core, Effect, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, LogEvent, Now, Pause,
-    ProcessId, RequestToken, RunningTime, Settings, Severity, StateDone, StateWork, control_error,
+    Core, Effect, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, LogEvent, Now,
+    ProcessId, RequestToken, Settings, Severity, StateDone, StateWork, control_error,
 };
 use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICK_MS, TICKS_OF_MEASURE};
 
@@ -304,16 +305,19 @@ impl Supervisor {
 
     /// What time it is for the core: a pause of the daemon does not count.
     fn now(&mut self) -> Now {
-        let clock_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let (mono_ms, pause) = self.running_time.read(clock_ms);
-        if let Some(Pause { duration_ms }) = pause {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let read = self.running_time.read(self.started.elapsed(), true);
+        if let Some(pause) = read.pause {
             tracing::warn!(
-                duration_ms,
+                duration_ms = millis(pause),
                 "the daemon did not run for a while; every deadline is so much later"
             );
         }
         let wall = Timestamp::from_unix_millis(unix_millis_now());
-        Now { mono_ms, wall }
+        Now {
+            mono_ms: millis(read.counted),
+            wall,
+        }
     }
 
     /// One step of the core, and of whatever carrying it out leads to at once.

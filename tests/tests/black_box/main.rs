@@ -55,6 +55,8 @@ mod otlp;
 #[cfg(test)]
 mod parking;
 #[cfg(test)]
+mod pauses;
+#[cfg(test)]
 mod people;
 #[cfg(test)]
 mod project_root;

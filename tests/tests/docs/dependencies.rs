@@ -7,9 +7,10 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 11] = [
+const MARKS: [(&str, &str); 12] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
+    ("protocol/clock", "w"),
     ("orchestrator", "o"),
     ("orchestrator/store", "s"),
     ("orchestrator/config", "c"),

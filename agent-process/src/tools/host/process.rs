@@ -3,10 +3,10 @@
 use std::process::Stdio;
 
 use bytes::{Buf as _, BytesMut};
+use goondan_clock::timeout;
 use serde::Serialize;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
-use tokio::time::timeout;
 
 use super::HostProgram;
 use super::wire::{Lines, LogLevel};

@@ -119,7 +119,7 @@ pub(super) struct World {
     /// How many turns were begun with the commit of the one before.
     pub(super) begun_behind: u64,
     pub(super) mono_ms: u64,
-    booted_ms: u64,
+    pub(super) booted_ms: u64,
     /// How far the calendar is from the clock that only moves forwards.
     pub(super) wall_skew_ms: i64,
     queue: BTreeMap<(u64, u64), Happening>,

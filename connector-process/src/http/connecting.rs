@@ -1,0 +1,102 @@
+//! A bound on how long connecting takes, by time that counts: the HTTP client's own would count a pause.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use goondan_clock::timeout;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// Any error of a connector.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Puts the bound around what connects.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ConnectTimeout(pub(super) Duration);
+
+impl<S> Layer<S> for ConnectTimeout {
+    type Service = Bounded<S>;
+
+    fn layer(&self, inner: S) -> Bounded<S> {
+        let patience = self.0;
+        Bounded { inner, patience }
+    }
+}
+
+/// What connects, and gives up after a while.
+#[derive(Debug, Clone)]
+pub(super) struct Bounded<S> {
+    inner: S,
+    patience: Duration,
+}
+
+impl<S, R> Service<R> for Bounded<S>
+where
+    S: Service<R>,
+    S::Future: Send + 'static,
+    S::Response: 'static,
+    S::Error: Into<BoxError> + 'static,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: R) -> Self::Future {
+        let (connecting, patience) = (self.inner.call(request), self.patience);
+        Box::pin(async move {
+            match timeout(patience, connecting).await {
+                Ok(connected) => connected.map_err(Into::into),
+                Err(_elapsed) => {
+                    let ms = patience.as_millis();
+                    let message = format!("no connection within {ms} ms");
+                    Err(io::Error::new(io::ErrorKind::TimedOut, message).into())
+                }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Never connects.
+    #[derive(Clone)]
+    struct Deaf;
+
+    impl Service<()> for Deaf {
+        type Response = ();
+        type Error = io::Error;
+        type Future = std::future::Pending<io::Result<()>>;
+
+        fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, (): ()) -> Self::Future {
+            std::future::pending()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sup_9_connecting_is_given_up_and_a_pause_does_not_count() {
+        let mut connecting = ConnectTimeout(Duration::from_secs(10)).layer(Deaf).call(());
+        let begun = tokio::time::Instant::now();
+        let mut poll_once = async || {
+            std::future::poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx).is_pending())).await
+        };
+        assert!(poll_once().await);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(poll_once().await);
+        let error = connecting.await.unwrap_err();
+        assert_eq!(error.to_string(), "no connection within 10000 ms");
+        assert!(begun.elapsed() >= Duration::from_secs(69));
+    }
+}

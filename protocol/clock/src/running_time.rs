@@ -1,0 +1,107 @@
+//! How much of the time that passes counts. No clock is read here.
+
+use std::time::Duration;
+
+use goondan_protocol::limits::{PAUSE_CATCH_UP_MS, PAUSE_MIN_MS};
+
+/// A clock that stands still while its process does not run (`SUP-9`).
+///
+/// A reading that comes [`PAUSE_MIN_MS`] after the one before, although somebody watched, tells of a pause:
+/// a process that was stopped heard nobody, whatever was said meanwhile. It does not count, and time stands
+/// still for [`PAUSE_CATCH_UP_MS`] more, so that what has come meanwhile is read, and those that were paused
+/// too can answer, before anybody is judged.
+#[derive(Debug, Default)]
+pub struct RunningTime {
+    read_at: Duration,
+    counted: Duration,
+    /// Until then, by the clock that is read, nothing counts.
+    stands_until: Duration,
+}
+
+/// What a reading of the clock told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// How much has counted so far; it never goes back.
+    pub counted: Duration,
+    /// The pause that has just ended, if one has.
+    pub pause: Option<Duration>,
+}
+
+impl RunningTime {
+    /// Takes a reading of a clock that never stands still. `is_watched`: somebody was to read it at least
+    /// once in [`PAUSE_LOOK_MS`](goondan_protocol::limits::PAUSE_LOOK_MS) since the last reading.
+    pub fn read(&mut self, clock: Duration, is_watched: bool) -> Reading {
+        let since = clock.saturating_sub(self.read_at);
+        let from = self.read_at.max(self.stands_until);
+        self.read_at = self.read_at.max(clock);
+        let is_pause = is_watched && since >= Duration::from_millis(PAUSE_MIN_MS);
+        if is_pause {
+            self.stands_until = clock.saturating_add(Duration::from_millis(PAUSE_CATCH_UP_MS));
+        } else {
+            self.counted += clock.saturating_sub(from);
+        }
+        Reading {
+            counted: self.counted,
+            pause: is_pause.then_some(since),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::limits::PAUSE_LOOK_MS;
+
+    use super::*;
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn counted(n: u64) -> Reading {
+        Reading {
+            counted: ms(n),
+            pause: None,
+        }
+    }
+
+    #[test]
+    fn sup_9_time_counts_while_it_is_watched_and_while_nobody_watches() {
+        let mut time = RunningTime::default();
+        for n in 1..=600 {
+            assert_eq!(time.read(ms(100 * n), true), counted(100 * n));
+        }
+        assert_eq!(time.read(ms(9_000_000), false), counted(9_000_000));
+        // A clock that goes back, as none should, is no pause and no progress.
+        assert_eq!(time.read(ms(5), true), counted(9_000_000));
+        let late = 9_000_000 + PAUSE_MIN_MS - 1;
+        let read = time.read(ms(late), true);
+        assert_eq!(read, counted(late), "a little late is no pause");
+    }
+
+    #[test]
+    fn sup_9_a_pause_does_not_count_and_what_came_meanwhile_is_read_before_time_goes_on() {
+        let mut time = RunningTime::default();
+        assert_eq!(time.read(ms(500), true), counted(500));
+        let after = time.read(ms(200_500), true);
+        assert_eq!(after.counted, ms(500));
+        assert_eq!(after.pause, Some(ms(200_000)));
+        let mut clock = 200_500;
+        for _ in 0..PAUSE_CATCH_UP_MS / PAUSE_LOOK_MS {
+            clock += PAUSE_LOOK_MS;
+            assert_eq!(time.read(ms(clock), true), counted(500));
+        }
+        let read = time.read(ms(clock + PAUSE_LOOK_MS), true);
+        assert_eq!(read, counted(500 + PAUSE_LOOK_MS));
+    }
+
+    #[test]
+    fn sup_9_pauses_one_after_another_do_not_add_up() {
+        let mut time = RunningTime::default();
+        for n in 1..=100 {
+            let read = time.read(ms(n * 10_000), true);
+            assert_eq!(read.counted, Duration::ZERO);
+            assert!(read.pause.is_some());
+            assert_eq!(time.read(ms(n * 10_000 + PAUSE_LOOK_MS), true), counted(0));
+        }
+    }
+}

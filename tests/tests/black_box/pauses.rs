@@ -1,0 +1,120 @@
+//! Goal: a pause of the whole machine uses up nobody's time (`SUP-9`), and a real time-out still comes.
+//!
+//! Method: the real binaries, all stopped and continued at once while a tool and a model are waited for.
+
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use goondan_tests::processes::{self, Signal};
+use goondan_tests::provider::{Answer, Provider, openai_saying};
+use goondan_tests::{Daemon, Home, wait_until};
+
+/// How long a command and a model may take.
+const PATIENCE_MS: u64 = 3_000;
+/// More than twice that.
+const PAUSE: Duration = Duration::from_secs(8);
+
+/// An agent whose tool waits for the note `x.go`, in a shell of its own or in a session, and one whose
+/// model is at `ENDPOINT`.
+const PROJECT: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: scripted}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {step: 1}
+        call:
+          - tool: bash__exec
+            args: {command: "echo run >> NOTES/x.runs; until [ -e NOTES/x.go ]; do sleep 0.02; done; echo released", timeoutMs: PATIENCE}
+          - tool: bash__exec
+            args: {command: "echo run >> NOTES/x.runs; until [ -e NOTES/x.go ]; do sleep 0.02; done; echo released", timeoutMs: PATIENCE, session: s}
+      - when: {tool: bash__exec, result: E_TOOL_TIMEOUT}
+        say: too late
+      - say: in time
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: hosted}
+spec:
+  provider: openai
+  model: big-1
+  endpoint: ENDPOINT
+  apiKey: {value: key-of-a-test}
+  timeouts: {firstByteMs: PATIENCE}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: tools}
+spec:
+  modelConfig: {modelRef: Model/scripted}
+  tools:
+    - {kind: Tool, name: bash, package: "@goondan/base"}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: words}
+spec:
+  modelConfig: {modelRef: Model/hosted}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: main}
+spec:
+  entryAgent: Agent/tools
+  agents: [{ref: Agent/tools}, {ref: Agent/words}]
+"#;
+
+#[test]
+fn sup_9_a_pause_of_everything_uses_up_no_time_of_tools_and_models() {
+    let home = Home::without_project();
+    let (go, gone) = channel::<()>();
+    let provider = Provider::start(move |_| {
+        // Every further request is answered by nobody in time.
+        if gone.recv().is_err() {
+            std::thread::sleep(PAUSE);
+        }
+        Answer::stream(&openai_saying(&["In time."]))
+    });
+    let project = PROJECT
+        .replace("PATIENCE", &PATIENCE_MS.to_string())
+        .replace("ENDPOINT", &provider.endpoint())
+        .replace("NOTES", home.notes().to_str().unwrap());
+    home.write("project/goondan.yaml", &project);
+    home.write("notes/about", "");
+    let _daemon = Daemon::serving(&home);
+    let tools = home.start_gdn(&["send", "work"]);
+    let words = home.start_gdn(&["send", "--agent", "words", "Hi."]);
+    wait_until("the first command runs and the model is asked", || {
+        !home.note("x.runs").is_empty() && provider.received().len() == 1
+    });
+
+    let everybody = processes::of_home(home.path());
+    for process in &everybody {
+        processes::signal(process.pid, Signal::SIGSTOP);
+    }
+    let paused = Instant::now();
+    wait_until("the pause is over", || paused.elapsed() >= PAUSE);
+    for process in &everybody {
+        processes::signal(process.pid, Signal::SIGCONT);
+    }
+    home.write("notes/x.go", "");
+    go.send(()).unwrap();
+    assert_eq!(tools.wait().exits(0).stdout, "in time\n");
+    assert_eq!(words.wait().exits(0).stdout, "In time.\n");
+    assert_eq!(provider.received().len(), 1, "the model was asked again");
+
+    // Nobody is let go of now, and nobody is paused.
+    drop(go);
+    std::fs::remove_file(home.notes().join("x.go")).unwrap();
+    let asked = Instant::now();
+    let late = home.gdn(&["send", "--instance", "late", "work"]).exits(0);
+    assert_eq!(late.stdout, "too late\n");
+    let took = asked.elapsed();
+    assert!(took >= Duration::from_millis(PATIENCE_MS), "{took:?}");
+    let args = ["send", "--agent", "words", "--instance", "late", "Hi."];
+    let failed = home.gdn(&args);
+    assert_ne!(failed.code, 0, "{failed:?}");
+    assert!(failed.stderr.contains("E_MODEL_TIMEOUT"), "{failed:?}");
+}
