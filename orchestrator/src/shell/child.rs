@@ -4,14 +4,9 @@
 //! other descriptor open, and without unsafe code. The other end is read and written by tasks that end
 //! with the process.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,10 +15,9 @@ use futures_util::{SinkExt, StreamExt as _};
 use goondan_protocol::JsonObject;
 use goondan_protocol::envelope::Envelope;
 use goondan_protocol::frame::{FrameCodec, FrameError};
-use goondan_protocol::ipc::{ChildRole, IPC_FD_VAR, ToOrchestrator};
+use goondan_protocol::ipc::{ChildRole, ToOrchestrator};
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::trace::TraceContext;
-use goondan_protocol::working_directory::{Purpose, working_directory};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
@@ -38,32 +32,13 @@ use tokio_util::codec::{FramedRead, FramedWrite};
 
 use super::cgroups::{Cgroup, Cgroups};
 use super::frame_memory::{CountedCodec, FrameMemory};
+use super::launcher::{Launched, Launcher};
 use super::limits;
 use super::logs::{Collector, LogHub, Traces, collect};
 use super::masking::Masks;
 use super::supervisor::Event;
 use crate::core::{Input, ProcessId, Spawn};
 use crate::limits::{CHILD_BATCH_MESSAGES, CHILD_BATCHES_WAITING, CHILD_QUEUE_FRAMES};
-
-/// Environment variables a child gets from the daemon. Everything else stays here: the daemon's
-/// environment may hold secrets that only some connection is to have.
-const PASSED_ON: [&str; 14] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "TMPDIR",
-    "TERM",
-    // Which certificates are trusted, where an operator says so.
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    goondan_log::LEVEL_VAR,
-    "GOONDAN_ALLOW_DEBUGGER",
-];
 
 /// A frame of as many bytes is not copied to the others that wait to be written with one call.
 const UNCOPIED_FRAME_BYTES: usize = 64 * 1024;
@@ -77,59 +52,6 @@ const DRAIN_MS: u64 = 1_000;
 const END_LOOK_FIRST_MS: u64 = 1;
 /// The longest such pause, in milliseconds.
 const END_LOOK_MAX_MS: u64 = 100;
-
-/// Where the binaries of children are.
-#[derive(Debug, Clone)]
-pub(super) struct Programs {
-    agent: PathBuf,
-    /// Without it agents run whose model is embedded, and no connection.
-    connector: Result<PathBuf, ProgramMissing>,
-}
-
-/// A child's binary is neither beside the daemon's own nor in `PATH`.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("`{name}` is neither beside `{}` nor in PATH; install all of goondan's binaries together", beside.display())]
-pub(super) struct ProgramMissing {
-    name: &'static str,
-    beside: PathBuf,
-}
-
-impl Programs {
-    /// Finds the children's binaries beside this executable, else in `PATH`. A daemon without agents is
-    /// of no use, so theirs has to be there.
-    pub(super) fn find() -> Result<Self, ProgramMissing> {
-        Ok(Self {
-            agent: find_program("goondan-agent-process")?,
-            connector: find_program("goondan-connector-process"),
-        })
-    }
-
-    /// Why no connector process can be started, if none can.
-    pub(super) fn missing(&self) -> Option<&ProgramMissing> {
-        self.connector.as_ref().err()
-    }
-
-    fn of(&self, role: ChildRole) -> io::Result<&Path> {
-        match role {
-            ChildRole::Agent => Ok(&self.agent),
-            ChildRole::Connector | ChildRole::Model => match &self.connector {
-                Ok(path) => Ok(path),
-                Err(missing) => Err(io::Error::new(io::ErrorKind::NotFound, missing.clone())),
-            },
-        }
-    }
-}
-
-fn find_program(name: &'static str) -> Result<PathBuf, ProgramMissing> {
-    let own = std::env::current_exe().unwrap_or_default();
-    let beside = own.parent().map(Path::to_owned).unwrap_or_default();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::iter::once(beside.clone())
-        .chain(std::env::split_paths(&path))
-        .map(|dir| dir.join(name))
-        .find(|candidate| candidate.is_file())
-        .ok_or(ProgramMissing { name, beside })
-}
 
 /// A child that runs.
 #[derive(Debug)]
@@ -209,13 +131,13 @@ impl Reports {
 /// As the operating system says when it cannot start the process, or not limit it.
 pub(super) fn start(
     spawn: &Spawn,
-    programs: &Programs,
+    launcher: &Launcher,
     cgroups: &mut Cgroups,
     reports: &Reports,
     tasks: &mut JoinSet<()>,
 ) -> io::Result<RunningChild> {
     let cgroup = cgroups.make(spawn.process, &spawn.limits)?;
-    let started = start_in(spawn, programs, cgroup.clone(), reports, tasks);
+    let started = start_in(spawn, launcher, cgroup.clone(), reports, tasks);
     if let (Err(_), Some(cgroup)) = (&started, cgroup) {
         cgroups.bury(cgroup);
     }
@@ -224,34 +146,31 @@ pub(super) fn start(
 
 fn start_in(
     spawn: &Spawn,
-    programs: &Programs,
+    launcher: &Launcher,
     cgroup: Option<Cgroup>,
     reports: &Reports,
     tasks: &mut JoinSet<()>,
 ) -> io::Result<RunningChild> {
-    let program = programs.of(spawn.role)?;
-    let (ours, theirs) = StdUnixStream::pair()?;
-    ours.set_nonblocking(true)?;
-    let ours = UnixStream::from_std(ours)?;
-    // One pipe for all it writes: there may be thousands of children, and each descriptor counts.
-    let (output, their_output) = io::pipe()?;
-    let output = pipe::Receiver::from_owned_fd(output.into())?;
-    let mut child = Command::new(program)
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(their_output.try_clone()?)
-        .stderr(their_output)
-        .process_group(0)
-        .env_clear()
-        .envs(environment())
-        .current_dir(working_directory(Purpose::Own))
-        .spawn()?;
+    let Launched {
+        mut child,
+        socket,
+        output,
+    } = launcher.launch(spawn.role)?;
     let pid = child.id();
-    if let Err(error) = limit(pid, cgroup.as_ref(), spawn) {
-        // It is not to go on without its limits.
+    let prepared = || -> io::Result<_> {
+        limit(pid, cgroup.as_ref(), spawn)?;
+        let ours = StdUnixStream::from(socket);
+        ours.set_nonblocking(true)?;
+        Ok((
+            UnixStream::from_std(ours)?,
+            pipe::Receiver::from_owned_fd(output)?,
+        ))
+    };
+    let (ours, output) = prepared().inspect_err(|_| {
+        // It is not to go on without its limits, or without anybody to talk to.
         child.kill().ok();
         child.wait().ok();
-        return Err(error);
-    }
+    })?;
 
     let (read, write) = ours.into_split();
     let (outgoing, frames) = mpsc::channel(CHILD_QUEUE_FRAMES);
@@ -338,14 +257,6 @@ fn log_name(role: ChildRole) -> &'static str {
         ChildRole::Agent => ChildRole::Agent.as_str(),
         ChildRole::Connector | ChildRole::Model => ChildRole::Connector.as_str(),
     }
-}
-
-fn environment() -> BTreeMap<&'static str, OsString> {
-    PASSED_ON
-        .into_iter()
-        .filter_map(|name| Some((name, std::env::var_os(name)?)))
-        .chain([(IPC_FD_VAR, OsString::from("0"))])
-        .collect()
 }
 
 async fn log_end(collected: impl Future<Output = io::Result<()>>) {

@@ -25,14 +25,16 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::cgroups::Cgroups;
-use super::child::{Programs, Reports};
+use super::child::Reports;
 use super::control::{self, Server};
 use super::descriptors;
 use super::frame_memory::FrameMemory;
+use super::launcher::Launcher;
 use super::loading::{Known, Projects, Read, Wanted};
 use super::logs::{LogHub, journal};
 use super::masking::Masks;
 use super::orphans::{self, Mark};
+use super::programs::Programs;
 use super::strays;
 use super::supervisor::{Event, Supervisor};
 use crate::args::Args;
@@ -113,6 +115,8 @@ fn start(args: &Args) -> Result<(), StartFailure> {
         check_apart(project, &state_root)?;
     }
     let programs = Programs::find().map_err(|error| StartFailure::new(&error))?;
+    // Before anything is open that its thread would hold.
+    let launcher = Launcher::begin(programs).map_err(|error| StartFailure::new(&error))?;
     let root = SystemRoot::take(&state_root).map_err(|error| {
         let is_in_use = matches!(error, goondan_store::StoreError::RootInUse { .. });
         let failure = StartFailure::new(&error);
@@ -132,9 +136,7 @@ fn start(args: &Args) -> Result<(), StartFailure> {
         .enable_all()
         .build()
         .map_err(|error| StartFailure::new(&error))?;
-    // Children are started by the thread that runs this, which lives as long as the daemon: their
-    // parent-death signal is bound to it.
-    runtime.block_on(run(args, &root, programs))
+    runtime.block_on(run(args, &root, launcher))
 }
 
 /// Refuses a state root inside the project it is to serve before anything is made in it (`ROOT-1`,
@@ -177,7 +179,7 @@ fn is_memory_open() -> bool {
     std::env::var_os(ALLOW_DEBUGGER_VAR).is_some()
 }
 
-async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), StartFailure> {
+async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), StartFailure> {
     let layout = root.layout().clone();
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let io = |error: std::io::Error| StartFailure::new(&error);
@@ -264,7 +266,7 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         state_root = %layout.root().display(),
         "orchestrator started"
     );
-    if let Some(missing) = programs.missing() {
+    if let Some(missing) = launcher.missing() {
         tracing::warn!(
             error = missing as &dyn std::error::Error,
             "no connection can run, and no model but `scripted`"
@@ -282,7 +284,7 @@ async fn run(args: &Args, root: &SystemRoot, programs: Programs) -> Result<(), S
         events: events.clone(),
         hub: hub.clone(),
     };
-    let supervisor = Supervisor::new(core, programs, reports, writers, projects.clone(), cgroups);
+    let supervisor = Supervisor::new(core, launcher, reports, writers, projects.clone(), cgroups);
 
     let ending = CancellationToken::new();
     let server = Server {

@@ -30,9 +30,10 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinSet;
 
 use super::cgroups::Cgroups;
-use super::child::{self, Programs, Reports, RunningChild};
+use super::child::{self, Reports, RunningChild};
 use super::control::Client;
 use super::descriptors;
+use super::launcher::Launcher;
 use super::loading::{self, Projects, Wanted};
 use super::logs::LogHub;
 use super::memory;
@@ -87,7 +88,7 @@ struct OpenRequest {
 /// What the supervisor works with.
 pub(super) struct Supervisor {
     pub(super) core: Core,
-    pub(super) programs: Programs,
+    launcher: Launcher,
     pub(super) reports: Reports,
     pub(super) writers: Writers,
     pub(super) disk: Arc<dyn Disk>,
@@ -114,7 +115,7 @@ pub(super) struct Supervisor {
 impl Supervisor {
     pub(super) fn new(
         core: Core,
-        programs: Programs,
+        launcher: Launcher,
         reports: Reports,
         writers: Writers,
         projects: Projects,
@@ -122,7 +123,7 @@ impl Supervisor {
     ) -> Self {
         Self {
             core,
-            programs,
+            launcher,
             reports,
             writers,
             disk: projects.disk.clone(),
@@ -335,10 +336,10 @@ impl Supervisor {
         match effect {
             Effect::Spawn(spawn) => {
                 let process = spawn.process;
-                let (programs, reports) = (&self.programs, &self.reports);
+                let (launcher, reports) = (&self.launcher, &self.reports);
                 match child::start(
                     &spawn,
-                    programs,
+                    launcher,
                     &mut self.cgroups,
                     reports,
                     &mut self.tasks,

@@ -39,7 +39,7 @@ fn every_option_of_the_daemon_is_described_and_no_other() {
 
 #[test]
 fn the_variables_that_children_get_are_named() {
-    let source = repository().join("orchestrator/src/shell/child.rs");
+    let source = repository().join("orchestrator/src/shell/launcher.rs");
     let source = std::fs::read_to_string(source).unwrap();
     let (_, list) = source.split_once("const PASSED_ON: ").unwrap();
     let (_, list) = list.split_once("= [").unwrap();

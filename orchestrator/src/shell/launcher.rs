@@ -1,0 +1,284 @@
+//! Starts child processes from a thread with few file descriptors.
+//!
+//! A new process begins with a copy of all descriptors of whoever starts it, and closes them when it runs
+//! its program. A daemon with thousands of children has tens of thousands, and each start would go through
+//! all of them twice. On Linux a thread can have a table of descriptors of its own: the one that starts
+//! children takes its own while hardly any are open, and hands the daemon its ends of what it makes.
+//! Elsewhere it shares the daemon's table, and all is as it would be without.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use goondan_protocol::ipc::{ChildRole, IPC_FD_VAR};
+use goondan_protocol::working_directory::{Purpose, working_directory};
+
+use super::programs::{ProgramMissing, Programs};
+
+/// Environment variables a child gets from the daemon. Everything else stays here: the daemon's
+/// environment may hold secrets that only some connection is to have.
+const PASSED_ON: [&str; 14] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "TERM",
+    // Which certificates are trusted, where an operator says so.
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    goondan_log::LEVEL_VAR,
+    "GOONDAN_ALLOW_DEBUGGER",
+];
+
+/// A child that was started.
+pub(super) struct Launched {
+    pub(super) child: Child,
+    /// The daemon's end of the socket that is the child's stdin.
+    pub(super) socket: OwnedFd,
+    /// What the child writes to stdout and stderr.
+    pub(super) output: OwnedFd,
+}
+
+/// The thread that starts children. It lives as long as the daemon: parent-death signals of children are
+/// bound to it.
+pub(super) struct Launcher {
+    programs: Programs,
+    asked: Sender<PathBuf>,
+    started: Receiver<io::Result<Handed>>,
+    #[cfg(target_os = "linux")]
+    descriptors: UnixStream,
+}
+
+/// What the thread hands over directly: descriptors have another way, where the tables are two.
+struct Handed {
+    child: Child,
+    #[cfg(not(target_os = "linux"))]
+    ends: [OwnedFd; 2],
+}
+
+impl Launcher {
+    /// Starts the thread. To be called before files and sockets are opened: it keeps those that are open
+    /// now for as long as it lives.
+    ///
+    /// # Errors
+    ///
+    /// As the operating system says when there can be no thread or no socket.
+    pub(super) fn begin(programs: Programs) -> io::Result<Self> {
+        let (ask, asked) = channel::<PathBuf>();
+        let (answer, started) = channel();
+        #[cfg(target_os = "linux")]
+        let (descriptors, theirs) = UnixStream::pair()?;
+        let serve = move || {
+            #[cfg(target_os = "linux")]
+            let theirs = own_table().map(|()| theirs);
+            for program in asked {
+                let launched = launch(program);
+                #[cfg(target_os = "linux")]
+                let launched = hand_over(launched, &theirs);
+                #[cfg(not(target_os = "linux"))]
+                let launched = launched.map(|(child, ends)| Handed { child, ends });
+                if answer.send(launched).is_err() {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new()
+            .name("launcher".to_owned())
+            .spawn(serve)?;
+        Ok(Self {
+            programs,
+            asked: ask,
+            started,
+            #[cfg(target_os = "linux")]
+            descriptors,
+        })
+    }
+
+    /// Why no connector process can be started, if none can.
+    pub(super) fn missing(&self) -> Option<&ProgramMissing> {
+        self.programs.missing()
+    }
+
+    /// Starts a child in a process group of its own, with what it gets of the daemon's environment.
+    ///
+    /// # Errors
+    ///
+    /// As the operating system says when it cannot be started; `NotFound` if its binary is missing.
+    pub(super) fn launch(&self, role: ChildRole) -> io::Result<Launched> {
+        self.run(self.programs.of(role)?.to_owned())
+    }
+
+    fn run(&self, program: PathBuf) -> io::Result<Launched> {
+        let gone = || io::Error::other("the thread that starts processes is gone");
+        self.asked.send(program).map_err(|_| gone())?;
+        let handed = self.started.recv().map_err(|_| gone())??;
+        #[cfg(target_os = "linux")]
+        let (mut child, ends) = (handed.child, take_over(&self.descriptors));
+        #[cfg(not(target_os = "linux"))]
+        let (mut child, ends) = (handed.child, io::Result::Ok(handed.ends));
+        match ends {
+            Ok([socket, output]) => Ok(Launched {
+                child,
+                socket,
+                output,
+            }),
+            Err(error) => {
+                // Nobody could talk to it.
+                child.kill().ok();
+                child.wait().ok();
+                Err(error)
+            }
+        }
+    }
+}
+
+fn environment() -> BTreeMap<&'static str, OsString> {
+    PASSED_ON
+        .into_iter()
+        .filter_map(|name| Some((name, std::env::var_os(name)?)))
+        .chain([(IPC_FD_VAR, OsString::from("0"))])
+        .collect()
+}
+
+/// Gives the calling thread a table of descriptors of its own, a copy of the process' as it is now.
+#[cfg(target_os = "linux")]
+fn own_table() -> io::Result<()> {
+    use nix::sched::{CloneFlags, unshare};
+    Ok(unshare(CloneFlags::CLONE_FILES)?)
+}
+
+/// Starts a program. Gives the process, and the daemon's ends of its socket and its output.
+fn launch(program: PathBuf) -> io::Result<(Child, [OwnedFd; 2])> {
+    let (ours, theirs) = UnixStream::pair()?;
+    // One pipe for all it writes: there may be thousands of children, and each descriptor counts.
+    let (output, their_output) = io::pipe()?;
+    let child = Command::new(program)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(their_output.try_clone()?)
+        .stderr(their_output)
+        .process_group(0)
+        .env_clear()
+        .envs(environment())
+        .current_dir(working_directory(Purpose::Own))
+        .spawn()?;
+    Ok((child, [ours.into(), output.into()]))
+}
+
+/// Sends the daemon its ends; those of this thread's table are closed.
+#[cfg(target_os = "linux")]
+fn hand_over(
+    launched: io::Result<(Child, [OwnedFd; 2])>,
+    way: &io::Result<UnixStream>,
+) -> io::Result<Handed> {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    use std::os::fd::AsFd as _;
+
+    let (mut child, ends) = launched?;
+    let sent = || -> io::Result<()> {
+        let way = way
+            .as_ref()
+            .map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        let fds = [ends[0].as_fd(), ends[1].as_fd()];
+        if !rights.push(SendAncillaryMessage::ScmRights(&fds)) {
+            return Err(io::Error::other("no room for two descriptors"));
+        }
+        let byte = [io::IoSlice::new(&[0])];
+        sendmsg(way, &byte, &mut rights, SendFlags::NOSIGNAL)?;
+        Ok(())
+    };
+    match sent() {
+        Ok(()) => Ok(Handed { child }),
+        Err(error) => {
+            child.kill().ok();
+            child.wait().ok();
+            Err(error)
+        }
+    }
+}
+
+/// Receives the daemon's ends of what a child was started with.
+#[cfg(target_os = "linux")]
+fn take_over(way: &UnixStream) -> io::Result<[OwnedFd; 2]> {
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(
+        way,
+        &mut [io::IoSliceMut::new(&mut byte)],
+        &mut rights,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    let ends: Vec<OwnedFd> = rights
+        .drain()
+        .filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    // Where the daemon may have no more descriptors, the kernel delivers fewer.
+    <[OwnedFd; 2]>::try_from(ends).map_err(|_| io::Error::from_raw_os_error(nix::libc::EMFILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+
+    fn launcher() -> Launcher {
+        Launcher::begin(Programs::nowhere()).unwrap()
+    }
+
+    #[test]
+    fn a_child_has_its_socket_and_its_output_and_no_other_descriptor() {
+        let launcher = launcher();
+        // They are open when the child starts, and not in the table it begins with.
+        let files: Vec<_> = (0..100)
+            .map(|_| std::fs::File::open("/").unwrap())
+            .collect();
+        let mut launched = launcher.run("/bin/ls".into()).unwrap();
+        let status = launched.child.wait().unwrap();
+        let mut output = String::new();
+        std::fs::File::from(launched.output)
+            .read_to_string(&mut output)
+            .unwrap();
+        assert!(status.success() && !output.is_empty(), "{output}");
+        let mut socket = UnixStream::from(launched.socket);
+        assert_eq!(socket.read(&mut [0; 8]).unwrap(), 0, "its end is closed");
+        drop(files);
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_said_and_the_next_can() {
+        let launcher = launcher();
+        for _ in 0..3 {
+            let error = launcher.run("/no/such/program".into()).err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        }
+        assert!(
+            launcher
+                .run("/bin/true".into())
+                .unwrap()
+                .child
+                .wait()
+                .unwrap()
+                .success()
+        );
+    }
+}
