@@ -98,6 +98,7 @@ pub(crate) use input::{
     Fallback, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, Peer, ProcessId, RequestToken,
     Settings,
 };
+pub(crate) use parking::parked_among;
 pub(crate) use requests::control_error;
 pub(crate) use retention::{ListPurpose, ListedInstances};
 pub(crate) use room::{Share, Supply};
@@ -154,6 +155,8 @@ struct Workspace {
     connectors: BTreeMap<ConnectionName, Connector>,
     models: BTreeMap<ResourceName, Model>,
     retention: Retention,
+    /// How many events of which instances are parked.
+    parked: BTreeMap<InstanceKey, u64>,
     /// What replies of models took so far.
     accounts: Accounts,
     /// The secrets its configuration names, whether they are there or not.

@@ -1,7 +1,10 @@
 //! What does not run as it should, told by `gdn status`, `gdn ps` and their exit codes (`OBS-6`).
 
-use goondan_protocol::control::{ProcessState, Readiness, UnhealthyProcess, WorkspaceInfo};
+use goondan_protocol::control::{
+    DaemonStatus, ProcessState, Readiness, UnhealthyProcess, WorkspaceInfo,
+};
 use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::time::Timestamp;
 
 use super::running::{self, Running};
 use crate::context::Context;
@@ -16,8 +19,8 @@ pub(super) fn state_of(workspace: &WorkspaceInfo) -> Cell {
     match workspace.problem {
         Some(_) if workspace.last_known_good => Cell::styled("last known good", style::WARN),
         Some(_) => Cell::styled("problem", style::BAD),
-        None if workspace.unhealthy_total > 0 => Cell::styled("degraded", style::BAD),
-        None => Cell::styled("ok", style::GOOD),
+        None if workspace.is_healthy() => Cell::styled("ok", style::GOOD),
+        None => Cell::styled("degraded", style::BAD),
     }
 }
 
@@ -34,6 +37,11 @@ pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
             output.err.paint(style::WARN, "warning:"),
             text::printable(&told(process)),
         ));
+    }
+    if workspace.parked_events > 0 {
+        let parked = parked(workspace);
+        let warning = output.err.paint(style::WARN, "warning:");
+        output.note(format!("{warning} {id}: {parked}"));
     }
     if workspace.questions > 0 {
         let list = context.daemon_command(&format!("--workspace {id} question list"));
@@ -53,6 +61,14 @@ pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
     }
 }
 
+/// `2 events are parked: their turns crash whoever works on them`.
+fn parked(workspace: &WorkspaceInfo) -> String {
+    match workspace.parked_events {
+        1 => "1 event is parked: its turn crashes whoever works on it".to_owned(),
+        more => format!("{more} events are parked: their turns crash whoever works on them"),
+    }
+}
+
 /// `connector hook is not ready: cannot listen on 127.0.0.1:8787: …`.
 fn told(process: &UnhealthyProcess) -> String {
     let mut told = format!("{} {}", process.role.as_str(), process.name);
@@ -68,6 +84,25 @@ fn told(process: &UnhealthyProcess) -> String {
         told.push_str(&format!(": {detail}"));
     }
     told
+}
+
+/// How long it counts that log lines were dropped, in milliseconds.
+const DROPPED_LATELY_MS: i64 = 10 * 60 * 1_000;
+
+/// The verdict about the daemon itself and all that it runs.
+pub(super) fn verdict_of_all(status: &DaemonStatus, context: &Context) -> Result<(), Failure> {
+    verdict(&status.workspaces, context)?;
+    let age_ms = |at: Timestamp| text::now().as_unix_millis() - at.as_unix_millis();
+    let is_late = |at: Timestamp| age_ms(at) <= DROPPED_LATELY_MS;
+    if !status.log_lines_dropped_at.is_some_and(is_late) {
+        return Ok(());
+    }
+    let dropped = text::count(status.dropped_log_lines, "log line");
+    Err(Failure::new(
+        Exit::Degraded,
+        format!("the log has gaps: {dropped} dropped, the last within 10 minutes"),
+        "let whatever reads the daemon's stdout read faster, or log to files: `--log-dir`",
+    ))
 }
 
 /// The failure that says that some of it does not run as it should; none if all of it does.
@@ -91,6 +126,11 @@ pub(super) fn verdict(workspaces: &[WorkspaceInfo], context: &Context) -> Result
         );
         hints.push(format!("see what each process does: `{ps}`, `{logs}`"));
     }
+    if let Some(of) = unwell.iter().find(|w| w.parked_events > 0) {
+        let list = format!("--workspace {} event list --parked", of.workspace_id);
+        let list = context.daemon_command(&list);
+        hints.push(format!("see which events are parked, and why: `{list}`"));
+    }
     let mut failure = Failure::new(Exit::Degraded, message, hints.join("; "));
     failure.causes = unwell
         .iter()
@@ -98,7 +138,8 @@ pub(super) fn verdict(workspaces: &[WorkspaceInfo], context: &Context) -> Result
             let problem = workspace.problem.iter();
             let problem = problem.filter_map(|problem| problem.message.lines().next());
             let processes = workspace.unhealthy.iter().map(told);
-            problem.map(str::to_owned).chain(processes)
+            let parked = (workspace.parked_events > 0).then(|| parked(workspace));
+            problem.map(str::to_owned).chain(processes).chain(parked)
         })
         .filter(|_| context.output.is_json())
         .collect();

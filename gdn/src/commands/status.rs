@@ -29,9 +29,10 @@ pub(super) async fn run(context: &Context) -> Result<(), Failure> {
     output.data(fields.render(output.canvas()))?;
     if status.workspaces.is_empty() {
         let hint = context.daemon_command("run");
-        return output.data(format!(
+        output.data(format!(
             "\nNo workspaces. Start one in its directory: {hint}"
-        ));
+        ))?;
+        return health::verdict_of_all(&status, context);
     }
     output.data(format!(
         "\n{}",
@@ -40,7 +41,7 @@ pub(super) async fn run(context: &Context) -> Result<(), Failure> {
     for workspace in &status.workspaces {
         health::report(workspace, context);
     }
-    health::verdict(&status.workspaces, context)
+    health::verdict_of_all(&status, context)
 }
 
 /// The daemon's state, and what is on disk.
@@ -105,8 +106,13 @@ fn fields(status: &DaemonStatus) -> Table {
         table.field("Memory", Cell::styled(open, style::WARN));
     }
     if status.dropped_log_lines > 0 {
-        let dropped = format!("{} lines dropped: slow reader", status.dropped_log_lines);
-        table.field("", Cell::styled(dropped, style::WARN));
+        let dropped = text::count(status.dropped_log_lines, "log line");
+        let last = status.log_lines_dropped_at;
+        let last = last.map_or_else(String::new, |at| {
+            format!(", the last {} ago", text::age(at, text::now()))
+        });
+        let told = format!("{dropped} dropped{last}: stdout is read too slowly");
+        table.field("", Cell::styled(told, style::WARN));
     }
     table
 }

@@ -93,6 +93,7 @@ impl Core {
                 self.cancel_waiters(at, &gone, Fate::Lost);
                 if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
                     workspace.instances.remove(&at.instance_key);
+                    workspace.parked.remove(&at.instance_key);
                 }
                 self.forget_questions_of(at);
                 if deleted.existed {

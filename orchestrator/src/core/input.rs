@@ -1,11 +1,12 @@
 //! What can happen to the orchestrator.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use goondan_config::{Bundle, Sources};
 use goondan_protocol::control::{Call, ControlError, Watching};
-use goondan_protocol::ids::{ConnectionName, WorkspaceId};
+use goondan_protocol::ids::{ConnectionName, InstanceKey, WorkspaceId};
 use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceContext;
@@ -187,6 +188,8 @@ pub(crate) struct LoadedWorkspace {
     pub(crate) accounts: Accounts,
     /// Instances with something to do.
     pub(crate) with_work: Vec<WithWork>,
+    /// How many events of which instances are parked.
+    pub(crate) parked: BTreeMap<InstanceKey, u64>,
     /// Every instance, if it is read to begin conversations anew; otherwise none.
     pub(crate) to_begin_anew: Vec<Metadata>,
 }

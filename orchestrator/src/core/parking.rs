@@ -10,7 +10,7 @@ use goondan_protocol::control::{
     ControlError, Done, ErrorCode, EventInfo, EventStanding, ListEvents,
 };
 use goondan_protocol::event::AgentEvent;
-use goondan_protocol::ids::{EventId, InstanceRef};
+use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
 use goondan_store::StoreError;
 use goondan_store::instance::{Metadata, ParkedEvent};
@@ -47,6 +47,14 @@ pub(super) fn parked_error(event_id: &EventId, reason: &str) -> ControlError {
         "see what it does to its agent in `gdn logs`, then `gdn event retry {event_id}` or \
          `gdn event drop {event_id}`"
     ))
+}
+
+/// How many events of which instances are parked, by what their metadata say.
+pub(crate) fn parked_among(found: &[Metadata]) -> BTreeMap<InstanceKey, u64> {
+    let parked = found.iter().filter(|metadata| metadata.parked_events > 0);
+    parked
+        .map(|metadata| (metadata.instance_key.clone(), metadata.parked_events))
+        .collect()
 }
 
 impl Core {
@@ -137,6 +145,7 @@ impl Core {
         if let Some(turn) = last.filter(|turn| turn.context.event_id == *event_id) {
             self.observe_parked(at, &turn, reason);
         }
+        self.count_parked(at, |count| count.saturating_add(1));
         self.give_up_calls_of(at, None);
         let event = LogEvent::error("an event is parked: its turn crashes whoever works on it");
         let event = event.of(at).with("eventId", event_id.as_str());
@@ -150,6 +159,18 @@ impl Core {
         self.end_questions(at);
         self.pump(at);
         self.forget_if_done(at);
+    }
+
+    /// Keeps how many events of an instance are parked, for `gdn status` (`OBS-6`).
+    fn count_parked(&mut self, at: &InstanceRef, change: impl FnOnce(u64) -> u64) {
+        let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
+            return;
+        };
+        let count = workspace.parked.remove(&at.instance_key).unwrap_or(0);
+        let count = change(count);
+        if count > 0 {
+            workspace.parked.insert(at.instance_key.clone(), count);
+        }
     }
 
     fn observe_parked(&mut self, at: &InstanceRef, turn: &Turn, reason: &str) {
@@ -237,6 +258,7 @@ impl Core {
             }
             Err(error) => return self.respond_error(token, control_error(&error)),
         }
+        self.count_parked(at, |count| count.saturating_sub(1));
         if let Some(entry) = self.instance_entry(at, None) {
             entry.turn_crashes.remove(event_id);
         }

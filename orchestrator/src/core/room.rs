@@ -4,6 +4,7 @@
 //! short, the agents that have been idle for longest are stopped, and whoever has work takes their place.
 //! A few places are kept free ahead, so that a start seldom waits for one: with each start that takes one,
 //! some of those idle for longest are stopped, a few at a time, so that nobody is slowed by it.
+//! Where there is room for very many, no more than [`IDLE_AGENTS_MAX`] go on without work all the same.
 //! Who waits for a place is [`super::starts`]' business.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -11,12 +12,12 @@ use std::collections::{BTreeSet, VecDeque};
 use goondan_protocol::control::Resource;
 use goondan_protocol::ids::InstanceRef;
 
-use super::agents::Instance;
 use super::{Core, LogEvent, Owner, ProcessId};
 use crate::limits::{
-    IDLE_AGENT_DESCRIPTORS, IDLE_AGENT_MEMORY_BYTES, LONGEST_IDLE_REMEMBERED, ROOM_QUIET_MS,
-    ROOM_RETRY_MS, SPARE_STARTS_MAX, SPARE_STARTS_PART, STOPPED_AHEAD_MAX, STOPPED_FOR_ROOM_MAX,
-    WORKING_AGENT_DESCRIPTORS, WORKING_AGENT_MEMORY_BYTES, WORKING_AGENT_TASKS,
+    IDLE_AGENT_DESCRIPTORS, IDLE_AGENT_MEMORY_BYTES, IDLE_AGENTS_MAX, LONGEST_IDLE_REMEMBERED,
+    ROOM_QUIET_MS, ROOM_RETRY_MS, SPARE_STARTS_MAX, SPARE_STARTS_PART, STOPPED_AHEAD_MAX,
+    STOPPED_FOR_ROOM_MAX, WORKING_AGENT_DESCRIPTORS, WORKING_AGENT_MEMORY_BYTES,
+    WORKING_AGENT_TASKS,
 };
 
 /// How much of something is in use, and how much there may be.
@@ -119,6 +120,13 @@ impl Supply {
     }
 }
 
+/// How many agents run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Agents {
+    working: u64,
+    idle: u64,
+}
+
 /// An agent that had nothing to do when it was looked at.
 #[derive(Debug)]
 struct Idle {
@@ -182,9 +190,9 @@ impl Room {
         self.supply.descriptors
     }
 
-    /// Takes a measure. Those that are `working` may not have taken all yet that they will need. Returns how
+    /// Takes a measure. Those that are working may not have taken all yet that they will need. Returns how
     /// many idle agents are to be stopped at once.
-    fn measured(&mut self, supply: Supply, working: u64) -> u64 {
+    fn measured(&mut self, supply: Supply, Agents { working, idle }: Agents) -> u64 {
         self.supply = supply;
         let needs = supply.needs();
         let left = |need: &Need| match need.starts() {
@@ -204,7 +212,8 @@ impl Room {
             let most = needs.iter().map(surplus).max();
             most.unwrap_or(0).saturating_sub(leaving)
         };
-        self.surplus_ahead = most(&|need| need.surplus_ahead(working));
+        let too_many = idle.saturating_sub(IDLE_AGENTS_MAX);
+        self.surplus_ahead = most(&|need| need.surplus_ahead(working)).max(too_many);
         most(&Need::surplus)
     }
 
@@ -236,15 +245,8 @@ impl Room {
 impl Core {
     /// How much there is of what processes need.
     pub(super) fn on_supply(&mut self, supply: Supply) {
-        let instances = self.workspaces.values().flat_map(|w| w.instances.values());
-        // One that ends will take nothing more.
-        let is_working = |entry: &&Instance| {
-            let process = entry.slot.up().map(|up| up.process);
-            process.is_some_and(|process| !self.room.leaving.contains(&process))
-                && !entry.is_at_rest()
-        };
-        let working = u64::try_from(instances.filter(is_working).count()).unwrap_or(u64::MAX);
-        let surplus = self.room.measured(supply, working);
+        let agents = self.count_agents();
+        let surplus = self.room.measured(supply, agents);
         self.tell_of_shortage();
         if surplus > 0 {
             self.stop_longest_idle(usize::try_from(surplus).unwrap_or(usize::MAX));
@@ -252,6 +254,21 @@ impl Core {
             self.stop_ahead();
         }
         self.let_in();
+    }
+
+    /// How many agents run. Those that are leaving take nothing more, and are not counted.
+    fn count_agents(&self) -> Agents {
+        let mut agents = Agents::default();
+        let instances = self.workspaces.values().flat_map(|w| w.instances.values());
+        for entry in instances {
+            match entry.slot.up() {
+                Some(up) if self.room.leaving.contains(&up.process) => {}
+                Some(_) if entry.is_at_rest() => agents.idle += 1,
+                Some(_) => agents.working += 1,
+                None => {}
+            }
+        }
+        agents
     }
 
     /// Says when room begins to run short, and when it has not for a while: in between it comes and goes.
@@ -411,10 +428,27 @@ mod tests {
         }
     }
 
+    const NOBODY: Agents = Agents {
+        working: 0,
+        idle: 0,
+    };
+
+    #[test]
+    fn sup_3_no_more_agents_than_so_many_go_on_without_work() {
+        let mut room = Room::default();
+        let agents = |idle| Agents { working: 7, idle };
+        assert_eq!(room.measured(Supply::default(), agents(IDLE_AGENTS_MAX)), 0);
+        assert_eq!(room.surplus_ahead, 0);
+        let too_many = agents(IDLE_AGENTS_MAX + 5);
+        assert_eq!(room.measured(Supply::default(), too_many), 0, "not at once");
+        assert_eq!(room.surplus_ahead, 5);
+        assert!(room.short_of().is_empty() && room.has_place(0));
+    }
+
     #[test]
     fn sup_3_what_is_not_told_is_not_short() {
         let mut room = Room::default();
-        assert_eq!(room.measured(Supply::default(), 0), 0);
+        assert_eq!(room.measured(Supply::default(), NOBODY), 0);
         assert!(room.short_of().is_empty() && room.has_place(0));
         assert_eq!(room.surplus_ahead, 0);
     }
@@ -424,7 +458,10 @@ mod tests {
         let mut room = Room::default();
         // Of 800 descriptors 100 are kept.
         assert_eq!(
-            room.measured(descriptors(700 - 2 * WORKING_AGENT_DESCRIPTORS, 800), 0),
+            room.measured(
+                descriptors(700 - 2 * WORKING_AGENT_DESCRIPTORS, 800),
+                NOBODY
+            ),
             0
         );
         for _ in 0..2 {
@@ -432,11 +469,11 @@ mod tests {
             room.take();
         }
         assert!(!room.has_place(0));
-        assert_eq!(room.measured(descriptors(700, 800), 0), 0);
+        assert_eq!(room.measured(descriptors(700, 800), NOBODY), 0);
         assert_eq!(room.short_of(), [Resource::Descriptors]);
-        let surplus = room.measured(descriptors(710, 800), 0);
+        let surplus = room.measured(descriptors(710, 800), NOBODY);
         assert_eq!(surplus, 10_u64.div_ceil(IDLE_AGENT_DESCRIPTORS));
-        assert_eq!(room.measured(descriptors(10, 800), 0), 0);
+        assert_eq!(room.measured(descriptors(10, 800), NOBODY), 0);
         assert!(room.short_of().is_empty());
     }
 
@@ -449,7 +486,7 @@ mod tests {
             tasks: share(1_000, 1_000),
             memory_bytes: share(1 << 30, 1 << 30),
         };
-        assert!(room.measured(supply, 0) > 0);
+        assert!(room.measured(supply, NOBODY) > 0);
         assert_eq!(room.short_of(), [Resource::Processes, Resource::Memory]);
     }
 
@@ -458,7 +495,7 @@ mod tests {
         let mut room = Room::default();
         // Of 20,000 descriptors 1,024 are kept, and the room of some starts before that.
         let full = 20_000 - 1_024;
-        assert_eq!(room.measured(descriptors(full, 20_000), 0), 0);
+        assert_eq!(room.measured(descriptors(full, 20_000), NOBODY), 0);
         let ahead = SPARE_STARTS_MAX * WORKING_AGENT_DESCRIPTORS;
         assert_eq!(room.surplus_ahead, ahead.div_ceil(IDLE_AGENT_DESCRIPTORS));
         let ends = WORKING_AGENT_DESCRIPTORS.div_ceil(IDLE_AGENT_DESCRIPTORS);
@@ -468,7 +505,7 @@ mod tests {
             room.left(ProcessId(n));
         }
         assert!(room.has_place(0));
-        room.measured(descriptors(full - ahead, 20_000), 0);
+        room.measured(descriptors(full - ahead, 20_000), NOBODY);
         assert_eq!(room.surplus_ahead, 0);
     }
 }

@@ -39,6 +39,7 @@ impl Core {
             cgroup: self.facts.cgroup.clone(),
             // The shell knows, and fills it in.
             dropped_log_lines: 0,
+            log_lines_dropped_at: None,
             open_files: self.room.descriptors().map(|share| OpenFiles {
                 open: share.used,
                 limit: share.limit,
@@ -144,6 +145,8 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
             .collect(),
         running_agents: instances.clone().filter(|i| i.slot.up().is_some()).count(),
         pending_events: instances.map(Instance::pending).sum(),
+        parked_events: usize::try_from(workspace.parked.values().sum::<u64>())
+            .unwrap_or(usize::MAX),
         questions: 0,
         config_digest: bundle.map(|bundle| bundle.digest.clone()),
         config_since: workspace.since,

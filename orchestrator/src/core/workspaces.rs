@@ -135,6 +135,7 @@ impl Core {
                 connectors: BTreeMap::new(),
                 models: BTreeMap::new(),
                 retention: Retention::default(),
+                parked: found.parked,
                 accounts: found.accounts,
                 secrets: BTreeSet::new(),
                 denied: BTreeSet::new(),

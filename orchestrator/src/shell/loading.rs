@@ -21,7 +21,7 @@ use goondan_vault::{Given, ProjectIdentity, Reader, RealFiles, Vault};
 
 use super::masking::Masks;
 use super::secrets::SecretKeeper;
-use crate::core::{Accounts, Fallback, LoadedWorkspace, Settings};
+use crate::core::{Accounts, Fallback, LoadedWorkspace, Settings, parked_among};
 
 /// What projects are read with.
 #[derive(Clone)]
@@ -286,6 +286,7 @@ impl Projects {
         let ledger = ledger.map_err(|error| storage(&error))?;
         let with_work = workspace::with_work_among(disk, &instances, &found, &mut unusable);
         known.warned.report(&unusable);
+        let parked = parked_among(&found);
         let to_begin_anew = if wanted.all_instances {
             found
         } else {
@@ -298,6 +299,7 @@ impl Projects {
             may_be_kept: false,
             accounts: Accounts::of(&ledger.lines),
             with_work,
+            parked,
             to_begin_anew,
         })
     }

@@ -44,6 +44,7 @@ pub(super) use traces::Traces;
 pub(super) struct LogHub {
     out: NonBlocking,
     dropped: ErrorCounter,
+    dropped_before: Mutex<DroppedLines>,
     tail: Mutex<Tail>,
     follow: broadcast::Sender<Bytes>,
     identity: OnceLock<Identity>,
@@ -55,6 +56,14 @@ pub(super) struct LogHub {
 struct Tail {
     lines: VecDeque<Bytes>,
     bytes: usize,
+}
+
+/// Lines that were dropped since the queue was full: stdout is read too slowly.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct DroppedLines {
+    pub(super) count: u64,
+    /// When it was noticed last that there are more.
+    pub(super) noticed_at: Option<Timestamp>,
 }
 
 impl Tail {
@@ -105,6 +114,7 @@ impl LogHub {
             Arc::new(Self {
                 out,
                 dropped,
+                dropped_before: Mutex::default(),
                 tail: Mutex::default(),
                 follow,
                 identity: OnceLock::new(),
@@ -164,9 +174,16 @@ impl LogHub {
         &self.masks
     }
 
-    /// How many lines were dropped so far.
-    pub(super) fn dropped_lines(&self) -> u64 {
-        u64::try_from(self.dropped.dropped_lines()).unwrap_or(u64::MAX)
+    /// What was dropped so far. To be asked now and then, for its time to be about right.
+    pub(super) fn dropped_lines(&self) -> DroppedLines {
+        let count = u64::try_from(self.dropped.dropped_lines()).unwrap_or(u64::MAX);
+        let before = self.dropped_before.lock();
+        let mut before = before.unwrap_or_else(PoisonError::into_inner);
+        if before.count != count {
+            let noticed_at = Some(Timestamp::from_unix_millis(unix_millis_now()));
+            *before = DroppedLines { count, noticed_at };
+        }
+        *before
     }
 
     /// The latest lines, oldest first, and the lines from now on. No line is missing between them.

@@ -23,23 +23,25 @@ pub(super) fn adopt_orphans() -> nix::Result<()> {
 #[cfg(target_os = "linux")]
 const ROUNDS_MAX: usize = 16;
 
-/// Kills every child of this process that is not in `known`, and theirs. Returns how many.
+/// Kills every child that this process adopted, and theirs. Returns how many. Those that it started itself
+/// are asked for only where there is a child to be told from them.
 #[cfg(target_os = "linux")]
-pub(super) fn end_all(known: &HashSet<u32>) -> usize {
+pub(super) fn end_all(started: impl Fn() -> HashSet<u32>) -> usize {
     use nix::sys::signal::{Signal, kill};
     use nix::sys::wait::waitpid;
 
     let mut ended = 0;
     for _ in 0..ROUNDS_MAX {
-        let strays: Vec<nix::unistd::Pid> = own_children()
-            .into_iter()
-            .filter(|pid| !known.contains(pid))
-            .filter_map(|pid| i32::try_from(pid).ok())
-            .map(nix::unistd::Pid::from_raw)
-            .collect();
+        let mut strays = children_of_main_thread();
+        if !strays.is_empty() {
+            let started = started();
+            strays.retain(|pid| !started.contains(pid));
+        }
         if strays.is_empty() {
             break;
         }
+        let strays = strays.into_iter().filter_map(|pid| i32::try_from(pid).ok());
+        let strays = strays.map(nix::unistd::Pid::from_raw);
         for pid in strays {
             // One that has just ended is only to be reaped.
             kill(pid, Signal::SIGKILL).ok();
@@ -53,26 +55,23 @@ pub(super) fn end_all(known: &HashSet<u32>) -> usize {
 
 /// Kills strays: not possible here.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn end_all(_known: &HashSet<u32>) -> usize {
+pub(super) fn end_all(_started: impl Fn() -> HashSet<u32>) -> usize {
     0
 }
 
-/// The children of this process. There may be thousands, and this is asked at the end of each: most
-/// kernels list those of a thread in one file.
+/// The children of this process' main thread: whom a process adopts becomes the child of its first thread
+/// that lives, and those that it starts are children of [`super::launcher`]'s. So there are seldom any, where
+/// the process has thousands. A kernel without that list gives all children of the process.
 #[cfg(target_os = "linux")]
-fn own_children() -> Vec<u32> {
-    let listed = || -> std::io::Result<Vec<u32>> {
-        let mut children = Vec::new();
-        for thread in std::fs::read_dir("/proc/self/task")? {
-            let list = std::fs::read_to_string(thread?.path().join("children"))?;
-            children.extend(
-                list.split_whitespace()
-                    .filter_map(|pid| pid.parse::<u32>().ok()),
-            );
-        }
-        Ok(children)
-    };
-    listed().unwrap_or_else(|_| children_of(std::process::id()))
+fn children_of_main_thread() -> Vec<u32> {
+    let own = std::process::id();
+    match std::fs::read_to_string(format!("/proc/self/task/{own}/children")) {
+        Ok(list) => list
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .collect(),
+        Err(_) => children_of(own),
+    }
 }
 
 /// The children of a process, by `/proc`.
@@ -113,13 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn own_children_are_found_in_either_way() {
+    fn children_are_found_in_proc() {
         let mut child = std::process::Command::new("sleep")
             .arg("1000")
             .spawn()
             .unwrap();
-        assert!(own_children().contains(&child.id()));
         assert!(children_of(std::process::id()).contains(&child.id()));
+        // Tests run in threads of their own.
+        assert!(!children_of_main_thread().contains(&child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
     }

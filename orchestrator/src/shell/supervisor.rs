@@ -294,8 +294,8 @@ impl Supervisor {
     /// Ends what children left behind.
     fn end_strays(&mut self) {
         self.strays_are_due = false;
-        let known = self.children.values().map(|child| child.pid).collect();
-        let ended = strays::end_all(&known);
+        let started = || self.children.values().map(|child| child.pid).collect();
+        let ended = strays::end_all(started);
         if ended > 0 {
             tracing::warn!(
                 count = ended,
@@ -610,7 +610,10 @@ impl Supervisor {
             (Ok(mut value), Some(Addition::DroppedLogLines)) => {
                 if let Some(status) = value.as_object_mut() {
                     let dropped = self.reports.hub.dropped_lines();
-                    status.insert("droppedLogLines".to_owned(), Value::from(dropped));
+                    status.insert("droppedLogLines".to_owned(), Value::from(dropped.count));
+                    if let Some(at) = dropped.noticed_at {
+                        status.insert("logLinesDroppedAt".to_owned(), Value::from(at.to_string()));
+                    }
                 }
                 request.client.respond(request.id, Ok(value));
             }
@@ -649,7 +652,7 @@ impl Supervisor {
     }
 
     fn announce_drops(&mut self) {
-        let dropped = self.reports.hub.dropped_lines();
+        let dropped = self.reports.hub.dropped_lines().count;
         if dropped > self.announced_drops {
             tracing::warn!(
                 dropped = dropped - self.announced_drops,
@@ -657,7 +660,7 @@ impl Supervisor {
                 "log lines were dropped: the log is read too slowly"
             );
             // If there was no room for this line either, it is said again with the next count.
-            if self.reports.hub.dropped_lines() == dropped {
+            if self.reports.hub.dropped_lines().count == dropped {
                 self.announced_drops = dropped;
             }
         }

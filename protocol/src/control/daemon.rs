@@ -61,6 +61,9 @@ pub struct DaemonStatus {
     pub cgroup: Option<PathBuf>,
     /// Log lines dropped because stdout was read too slowly.
     pub dropped_log_lines: u64,
+    /// When that was noticed last; none if it never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_lines_dropped_at: Option<Timestamp>,
     /// Its file descriptors; none if the system does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<OpenFiles>,

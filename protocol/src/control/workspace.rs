@@ -51,6 +51,9 @@ pub struct WorkspaceInfo {
     pub running_agents: usize,
     /// Events that wait for their turn or are in it.
     pub pending_events: usize,
+    /// Events that are parked: their turns crashed too many processes, and a person has to decide.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub parked_events: usize,
     /// Questions that wait for a person's answer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub questions: usize,
@@ -116,7 +119,7 @@ impl WorkspaceInfo {
     /// Whether all of it runs as it should.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
-        self.problem.is_none() && self.unhealthy_total == 0
+        self.problem.is_none() && self.unhealthy_total == 0 && self.parked_events == 0
     }
 
     /// The conversation that is meant: the one that was named, or the project's own, or `main`.

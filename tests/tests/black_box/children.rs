@@ -86,6 +86,8 @@ fn log_3_a_flood_of_100_mb_that_nobody_reads_stalls_nobody_and_every_line_is_the
         let (seen, dropped) = (u64::try_from(log.flood_lines()).unwrap(), dropped());
         (seen + dropped >= flood).then_some(dropped)
     });
+    let told = home.gdn(&["status"]).exits(16);
+    told.tells(&["the log has gaps"]);
     log.wait_for("the drops are announced in the log", |line| {
         line["droppedInAll"]
             .as_u64()

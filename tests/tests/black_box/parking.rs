@@ -84,6 +84,37 @@ fn msg_13_an_event_that_kills_its_agent_thrice_is_parked_and_the_conversation_go
 }
 
 #[test]
+fn obs_6_a_parked_event_changes_exit_codes_until_somebody_decides() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    home.gdn(&["status"]).exits(0);
+    let asking = home.start_gdn(&["send", "--event-id", "poison", "hold x"]);
+    kill_three_times(&home);
+    asking.wait().exits(14);
+    let check_told = || {
+        for command in ["status", "ps"] {
+            let told = home.gdn(&[command]).exits(16);
+            told.tells(&["1 event is parked", "event list --parked"]);
+        }
+        let status = home.gdn_json(&["status"]);
+        assert_eq!(status["workspaces"][0]["parkedEvents"], 1);
+    };
+    check_told();
+    // The next daemon knows of it before anybody looks into the conversation.
+    drop(daemon.kill());
+    let _daemon = Daemon::start(&home);
+    wait_until("the workspace is there", || {
+        home.gdn_json(&["status"])["workspaces"][0].is_object()
+    });
+    check_told();
+    home.write("notes/x.go", "");
+    home.gdn(&["event", "retry", "poison"]).exits(0);
+    wait_until("it is answered", || home.history("main").len() == 4);
+    home.gdn(&["status"]).exits(0);
+    home.gdn(&["ps"]).exits(0);
+}
+
+#[test]
 fn a_parked_event_that_is_dropped_is_never_answered() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
@@ -96,6 +127,7 @@ fn a_parked_event_that_is_dropped_is_never_answered() {
     assert_eq!(parked(&home).len(), 1);
     home.gdn(&["event", "drop", "poison", "--yes"]).exits(0);
     assert!(parked(&home).is_empty());
+    home.gdn(&["status"]).exits(0);
     assert_eq!(home.ask("main", "echo after"), "after");
     let messages = home.history("main");
     check(&messages);

@@ -26,6 +26,7 @@ use crate::core::agents::CONFIGURATION_CHANGED;
 use crate::core::{
     Accounts, Core, Effect, Facts, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded,
     LoadedWorkspace, Now, Peer, ProcessId, RequestToken, Share, Supply, control_error,
+    parked_among,
 };
 use crate::limits::TICK_MS;
 
@@ -513,6 +514,7 @@ impl World {
             workspace::instances_with_work(&self.disk, &instances).map_err(failed)?;
         let (to_begin_anew, _) =
             workspace::list_instances(&self.disk, &instances).map_err(failed)?;
+        let parked = parked_among(&to_begin_anew);
         let bundle: Result<Bundle, _> = self.edit.bundle();
         let ledger = ledger::read(&self.disk, &self.layout, &record.workspace_id);
         let accounts = Accounts::of(&ledger.map_err(failed)?.lines);
@@ -523,6 +525,7 @@ impl World {
             may_be_kept: true,
             accounts,
             with_work,
+            parked,
             to_begin_anew,
         })
     }
