@@ -35,7 +35,7 @@ pub(crate) const SPARE_STARTS_MAX: u64 = 32;
 pub(crate) const SPARE_STARTS_PART: u64 = 16;
 /// Idle agents that go on running, of all workspaces: further ones cost memory and heartbeats for longer than
 /// it takes to start them again, and those idle for longest are stopped.
-pub(crate) const IDLE_AGENTS_MAX: u64 = 1_024;
+pub(crate) const IDLE_AGENTS_MAX: u64 = 2_048;
 /// Idle agents that are stopped at one time for places to be free ahead.
 pub(crate) const STOPPED_AHEAD_MAX: u64 = 2;
 /// Agents idle for longest that are noted at once, so that all are not looked through for each.

@@ -270,11 +270,13 @@ fn told_of(retry: &CallRetry) -> String {
         code,
         reason,
     } = retry;
-    let delay = text::duration(*delay_ms);
+    let when = match delay_ms {
+        0 => "now".to_owned(),
+        delay_ms => format!("in {}", text::duration(*delay_ms)),
+    };
     let code = code.as_str();
-    let told = format!(
-        "attempt {attempt} of {attempts_max} in {delay}: {target} failed ({code}): {reason}"
-    );
+    let told =
+        format!("attempt {attempt} of {attempts_max} {when}: {target} failed ({code}): {reason}");
     text::one_line(&told)
 }
 

@@ -162,7 +162,7 @@ fn status_tells_of_the_daemon_and_of_problems() {
         "Daemon    running\nProcess   4711\n",
         "(2h 10m ago)",
         "stdout of the daemon",
-        "3 lines dropped",
+        "3 log lines dropped",
         "Observed  0 B",
         "WORKSPACE  PROJECT",
         "problem",

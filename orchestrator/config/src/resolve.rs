@@ -14,7 +14,7 @@ use crate::digest::digest;
 use crate::document::Kind;
 use crate::fields::{Located, one_of};
 use crate::kinds::agent::AgentSpec;
-use crate::kinds::connection::{ConnectionSpec, RuleSpec};
+use crate::kinds::connection::{ConnectionSpec, RuleSpec, check_program};
 use crate::kinds::connector::{Events, Program};
 use crate::kinds::swarm::{Policy, SwarmSpec};
 use crate::kinds::{extension, settings};
@@ -541,6 +541,7 @@ fn resolve_connection(
         && let Some(described) = goondan_connectors::find(name.as_str())
     {
         settings::check(connection, described, report);
+        check_program(connection, name, report);
         if events.is_empty() {
             events = described_events(described);
         }

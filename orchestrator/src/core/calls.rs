@@ -695,10 +695,13 @@ impl Core {
                     .suggest("`gdn logs` shows what its process wrote before its end");
                 self.end_call(call_id, CallOutcome::Error(error));
             } else {
+                let message = format!("its process ended: {how}");
+                let error = CallError::new(CallErrorCode::Interrupted, message);
                 self.calls.put_back(call_id, 0);
                 if had_streamed && let Ok(again) = to_raw_value(&ModelPiece::Again) {
                     self.pass_on(call_id, &again);
                 }
+                self.tell_of_retry(call_id, &error, 0);
             }
         }
         self.serve(id, target);

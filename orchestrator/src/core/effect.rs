@@ -14,6 +14,7 @@ use goondan_protocol::ipc::{ChildRole, Head, ToChild};
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::time::{Day, Timestamp};
 use goondan_protocol::trace::{TraceContext, TraceId};
+use goondan_store::audit::Logs;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::writer::Job;
 use serde_json::Value;
@@ -116,11 +117,7 @@ pub(crate) enum Effect {
 #[derive(Debug)]
 pub(crate) enum Read {
     /// The end of audit logs.
-    Audit {
-        /// `None` is the system's own.
-        logs: Vec<Option<WorkspaceId>>,
-        records: usize,
-    },
+    Audit { logs: Logs, records: usize },
     /// What replies of models took in workspaces.
     Usage {
         workspaces: Vec<WorkspaceId>,

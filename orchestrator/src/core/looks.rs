@@ -6,6 +6,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::limits::MAX_AUDIT_RECORDS;
+use goondan_store::audit::Logs;
 
 use super::{Core, Effect, Read, RequestToken};
 
@@ -29,16 +30,15 @@ impl Core {
                 .suggest("ask for fewer; every one is in `audit.jsonl` of the workspace");
             return self.respond_error(token, error);
         }
-        let of_system = request.workspace_id.is_none().then_some(None);
-        match self.workspace_ids(request.workspace_id) {
-            Ok(workspaces) => {
-                let logs = workspaces.into_iter().map(Some).chain(of_system);
-                let logs = logs.collect();
-                let read = Read::Audit { logs, records };
-                self.push(Effect::Read { token, read });
-            }
-            Err(error) => self.respond_error(token, error),
-        }
+        let logs = match request.workspace_id {
+            None => Logs::All,
+            Some(id) => match self.workspace(&id) {
+                Ok(_) => Logs::Workspace(id),
+                Err(error) => return self.respond_error(token, error),
+            },
+        };
+        let read = Read::Audit { logs, records };
+        self.push(Effect::Read { token, read });
     }
 
     pub(super) fn read_usage(&mut self, token: RequestToken, request: ReadUsage) {

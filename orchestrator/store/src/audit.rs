@@ -25,6 +25,15 @@ pub struct Tail {
     pub unreadable: u64,
 }
 
+/// Whose logs are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Logs {
+    /// That of one workspace.
+    Workspace(WorkspaceId),
+    /// The system's own and those of all workspaces that there are folders of, open or not.
+    All,
+}
+
 /// How much of the logs is wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct Most {
@@ -34,21 +43,15 @@ pub struct Most {
     pub bytes: usize,
 }
 
-/// The latest records of several logs together, by their times: those of workspaces, and, for `None`,
-/// the system's own.
+/// The latest records of one or more logs together, by their times.
 ///
 /// # Errors
 ///
 /// [`StoreError::Io`].
-pub fn tail(
-    disk: &dyn Disk,
-    layout: &Layout,
-    logs: &[Option<WorkspaceId>],
-    most: Most,
-) -> Result<Tail, StoreError> {
+pub fn tail(disk: &dyn Disk, layout: &Layout, logs: &Logs, most: Most) -> Result<Tail, StoreError> {
     let mut all: Vec<(Option<WorkspaceId>, JsonObject, usize)> = Vec::new();
     let mut tail = Tail::default();
-    for id in logs {
+    for id in owners(disk, layout, logs)? {
         let dir = id
             .as_ref()
             .map_or_else(|| layout.system(), |id| layout.workspace(id));
@@ -79,6 +82,25 @@ pub fn tail(
         .map(|(id, record, _)| (id, record))
         .collect();
     Ok(tail)
+}
+
+/// Whose the logs are; the system's own is nobody's.
+fn owners(
+    disk: &dyn Disk,
+    layout: &Layout,
+    logs: &Logs,
+) -> Result<Vec<Option<WorkspaceId>>, StoreError> {
+    if let Logs::Workspace(id) = logs {
+        return Ok(vec![Some(id.clone())]);
+    }
+    let dir = layout.workspaces();
+    let mut owners = vec![None];
+    if disk.stat(&dir).during("look at", &dir)?.is_some() {
+        let entries = disk.list(&dir).during("list", &dir)?.into_iter();
+        let names = entries.filter_map(|entry| entry.name.into_string().ok());
+        owners.extend(names.filter_map(|name| name.parse().ok()).map(Some));
+    }
+    Ok(owners)
 }
 
 fn time_of(record: &JsonObject) -> &str {
@@ -184,17 +206,17 @@ mod tests {
         let text: String = (0..9).map(line).collect();
         let id = workspace_with(&disk, "/p", text.as_bytes());
         let layout = Layout::new("/s");
-        let all = tail(&disk, &layout, &[Some(id.clone())], ALL).unwrap();
+        let all = tail(&disk, &layout, &Logs::Workspace(id.clone()), ALL).unwrap();
         assert_eq!((all.records.len(), all.earlier), (9, false));
         let three = Most { records: 3, ..ALL };
-        let few = tail(&disk, &layout, &[Some(id.clone())], three).unwrap();
+        let few = tail(&disk, &layout, &Logs::Workspace(id.clone()), three).unwrap();
         assert_eq!(seconds(&few), ["06", "07", "08"]);
         assert!(few.earlier);
         let small = Most {
             bytes: 2 * line(0).len(),
             ..ALL
         };
-        let few = tail(&disk, &layout, &[Some(id)], small).unwrap();
+        let few = tail(&disk, &layout, &Logs::Workspace(id), small).unwrap();
         assert_eq!(seconds(&few), ["07", "08"]);
         assert!(few.earlier);
     }
@@ -204,13 +226,7 @@ mod tests {
         let disk = disk();
         let a = workspace_with(&disk, "/a", [line(1), line(4)].concat().as_bytes());
         let b = workspace_with(&disk, "/b", [line(2), line(3)].concat().as_bytes());
-        let found = tail(
-            &disk,
-            &Layout::new("/s"),
-            &[Some(a.clone()), Some(b.clone())],
-            ALL,
-        )
-        .unwrap();
+        let found = tail(&disk, &Layout::new("/s"), &Logs::All, ALL).unwrap();
         let ids: Vec<_> = found
             .records
             .iter()
@@ -224,7 +240,7 @@ mod tests {
         let disk = disk();
         let text = [&line(1), "\0\0\n", "[]\n", "\n", &line(2), "{\"at\":"].concat();
         let id = workspace_with(&disk, "/p", text.as_bytes());
-        let found = tail(&disk, &Layout::new("/s"), &[Some(id)], ALL).unwrap();
+        let found = tail(&disk, &Layout::new("/s"), &Logs::Workspace(id), ALL).unwrap();
         assert_eq!(seconds(&found), ["01", "02"]);
         assert_eq!((found.unreadable, found.earlier), (3, false));
     }
@@ -256,7 +272,7 @@ mod tests {
         let disk = disk();
         let layout = Layout::new("/s");
         let record = workspace::open(&disk, &layout, Path::new("/p"), None).unwrap();
-        let found = tail(&disk, &layout, &[Some(record.workspace_id)], ALL).unwrap();
+        let found = tail(&disk, &layout, &Logs::Workspace(record.workspace_id), ALL).unwrap();
         assert_eq!(found, Tail::default());
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn many() -> Outcome {
     let hold_s = knob("GOONDAN_BENCH_HOLD_S", 20);
     let home = Home::new(INSTANT);
     let daemon = Daemon::serving(&home).measured();
-    let files = open_files(daemon.pid())?;
+    let before = Descriptors::of(daemon.pid())?;
     let mut client = Client::connect(&home)?;
     let mut starting = VecDeque::new();
     for n in 0..agents {
@@ -40,7 +40,8 @@ pub(crate) fn many() -> Outcome {
     let (daemon_ticks, switches) = (ticks(daemon.pid())?, switches_of_all(&pids));
     std::thread::sleep(Duration::from_secs(hold_s as u64));
     let still: usize = home.running(AGENT).len();
-    let each = (open_files(daemon.pid())? - files) as f64 / still.max(1) as f64;
+    let after = Descriptors::of(daemon.pid())?;
+    let each = (after.channels - before.channels) as f64 / still.max(1) as f64;
     let held_s = hold_s as f64;
     let mut pss_kb = Vec::with_capacity(pids.len());
     for pid in &pids {
@@ -51,9 +52,10 @@ pub(crate) fn many() -> Outcome {
     let mean = pss_kb.iter().sum::<u64>() as f64 / pss_kb.len().max(1) as f64;
     println!(
         "idle, {agents} conversations, {} agents held for {hold_s} s, {still} of them to the end: \
-         {each:.2} descriptors each; PSS of an agent {mean:.0} kB \
+         {each:.2} descriptors each, and {} of conversations kept open; PSS of an agent {mean:.0} kB \
          on average, {} kB at most; {:.2} switches/s each; daemon: RSS {} MB, {:.2} % of a core",
         pids.len(),
+        after.files - before.files,
         pss_kb.last().copied().unwrap_or_default(),
         switches_of_all(&pids).saturating_sub(switches) as f64 / pids.len() as f64 / held_s,
         number(&format!("/proc/{}/status", daemon.pid()), "VmRSS:")? / 1_024,
@@ -81,8 +83,29 @@ fn second_events(client: &mut Client, agents: usize) -> Outcome {
     Ok(())
 }
 
-fn open_files(pid: u32) -> Result<usize, Box<dyn Error>> {
-    Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+/// The file descriptors of a process.
+struct Descriptors {
+    /// Sockets and pipes: what a child takes.
+    channels: usize,
+    /// The others: what the store keeps open of conversations, which has a bound of its own.
+    files: usize,
+}
+
+impl Descriptors {
+    fn of(pid: u32) -> Result<Self, Box<dyn Error>> {
+        let (mut channels, mut files) = (0, 0);
+        for descriptor in fs::read_dir(format!("/proc/{pid}/fd"))? {
+            // One that was closed meanwhile is neither.
+            let Ok(target) = fs::read_link(descriptor?.path()) else {
+                continue;
+            };
+            match target.to_string_lossy().split_once(":[") {
+                Some(("socket" | "pipe", _)) => channels += 1,
+                _ => files += 1,
+            }
+        }
+        Ok(Self { channels, files })
+    }
 }
 
 /// The number behind `name` in a file of `/proc`.

@@ -113,5 +113,13 @@ fn conversations_are_deleted_only_if_a_person_says_so() {
     assert_eq!(conversations(&home), 0);
     let told: Value = home.gdn_json(&["forget", "--delete", "--yes"]);
     assert_eq!(told["deletedConversations"], 0);
+    // Its audit log stays, and is read with those of all others.
+    let audit = home.gdn_json(&["audit", "--all"]);
+    let records = audit["records"].as_array().unwrap().iter();
+    let events = records.filter_map(|record| record["record"]["event"].as_str());
+    assert_eq!(
+        events.filter(|event| *event == "instance.deleted").count(),
+        2
+    );
     drop(daemon.stop());
 }

@@ -69,7 +69,11 @@ fn a_reply_is_seen_as_it_comes_and_a_connector_killed_in_it_is_followed_by_anoth
     processes::signal(pid_of(&home, CONNECTOR), Signal::SIGKILL);
     let ran = asking.wait().exits(0);
     assert_eq!(ran.stdout, "Hel\nHello there.\n");
-    ran.tells(&["asked again"]);
+    ran.tells(&[
+        "asked again",
+        "attempt 2 of 5 now: model `hosted` failed",
+        "its process ended: killed by SIGKILL",
+    ]);
     assert_eq!(provider.received().len(), 2);
     let messages = home.history("main");
     check(&messages);

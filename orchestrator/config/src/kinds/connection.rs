@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::ids::{ConnectionName, InstanceKey};
+use goondan_protocol::ids::{ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::process_limits::ProcessLimits;
 use serde_json::Value as Json;
 
@@ -117,6 +117,8 @@ pub(crate) struct ConnectionSpec {
     pub(crate) connector: Option<Reference>,
     pub(crate) swarm: Option<Reference>,
     pub(crate) config: JsonObject,
+    /// Why `command`, if it is there, cannot be run on this machine.
+    pub(crate) missing_program: Option<Located<String>>,
     pub(crate) secrets: BTreeMap<String, String>,
     pub(crate) rules: Vec<RuleSpec>,
     pub(crate) limits: ProcessLimits,
@@ -143,9 +145,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
     let label = spec.label.field("config");
     let config = spec.entries("config", &mut cx.report);
     written.note_settings("", config);
-    if matches!(&connector, Some(it) if it.builtin && it.name == MCP) {
-        check_program(config, cx);
-    }
+    let missing_program = missing_program(config, cx);
     let config = fill_in_entries(config, &label, cx, &mut written);
     let label = spec.label.field("secrets");
     let mut secrets = BTreeMap::new();
@@ -169,6 +169,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
         connector,
         swarm,
         config,
+        missing_program,
         secrets,
         rules,
         limits,
@@ -191,31 +192,46 @@ fn read_name(name: &Located<&str>, report: &mut Report) -> Option<ConnectionName
     id(name, report)
 }
 
-/// Checks that the program of an MCP server is on this machine. What the settings say of `PATH` is not
-/// followed.
-fn check_program(config: &[Entry], cx: &mut Context<'_>) {
+/// Why the program of an MCP server is not on this machine, if it is not. What the settings say of `PATH` is
+/// not followed.
+fn missing_program(config: &[Entry], cx: &Context<'_>) -> Option<Located<String>> {
     let named = |name: &str| config.iter().find(|entry| entry.key == name);
     let sets_path = |entry: &Entry| {
         matches!(&entry.node.value, Value::Mapping(variables)
             if variables.iter().any(|variable| variable.key == "PATH"))
     };
-    let Some(Value::List(words)) = named("command").map(|entry| &entry.node.value) else {
-        return;
+    let Value::List(words) = &named("command")?.node.value else {
+        return None;
     };
-    let Some((node, Value::Text(program))) = words.first().map(|node| (node, &node.value)) else {
-        return;
+    let node = words.first()?;
+    let Value::Text(program) = &node.value else {
+        return None;
     };
     if named("env").is_some_and(sets_path) || cx.machine.has_program(program, cx.files.root()) {
-        return;
+        return None;
     }
-    let message = match program.contains('/') {
+    let value = match program.contains('/') {
         true => format!("`{program}` is no program that can be executed"),
         false => format!("there is no program `{program}` in PATH"),
     };
-    cx.report.add(
-        Problem::new(codes::NO_RUNTIME, node.place, message)
-            .help("install what the server needs, or name its program by its path"),
-    );
+    let place = node.place;
+    Some(Located { value, place })
+}
+
+/// Checks that the program of an MCP server is on this machine, by whatever name its connector goes.
+pub(crate) fn check_program(
+    connection: &ConnectionSpec,
+    connector: &ResourceName,
+    report: &mut Report,
+) {
+    if let Some(missing) = &connection.missing_program
+        && connector.as_str() == MCP
+    {
+        report.add(
+            Problem::new(codes::NO_RUNTIME, missing.place, missing.value.clone())
+                .help("install what the server needs, or name its program by its path"),
+        );
+    }
 }
 
 /// Turns settings into JSON with every `{valueFrom: {env: NAME}}` replaced by the variable's value.

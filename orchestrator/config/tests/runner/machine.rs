@@ -26,6 +26,18 @@ metadata: {name: two}
 spec:
   connectorRef: {kind: Connector, name: mcp, package: \"@goondan/base\"}
   config: {command: [two], env: {PATH: /elsewhere}}
+---
+apiVersion: goondan.ai/v1
+kind: Connector
+metadata: {name: issues}
+spec: {builtin: mcp}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: three}
+spec:
+  connectorRef: Connector/issues
+  config: {command: [three]}
 ";
 
 /// What a machine with these programs, each a name and what it prints, says of the project.
@@ -51,21 +63,23 @@ fn problems(project: &Project, programs: &[(&str, &str)]) -> Vec<String> {
 fn a_module_that_nothing_runs_and_a_server_that_is_not_there_are_problems() {
     let project = Project::with(DOCUMENTS).file("slug.ts", "");
     let server = "E_CONFIG_NO_RUNTIME `servers/one` is no program that can be executed".to_owned();
+    let servers = [
+        server,
+        "E_CONFIG_NO_RUNTIME there is no program `three` in PATH".to_owned(),
+    ];
+    let and_servers = |problem: String| [&[problem], &servers[..]].concat();
     let slug = |why: &str| format!("E_CONFIG_NO_RUNTIME `slug.ts` is TypeScript, {why}");
     let nothing = slug("and nothing that runs it is in PATH");
-    assert_eq!(problems(&project, &[]), [nothing, server.clone()]);
+    assert_eq!(problems(&project, &[]), and_servers(nothing));
     let old = slug("which the node 22.5 in PATH is too old for");
-    assert_eq!(
-        problems(&project, &[("node", "v22.5.0")]),
-        [old, server.clone()]
-    );
+    assert_eq!(problems(&project, &[("node", "v22.5.0")]), and_servers(old));
     let silent = slug("and the node in PATH does not say its version");
     assert_eq!(
         problems(&project, &[("node", "hello")]),
-        [silent, server.clone()]
+        and_servers(silent)
     );
     for programs in [[("node", "v22.6.0")], [("bun", "")], [("deno", "")]] {
-        assert_eq!(problems(&project, &programs), std::slice::from_ref(&server));
+        assert_eq!(problems(&project, &programs), servers);
     }
     // What nobody asks the machine about is no problem.
     assert!(project.try_load().is_ok());
