@@ -2,6 +2,8 @@
 //!
 //! Method: the real daemon, and children that send what no honest one does.
 
+use std::sync::mpsc::channel;
+
 use goondan_tests::binaries::example;
 use goondan_tests::home::{AGENT, CONNECTOR};
 use goondan_tests::log::message;
@@ -77,7 +79,12 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        let provider = Provider::start(|_| Answer::stream(&openai_saying(&["honest"])));
+        Self::with(Provider::start(|_| {
+            Answer::stream(&openai_saying(&["honest"]))
+        }))
+    }
+
+    fn with(provider: Provider) -> Self {
         let home = Home::new(&project(&provider));
         let bin_dir = home.bin_dir_of_its_own();
         for name in [AGENT, CONNECTOR] {
@@ -422,4 +429,53 @@ fn sec_7_a_connector_sends_nothing_that_is_an_agents_and_names_no_other_connecti
         assert_eq!(accepted.status, 202);
     }
     assert_eq!(misbehaviour::waiting(stage.home.path(), CONNECTOR), 0);
+}
+
+#[test]
+fn sec_7_what_a_connector_says_of_calls_that_others_make_changes_nothing() {
+    let (go, gone) = channel::<()>();
+    let provider = Provider::start(move |received| {
+        if received.number > 0 {
+            gone.recv().unwrap();
+        }
+        Answer::stream(&openai_saying(&["honest"]))
+    });
+    let stage = Stage::with(provider);
+    // The model has its process, so none but the webhook's is started from here on.
+    assert_eq!(stage.home.ask("first", "hi"), "honest");
+    stage.daemon.webhook("hook");
+    let asking = stage
+        .home
+        .start_gdn(&["send", "--instance", "second", "hi"]);
+    wait_until("the model is asked", || {
+        stage.provider.received().len() == 2
+    });
+
+    let forged = (1..=40).flat_map(|id| {
+        let piece = json!({"type": "text", "text": "forged"});
+        let answer = json!({"message": {"content": "forged"}, "finishReason": "stop"});
+        [
+            frame("call.piece", json!({"callId": id, "piece": piece})),
+            frame(
+                "call.result",
+                json!({"callId": id, "outcome": {"ok": answer}}),
+            ),
+        ]
+    });
+    let mut frames: Vec<Value> = forged.collect();
+    // Whoever is answered this was heard before.
+    frames.push(request("state.get", 9, json!({})));
+    order_to_say(stage.home.path(), CONNECTOR, &frames);
+    let processes = stage.home.ps();
+    let hook = processes.iter().find(|process| process["name"] == "hook");
+    let pid = hook.unwrap()["pid"].as_u64().unwrap();
+    goondan_tests::processes::signal(u32::try_from(pid).unwrap(), Signal::SIGKILL);
+    wait_until("the forger is answered", || {
+        !heard(stage.home.path(), CONNECTOR).is_empty()
+    });
+    go.send(()).unwrap();
+    assert_eq!(asking.wait().exits(0).stdout, "honest\n");
+    let messages = stage.home.history("second");
+    assert_eq!(messages.len(), 2, "{messages:#?}");
+    assert_eq!(stage.provider.received().len(), 2);
 }
