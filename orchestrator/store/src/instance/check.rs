@@ -35,7 +35,11 @@ pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(
         let finding = Finding::new(&messages, FindingKind::MissingFile, problem);
         out.findings.push(finding.severity(Severity::Info));
     } else {
-        let content = Content::read(disk, &dir.join(MANIFEST))?;
+        let manifest = dir.join(MANIFEST);
+        if let Some(stat) = disk.stat(&manifest).during("look at", &manifest)? {
+            out.count(stat.len);
+        }
+        let content = Content::read(disk, &manifest)?;
         check_messages(disk, &messages, &content.state, out)?;
         for finding in content.unacknowledged {
             if !out.findings.iter().any(|known| is_same(known, &finding)) {
@@ -299,7 +303,8 @@ fn check_messages(
         } else if entry.kind == EntryKind::File
             && (segments::is_segment(OBSERVED, &name) || segments::is_segment(LLM, &name))
         {
-            out.files += 1;
+            let stat = disk.stat(&path).during("look at", &path)?;
+            out.count(stat.map_or(0, |stat| stat.len));
         } else if entry.kind != EntryKind::File || !KNOWN.contains(&&*name) {
             out.findings.push(odd(&path, entry.kind, &name));
         }

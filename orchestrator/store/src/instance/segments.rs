@@ -467,7 +467,8 @@ impl<'d> Reading<'d> {
     }
 }
 
-/// Checks the segments of a log, and each line of them.
+/// Checks the segments of a log, each line of them, and that none is missing between two others. Those
+/// before the oldest were dropped by policy.
 pub(super) fn check(
     disk: &dyn Disk,
     dir: &Path,
@@ -475,9 +476,21 @@ pub(super) fn check(
     findings: &mut Vec<Finding>,
 ) -> Result<(), StoreError> {
     const ADVICE: &str = "nothing to do: the log is never an input of state";
+    let mut end_of_last = None;
     for segment in list(disk, dir, log)? {
+        let path = segment.path(dir, log);
+        if let Some(end) = end_of_last.filter(|end| *end < segment.start) {
+            let bytes = segment.start - end;
+            let problem = format!("{bytes} bytes of the log before this segment are missing");
+            let finding = Finding::new(&path, FindingKind::MissingRecords, problem);
+            findings.push(finding.severity(Severity::Warning).advice(ADVICE));
+        }
+        end_of_last = None;
         let finding = match segment.read(disk, dir, log) {
-            Ok(content) => unreadable_lines(&segment.path(dir, log), &content),
+            Ok(content) => {
+                end_of_last = Some(segment.start.saturating_add(content.len() as u64));
+                unreadable_lines(&path, &content)
+            }
             Err(StoreError::Damaged { path, problem, .. }) => {
                 let problem = format!("the segment cannot be read: {problem}");
                 Some(Finding::new(&path, FindingKind::UnreadableFile, problem))

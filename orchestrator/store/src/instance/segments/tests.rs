@@ -199,6 +199,31 @@ fn msg_12_a_damaged_segment_is_found_and_passed_over() {
     assert!(is_partial);
 }
 
+#[test]
+fn msg_12_a_segment_that_is_missing_between_two_others_is_found() {
+    let disk = fresh();
+    let mut log = open(&disk).unwrap();
+    append(&mut log, 0..20, UNBOUNDED, on_day(0)).unwrap();
+    let found = || {
+        let mut findings = Vec::new();
+        check(&disk, dir(), LOG, &mut findings).unwrap();
+        findings
+    };
+    assert_eq!(found(), []);
+    let segments = names(&disk);
+    disk.remove_file(&dir().join(&segments[1])).unwrap();
+    let findings = found();
+    let [missing] = &findings[..] else {
+        panic!("{findings:#?}");
+    };
+    assert_eq!(missing.path, dir().join(&segments[2]));
+    assert_eq!(missing.kind, FindingKind::MissingRecords);
+    assert!(missing.problem.starts_with("100 bytes"), "{missing:?}");
+    // The oldest go by policy.
+    disk.remove_file(&dir().join(&segments[0])).unwrap();
+    assert_eq!(found(), []);
+}
+
 /// A segment whose checksum is right may hold lines that were damaged before it was compressed.
 #[test]
 fn msg_12_each_line_of_a_segment_is_checked() {
