@@ -5,9 +5,11 @@
 //! * Without a terminal there is no colour and no cursor movement, and an agent's words are passed
 //!   on byte for byte.
 //! * On a terminal, text that others wrote (agents, tools, logs) never reaches it with its control
-//!   characters: it could otherwise rewrite what the person sees.
+//!   characters: it could otherwise rewrite what the person sees. Commands make such text fit where it
+//!   stands; whatever they forget is made harmless here.
 //! * With `--json`, stdout holds JSON only, and stderr at most one JSON object: the error.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write as _};
 
 use anstream::{AutoStream, ColorChoice};
@@ -24,7 +26,7 @@ pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod text;
 
-use invisible::harmless_json;
+use invisible::{harmless, harmless_json};
 use style::Palette;
 use table::Canvas;
 
@@ -93,12 +95,7 @@ impl Output {
     /// Prints a part of what an agent says, as it comes, with nothing behind it. If nobody reads it,
     /// the whole answer fails to be printed in its turn.
     pub(crate) fn said(self, text: &str) {
-        let text = if self.out_is_terminal {
-            text::printable(text)
-        } else {
-            text.into()
-        };
-        drop(self.piece(&text));
+        drop(self.piece(&self.words(text)));
     }
 
     /// Prints lines of data, without `--json`.
@@ -112,11 +109,17 @@ impl Output {
     /// Prints what an agent said, without `--json`.
     pub(crate) fn reply(self, text: &str) -> Result<(), Failure> {
         if self.json {
-            Ok(())
-        } else if self.out_is_terminal {
-            self.print(&text::printable(text))
+            return Ok(());
+        }
+        self.print(&self.words(text))
+    }
+
+    /// What an agent said; on a terminal without the colours it may have put there.
+    fn words(self, text: &str) -> Cow<'_, str> {
+        if self.out_is_terminal {
+            Cow::Owned(text::printable(text))
         } else {
-            self.print(text)
+            Cow::Borrowed(text)
         }
     }
 
@@ -145,14 +148,23 @@ impl Output {
     /// Prints a piece of data as it is, with nothing behind it.
     pub(crate) fn piece(self, text: &str) -> Result<(), Failure> {
         let mut stdout = std::io::stdout().lock();
-        stdout.write_all(text.as_bytes())?;
+        stdout.write_all(self.shown(text).as_bytes())?;
         stdout.flush()?;
         Ok(())
     }
 
+    /// What goes to stdout of a text.
+    fn shown(self, text: &str) -> Cow<'_, str> {
+        if self.out_is_terminal {
+            harmless(text)
+        } else {
+            Cow::Borrowed(text)
+        }
+    }
+
     fn print(self, text: &str) -> Result<(), Failure> {
         let mut stdout = std::io::stdout().lock();
-        stdout.write_all(text.as_bytes())?;
+        stdout.write_all(self.shown(text).as_bytes())?;
         if !text.ends_with('\n') {
             stdout.write_all(b"\n")?;
         }
@@ -163,15 +175,30 @@ impl Output {
     /// Tells the person something beside the data, on stderr; nothing with `--json`.
     pub(crate) fn note(self, text: impl AsRef<str>) {
         if !self.json {
-            to_stderr(&format!("{}\n", text.as_ref()));
+            self.tell(&format!("{}\n", text.as_ref()));
         }
     }
 
     /// Writes text to stderr without a newline: a prompt.
     pub(crate) fn prompt(self, text: &str) {
         if !self.json {
-            to_stderr(text);
+            self.tell(text);
         }
+    }
+
+    /// Writes to stderr. If nobody reads it, nobody is left to be told.
+    fn tell(self, text: &str) {
+        let text = if self.err_is_terminal {
+            harmless(text)
+        } else {
+            Cow::Borrowed(text)
+        };
+        let mut stderr = std::io::stderr().lock();
+        drop(
+            stderr
+                .write_all(text.as_bytes())
+                .and_then(|()| stderr.flush()),
+        );
     }
 
     /// Tells why the command failed and what to do next.
@@ -189,7 +216,7 @@ impl Output {
                 "hint": failure.hint,
                 "retryable": failure.is_retryable(),
             });
-            return to_stderr(&format!("{object}\n"));
+            return self.tell(&format!("{}\n", harmless_json(&object.to_string())));
         }
         let mut lines = format!(
             "{} {}\n",
@@ -206,16 +233,6 @@ impl Output {
                 self.err.paint(style::HINT, "hint:")
             ));
         }
-        to_stderr(&lines);
+        self.tell(&lines);
     }
-}
-
-/// Writes to stderr. If nobody reads it, nobody is left to be told.
-fn to_stderr(text: &str) {
-    let mut stderr = std::io::stderr().lock();
-    drop(
-        stderr
-            .write_all(text.as_bytes())
-            .and_then(|()| stderr.flush()),
-    );
 }

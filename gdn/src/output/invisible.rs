@@ -1,6 +1,8 @@
 //! Characters that a terminal acts on or does not show: control characters, and those that reorder, hide or
 //! smuggle text. Text of agents, models and strangers may hold any of them.
 
+use std::borrow::Cow;
+
 /// Characters that no terminal shows, or that reorder the text around them.
 fn is_invisible(c: char) -> bool {
     matches!(c,
@@ -32,6 +34,46 @@ pub(super) fn judged(text: &str) -> impl Iterator<Item = (char, bool)> {
         before = Some(c);
         (c, is_harmful)
     })
+}
+
+/// What every colour sequence begins with.
+const COLOR_START: &str = "\u{1b}[";
+
+/// A text for a terminal: lines, tabs and the colours of this program stay, and every other character that a
+/// terminal acts on or does not show is written as `\u{1b}` and the like. This is the last of the gates, for
+/// text that no other has made harmless.
+pub(super) fn harmless(text: &str) -> Cow<'_, str> {
+    if !judged(text).any(|(c, is_harmful)| is_harmful && c != '\n' && c != '\t') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut color_end = 0;
+    for ((at, _), (c, is_harmful)) in text.char_indices().zip(judged(text)) {
+        if at >= color_end {
+            let rest = text.get(at..).unwrap_or_default();
+            color_end = at + color_length(rest).unwrap_or(0);
+        }
+        if is_harmful && at >= color_end && c != '\n' && c != '\t' {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Bytes of the colour sequence of this program that the text begins with.
+fn color_length(text: &str) -> Option<usize> {
+    let parameter = text.strip_prefix(COLOR_START)?;
+    let (parameter, _) = parameter.split_once('m')?;
+    let is_ours = match parameter.as_bytes() {
+        // Reset, bold, dimmed.
+        [b'0'..=b'2'] => true,
+        // The colours of text.
+        [b'3' | b'9', b'0'..=b'7'] => true,
+        _ => false,
+    };
+    is_ours.then_some(COLOR_START.len() + parameter.len() + 1)
 }
 
 /// The same JSON with every such character written as `\u…`, wherever it stands in a text. Line ends and
@@ -86,6 +128,46 @@ mod tests {
             "می\u{200c}خواهم",
         ] {
             assert_eq!(harmful(fine), 0, "{}", fine.escape_unicode());
+        }
+    }
+
+    #[test]
+    fn of_all_that_steers_a_terminal_only_our_colours_pass() {
+        use crate::output::style::{self, Palette};
+        let colors = Palette::new(true);
+        let styles = [
+            style::ERROR,
+            style::HINT,
+            style::GOOD,
+            style::WARN,
+            style::BAD,
+            style::TITLE,
+            style::FAINT,
+        ];
+        for style in styles {
+            let painted = colors.paint(style, "grün\tx\n");
+            assert_eq!(harmless(&painted), painted);
+        }
+        // Conceal, swap colours, clear, name the window, C1, a sequence with no end.
+        for hostile in [
+            "\u{1b}[8m",
+            "\u{1b}[7m",
+            "\u{1b}[2J",
+            "\u{1b}[31;8m",
+            "\u{1b}]0;x\u{7}",
+            "\u{9b}2J",
+            "\u{1b}[",
+            "\r",
+            "\u{202e}",
+            "\u{e0041}",
+        ] {
+            let shown = harmless(hostile);
+            assert!(judged(&shown).all(|(_, is_harmful)| !is_harmful), "{shown:?}");
+            let beside = format!("{}{hostile}", colors.paint(style::GOOD, "fine"));
+            assert_eq!(
+                harmless(&beside),
+                format!("{}{shown}", colors.paint(style::GOOD, "fine"))
+            );
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use super::Output;
+use super::invisible::harmless;
 use crate::failure::Failure;
 
 /// Lines a terminal is taken to have that does not say so.
@@ -26,7 +27,7 @@ impl Screen {
             Some((_, lines)) => usize::from(lines.0),
             None => DEFAULT_LINES,
         };
-        let frame = self.frame(text, lines);
+        let frame = self.frame(&harmless(text), lines);
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(frame.as_bytes())?;
         stdout.flush()?;
