@@ -236,6 +236,12 @@ pub(crate) const WATCHED_FILES_SHOWN: usize = 20;
 /// Shortest value of a configuration that is masked where it turns up, in bytes (`SEC-2`). A shorter
 /// one is found in too much that has nothing to do with it.
 pub(crate) const MASKED_VALUE_BYTES_MIN: usize = 6;
+/// Shortest line of a value of several lines that is masked where it turns up on its own, in bytes (`SEC-2`).
+/// Shorter ones are brackets and names.
+pub(crate) const MASKED_LINE_BYTES_MIN: usize = 16;
+/// Pieces in which a value is looked for that may be longer than what can be kept of a log line, in bytes
+/// (`SEC-2`). Of a value cut in two, less than this is left at the cut.
+pub(crate) const MASKED_PIECE_BYTES: usize = 64;
 
 /// Writer threads of the store.
 pub(crate) const WRITER_THREADS: usize = 4;

@@ -3,7 +3,9 @@
 //!
 //! A value is looked for as it is and as programs write it: escaped as JSON (once and twice, since a
 //! line may quote another), in base64 at any place of what is encoded, in hexadecimal digits, and
-//! percent-encoded. Where a line is too long and is split, it is split beside a value, not within. What a child
+//! percent-encoded. A value of several lines, such as a private key, is written line by line, so each of its
+//! lines is looked for, too. Where a line is too long and is split, it is split beside a value, not within; a
+//! value that is too long for that is looked for in pieces. What a child
 //! says about itself is masked as it comes in, so that everything made of it is; what the daemon says, as
 //! it goes out. Messages of a conversation are not touched: they are what the agent was told.
 //!
@@ -21,9 +23,10 @@ use goondan_protocol::call::CallOutcome;
 use goondan_protocol::control::ControlError;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ipc::ToOrchestrator;
+use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
 use serde_json::Value;
 
-use crate::limits::MASKED_VALUE_BYTES_MIN;
+use crate::limits::{MASKED_LINE_BYTES_MIN, MASKED_PIECE_BYTES, MASKED_VALUE_BYTES_MIN};
 
 /// What stands in place of a value.
 const MASK: &str = "[masked]";
@@ -82,7 +85,8 @@ impl Masks {
         if known.values.len() == before {
             return;
         }
-        let patterns: BTreeSet<String> = known.values.iter().flat_map(|v| forms(v)).collect();
+        let parts = known.values.iter().flat_map(|value| parts(value));
+        let patterns: BTreeSet<String> = parts.flat_map(forms).collect();
         let finder = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .build(&patterns);
@@ -108,7 +112,8 @@ impl Masks {
         let Some(finder) = &known.finder else {
             return bytes.len();
         };
-        // The last of them may be the beginning of a value. One that is longer than half is cut.
+        // The last of them may be the beginning of a value. One that is longer than half is cut, and found
+        // in pieces.
         let kept_back = finder.max_pattern_len().saturating_sub(1);
         let cut = bytes.len().saturating_sub(kept_back.min(bytes.len() / 2));
         let mut across = finder.find_iter(bytes);
@@ -213,6 +218,28 @@ impl Known {
     }
 }
 
+/// What of a value is written in one go: all of it, without the space around it, or one line.
+fn parts(value: &str) -> BTreeSet<&str> {
+    let lines = value.lines().map(str::trim);
+    let lines = lines.filter(|line| line.len() >= MASKED_LINE_BYTES_MIN);
+    lines.chain([value, value.trim()]).collect()
+}
+
+/// A form of a value, and what it is found by where it may be cut in two.
+fn with_pieces(form: String) -> Vec<String> {
+    let mut found_by = Vec::new();
+    if form.len() > MAX_LOG_LINE_BYTES / 2 {
+        let mut rest = form.as_str();
+        while rest.len() >= MASKED_PIECE_BYTES {
+            let (piece, behind) = rest.split_at(rest.floor_char_boundary(MASKED_PIECE_BYTES));
+            found_by.push(piece.to_owned());
+            rest = behind;
+        }
+    }
+    found_by.push(form);
+    found_by
+}
+
 /// A value as it may turn up, long enough not to be found by accident.
 fn forms(value: &str) -> Vec<String> {
     let escaped = json_escaped(value);
@@ -233,7 +260,7 @@ fn forms(value: &str) -> Vec<String> {
         forms.push(encoded);
     }
     forms.retain(|form| form.len() >= MASKED_VALUE_BYTES_MIN);
-    forms
+    forms.into_iter().flat_map(with_pieces).collect()
 }
 
 fn json_escaped(text: &str) -> String {
@@ -380,6 +407,43 @@ mod tests {
             }
         }
         assert_eq!(Masks::default().cut_beside_values(b"abc"), 3);
+    }
+
+    #[test]
+    fn sec_2_each_line_of_a_value_is_masked_on_its_own() {
+        let key = "-----BEGIN PRIVATE KEY-----\r\n  MC4CAQAwBQYDK2VwBCIEIBbl\n{\n}\n";
+        let masks = masks(&[key, "hunter2-and\n"]);
+        for (text, masked) in [
+            (key, MASK),
+            (key.trim(), MASK),
+            ("key: MC4CAQAwBQYDK2VwBCIEIBbl", "key: [masked]"),
+            ("MC4CAQAwBQYDK2VwBCIEIBbl\r", "[masked]\r"),
+            ("hunter2-and", MASK),
+            ("{", "{"),
+        ] {
+            assert_eq!(masks.text(text), masked, "{text}");
+        }
+        let encoded = base64_within(b"MC4CAQAwBQYDK2VwBCIEIBbl", 0);
+        assert_eq!(masks.text(&encoded), MASK);
+    }
+
+    #[test]
+    fn sec_2_a_value_longer_than_a_line_is_masked_piece_by_piece() {
+        let long: String = (0..10_000).map(|n| format!("{n:05}é")).collect();
+        assert!(long.len() > MAX_LOG_LINE_BYTES);
+        let masks = masks(&[&long]);
+        let bytes = long.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            let end = bytes.len().min(at + MAX_LOG_LINE_BYTES);
+            let cut = masks.cut_beside_values(&bytes[at..end]);
+            let line = String::from_utf8_lossy(&bytes[at..at + cut]);
+            let masked = masks.text(&line);
+            let left = masked.replace(MASK, "").len();
+            assert!(left < 2 * MASKED_PIECE_BYTES, "{left} bytes of a value");
+            at += cut;
+        }
+        assert_eq!(masks.text(&long), MASK);
     }
 
     #[test]
