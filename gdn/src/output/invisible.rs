@@ -162,7 +162,10 @@ mod tests {
             "\u{e0041}",
         ] {
             let shown = harmless(hostile);
-            assert!(judged(&shown).all(|(_, is_harmful)| !is_harmful), "{shown:?}");
+            assert!(
+                judged(&shown).all(|(_, is_harmful)| !is_harmful),
+                "{shown:?}"
+            );
             let beside = format!("{}{hostile}", colors.paint(style::GOOD, "fine"));
             assert_eq!(
                 harmless(&beside),

@@ -226,6 +226,8 @@ pub(crate) struct Ledger {
     known: BTreeSet<Uuid>,
     /// Length from which writing the file anew is worth its cost.
     compact_at: u64,
+    /// Replies that keep a line of their own then.
+    remembered: usize,
 }
 
 impl Ledger {
@@ -242,6 +244,7 @@ impl Ledger {
             compact_at: LEDGER_COMPACT_BYTES.max(log.len()),
             log,
             known: BTreeSet::new(),
+            remembered: LEDGER_REMEMBERED_REPLIES,
         };
         for span in reading.records {
             match Record::read(&ledger.log.record(span)?) {
@@ -276,6 +279,12 @@ impl Ledger {
         self.log.len()
     }
 
+    /// Takes the file for large now, and sums up all replies but the latest one.
+    #[cfg(test)]
+    pub(crate) fn make_large(&mut self) {
+        (self.compact_at, self.remembered) = (1, 1);
+    }
+
     /// Whether the file has grown large.
     pub(crate) fn is_compact_due(&self) -> bool {
         self.log.len() >= self.compact_at
@@ -301,7 +310,7 @@ impl Ledger {
                 Err(_) => {}
             }
         }
-        let kept = replies.split_off(replies.len().saturating_sub(LEDGER_REMEMBERED_REPLIES));
+        let kept = replies.split_off(replies.len().saturating_sub(self.remembered));
         for entry in replies {
             add(&mut sums, entry.into_line());
         }

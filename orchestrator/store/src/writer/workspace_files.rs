@@ -182,3 +182,137 @@ impl WorkspaceFiles {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! No crash makes anything of a ledger look missing, and what is cut from it is told.
+
+    use std::path::Path;
+
+    use goondan_protocol::time::Timestamp;
+    use goondan_protocol::usage::Charge;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::disk::{Crash, SimulatedDisk};
+    use crate::error::IoContext as _;
+    use crate::finding::FindingKind;
+    use crate::limits::LEDGER_NOTE_BYTES;
+    use crate::verify;
+
+    /// Entries after which the ledger is written anew.
+    const COMPACTED_AFTER: u64 = 6;
+    const ENTRIES: u64 = 16;
+
+    /// An entry of some 5 kB, so that a few of them are noted.
+    fn entry(number: u64) -> Entry {
+        let asked_by = (0..100).map(|n| format!("{n:0>40}").parse().unwrap());
+        Entry {
+            id: Uuid::from_u128(number.into()),
+            at: Timestamp::from_unix_millis(1_767_225_600_000),
+            agent_name: "clerk".parse().unwrap(),
+            instance_key: "main".parse().unwrap(),
+            asked_by: asked_by.collect(),
+            asked_by_agents: Vec::new(),
+            turn_id: "t".parse().unwrap(),
+            step_id: "t.1".parse().unwrap(),
+            model: "big".parse().unwrap(),
+            usage: None,
+            cost_micro_usd: None,
+            assumed: Charge::default(),
+        }
+    }
+
+    fn open(disk: &SimulatedDisk, layout: &Layout) -> Result<WorkspaceId, StoreError> {
+        Ok(workspace::open(disk, layout, Path::new("/p"), None)?.workspace_id)
+    }
+
+    /// A life of a ledger: it is noted some times, and written anew once.
+    fn live(disk: &SimulatedDisk, layout: &Layout) -> Result<(), StoreError> {
+        let id = open(disk, layout)?;
+        let mut files = WorkspaceFiles::default();
+        for number in 0..ENTRIES {
+            let report = files.append(disk, layout, &id, &entry(number), 0);
+            if number == COMPACTED_AFTER
+                && let Some(ledger) = files.open.get_mut(&id)
+            {
+                ledger.make_large();
+            }
+            let mut reports = [(0, (), report)];
+            files.sync(disk, layout, &mut reports);
+            let [(_, (), report)] = reports;
+            report?;
+        }
+        // The writer goes on when a note or a compaction fails; the machine does not.
+        let root = Path::new("/s");
+        disk.stat(root).during("look at", root).map(drop)
+    }
+
+    fn fresh() -> (SimulatedDisk, Layout) {
+        let disk = SimulatedDisk::new();
+        for dir in ["/s", "/s/workspaces"] {
+            disk.create_dir(Path::new(dir)).unwrap();
+        }
+        for dir in ["/", "/s"] {
+            disk.sync_dir(Path::new(dir)).unwrap();
+        }
+        (disk, Layout::new("/s"))
+    }
+
+    fn found(disk: &SimulatedDisk, layout: &Layout) -> Vec<FindingKind> {
+        let id = open(disk, layout).unwrap();
+        let found = verify::workspace_files(disk, layout, &id).unwrap().findings;
+        found.into_iter().map(|finding| finding.kind).collect()
+    }
+
+    #[test]
+    fn msg_11_no_crash_makes_a_ledger_look_shorter_or_replaced() {
+        for call in 0.. {
+            let mut has_ended = true;
+            for crash in [
+                Crash::LoseUnsynced,
+                Crash::KeepUnsynced,
+                Crash::Subset(call),
+            ] {
+                let (disk, layout) = fresh();
+                open(&disk, &layout).unwrap();
+                disk.crash_at(disk.calls() + call);
+                has_ended &= live(&disk, &layout).is_ok();
+                let after = disk.after_crash(crash);
+                let is_loss = |kind: &FindingKind| {
+                    matches!(
+                        kind,
+                        FindingKind::MissingRecords | FindingKind::ReplacedFile
+                    )
+                };
+                let lost = |disk| found(disk, &layout).iter().any(is_loss);
+                assert!(!lost(&after), "call {call}, {crash:?}");
+                live(&after, &layout).unwrap();
+                assert_eq!(found(&after, &layout), [], "call {call}, {crash:?}");
+            }
+            if has_ended {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn msg_11_what_is_cut_from_a_ledger_before_its_last_note_is_told() {
+        let (disk, layout) = fresh();
+        live(&disk, &layout).unwrap();
+        let id = open(&disk, &layout).unwrap();
+        let path = layout.workspace(&id).join(LEDGER_FILE);
+        let mut file = disk.open_read(&path).unwrap();
+        let content = crate::disk::read_all(file.as_mut(), 1 << 20).unwrap();
+        let noted = content.len() - usize::try_from(LEDGER_NOTE_BYTES).unwrap();
+        let ends: Vec<usize> = (0..noted)
+            .filter(|at| content.get(*at) == Some(&b'\n'))
+            .collect();
+        assert!(ends.len() > 3);
+        for end in ends {
+            crate::durable::replace(&disk, &path, &content[..=end]).unwrap();
+            let kinds = found(&disk, &layout);
+            assert_eq!(kinds, [FindingKind::MissingRecords], "cut at {end}");
+        }
+    }
+}
