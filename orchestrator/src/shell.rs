@@ -5,6 +5,7 @@ mod child;
 mod control;
 mod daemon;
 mod descriptors;
+mod event;
 mod frame_memory;
 mod launcher;
 mod limits;

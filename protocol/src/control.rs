@@ -10,6 +10,7 @@ mod daemon;
 mod event;
 mod instance;
 mod logs;
+mod process;
 mod question;
 mod secret;
 mod trace;
@@ -18,10 +19,7 @@ mod verification;
 mod wire;
 mod workspace;
 
-pub use daemon::{
-    Connect, Connected, DaemonStatus, ListProcesses, OpenFiles, ProcessInfo, ProcessState,
-    Readiness, Resource, Status, Stop,
-};
+pub use daemon::{Connect, Connected, DaemonStatus, OpenFiles, Resource, Status, Stop};
 pub use event::{
     DropEvent, EventInfo, EventStanding, ListEvents, RetryEvent, SendEvent, Sent, TurnPiece,
     TurnProgress,
@@ -32,6 +30,7 @@ pub use instance::{
     Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage,
 };
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
+pub use process::{ListProcesses, ProcessInfo, ProcessState, Readiness};
 pub use question::{
     AnswerQuestion, DeclineQuestion, ListQuestions, QuestionClosed, QuestionDetail, QuestionInfo,
     QuestionSource, ShowQuestion,

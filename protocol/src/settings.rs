@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::JsonObject;
 use crate::base_package;
-use crate::extension_settings::{
+use crate::extension_settings::bounds::{
     COMPACTION_SIZE_MAX, DEFAULT_KEEP_MESSAGES, DEFAULT_REMINDERS, DEFAULT_TOOL_RESULTS,
     MAX_REMINDERS, MAX_TOOL_RESULTS, MESSAGE_WINDOW_MAX, MESSAGE_WINDOW_MIN,
 };

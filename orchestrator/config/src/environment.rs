@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use crate::Environment;
 use crate::codes;
-use crate::project_files::{FileFailure, ProjectFiles};
+use crate::listing::FileFailure;
+use crate::project_files::ProjectFiles;
 use crate::report::{FileId, Place, Problem, Report};
 
 /// The files that are read, the one that wins first.
@@ -108,7 +109,7 @@ impl EnvironmentFile {
 
 /// Reads `NAME=value` lines. Nothing is expanded: a `$` stands for itself.
 fn parse(text: &str, file: FileId, report: &mut Report) -> BTreeMap<String, (String, usize)> {
-    let text = crate::load::with_yaml_line_ends(text.trim_start_matches('\u{feff}'));
+    let text = crate::syntax::with_yaml_line_ends(text.trim_start_matches('\u{feff}'));
     let mut variables = BTreeMap::new();
     let mut rest: &str = &text;
     let mut line = 1;

@@ -34,6 +34,7 @@ mod imports;
 mod kept;
 mod kinds;
 pub mod limits;
+mod listing;
 mod load;
 mod loader;
 mod machine;

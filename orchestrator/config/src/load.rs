@@ -1,6 +1,5 @@
 //! From files to documents: reads what makes up a project and sorts it by kind.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -20,12 +19,14 @@ use crate::kinds::model::Hosted;
 use crate::kinds::swarm::SwarmSpec;
 use crate::kinds::{self, Context};
 use crate::limits::MAX_YAML_BYTES;
+use crate::listing::{FileFailure, PROJECT_FILE};
 use crate::machine::Machine;
-use crate::project_files::{FileFailure, PROJECT_FILE, ProjectFiles};
+use crate::project_files::ProjectFiles;
 use crate::reference::Names;
 use crate::report::{FileId, Place, Problem, Report};
 use crate::resolve::resolve;
 use crate::secrets::Secrets;
+use crate::syntax::with_yaml_line_ends;
 use crate::tree::{self, Node};
 use crate::{Bundle, Environment, Package};
 
@@ -156,7 +157,7 @@ pub(crate) fn open(root: &Path, report: &mut Report) -> Option<ProjectFiles> {
 
 fn read_trees(files: &ProjectFiles, report: &mut Report) -> Vec<(FileId, Vec<Node>)> {
     let paths = files.resource_files().unwrap_or_else(|failure| {
-        let file = report.add_file(Path::new(crate::project_files::RESOURCES_DIR), "");
+        let file = report.add_file(Path::new(crate::listing::RESOURCES_DIR), "");
         report.add(failure.at(Place::start_of(file)));
         report.set_partial();
         vec![PROJECT_FILE.into()]
@@ -191,16 +192,6 @@ fn read_tree(
             report.set_partial();
             None
         }
-    }
-}
-
-/// YAML takes a lone carriage return for the end of a line; so do we, or the lines would be counted
-/// differently in what is parsed and in what is shown. YAML itself reads every line end as `\n`.
-pub(crate) fn with_yaml_line_ends(text: &str) -> Cow<'_, str> {
-    if text.contains('\r') {
-        Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n"))
-    } else {
-        Cow::Borrowed(text)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::limits::{MAX_FIXES, MAX_YAML_BYTES};
 use crate::load::{self, Outside};
 use crate::project_files::ProjectFiles;
 use crate::report::Report;
+use crate::syntax;
 use crate::tree::{self, Node};
 
 /// A file with what was mended in it. Nothing has been written.
@@ -119,7 +120,7 @@ fn try_fix(
 /// In how many places two YAML texts differ. `None` if one of them is no YAML.
 fn differences(before: &str, after: &str) -> Option<usize> {
     let parse = |text: &str| {
-        let text = load::with_yaml_line_ends(text);
+        let text = syntax::with_yaml_line_ends(text);
         let mut report = Report::default();
         let file = report.add_file(Path::new(""), text.as_ref());
         let nodes = tree::parse(file, &text, &mut report)?;

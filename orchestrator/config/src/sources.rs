@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::kept::KeptFiles;
 use crate::limits::MAX_COMPARED_BYTES;
-use crate::project_files::{PROJECT_FILE, RESOURCES_DIR, list_resource_files};
+use crate::listing::{PROJECT_FILE, RESOURCES_DIR, list_resource_files};
 
 /// What was found in the place of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

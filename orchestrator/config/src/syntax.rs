@@ -1,11 +1,23 @@
 //! What is wrong with a text that is no YAML, in the words of a reader and not of the parser.
 
+use std::borrow::Cow;
+
 use serde_saphyr::Error;
 
 use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
 
 /// Longest value that is written out in a suggestion, in characters.
 const MAX_QUOTED_CHARS: usize = 80;
+
+/// YAML takes a lone carriage return for the end of a line; so do we, or the lines would be counted
+/// differently in what is parsed and in what is shown. YAML itself reads every line end as `\n`.
+pub(crate) fn with_yaml_line_ends(text: &str) -> Cow<'_, str> {
+    if text.contains('\r') {
+        Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
 
 /// What is wrong, and what to do about it.
 pub(crate) struct Explained {

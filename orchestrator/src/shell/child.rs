@@ -31,12 +31,12 @@ use tokio::task::JoinSet;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
 use super::cgroups::{Cgroup, Cgroups};
+use super::event::Event;
 use super::frame_memory::{CountedCodec, FrameMemory};
 use super::launcher::{Launched, Launcher};
 use super::limits;
 use super::logs::{Collector, LogHub, Traces, collect};
 use super::masking::Masks;
-use super::supervisor::Event;
 use crate::core::{Input, ProcessId, Spawn};
 use crate::limits::{CHILD_BATCH_MESSAGES, CHILD_BATCHES_WAITING, CHILD_QUEUE_FRAMES};
 

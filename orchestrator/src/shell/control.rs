@@ -24,7 +24,7 @@ use interprocess::local_socket::tokio::{Listener, Stream};
 use interprocess::local_socket::traits::StreamCommon as _;
 use interprocess::local_socket::traits::tokio::Listener as _;
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName as _};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
@@ -34,58 +34,20 @@ use tokio_util::codec::{FramedRead, FramedWrite};
 use tokio_util::sync::CancellationToken;
 
 use accepting::Accepting;
+use client::Client;
 use places::{InUse, Place, Places};
 
 use super::descriptors;
+use super::event::Event;
 use super::frame_memory::FrameMemory;
 use super::logs::LogHub;
 use super::orphans::{Mark, has_mark};
-use super::supervisor::Event;
 use crate::core::{Input, Peer, RequestToken};
 use crate::limits::{CLIENT_QUEUE_FRAMES, GREETING_TIMEOUT_MS};
 
 mod accepting;
+pub(super) mod client;
 mod places;
-
-/// A client's connection, as far as answers need it.
-#[derive(Debug, Clone)]
-pub(super) struct Client {
-    outgoing: mpsc::Sender<Bytes>,
-    connection: CancellationToken,
-    /// Who it is.
-    pub(super) peer: Peer,
-    /// Held by each request that is open, through its own copy of this client.
-    _in_use: InUse,
-}
-
-impl Client {
-    /// Sends a message; a client that does not read what it is sent is cut off.
-    pub(super) fn send(&self, message: &impl Serialize) {
-        match serde_json::to_vec(message) {
-            Ok(body) => {
-                if self.outgoing.try_send(Bytes::from(body)).is_err() {
-                    self.connection.cancel();
-                }
-            }
-            Err(error) => {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "unwritable answer"
-                );
-            }
-        }
-    }
-
-    /// Answers a request with a result that is JSON already.
-    pub(super) fn respond_raw(&self, id: u64, result: Box<RawValue>) {
-        self.send(&Response::from((id, result)));
-    }
-
-    /// Answers a request.
-    pub(super) fn respond(&self, id: u64, result: Result<serde_json::Value, ControlError>) {
-        self.send(&Response::new(Some(id), result));
-    }
-}
 
 /// What every connection needs.
 #[derive(Debug, Clone)]

@@ -28,6 +28,7 @@ use super::cgroups::Cgroups;
 use super::child::Reports;
 use super::control::{self, Server};
 use super::descriptors;
+use super::event::Event;
 use super::frame_memory::FrameMemory;
 use super::launcher::Launcher;
 use super::loading::{Known, Projects, Read, Wanted};
@@ -36,7 +37,7 @@ use super::masking::Masks;
 use super::orphans::{self, Mark};
 use super::programs::Programs;
 use super::strays;
-use super::supervisor::{Event, Supervisor};
+use super::supervisor::Supervisor;
 use crate::args::Args;
 use crate::core::{Core, Facts, Input, LoadPurpose, Loaded};
 use crate::limits::{

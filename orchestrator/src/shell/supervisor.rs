@@ -26,13 +26,14 @@ use goondan_store::writer::{Completion, Job, Writers};
 use goondan_store::{connection, workspace};
 use sd_notify::NotifyState;
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::cgroups::Cgroups;
 use super::child::{self, Reports, RunningChild};
-use super::control::Client;
+use super::control::client::Client;
 use super::descriptors;
+use super::event::Event;
 use super::launcher::Launcher;
 use super::loading::{self, Projects, Wanted};
 use super::logs::LogHub;
@@ -46,28 +47,6 @@ use crate::core::{
     ProcessId, RequestToken, Settings, Severity, StateDone, StateWork, control_error,
 };
 use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICK_MS, TICKS_OF_MEASURE};
-
-/// Something that happened outside the core.
-#[derive(Debug)]
-pub(super) enum Event {
-    /// For the core.
-    Input(Input),
-    /// What a child said without a pause, for the core; and the child's place, which is free again once
-    /// the core has dealt with it.
-    Inputs(Vec<Input>, OwnedSemaphorePermit),
-    /// A client's request, and the way back to it.
-    Request {
-        token: RequestToken,
-        client: Client,
-        id: u64,
-        call: Box<Call>,
-    },
-    /// The answer to a request, made outside the core.
-    Answer {
-        token: RequestToken,
-        result: Result<Value, ControlError>,
-    },
-}
 
 /// What the shell adds to an answer of the core.
 #[derive(Debug, Clone, Copy)]

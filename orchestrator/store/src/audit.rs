@@ -11,8 +11,8 @@ use crate::disk::Disk;
 use crate::error::{IoContext as _, StoreError};
 use crate::jsonl::Journal;
 use crate::limits::READ_CHUNK_BYTES;
+use crate::root::AUDIT_FILE;
 use crate::root::Layout;
-use crate::workspace::AUDIT_FILE;
 
 /// The end of one or more audit logs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

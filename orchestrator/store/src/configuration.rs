@@ -30,9 +30,6 @@ pub struct KeptConfiguration {
     pub files: BTreeMap<String, Option<String>>,
 }
 
-/// Name of the file.
-pub(crate) const CONFIGURATION_FILE: &str = "configuration.json";
-
 /// Writes the configuration that runs now in place of the one before. Durable when it returns; what is
 /// the same already is not written again.
 ///

@@ -154,3 +154,31 @@ fn defaults_of(kind: FindingKind) -> (Severity, &'static str) {
         ),
     }
 }
+
+/// What checking found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verified {
+    /// Files that were read.
+    pub files: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// What is not as it should be, in the order of the files.
+    pub findings: Vec<Finding>,
+    /// Files that a repair kept as they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<PathBuf>,
+}
+
+impl Verified {
+    /// The worst of the findings; none if there are none.
+    #[must_use]
+    pub fn worst(&self) -> Option<Severity> {
+        self.findings.iter().map(|finding| finding.severity).max()
+    }
+
+    pub(crate) fn count(&mut self, bytes: u64) {
+        self.files += 1;
+        self.bytes += bytes;
+    }
+}

@@ -39,6 +39,7 @@ use crate::manifest::Manifest;
 use crate::naming::instance_dir_name;
 
 mod align;
+mod answer;
 mod answers;
 mod archive;
 mod awaiting;
@@ -78,7 +79,7 @@ pub use repair::repair;
 pub use traced::{Traced, traced};
 pub use turn::{OpenTurn, TurnEvent};
 
-use answers::Answer;
+use answer::Answer;
 use base::{BASE, Base};
 use extension::check_states;
 use goondan_protocol::observe::ObservationBounds;

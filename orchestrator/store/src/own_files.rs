@@ -9,13 +9,12 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::Disk;
 use crate::error::{IoContext as _, StoreError};
-use crate::finding::{Finding, FindingKind, Severity};
+use crate::finding::{Finding, FindingKind, Severity, Verified};
 use crate::jsonl::Journal;
 use crate::ledger::LEDGER_FILE;
 use crate::limits::LEDGER_NOTE_BYTES;
 use crate::manifest::{Claim, Content, Manifest, Running, Standing, standing, standing_of_missing};
-use crate::verify::Verified;
-use crate::workspace::AUDIT_FILE;
+use crate::root::AUDIT_FILE;
 
 /// The manifest's name, in a workspace's folder and in the system's.
 pub(crate) const OWN_MANIFEST: &str = "manifest.jsonl";

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use goondan_protocol::ids::WorkspaceId;
 use serde::{Deserialize, Serialize};
 
-use crate::configuration::CONFIGURATION_FILE;
 use crate::disk::{Disk, RealDisk, read_all};
 use crate::durable;
 use crate::error::{IoContext as _, StoreError};
@@ -17,6 +16,10 @@ use crate::error::{IoContext as _, StoreError};
 pub const DEFAULT_DIR_NAME: &str = ".goondan";
 /// The environment variable that moves the System Root (`ROOT-7`).
 pub const STATE_ROOT_VAR: &str = "GOONDAN_STATE_ROOT";
+/// The file in a workspace's folder that keeps the configuration that ran last.
+pub(crate) const CONFIGURATION_FILE: &str = "configuration.json";
+/// The audit log's name, in a workspace's folder and in the system's (`INST-6`).
+pub(crate) const AUDIT_FILE: &str = "audit.jsonl";
 /// Largest `config.json`, in bytes.
 const CONFIG_BYTES_MAX: usize = 1024 * 1024;
 

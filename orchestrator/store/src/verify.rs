@@ -7,52 +7,24 @@
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::ids::WorkspaceId;
-use serde::{Deserialize, Serialize};
 
-use crate::configuration::{self, CONFIGURATION_FILE};
+use crate::configuration;
 use crate::disk::{Disk, EntryKind, read_all};
 use crate::error::{IoContext as _, StoreError};
+pub use crate::finding::Verified;
 use crate::finding::{Finding, FindingKind, Severity};
 use crate::instance::{self, Metadata};
 use crate::ledger::LEDGER_FILE;
 use crate::limits::CONFIGURATION_BYTES_MAX;
 use crate::naming::instance_key_of;
 use crate::own_files::{self, OWN_MANIFEST};
-use crate::root::Layout;
-use crate::workspace::{self, AUDIT_FILE, RecordCopy, Unusable, WORKSPACE_FILE};
+use crate::root::{AUDIT_FILE, CONFIGURATION_FILE, Layout};
+use crate::workspace::{self, RecordCopy, Unusable, WORKSPACE_FILE};
 
 /// The directory of what a workspace's connections remember.
 const CONNECTORS: &str = "connectors";
 /// The directory of a workspace's instances.
 const INSTANCES: &str = "instances";
-
-/// What checking found.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Verified {
-    /// Files that were read.
-    pub files: u64,
-    /// Bytes that were read.
-    pub bytes: u64,
-    /// What is not as it should be, in the order of the files.
-    pub findings: Vec<Finding>,
-    /// Files that a repair kept as they were.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kept: Vec<PathBuf>,
-}
-
-impl Verified {
-    /// The worst of the findings; none if there are none.
-    #[must_use]
-    pub fn worst(&self) -> Option<Severity> {
-        self.findings.iter().map(|finding| finding.severity).max()
-    }
-
-    pub(crate) fn count(&mut self, bytes: u64) {
-        self.files += 1;
-        self.bytes += bytes;
-    }
-}
 
 /// Checks the instance in `dir`.
 ///

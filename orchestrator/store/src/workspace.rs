@@ -14,7 +14,7 @@ use crate::jsonl::Journal;
 use crate::ledger::{self, LEDGER_FILE, Ledger};
 use crate::naming::{instance_dir_name, instance_key_of, workspace_id};
 use crate::own_files::OwnFiles;
-use crate::root::Layout;
+use crate::root::{AUDIT_FILE, Layout};
 
 pub(crate) mod record_copy;
 
@@ -26,8 +26,6 @@ const WORKSPACE_BYTES_MAX: usize = 64 * 1024;
 const LISTED_BY_ONE_THREAD: usize = 512;
 /// The record's name in the workspace's folder.
 pub(crate) const WORKSPACE_FILE: &str = "workspace.json";
-/// The audit log's name in the workspace's folder (`INST-6`).
-pub(crate) const AUDIT_FILE: &str = "audit.jsonl";
 
 /// `workspace.json`: the project a workspace stands for (`ROOT-10`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

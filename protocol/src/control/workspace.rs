@@ -9,7 +9,7 @@ use crate::ids::{AgentName, InstanceKey, WorkspaceId};
 use crate::ipc::ChildRole;
 use crate::time::Timestamp;
 
-use super::{ProcessState, Readiness};
+use super::process::{ProcessState, Readiness};
 
 /// `workspace.open`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -389,7 +389,7 @@ fn read_script(mut options: Fields<'_>, cx: &mut Context<'_>) -> Option<Script> 
 }
 
 fn read_script_file(path: &std::path::Path, text: &str, report: &mut Report) -> Option<Script> {
-    let text = crate::load::with_yaml_line_ends(text);
+    let text = crate::syntax::with_yaml_line_ends(text);
     let file = report.add_file(path, text.as_ref());
     let documents = tree::parse(file, &text, report)?;
     let label = Label::of("the script");

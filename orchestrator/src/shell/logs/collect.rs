@@ -14,21 +14,10 @@ use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
+use super::own_line::WHO;
 use super::traces::Traces;
 use super::{LogHub, own_line};
 use crate::shell::masking::Masks;
-
-/// Fields that say whose a line is: the daemon's to give. A line has no other than those of its process.
-pub(super) const WHO: [&str; 8] = [
-    "process",
-    "pid",
-    "workspaceId",
-    "agentName",
-    "instanceKey",
-    "connection",
-    "model",
-    "role",
-];
 
 /// Bytes read from a child at a time.
 const READ_BYTES: usize = 64 * 1024;

@@ -12,6 +12,18 @@ use super::traces::Traces;
 /// What every line begins with.
 const HEAD: [&str; 3] = ["timestamp", "level", "message"];
 
+/// Fields that say whose a line is: the daemon's to give. A line has no other than those of its process.
+pub(super) const WHO: [&str; 8] = [
+    "process",
+    "pid",
+    "workspaceId",
+    "agentName",
+    "instanceKey",
+    "connection",
+    "model",
+    "role",
+];
+
 /// Fields of a line that is passed on as it is; goondan's own have fewer.
 const FIELDS_MAX: usize = 32;
 
@@ -61,7 +73,7 @@ impl<'de> Visitor<'de> for Complete<'_> {
                 }
                 known += 1;
             }
-            if super::collect::WHO.contains(&name) && !self.identity.contains_key(name) {
+            if WHO.contains(&name) && !self.identity.contains_key(name) {
                 return Ok(false);
             }
             if name == "traceId" {

@@ -14,7 +14,7 @@ use crc32fast::Hasher;
 use goondan_protocol::ids::TurnId;
 
 use super::align::{Alignment, LineSum, Verdict, align};
-use super::answers::Answer;
+use super::answer::Answer;
 use super::inbox::Inbox;
 use super::sums::{self, Coverage, SUMS, SUMS_NEXT};
 use crate::disk::Disk;

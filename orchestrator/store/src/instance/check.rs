@@ -12,12 +12,11 @@ use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox
 use crate::disk::{Disk, EntryKind, read_all};
 use crate::durable::TEMP_SUFFIX;
 use crate::error::{IoContext as _, StoreError};
-use crate::finding::{Finding, FindingKind, Severity};
+use crate::finding::{Finding, FindingKind, Severity, Verified};
 use crate::jsonl::Journal;
 use crate::manifest::{self, Claim, Content, Standing, State, TurnClaim, is_same};
 use crate::naming::instance_dir_name;
 use crate::sealed;
-use crate::verify::Verified;
 
 /// Largest state of an extension that is looked at, in bytes.
 const STATE_BYTES_MAX: usize = 64 * 1024 * 1024;

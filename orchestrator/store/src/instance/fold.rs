@@ -18,7 +18,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::align::LineSum;
-use super::answers::Answer;
+use super::answer::Answer;
 use super::base::{BASE_NEXT, Base};
 use super::raw::RawEvent;
 use super::sums::{self, SUMS_NEXT};

@@ -20,7 +20,7 @@ use goondan_protocol::ids::{ConnectionName, EventId, InstanceKey, TurnId};
 use goondan_protocol::time::Timestamp;
 use serde_json::value::RawValue;
 
-use super::answers::Answer;
+use super::answer::Answer;
 use super::turn::TurnEvent;
 use crate::checksum::{Seal, seal_of};
 use crate::disk::Disk;

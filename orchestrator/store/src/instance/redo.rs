@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 use goondan_protocol::event::TurnOutcome;
 
-use super::answers::Answer;
+use super::answer::Answer;
 use super::turn::{Ended, FoldMode};
 use super::{EVENTS, InstanceStore, MESSAGES, fold};
 use crate::checksum::crc32;

@@ -13,7 +13,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::align::LineSum;
-use super::answers::Answer;
+use super::answer::Answer;
 use crate::checksum::{Place, Seal, crc32, seal, seal_of};
 use crate::error::StoreError;
 use crate::finding::{Finding, FindingKind, Severity};

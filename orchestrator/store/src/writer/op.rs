@@ -16,11 +16,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error::StoreError;
+use crate::finding::Verified;
 use crate::instance::{
     Awaited, EventState, InstanceState, LlmMessage, Metadata, OpenTurn, Page, ParkedEvent,
 };
 use crate::ledger::Entry;
-use crate::verify::Verified;
 
 /// Something to be done, and the mark it is reported under.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::ledger::{self, Entry, LEDGER_FILE, Ledger};
 use crate::own_files::OwnFiles;
-use crate::root::Layout;
-use crate::workspace::{self, AUDIT_FILE};
+use crate::root::{AUDIT_FILE, Layout};
+use crate::workspace;
 
 #[derive(Debug, Default)]
 pub(super) struct WorkspaceFiles {
