@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::core::Settings;
 use clap::Parser;
+use goondan_core::Settings;
 use goondan_store::root::{DEFAULT_DIR_NAME, STATE_ROOT_VAR};
 
 /// The goondan daemon: supervises agents and connectors.

@@ -3,8 +3,8 @@
 //!
 //! # Map
 //!
-//! * `core`: every decision, as a state machine without I/O. Something happened, an `Input`, goes in;
-//!   what is to be done about it, `Effect`s, comes out.
+//! * [`goondan_core`]: every decision, as a state machine without I/O. Something happened, an `Input`, goes
+//!   in; what is to be done about it, `Effect`s, comes out.
 //! * `shell`: carries the effects out and tells the core what happened. It decides nothing. Its
 //!   `supervisor` is the one loop; `child`, `control`, `loading`, `logs` and `strays` are its hands.
 //! * `limits`: every bound and interval, with its name.
@@ -25,7 +25,6 @@
 //! `docs/architecture.md` tells the whole story.
 
 mod args;
-mod core;
 mod limits;
 mod shell;
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use goondan_protocol::process_limits::ProcessLimits;
 
-use crate::core::ProcessId;
+use goondan_core::ProcessId;
 
 /// The group of the daemon itself: a group with children may hold no process of its own.
 const OWN_GROUP: &str = "orchestrator";

@@ -37,8 +37,8 @@ use super::launcher::{Launched, Launcher};
 use super::limits;
 use super::logs::{Collector, LogHub, Traces, collect};
 use super::masking::Masks;
-use crate::core::{Input, ProcessId, Spawn};
 use crate::limits::{CHILD_BATCH_MESSAGES, CHILD_BATCHES_WAITING, CHILD_QUEUE_FRAMES};
+use goondan_core::{Input, ProcessId, Spawn};
 
 /// A frame of as many bytes is not copied to the others that wait to be written with one call.
 const UNCOPIED_FRAME_BYTES: usize = 64 * 1024;

@@ -42,8 +42,8 @@ use super::event::Event;
 use super::frame_memory::FrameMemory;
 use super::logs::LogHub;
 use super::orphans::{Mark, has_mark};
-use crate::core::{Input, Peer, RequestToken};
 use crate::limits::{CLIENT_QUEUE_FRAMES, GREETING_TIMEOUT_MS};
+use goondan_core::{Input, Peer, RequestToken};
 
 mod accepting;
 pub(super) mod client;

@@ -39,11 +39,11 @@ use super::programs::Programs;
 use super::strays;
 use super::supervisor::Supervisor;
 use crate::args::Args;
-use crate::core::{Core, Facts, Input, LoadPurpose, Loaded};
 use crate::limits::{
     CHILD_FRAMES_BYTES_MAX, CONTROL_FRAMES_BYTES_MAX, CORE_QUEUE_INPUTS, STORE_DESCRIPTORS_PART,
     WRITER_THREADS,
 };
+use goondan_core::{Core, Facts, Input, LoadPurpose, Loaded};
 
 /// The exit code when another orchestrator owns the System Root.
 const EXIT_IN_USE: u8 = 3;
@@ -372,7 +372,7 @@ fn end_orphans(root: &Path) -> Option<Mark> {
 /// Opens the workspace that was asked for and those that were registered when the daemon last ran.
 async fn open_registered(
     projects: Projects,
-    opened: Option<(Arc<goondan_config::Sources>, crate::core::LoadedWorkspace)>,
+    opened: Option<(Arc<goondan_config::Sources>, goondan_core::LoadedWorkspace)>,
     events: mpsc::Sender<Event>,
 ) {
     let loading = tokio::task::spawn_blocking(move || {

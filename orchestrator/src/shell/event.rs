@@ -5,7 +5,7 @@ use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::control::client::Client;
-use crate::core::{Input, RequestToken};
+use goondan_core::{Input, RequestToken};
 
 /// Something that happened outside the core.
 #[derive(Debug)]

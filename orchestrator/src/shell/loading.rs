@@ -21,7 +21,7 @@ use goondan_vault::{Given, ProjectIdentity, Reader, RealFiles, Vault};
 
 use super::masking::Masks;
 use super::secrets::SecretKeeper;
-use crate::core::{Accounts, Fallback, LoadedWorkspace, Settings, parked_among};
+use goondan_core::{Accounts, Fallback, LoadedWorkspace, Settings, parked_among};
 
 /// What projects are read with.
 #[derive(Clone)]
@@ -399,7 +399,7 @@ fn invalid(diagnostics: &Diagnostics, secrets: &Secrets, project_root: &Path) ->
 }
 
 fn storage(error: &StoreError) -> ControlError {
-    crate::core::control_error(error)
+    goondan_core::control_error(error)
 }
 
 /// What is known of instances, whoever looked.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::usage;
-use crate::core::{Read, control_error};
+use goondan_core::{Read, control_error};
 
 /// Reads what the core asks for, as the answer of the request.
 pub(super) fn read(

@@ -25,7 +25,7 @@ use serde_json::json;
 mod consents;
 
 use super::masking::Masks;
-use crate::core::{SecretWork, SecretsDone, control_error};
+use goondan_core::{SecretWork, SecretsDone, control_error};
 
 /// The secret store, to be written by one at a time.
 pub(super) struct SecretKeeper {

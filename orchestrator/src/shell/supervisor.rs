@@ -42,11 +42,12 @@ use super::reading;
 use super::strays;
 use super::supply;
 use super::watching::Watches;
-use crate::core::{
+use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICKS_OF_MEASURE};
+use goondan_core::limits::TICK_MS;
+use goondan_core::{
     Core, Effect, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, LogEvent, Now,
     ProcessId, RequestToken, Settings, Severity, StateDone, StateWork, control_error,
 };
-use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICK_MS, TICKS_OF_MEASURE};
 
 /// What the shell adds to an answer of the core.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::descriptors;
-use crate::core::{Share, Supply};
+use goondan_core::{Share, Supply};
 
 /// Looks at what there is now. `cgroup` is the control group that the daemon divides, if it has one. The
 /// files it reads are the kernel's own and answer at once.

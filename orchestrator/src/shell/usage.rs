@@ -12,7 +12,7 @@ use goondan_store::disk::Disk;
 use goondan_store::ledger::{self, Ledgered, Line};
 use goondan_store::root::Layout;
 
-use crate::core::control_error;
+use goondan_core::control_error;
 
 /// Reads the ledgers of workspaces and sums them up. Blocks.
 pub(super) fn report(

@@ -22,8 +22,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::event::Event;
-use crate::core::Input;
 use crate::limits::{WATCH_LOOK_MS, WATCH_POLL_MS, WATCH_QUIET_MAX_MS, WATCH_QUIET_MS};
+use goondan_core::Input;
 
 /// The watched workspaces.
 #[derive(Debug, Default)]

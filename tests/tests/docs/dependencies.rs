@@ -7,11 +7,12 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 12] = [
+const MARKS: [(&str, &str); 13] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
     ("orchestrator", "o"),
+    ("orchestrator/core", "d"),
     ("orchestrator/store", "s"),
     ("orchestrator/config", "c"),
     ("orchestrator/vault", "v"),
@@ -135,11 +136,32 @@ fn what_is_declared_and_not_used_is_said_to_be_planned() {
     }
 }
 
-/// The single-writer rule, as far as the dependency graph holds it.
+/// The single-writer rule, as far as the dependency graph holds it: the core speaks of the store's work and
+/// does none of it.
 #[test]
 fn only_the_orchestrator_uses_the_store() {
     for (name, dir) in CRATES {
         let uses_store = names_in(&manifest(dir), "dependencies").contains("goondan-store");
-        assert_eq!(uses_store, name == "goondan_orchestrator", "{name}");
+        let may = matches!(name, "goondan_orchestrator" | "goondan_core");
+        assert_eq!(uses_store, may, "{name}");
     }
+}
+
+/// The core decides and does nothing: it has no crate for files, sockets, processes, clocks or tasks.
+#[test]
+fn the_core_has_nothing_to_do_anything_with() {
+    let known = [
+        "goondan-config",
+        "goondan-log",
+        "goondan-protocol",
+        "goondan-store",
+        "hex",
+        "serde",
+        "serde_json",
+        "sha2",
+        "thiserror",
+        "uuid",
+    ];
+    let used = names_in(&manifest("orchestrator/core"), "dependencies");
+    assert_eq!(used, known.map(str::to_owned).into());
 }

@@ -20,8 +20,8 @@ const KNOWN: [&str; 8] = [
     "gdn/src/commands/consent.rs",
     "orchestrator/config/src/advice.rs",
     "orchestrator/config/src/load.rs",
-    "orchestrator/src/core/agents.rs",
-    "orchestrator/src/core/collectors.rs",
+    "orchestrator/core/src/agents.rs",
+    "orchestrator/core/src/collectors.rs",
 ];
 
 #[test]

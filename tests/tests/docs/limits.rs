@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "protocol/src/limits.rs",
     "orchestrator/src/limits.rs",
+    "orchestrator/core/src/limits.rs",
     "orchestrator/store/src/limits.rs",
     "orchestrator/vault/src/limits.rs",
     "connector-process/src/limits.rs",

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use crate::pages::repository;
 
 /// Every crate of the workspace: its name as code writes it, and its directory.
-pub(crate) const CRATES: [(&str, &str); 12] = [
+pub(crate) const CRATES: [(&str, &str); 13] = [
     ("goondan_protocol", "protocol"),
     ("goondan_log", "protocol/log"),
     ("goondan_clock", "protocol/clock"),
     ("goondan_orchestrator", "orchestrator"),
+    ("goondan_core", "orchestrator/core"),
     ("goondan_store", "orchestrator/store"),
     ("goondan_config", "orchestrator/config"),
     ("goondan_vault", "orchestrator/vault"),

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::places::InUse;
-use crate::core::Peer;
+use goondan_core::Peer;
 
 /// A client's connection, as far as answers need it.
 #[derive(Debug, Clone)]

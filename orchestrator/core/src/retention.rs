@@ -25,39 +25,51 @@ use crate::limits::RETENTION_INTERVAL_MS;
 
 /// Why the instances of a workspace are listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ListPurpose {
+pub enum ListPurpose {
     /// To see what the policy says.
     Policy,
     /// A person asks which events there are.
     Events {
+        /// The request that waits for it.
         token: RequestToken,
+        /// What was asked for.
         request: ListEvents,
     },
     /// An agent asks which instances there are.
-    Agents { asker: Asker, scope: ListScope },
+    Agents {
+        /// Who asks.
+        asker: Asker,
+        /// Which of them it may see.
+        scope: ListScope,
+    },
     /// A person has the files checked.
     Verify {
+        /// The request that waits for it.
         token: RequestToken,
+        /// What was asked for.
         request: VerifyInstances,
     },
     /// A person asks which conversations nobody uses.
     Prune {
+        /// The request that waits for it.
         token: RequestToken,
+        /// What was asked for.
         request: PruneInstances,
     },
 }
 
 /// The instances of a workspace.
 #[derive(Debug, Default)]
-pub(crate) struct ListedInstances {
-    pub(crate) found: Vec<Metadata>,
+pub struct ListedInstances {
+    /// What the store knows of them.
+    pub found: Vec<Metadata>,
     /// Those whose metadata cannot be read, by the names of their directories.
-    pub(crate) unreadable: Vec<InstanceKey>,
+    pub unreadable: Vec<InstanceKey>,
 }
 
 impl ListedInstances {
     /// What the store listed.
-    pub(crate) fn of((found, unusable): (Vec<Metadata>, Vec<Unusable>)) -> Self {
+    pub fn of((found, unusable): (Vec<Metadata>, Vec<Unusable>)) -> Self {
         let key_of = |unusable: Unusable| {
             let name = unusable.path.file_name()?.to_str()?;
             goondan_store::naming::instance_key_of(name)

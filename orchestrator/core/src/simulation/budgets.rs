@@ -4,8 +4,8 @@
 use super::config::{Edit, REPLY_TOKENS_MAX};
 use super::world::{Plan, World};
 use super::{heal, run_for, runs_or, work};
-use crate::core::Accounts;
-use crate::core::accounts::Payer;
+use crate::Accounts;
+use crate::accounts::Payer;
 use goondan_protocol::budget::BudgetPeriod;
 use goondan_protocol::time::Timestamp;
 

@@ -20,80 +20,120 @@ use super::{Accounts, ListPurpose, ListedInstances, Supply};
 
 /// The time at which something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Now {
+pub struct Now {
     /// Milliseconds on a clock that only moves forwards: for delays.
-    pub(crate) mono_ms: u64,
+    pub mono_ms: u64,
     /// The calendar's time: for records.
-    pub(crate) wall: Timestamp,
+    pub wall: Timestamp,
 }
 
 /// Names one child process of this run of the daemon; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ProcessId(pub(crate) u64);
+pub struct ProcessId(pub u64);
 
 /// Names one request of one client connection; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct RequestToken(pub(crate) u64);
+pub struct RequestToken(pub u64);
 
 /// The client that makes a request, as the kernel tells of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Peer {
+pub struct Peer {
     /// Its process, as it was when it connected.
-    pub(crate) pid: Option<u32>,
+    pub pid: Option<u32>,
     /// Whether it was started by the daemon's own children: an agent's tool, or a connector.
-    pub(crate) is_below_daemon: bool,
+    pub is_below_daemon: bool,
 }
 
 /// Something that happened.
 #[derive(Debug)]
-pub(crate) enum Input {
+pub enum Input {
     /// A client asks for something.
     Request {
+        /// The request that waits for it.
         token: RequestToken,
+        /// Who asks.
         peer: Peer,
+        /// What for.
         call: Box<Call>,
     },
     /// A client is gone; nobody waits for these any more.
-    ClientGone { tokens: Vec<RequestToken> },
+    ClientGone {
+        /// The requests it waited for.
+        tokens: Vec<RequestToken>,
+    },
     /// A workspace was read from disk, or could not be.
     Loaded(Box<Loaded>),
     /// The instances of a workspace, or why they could not be listed.
     Listed {
+        /// The workspace.
         workspace_id: WorkspaceId,
+        /// What it is for.
         purpose: ListPurpose,
+        /// What was found.
         result: Result<ListedInstances, ControlError>,
     },
     /// A workspace's record was written, or could not be.
     WorkspaceWritten {
+        /// The workspace.
         workspace_id: WorkspaceId,
+        /// How that ended.
         result: Result<(), ControlError>,
     },
     /// What a connection remembers was read or kept, or could not be.
     ConnectionState {
+        /// The workspace.
         workspace_id: WorkspaceId,
+        /// The connection.
         connection: ConnectionName,
+        /// What came of it, or why nothing did.
         result: Result<StateDone, String>,
     },
     /// The secret store was looked into or changed, or could not be.
     Secrets {
+        /// The request that waits for it.
         token: RequestToken,
+        /// What came of it.
         result: Result<SecretsDone, ControlError>,
     },
     /// A process was started.
-    Spawned { process: ProcessId, pid: u32 },
+    Spawned {
+        /// The process.
+        process: ProcessId,
+        /// Its process id.
+        pid: u32,
+    },
     /// A process said something.
     Message {
+        /// The process.
         process: ProcessId,
+        /// What it said.
         message: Box<ToOrchestrator>,
+        /// The request, if it wants an answer.
         request_id: Option<u64>,
+        /// The trace it belongs to.
         trace: Option<TraceContext>,
     },
     /// A process sent what is no message, or does not read what it is sent.
-    Broken { process: ProcessId, problem: String },
+    Broken {
+        /// The process.
+        process: ProcessId,
+        /// What was wrong.
+        problem: String,
+    },
     /// A process is gone, or could not be started.
-    Exited { process: ProcessId, how: String },
+    Exited {
+        /// The process.
+        process: ProcessId,
+        /// How it ended.
+        how: String,
+    },
     /// A process could not be started, since there are no descriptors, processes or memory left.
-    NoRoom { process: ProcessId, how: String },
+    NoRoom {
+        /// The process.
+        process: ProcessId,
+        /// What ran short.
+        how: String,
+    },
     /// How much there is of what processes need.
     Supply(Supply),
     /// The store reports.
@@ -103,26 +143,36 @@ pub(crate) enum Input {
     /// The configuration of every workspace is to be read again.
     Reload,
     /// Files of a watched project changed.
-    FilesChanged { workspace_id: WorkspaceId },
+    FilesChanged {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+    },
     /// Changes of a project's files are noticed in this way from now on.
     Watching {
+        /// The workspace.
         workspace_id: WorkspaceId,
+        /// How.
         how: Watching,
     },
     /// The daemon is asked to stop, by a signal.
-    Stop { grace_period_ms: Option<u64> },
+    Stop {
+        /// How long turns may go on, in milliseconds; as configured if it is not said.
+        grace_period_ms: Option<u64>,
+    },
     /// The daemon is asked to stop, for the second time.
     ForceStop,
 }
 
 /// Why a workspace is read from disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum LoadPurpose {
+pub enum LoadPurpose {
     /// It was registered when the daemon started.
     Start,
     /// A client opens it.
     Open {
+        /// The request that waits for it.
         token: RequestToken,
+        /// How it is to be run.
         settings: Settings,
     },
     /// A client or a signal has its configuration read again.
@@ -131,7 +181,9 @@ pub(crate) enum LoadPurpose {
     Watch,
     /// A client restarts processes of it, with the configuration as it is now.
     Restart {
+        /// The request that waits for it.
         token: RequestToken,
+        /// What is to be restarted.
         request: goondan_protocol::control::Restart,
     },
 }
@@ -148,48 +200,52 @@ impl LoadPurpose {
 
 /// What a client says about how a workspace is run; what it does not say stays as it was.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Settings {
-    pub(crate) watch: Option<bool>,
-    pub(crate) env_files: Option<Vec<PathBuf>>,
+pub struct Settings {
+    /// Whether its files are watched.
+    pub watch: Option<bool>,
+    /// Environment files beside its own.
+    pub env_files: Option<Vec<PathBuf>>,
 }
 
 /// A workspace, read from disk.
 #[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(crate) purpose: LoadPurpose,
+pub struct Loaded {
+    /// Why it was read.
+    pub purpose: LoadPurpose,
     /// The workspace it was read for, if that is known.
-    pub(crate) workspace_id: Option<WorkspaceId>,
+    pub workspace_id: Option<WorkspaceId>,
     /// What its configuration was read from, whatever came of it.
-    pub(crate) sources: Arc<Sources>,
+    pub sources: Arc<Sources>,
     /// What was found.
-    pub(crate) result: Result<LoadedWorkspace, ControlError>,
+    pub result: Result<LoadedWorkspace, ControlError>,
 }
 
 /// Why the last known good configuration runs.
 #[derive(Debug)]
-pub(crate) struct Fallback {
+pub struct Fallback {
     /// What is wrong with the project's own.
-    pub(crate) error: ControlError,
+    pub error: ControlError,
     /// When the last known good one was taken up.
-    pub(crate) since: Timestamp,
+    pub since: Timestamp,
 }
 
 /// What was found on disk of a workspace.
 #[derive(Debug)]
-pub(crate) struct LoadedWorkspace {
-    pub(crate) record: WorkspaceRecord,
+pub struct LoadedWorkspace {
+    /// Its record.
+    pub record: WorkspaceRecord,
     /// The configuration, or what is wrong with it.
-    pub(crate) bundle: Result<Bundle, ControlError>,
+    pub bundle: Result<Bundle, ControlError>,
     /// Why the configuration is the last known good one, if it is.
-    pub(crate) fallback: Option<Fallback>,
+    pub fallback: Option<Fallback>,
     /// Whether the files it was read from may be kept: no secret is written out in them.
-    pub(crate) may_be_kept: bool,
+    pub may_be_kept: bool,
     /// What replies of models took so far, by its ledger.
-    pub(crate) accounts: Accounts,
+    pub accounts: Accounts,
     /// Instances with something to do.
-    pub(crate) with_work: Vec<WithWork>,
+    pub with_work: Vec<WithWork>,
     /// How many events of which instances are parked.
-    pub(crate) parked: BTreeMap<InstanceKey, u64>,
+    pub parked: BTreeMap<InstanceKey, u64>,
     /// Every instance, if it is read to begin conversations anew; otherwise none.
-    pub(crate) to_begin_anew: Vec<Metadata>,
+    pub to_begin_anew: Vec<Metadata>,
 }

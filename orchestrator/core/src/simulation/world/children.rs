@@ -13,9 +13,9 @@ use goondan_protocol::version::Version;
 use serde_json::value::to_raw_value;
 
 use super::{Child, Happening, Role, World};
-use crate::core::simulation::agent::Act;
-use crate::core::simulation::config::REPLY_TOKENS_MAX;
-use crate::core::{Input, ProcessId, Spawn};
+use crate::simulation::agent::Act;
+use crate::simulation::config::REPLY_TOKENS_MAX;
+use crate::{Input, ProcessId, Spawn};
 
 impl World {
     pub(super) fn spawn(&mut self, spawn: &Spawn) -> Vec<Input> {

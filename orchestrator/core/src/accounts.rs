@@ -33,13 +33,13 @@ struct Account {
 
 /// The sums of a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Accounts {
+pub struct Accounts {
     of: BTreeMap<Payer, Account>,
 }
 
 impl Accounts {
     /// The sums of a ledger.
-    pub(crate) fn of(lines: &[Line]) -> Self {
+    pub fn of(lines: &[Line]) -> Self {
         let mut accounts = Self::default();
         for line in lines {
             accounts.take(line);

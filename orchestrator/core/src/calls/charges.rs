@@ -13,10 +13,10 @@ use goondan_store::writer::{Op, Report};
 use uuid::Uuid;
 
 use super::CallId;
-use crate::core::accounts::{Payer, payers_of_line};
-use crate::core::jobs::Purpose;
-use crate::core::{Core, LogEvent};
+use crate::accounts::{Payer, payers_of_line};
+use crate::jobs::Purpose;
 use crate::limits::CHARGE_RETRY_MS;
+use crate::{Core, LogEvent};
 
 /// One that is not durable yet.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl Core {
     }
 
     /// What a call took is durable, or could not be made so.
-    pub(in crate::core) fn on_failure_counted(
+    pub(crate) fn on_failure_counted(
         &mut self,
         at: &InstanceRef,
         entry: Entry,
@@ -149,7 +149,7 @@ impl Core {
     }
 
     /// Tries to put down again what could not be.
-    pub(in crate::core) fn retry_charges(&mut self) {
+    pub(crate) fn retry_charges(&mut self) {
         for (at, entry) in self.calls.charges.take_due(self.now.mono_ms) {
             self.store_charge(at, entry);
         }

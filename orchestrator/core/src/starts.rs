@@ -144,7 +144,7 @@ impl Core {
     }
 
     /// Whether agents wait to be started.
-    pub(crate) fn has_waiting_starts(&self) -> bool {
+    pub fn has_waiting_starts(&self) -> bool {
         self.starts.waiting() > 0
     }
 

@@ -50,7 +50,7 @@ pub(super) fn parked_error(event_id: &EventId, reason: &str) -> ControlError {
 }
 
 /// How many events of which instances are parked, by what their metadata say.
-pub(crate) fn parked_among(found: &[Metadata]) -> BTreeMap<InstanceKey, u64> {
+pub fn parked_among(found: &[Metadata]) -> BTreeMap<InstanceKey, u64> {
     let parked = found.iter().filter(|metadata| metadata.parked_events > 0);
     parked
         .map(|metadata| (metadata.instance_key.clone(), metadata.parked_events))

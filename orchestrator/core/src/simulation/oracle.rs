@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use super::agent::{TRESPASS, messages_of, reply_to};
 use super::config::{HELPER_AGENT, key_of};
-use crate::core::{ProcessId, RequestToken};
 use crate::limits::CRASH_MEMORY_MS;
+use crate::{ProcessId, RequestToken};
 
 /// What a client asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,7 +16,7 @@ const SECRET_DENIED: &str = "the workspace may no longer use a secret";
 
 /// What is to be done with the secret store.
 #[derive(Debug)]
-pub(crate) enum SecretWork {
+pub enum SecretWork {
     /// Tell what there is.
     List,
     /// Keep a value.
@@ -31,7 +31,7 @@ pub(crate) enum SecretWork {
 
 /// What came of it.
 #[derive(Debug)]
-pub(crate) enum SecretsDone {
+pub enum SecretsDone {
     /// What there is.
     Listed(SecretList),
     /// What changed, durably.

@@ -29,7 +29,7 @@ use crate::limits::LOOK_AGAIN_MS;
 
 /// A tool call that asked something.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asker {
+pub struct Asker {
     /// The instance whose turn it is part of.
     pub(crate) at: InstanceRef,
     /// Its process.

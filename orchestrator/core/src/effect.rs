@@ -26,85 +26,123 @@ use super::{ListPurpose, LoadPurpose, ProcessId, RequestToken};
 
 /// Something to be done. The shell does it and decides nothing.
 #[derive(Debug)]
-pub(crate) enum Effect {
+pub enum Effect {
     /// Start a process.
     Spawn(Spawn),
     /// Send a message to a process.
     Send {
+        /// The process.
         process: ProcessId,
+        /// Request id and trace that go with it.
         head: Head,
+        /// What it is told.
         message: Box<ToChild>,
     },
     /// Kill a process and its whole group.
-    Kill { process: ProcessId },
+    Kill {
+        /// The process.
+        process: ProcessId,
+    },
     /// What a process logs now belongs to this trace; to its own, if to none.
     SetTrace {
+        /// The process.
         process: ProcessId,
+        /// The trace; none for its own.
         trace: Option<TraceContext>,
     },
     /// Hand a job to the store.
     Store(Job),
     /// Read a workspace from disk.
     LoadWorkspace {
+        /// What it is for.
         purpose: LoadPurpose,
+        /// The workspace, if its id is known already.
         workspace_id: Option<WorkspaceId>,
+        /// Its Project Root.
         project_root: PathBuf,
     },
     /// Keep the files of a configuration that runs, to fall back to.
     KeepConfiguration {
+        /// The workspace.
         workspace_id: WorkspaceId,
+        /// The digest of the configuration.
         digest: String,
+        /// Since when it runs.
         since: Timestamp,
+        /// The files it was read from.
         sources: Arc<Sources>,
     },
     /// Watch these files of a workspace for changes; none to watch no longer.
     Watch {
+        /// The workspace.
         workspace_id: WorkspaceId,
+        /// The files to watch.
         sources: Option<Arc<Sources>>,
     },
     /// Write a workspace's record.
     WriteWorkspace(Box<WorkspaceRecord>),
     /// Read what a connection remembers, or keep something in its place.
     ConnectionState {
+        /// The workspace.
         workspace_id: WorkspaceId,
+        /// The connection.
         connection: ConnectionName,
+        /// What is to be done.
         work: StateWork,
     },
     /// List the instances of workspaces and answer with them.
     ListInstances {
+        /// The request that waits for it.
         token: RequestToken,
+        /// Which workspaces.
         workspaces: Vec<WorkspaceId>,
         /// Instances in a turn, whose files may not say so yet.
         processing: HashSet<InstanceRef>,
     },
     /// List the instances of a workspace for the core.
     ListMetadata {
+        /// What it is for.
         purpose: ListPurpose,
+        /// The workspace.
         workspace_id: WorkspaceId,
     },
     /// Read something for a client and answer with it.
-    Read { token: RequestToken, read: Read },
+    Read {
+        /// The request that waits for it.
+        token: RequestToken,
+        /// What is read.
+        read: Read,
+    },
     /// Look into the secret store, or change it.
     Secrets {
+        /// The request that waits for it.
         token: RequestToken,
+        /// The time, for what is recorded.
         at: Timestamp,
+        /// What is to be done.
         work: SecretWork,
     },
     /// Answer a request.
     Respond {
+        /// The request that waits for it.
         token: RequestToken,
+        /// The answer.
         result: Result<Value, ControlError>,
     },
     /// Tell a client of a turn it waits for.
     Progress {
+        /// The request that waits for it.
         token: RequestToken,
         /// A `RuntimeEvent`.
         event: Box<RawValue>,
     },
     /// Tell a client of a part of what comes of a call in a turn it waits for.
     Piece {
+        /// The request that waits for it.
         token: RequestToken,
+        /// Where in the turn the call stands.
         place: Box<CallPlace>,
+        /// The part.
         piece: Box<RawValue>,
     },
     /// Write a line to the log.
@@ -115,58 +153,79 @@ pub(crate) enum Effect {
 
 /// What is read beside the writer threads, since it is not state that they own.
 #[derive(Debug)]
-pub(crate) enum Read {
+pub enum Read {
     /// The end of audit logs.
-    Audit { logs: Logs, records: usize },
+    Audit {
+        /// Which logs.
+        logs: Logs,
+        /// Most records that are read.
+        records: usize,
+    },
     /// What replies of models took in workspaces.
     Usage {
+        /// Which workspaces.
         workspaces: Vec<WorkspaceId>,
+        /// What is summed up.
         by: UsageBy,
+        /// The first day, in UTC; the beginning if there is none.
         since: Option<Day>,
         /// How budgets stand, for the answer.
         budgets: Vec<BudgetState>,
     },
     /// A page of what happened in an instance's turns.
     Turns {
+        /// The conversation.
         instance: InstanceRef,
+        /// From which byte of its log on.
         offset: u64,
+        /// Whether a turn is in progress.
         busy: bool,
     },
     /// What followed from one event, across agents.
     Trace {
+        /// The workspace.
         workspace_id: WorkspaceId,
+        /// The event, turn or trace; the latest event if there is none.
         of: Option<String>,
     },
 }
 
 /// A process to be started.
 #[derive(Debug, Clone)]
-pub(crate) struct Spawn {
-    pub(crate) process: ProcessId,
-    pub(crate) role: ChildRole,
+pub struct Spawn {
+    /// Names it towards the shell.
+    pub process: ProcessId,
+    /// Which program it is.
+    pub role: ChildRole,
     /// What is added to each of its log lines: `workspaceId`, and `agentName` with `instanceKey` or
     /// `connection`.
-    pub(crate) identity: JsonObject,
+    pub identity: JsonObject,
     /// The trace of what it logs outside any turn.
-    pub(crate) trace_id: TraceId,
+    pub trace_id: TraceId,
     /// How much of the machine it may take, with all it starts.
-    pub(crate) limits: ProcessLimits,
+    pub limits: ProcessLimits,
 }
 
 /// How serious a log line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Severity {
+pub enum Severity {
+    /// Worth knowing.
     Info,
+    /// Worth a look.
     Warn,
+    /// Something is wrong.
     Error,
 }
 
 /// A line for the log.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct LogEvent {
-    pub(crate) severity: Severity,
-    pub(crate) message: &'static str,
-    pub(crate) fields: JsonObject,
+pub struct LogEvent {
+    /// How serious it is.
+    pub severity: Severity,
+    /// The message, always the same for the same thing.
+    pub message: &'static str,
+    /// What it is about.
+    pub fields: JsonObject,
     /// The instance it is about, while the name of its agent is still to be looked up.
     pub(super) instance: Option<InstanceRef>,
 }
@@ -181,35 +240,42 @@ impl LogEvent {
         }
     }
 
-    pub(crate) fn info(message: &'static str) -> Self {
+    /// A line worth knowing.
+    pub fn info(message: &'static str) -> Self {
         Self::new(Severity::Info, message)
     }
 
-    pub(crate) fn warn(message: &'static str) -> Self {
+    /// A line worth a look.
+    pub fn warn(message: &'static str) -> Self {
         Self::new(Severity::Warn, message)
     }
 
-    pub(crate) fn error(message: &'static str) -> Self {
+    /// A line about something wrong.
+    pub fn error(message: &'static str) -> Self {
         Self::new(Severity::Error, message)
     }
 
-    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+    /// Adds a field.
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.fields.insert(name.to_owned(), value.into());
         self
     }
 
-    pub(crate) fn all(mut self, fields: JsonObject) -> Self {
+    /// Adds fields.
+    pub fn all(mut self, fields: JsonObject) -> Self {
         self.fields.extend(fields);
         self
     }
 
-    pub(crate) fn of(mut self, instance: &InstanceRef) -> Self {
+    /// Says which conversation it is about.
+    pub fn of(mut self, instance: &InstanceRef) -> Self {
         self.instance = Some(instance.clone());
         self.with("workspaceId", instance.workspace_id.as_str())
             .with("instanceKey", instance.instance_key.as_str())
     }
 
-    pub(crate) fn in_trace(self, trace: Option<TraceContext>) -> Self {
+    /// Says to which trace it belongs.
+    pub fn in_trace(self, trace: Option<TraceContext>) -> Self {
         match trace {
             Some(trace) => self
                 .with("traceId", trace.trace_id.to_string())

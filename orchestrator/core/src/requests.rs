@@ -443,7 +443,7 @@ fn history_of(
 }
 
 /// A store's error as a client is told it.
-pub(crate) fn control_error(error: &StoreError) -> ControlError {
+pub fn control_error(error: &StoreError) -> ControlError {
     let text = goondan_log::error_chain(error);
     match error {
         StoreError::NoInstance { .. } => ControlError::new(ErrorCode::InstanceNotFound, text)

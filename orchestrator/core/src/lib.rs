@@ -6,27 +6,27 @@
 //!
 //! # Who decides what
 //!
-//! * [`router`]: which instance an event belongs to.
-//! * [`former_keys`]: which conversations from before are a connection's own.
-//! * [`slot`] and [`back_off`]: when a process may start, and when it is to be killed.
-//! * [`room`]: who gives way when descriptors, processes or memory run short.
-//! * [`mailbox`]: events on their way in. [`turns`]: what becomes of them.
-//! * [`parking`]: events that crash whoever works on them.
-//! * [`asking`]: what agents ask of each other. [`answers`]: how they hear of what came of it.
-//! * [`authority`]: what a child may ask for. [`observing`]: what its reports are made to say.
-//! * [`ceilings`]: what the work of agents may grow to.
-//! * [`agents`]: agent instances and their processes. [`connectors`]: connector processes of
-//!   connections. [`models`]: those of models.
-//! * [`calls`]: what agents want done outside, and who does it. [`accounts`]: what that took.
-//! * [`questions`]: what waits for a person's answer, under a call.
-//! * [`collectors`]: traces on their way to collectors.
-//! * [`processes`]: what all children have in common.
-//! * [`changes`]: what an edit changes. [`reloading`]: reading configurations again.
-//! * [`requests`]: what clients ask for. [`deletion`]: what becomes of that request.
-//! * [`looks`]: looks back at what happened. [`archives`]: conversations to be taken elsewhere.
-//! * [`verification`]: whether files are as they were written.
-//! * [`retention`]: conversations that nobody uses any more.
-//! * [`workspaces`]: opening, changing, restarting and closing workspaces.
+//! * `router`: which instance an event belongs to.
+//! * `former_keys`: which conversations from before are a connection's own.
+//! * `slot` and `back_off`: when a process may start, and when it is to be killed.
+//! * `room`: who gives way when descriptors, processes or memory run short.
+//! * `mailbox`: events on their way in. `turns`: what becomes of them.
+//! * `parking`: events that crash whoever works on them.
+//! * `asking`: what agents ask of each other. `answers`: how they hear of what came of it.
+//! * `authority`: what a child may ask for. `observing`: what its reports are made to say.
+//! * `ceilings`: what the work of agents may grow to.
+//! * `agents`: agent instances and their processes. `connectors`: connector processes of
+//!   connections. `models`: those of models.
+//! * `calls`: what agents want done outside, and who does it. `accounts`: what that took.
+//! * `questions`: what waits for a person's answer, under a call.
+//! * `collectors`: traces on their way to collectors.
+//! * `processes`: what all children have in common.
+//! * `changes`: what an edit changes. `reloading`: reading configurations again.
+//! * `requests`: what clients ask for. `deletion`: what becomes of that request.
+//! * `looks`: looks back at what happened. `archives`: conversations to be taken elsewhere.
+//! * `verification`: whether files are as they were written.
+//! * `retention`: conversations that nobody uses any more.
+//! * `workspaces`: opening, changing, restarting and closing workspaces.
 //!
 //! # Invariants
 //!
@@ -47,7 +47,7 @@ use goondan_store::root::Layout;
 use goondan_store::workspace::WorkspaceRecord;
 use uuid::Uuid;
 
-use crate::limits::TICKS_OF_REST;
+use limits::TICKS_OF_REST;
 
 mod accounts;
 mod agents;
@@ -68,6 +68,7 @@ mod former_keys;
 mod health;
 mod input;
 mod jobs;
+pub mod limits;
 mod looks;
 mod mailbox;
 mod models;
@@ -91,18 +92,18 @@ mod verification;
 mod views;
 mod workspaces;
 
-pub(crate) use accounts::Accounts;
-pub(crate) use connection_state::{StateDone, StateWork};
-pub(crate) use effect::{Effect, LogEvent, Read, Severity, Spawn};
-pub(crate) use input::{
+pub use accounts::Accounts;
+pub use connection_state::{StateDone, StateWork};
+pub use effect::{Effect, LogEvent, Read, Severity, Spawn};
+pub use input::{
     Fallback, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, Peer, ProcessId, RequestToken,
     Settings,
 };
-pub(crate) use parking::parked_among;
-pub(crate) use requests::control_error;
-pub(crate) use retention::{ListPurpose, ListedInstances};
-pub(crate) use room::{Share, Supply};
-pub(crate) use secrets::{SecretWork, SecretsDone};
+pub use parking::parked_among;
+pub use requests::control_error;
+pub use retention::{ListPurpose, ListedInstances};
+pub use room::{Share, Supply};
+pub use secrets::{SecretWork, SecretsDone};
 
 use agents::Instance;
 use calls::Calls;
@@ -177,15 +178,19 @@ struct Closing {
 
 /// What the orchestrator is told about itself at its start.
 #[derive(Debug, Clone)]
-pub(crate) struct Facts {
-    pub(crate) layout: Layout,
-    pub(crate) pid: u32,
-    pub(crate) started_at: Timestamp,
-    pub(crate) log_dir: Option<std::path::PathBuf>,
+pub struct Facts {
+    /// Where things are below the System Root.
+    pub layout: Layout,
+    /// Its process id.
+    pub pid: u32,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// Where log files are written; none if the log goes to stdout alone.
+    pub log_dir: Option<std::path::PathBuf>,
     /// The control group in which each child has one of its own.
-    pub(crate) cgroup: Option<std::path::PathBuf>,
+    pub cgroup: Option<std::path::PathBuf>,
     /// Whether an operator lets others of the same user look into memory.
-    pub(crate) is_memory_open: bool,
+    pub is_memory_open: bool,
 }
 
 /// How the daemon is ending.
@@ -196,7 +201,7 @@ struct Stopping {
 }
 
 /// The state of the orchestrator.
-pub(crate) struct Core {
+pub struct Core {
     facts: Facts,
     workspaces: BTreeMap<WorkspaceId, Workspace>,
     owners: BTreeMap<ProcessId, Owner>,
@@ -221,7 +226,7 @@ pub(crate) struct Core {
 
 impl Core {
     /// A core without workspaces. `next_uuid` makes fresh ids, in the order they are asked for.
-    pub(crate) fn new(facts: Facts, next_uuid: impl FnMut() -> Uuid + Send + 'static) -> Self {
+    pub fn new(facts: Facts, next_uuid: impl FnMut() -> Uuid + Send + 'static) -> Self {
         let wall = facts.started_at;
         Self {
             facts,
@@ -248,7 +253,7 @@ impl Core {
     }
 
     /// Takes one thing that happened and returns what is to be done, in order.
-    pub(crate) fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
+    pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
         self.now = now;
         match input {
             Input::Request { token, peer, call } => self.on_request(token, peer, *call),

@@ -29,11 +29,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::OpenCall;
-use crate::core::accounts::{Payer, payers, payers_of_line};
-use crate::core::{Core, LogEvent, Workspace};
+use crate::accounts::{Payer, payers, payers_of_line};
 use crate::limits::{
     BUDGET_STATES_SHOWN, BUDGET_WARNING_PERCENT, ESTIMATE_BYTES_PER_TOKEN, ESTIMATE_REPLY_TOKENS,
 };
+use crate::{Core, LogEvent, Workspace};
 
 /// Whether a call may begin.
 #[derive(Debug)]
@@ -322,7 +322,7 @@ impl Core {
     }
 
     /// How the budgets of a workspace stand: of agents and conversations those nearest to their limits.
-    pub(in crate::core) fn budget_states(&self, id: &WorkspaceId) -> Vec<BudgetState> {
+    pub(crate) fn budget_states(&self, id: &WorkspaceId) -> Vec<BudgetState> {
         let Some(workspace) = self.workspaces.get(id).filter(|w| w.has_budgets()) else {
             return Vec::new();
         };

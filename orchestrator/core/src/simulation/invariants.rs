@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 use goondan_protocol::ids::{ConnectionName, InstanceKey, ResourceName};
 
 use super::world::World;
-use crate::core::ProcessId;
-use crate::core::agents::{Inbox, Instance};
-use crate::core::jobs::Jobs;
-use crate::core::slot::Slot;
+use crate::ProcessId;
+use crate::agents::{Inbox, Instance};
+use crate::jobs::Jobs;
 use crate::limits::TICK_MS;
+use crate::slot::Slot;
 
 /// A place, as it was after the step before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -22,13 +22,13 @@ use super::agent::{Act, Agent};
 use super::config::{self, Edit, OTHER_MODEL};
 use super::invariants::Places;
 use super::oracle::{Answered, Asked, Oracle};
-use crate::core::agents::CONFIGURATION_CHANGED;
-use crate::core::{
+use crate::agents::CONFIGURATION_CHANGED;
+use crate::limits::TICK_MS;
+use crate::{
     Accounts, Core, Effect, Facts, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded,
     LoadedWorkspace, Now, Peer, ProcessId, RequestToken, Share, Supply, control_error,
     parked_among,
 };
-use crate::limits::TICK_MS;
 
 /// How often what goes wrong, in thousandths.
 #[derive(Debug, Clone, Copy)]

@@ -18,14 +18,14 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::{OpenCall, Standing};
-use crate::core::accounts::agents_of;
-use crate::core::jobs::Purpose;
-use crate::core::{Core, LogEvent, ProcessId};
+use crate::accounts::agents_of;
+use crate::jobs::Purpose;
+use crate::{Core, LogEvent, ProcessId};
 
 /// The reply of the latest step that was recorded here. A process that had loaded its conversation
 /// before it was recorded asks for the step again.
 #[derive(Debug, Clone)]
-pub(in crate::core) struct Replied {
+pub(crate) struct Replied {
     step_id: StepId,
     message: Box<RawValue>,
 }
@@ -292,7 +292,7 @@ impl Core {
     }
 
     /// What a model's reply took is durable, or could not be made so.
-    pub(in crate::core) fn on_reply_counted(
+    pub(crate) fn on_reply_counted(
         &mut self,
         at: &InstanceRef,
         turn_id: &TurnId,
@@ -324,7 +324,7 @@ impl Core {
     }
 
     /// A model's reply is durable, or could not be made so.
-    pub(in crate::core) fn on_reply_recorded(
+    pub(crate) fn on_reply_recorded(
         &mut self,
         at: &InstanceRef,
         turn_id: &TurnId,

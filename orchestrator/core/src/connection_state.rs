@@ -15,7 +15,7 @@ const WAITING_MAX: usize = 8;
 
 /// Something to be done about what a connection remembers.
 #[derive(Debug, Clone)]
-pub(crate) enum StateWork {
+pub enum StateWork {
     /// Read it.
     Get,
     /// Keep this in its place.
@@ -24,7 +24,7 @@ pub(crate) enum StateWork {
 
 /// What came of it.
 #[derive(Debug, Clone)]
-pub(crate) enum StateDone {
+pub enum StateDone {
     /// This was kept.
     Found(Option<Box<RawValue>>),
     /// It is kept now.

@@ -37,9 +37,9 @@ use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use self::config::{ENTRY_AGENT, Edit, HELPER_AGENT, key_of};
 use self::oracle::Asked;
 use self::world::{Plan, Post, World};
-use crate::core::{Input, Share, Supply};
 use crate::limits::RETENTION_INTERVAL_MS;
 use crate::limits::{IDLE_AGENT_DESCRIPTORS, SPARE_STARTS_PART, WORKING_AGENT_DESCRIPTORS};
+use crate::{Input, Share, Supply};
 
 /// Together a little more than a million steps.
 const RUNS: u64 = 230;

@@ -22,20 +22,22 @@ use crate::limits::{
 
 /// How much of something is in use, and how much there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Share {
-    pub(crate) used: u64,
-    pub(crate) limit: u64,
+pub struct Share {
+    /// How many of them are in use.
+    pub used: u64,
+    /// How many there may be.
+    pub limit: u64,
 }
 
 /// What there is of what processes need. What the system does not tell is not short.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Supply {
+pub struct Supply {
     /// File descriptors of the daemon.
-    pub(crate) descriptors: Option<Share>,
+    pub descriptors: Option<Share>,
     /// Processes and their threads, of the machine or the control group.
-    pub(crate) tasks: Option<Share>,
+    pub tasks: Option<Share>,
     /// Memory of the machine or the control group, in bytes.
-    pub(crate) memory_bytes: Option<Share>,
+    pub memory_bytes: Option<Share>,
 }
 
 /// How one resource is counted.

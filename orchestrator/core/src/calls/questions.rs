@@ -1,6 +1,6 @@
 //! Questions to a person that come under a call: asking, answering, and withdrawing them.
 //!
-//! What waits is kept by [`crate::core::questions`]. Whoever asked hears of each question once: what came
+//! What waits is kept by [`crate::questions`]. Whoever asked hears of each question once: what came
 //! of it, or that nobody will be asked.
 
 use goondan_protocol::JsonObject;
@@ -21,8 +21,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{OpenCall, Standing};
-use crate::core::questions::{Closed, OpenQuestion, judged};
-use crate::core::{Core, LogEvent, Peer, ProcessId, RequestToken};
+use crate::questions::{Closed, OpenQuestion, judged};
+use crate::{Core, LogEvent, Peer, ProcessId, RequestToken};
 
 /// How a question came to its end.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ fn tool_of(call: &OpenCall) -> Option<String> {
 
 impl Core {
     /// A connector asks a person something, for a call that it makes.
-    pub(in crate::core) fn on_question_ask(
+    pub(crate) fn on_question_ask(
         &mut self,
         (id, connection): (&WorkspaceId, &ConnectionName),
         process: ProcessId,
@@ -167,25 +167,21 @@ impl Core {
     }
 
     /// Whoever asked does not want to know any more.
-    pub(in crate::core) fn on_question_withdraw(
-        &mut self,
-        process: ProcessId,
-        withdraw: QuestionWithdraw,
-    ) {
+    pub(crate) fn on_question_withdraw(&mut self, process: ProcessId, withdraw: QuestionWithdraw) {
         if let Some(question_id) = self.questions.asked_as(process, withdraw.request_id) {
             self.close_question(&question_id, End::Withdrawn("the server asks no longer"));
         }
     }
 
     /// Closes the questions whose time is up.
-    pub(in crate::core) fn on_question_time(&mut self) {
+    pub(crate) fn on_question_time(&mut self) {
         for question_id in self.questions.due(self.now.mono_ms) {
             self.close_question(&question_id, End::TimedOut);
         }
     }
 
     /// Closes the questions that no answer can reach any more, whatever became of their calls.
-    pub(in crate::core) fn withdraw_questions(&mut self) {
+    pub(crate) fn withdraw_questions(&mut self) {
         if !self.questions.is_empty() {
             let over = self.questions.all(None).filter_map(|open| {
                 let question_id = open.info.question_id.clone();
@@ -288,11 +284,7 @@ impl Core {
     }
 
     /// A client wants to know what waits for a person.
-    pub(in crate::core) fn list_questions(
-        &mut self,
-        token: RequestToken,
-        only: Option<&WorkspaceId>,
-    ) {
+    pub(crate) fn list_questions(&mut self, token: RequestToken, only: Option<&WorkspaceId>) {
         if let Some(id) = only
             && let Err(error) = self.workspace(id)
         {
@@ -305,7 +297,7 @@ impl Core {
         self.respond(token, &open);
     }
 
-    pub(in crate::core) fn show_question(&mut self, token: RequestToken, show: &ShowQuestion) {
+    pub(crate) fn show_question(&mut self, token: RequestToken, show: &ShowQuestion) {
         match self.find_question(&show.workspace_id, &show.question_id) {
             Ok(open) => {
                 let detail = QuestionDetail {
@@ -318,7 +310,7 @@ impl Core {
         }
     }
 
-    pub(in crate::core) fn answer_question(
+    pub(crate) fn answer_question(
         &mut self,
         token: RequestToken,
         peer: Peer,
@@ -349,7 +341,7 @@ impl Core {
         );
     }
 
-    pub(in crate::core) fn decline_question(
+    pub(crate) fn decline_question(
         &mut self,
         token: RequestToken,
         peer: Peer,

@@ -1,0 +1,166 @@
+//! Limits and intervals of what the core decides.
+
+use goondan_protocol::limits::{MAX_MESSAGE_BYTES, MAX_QUESTIONS_PER_CONNECTION, PAUSE_LOOK_MS};
+
+/// How often the core compares desired with actual (`SUP-5`), in milliseconds.
+pub const TICK_MS: u64 = 250;
+
+/// Wait before what a call took is put down in the ledger again after that failed, in milliseconds.
+pub(crate) const CHARGE_RETRY_MS: u64 = 2_000;
+
+/// An agent that has nothing to do is looked at once in so many ticks: there may be thousands of them.
+pub(crate) const TICKS_OF_REST: u64 = 8;
+
+/// File descriptors of the daemon that one agent in a turn takes, its open conversation among them.
+pub(crate) const WORKING_AGENT_DESCRIPTORS: u64 = 9;
+/// File descriptors of the daemon that one idle agent takes: its socket, and the pipe of its output.
+pub(crate) const IDLE_AGENT_DESCRIPTORS: u64 = 2;
+/// Processes and threads that one agent in a turn is taken to need, its tools among them.
+pub(crate) const WORKING_AGENT_TASKS: u64 = 8;
+/// Memory that one agent in a turn is taken to need, in bytes.
+pub(crate) const WORKING_AGENT_MEMORY_BYTES: u64 = 8 * 1024 * 1024;
+/// Memory that the end of one idle agent is taken to free, in bytes.
+pub(crate) const IDLE_AGENT_MEMORY_BYTES: u64 = 1024 * 1024;
+/// Idle agents that are stopped at once to make room for others.
+pub(crate) const STOPPED_FOR_ROOM_MAX: usize = 32;
+/// Starts of agents that are kept possible ahead, by stopping idle ones before somebody needs their place;
+/// fewer where there is room for few: one of [`SPARE_STARTS_PART`].
+pub(crate) const SPARE_STARTS_MAX: u64 = 32;
+/// Of how many agents that there is room for one place is kept free ahead.
+pub(crate) const SPARE_STARTS_PART: u64 = 16;
+/// Idle agents that go on running, of all workspaces: further ones cost memory and heartbeats for longer than
+/// it takes to start them again, and those idle for longest are stopped.
+pub(crate) const IDLE_AGENTS_MAX: u64 = 2_048;
+/// Idle agents that are stopped at one time for places to be free ahead.
+pub(crate) const STOPPED_AHEAD_MAX: u64 = 2;
+/// Agents idle for longest that are noted at once, so that all are not looked through for each.
+pub(crate) const LONGEST_IDLE_REMEMBERED: usize = 256;
+/// How long after a process could not be started for want of room the next start is tried, in
+/// milliseconds.
+pub(crate) const ROOM_RETRY_MS: u64 = 250;
+/// How long nothing has to be short for the log to say that there is room again, in milliseconds.
+pub(crate) const ROOM_QUIET_MS: u64 = 60_000;
+/// Crashes in a row after which a process is still started again at once (`SUP-4`).
+pub(crate) const IMMEDIATE_RESTARTS: u32 = 5;
+/// The first delay after those, in milliseconds; each further crash doubles it (`SUP-4`).
+pub(crate) const BACK_OFF_FIRST_MS: u64 = 1_000;
+/// The longest delay, in milliseconds (`SUP-4`).
+pub(crate) const BACK_OFF_MAX_MS: u64 = 300_000;
+
+/// How often a child is asked whether it is there, in milliseconds.
+pub(crate) const HEARTBEAT_INTERVAL_MS: u64 = 14_000;
+/// Silence after which a child counts as hung and is killed, in milliseconds.
+pub(crate) const HEARTBEAT_TIMEOUT_MS: u64 = 30_000;
+
+/// Processes that may crash in the turn of one event before the event is parked.
+pub(crate) const MAX_TURN_CRASHES: u32 = 3;
+
+/// Agents that may give each other work in one chain (`IPC-3`); what the last one of them asks is
+/// refused.
+pub(crate) const MAX_CHAIN_DEPTH: u32 = 32;
+/// Questions of one instance whose answers are still to come as events; one more is refused.
+pub(crate) const MAX_OPEN_QUESTIONS: usize = 100;
+/// Other conversations that one step may give work to; one more is refused (`SEC-8`).
+pub(crate) const REACHED_PER_STEP_MAX: usize = 16;
+/// Other conversations that one turn may give work to (`SEC-8`).
+pub(crate) const REACHED_PER_TURN_MAX: usize = 32;
+/// Conversations that all turns one event of the outside led to may give work to (`SEC-8`). No turn takes
+/// more than half of what is left.
+pub(crate) const REACHED_PER_TREE_MAX: usize = 64;
+/// How long it is remembered what such an event led to, after the last of it, in milliseconds.
+pub(crate) const TREE_MEMORY_MS: u64 = 3_600_000;
+/// Conversations that the agents of one workspace may give work to at once, beside those they had given
+/// work to for the same event (`SEC-8`).
+pub(crate) const WORKSPACE_REACH_BURST: u64 = 256;
+/// How many more of them there may be each second.
+pub(crate) const WORKSPACE_REACH_PER_S: u64 = 16;
+/// Bytes that one turn may append to its conversation. With more, it fails (`SEC-8`).
+pub(crate) const TURN_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Reports (`observe`) of one turn that are recorded however fast they come (`SEC-8`).
+pub(crate) const OBSERVATIONS_PER_TURN_BURST: u64 = 4_096;
+/// How many more of them are recorded each second. Others are dropped and counted.
+pub(crate) const OBSERVATIONS_PER_S: u64 = 100;
+/// Dropped reports of one turn after which its process is killed.
+pub(crate) const OBSERVATIONS_DROPPED_MAX: u64 = 65_536;
+/// Keys of one connection of which it is remembered whether they name a conversation from before keys
+/// were those of their connection.
+pub(crate) const FORMER_KEYS_REMEMBERED: usize = 4_096;
+/// Child processes at one time (`SEC-8`). An agent's process starts when another has ended; those idle for
+/// longest are ended for it.
+pub(crate) const CHILD_PROCESSES_MAX: usize = 16_384;
+/// Agents' processes that are being started at one time; further ones wait, those with work from another
+/// agent behind the others (`SEC-8`).
+pub(crate) const AGENT_STARTS_AT_ONCE_MAX: usize = 16;
+/// How long after the store could not say what became of a question it is asked again, in
+/// milliseconds.
+pub(crate) const LOOK_AGAIN_MS: u64 = 5_000;
+/// Instances that one answer to an agent holds at most.
+pub(crate) const LISTED_INSTANCES_MAX: usize = 200;
+
+/// How long the crashes of an instance without work are remembered, in milliseconds.
+pub(crate) const CRASH_MEMORY_MS: u64 = 600_000;
+
+/// Restarts of its own process that an agent may ask for within [`SELF_RESTART_WINDOW_MS`]; one more is
+/// refused.
+pub(crate) const SELF_RESTARTS_MAX: usize = 5;
+/// How long such a restart counts, in milliseconds.
+pub(crate) const SELF_RESTART_WINDOW_MS: u64 = 600_000;
+
+/// How often expired conversations are looked for, in milliseconds (`INST-7`). One is deleted when
+/// it was due in two looks in a row.
+pub(crate) const RETENTION_INTERVAL_MS: u64 = 600_000;
+
+/// Calls with one credential that run at one time; further ones wait.
+pub(crate) const CALLS_IN_FLIGHT_PER_CREDENTIAL: usize = 16;
+/// Calls with one credential that wait. One more ends in `overloaded`.
+pub(crate) const CALLS_WAITING_PER_CREDENTIAL: usize = 1_024;
+/// Calls one agent process waits for at one time. One more ends in `overloaded`.
+pub(crate) const CALLS_OPEN_PER_AGENT: usize = 128;
+/// How often one call is begun: failures without effect and crashes of its connector together.
+pub(crate) const CALL_ATTEMPTS_MAX: u32 = 5;
+/// The pause before a call is made for the second time, in milliseconds; it doubles each time. What
+/// the other side asks for with `Retry-After` counts if it is longer.
+pub(crate) const CALL_RETRY_FIRST_MS: u64 = 500;
+/// The longest such pause, in milliseconds.
+pub(crate) const CALL_RETRY_MAX_MS: u64 = 30_000;
+/// The longest a call may take, whatever its agent asks for, in milliseconds.
+pub(crate) const CALL_DEADLINE_MAX_MS: u64 = 3_600_000;
+
+/// Questions to a person that wait at one time, of all workspaces. One more is refused.
+pub(crate) const QUESTIONS_OPEN_MAX: usize = 256;
+/// Questions that one call asks at most; one more is refused. A call waits for as long as its questions do.
+pub(crate) const QUESTIONS_PER_CALL_MAX: u32 = 16;
+
+/// Events of traces that wait for one connection of `otlp`. One more is lost, which is counted.
+pub(crate) const EXPORT_QUEUE_EVENTS: usize = 8_192;
+/// Events of traces that are handed to such a connection at one time.
+pub(crate) const EXPORT_BATCH_EVENTS: usize = 512;
+/// How long such a connection has for them, in milliseconds; then they are lost, which is counted.
+pub(crate) const EXPORT_DEADLINE_MS: u64 = 60_000;
+
+/// Bytes of a question that are taken for one token when it is reserved what a call may take.
+pub(crate) const ESTIMATE_BYTES_PER_TOKEN: u64 = 2;
+/// Tokens that are reserved for a reply whose length nobody limits with `maxTokens`.
+pub(crate) const ESTIMATE_REPLY_TOKENS: u64 = 8_192;
+/// Share of a budget, in percent, at which whoever spends it is warned.
+pub(crate) const BUDGET_WARNING_PERCENT: u128 = 90;
+/// Budgets of one workspace that are shown, those nearest to their limits first.
+pub(crate) const BUDGET_STATES_SHOWN: usize = 50;
+
+/// Processes of one workspace that do not do their work and are named in `gdn status`; the others are
+/// counted.
+pub(crate) const UNHEALTHY_SHOWN: usize = 20;
+
+/// Watched files of one workspace that are named to clients; the others are counted.
+pub(crate) const WATCHED_FILES_SHOWN: usize = 20;
+
+const _: () = assert!(BACK_OFF_FIRST_MS <= BACK_OFF_MAX_MS);
+const _: () = assert!(HEARTBEAT_INTERVAL_MS * 2 < HEARTBEAT_TIMEOUT_MS);
+const _: () = assert!(CALL_RETRY_FIRST_MS <= CALL_RETRY_MAX_MS);
+const _: () = assert!(CALL_RETRY_MAX_MS < CALL_DEADLINE_MAX_MS);
+const _: () = assert!(TICK_MS <= BACK_OFF_FIRST_MS);
+const _: () = assert!(MAX_QUESTIONS_PER_CONNECTION <= QUESTIONS_OPEN_MAX);
+const _: () = assert!(REACHED_PER_STEP_MAX <= REACHED_PER_TURN_MAX);
+const _: () = assert!(REACHED_PER_TURN_MAX * 2 <= REACHED_PER_TREE_MAX);
+const _: () = assert!(MAX_MESSAGE_BYTES as u64 * 2 <= TURN_BYTES_MAX);
+const _: () = assert!(TICK_MS <= PAUSE_LOOK_MS);
