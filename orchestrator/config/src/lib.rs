@@ -44,6 +44,7 @@ mod project_files;
 mod reference;
 mod report;
 mod resolve;
+mod resources;
 mod schema;
 mod secrets;
 mod shape;

@@ -1,10 +1,7 @@
 //! From files to documents: reads what makes up a project and sorts it by kind.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use goondan_protocol::definition::{ExtensionDefinition, ModelDefinition, ToolDefinition};
-use goondan_protocol::ids::ResourceName;
 use goondan_protocol::secret::SecretStore;
 
 use crate::codes;
@@ -12,49 +9,18 @@ use crate::diagnostic::Diagnostics;
 use crate::document::{Document, Kind};
 use crate::environment::Variables;
 use crate::fields::Located;
-use crate::kinds::agent::AgentSpec;
-use crate::kinds::connection::ConnectionSpec;
-use crate::kinds::connector::ConnectorSpec;
-use crate::kinds::model::Hosted;
-use crate::kinds::swarm::SwarmSpec;
 use crate::kinds::{self, Context};
 use crate::limits::MAX_YAML_BYTES;
 use crate::listing::{FileFailure, PROJECT_FILE};
 use crate::machine::Machine;
 use crate::project_files::ProjectFiles;
-use crate::reference::Names;
 use crate::report::{FileId, Place, Problem, Report};
 use crate::resolve::resolve;
+use crate::resources::Resources;
 use crate::secrets::Secrets;
 use crate::syntax::with_yaml_line_ends;
 use crate::tree::{self, Node};
-use crate::{Bundle, Environment, Package};
-
-/// Everything a project defines, read but not yet connected.
-///
-/// A resource that could not be read is still in `names`, so that references to it are not reported
-/// as a second problem; so a missing entry always stands for a reported problem.
-#[derive(Default)]
-pub(crate) struct Resources {
-    pub(crate) names: Names,
-    /// The start of `goondan.yaml`, if it could be read: the place of what is missing altogether.
-    pub(crate) start: Option<Place>,
-    pub(crate) package: Option<Package>,
-    pub(crate) models: BTreeMap<String, ModelDefinition>,
-    /// Those of them that are a provider's.
-    pub(crate) hosted: BTreeMap<ResourceName, Hosted>,
-    pub(crate) tools: BTreeMap<String, ToolDefinition>,
-    pub(crate) extensions: BTreeMap<String, ExtensionDefinition>,
-    pub(crate) connectors: BTreeMap<String, ConnectorSpec>,
-    /// With the places of their names, in the order read.
-    pub(crate) agents: Vec<Located<AgentSpec>>,
-    pub(crate) swarms: Vec<Located<SwarmSpec>>,
-    pub(crate) connections: Vec<Located<ConnectionSpec>>,
-    /// How many documents of each kind were seen, those that could not be read included.
-    pub(crate) counts: BTreeMap<Kind, usize>,
-    /// The environment files that were named.
-    pub(crate) env_files: Vec<PathBuf>,
-}
+use crate::{Bundle, Environment};
 
 /// A project that was read, whether it is good or not.
 pub(crate) struct Reading<'e> {

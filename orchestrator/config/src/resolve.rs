@@ -6,7 +6,7 @@ use goondan_protocol::budget::{Budget, BudgetScope};
 use goondan_protocol::definition::{
     AgentDefinition, ExtensionDefinition, ExtensionSource, ModelProvider, ToolDefinition,
 };
-use goondan_protocol::ids::AgentName;
+use goondan_protocol::ids::{AgentName, ConnectionName};
 use goondan_protocol::settings::TOOL_SEARCH_FIND;
 
 use crate::codes;
@@ -19,10 +19,10 @@ use crate::kinds::connector::{Events, Program};
 use crate::kinds::swarm::{Policy, SwarmSpec};
 use crate::kinds::{extension, settings};
 use crate::kinds::{thinking, tool};
-use crate::load::Resources;
 use crate::outgoing;
 use crate::reference::{LOCAL_CLIENT, Reference};
 use crate::report::{Problem, Report};
+use crate::resources::Resources;
 use crate::similar::nearest;
 use crate::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
 
@@ -56,20 +56,7 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
             agents.insert(definition.name.clone(), definition);
         }
     }
-    let mut connections = BTreeMap::new();
-    let mut local = None;
-    for connection in &resources.connections {
-        let definition = resolve_connection(&connection.value, &membership, &resources, report);
-        let Some(definition) = definition else {
-            continue;
-        };
-        if definition.entry.is_none() && definition.connector.as_str() == LOCAL_CLIENT {
-            check_local(connection, &local, report);
-            local = Some(definition);
-        } else {
-            connections.insert(definition.name.clone(), definition);
-        }
-    }
+    let (connections, local) = resolve_connections(&membership, &resources, report);
     if !report.has_errors() {
         let mut kinds = vec![Kind::Model, Kind::Tool, Kind::Extension, Kind::Connector];
         if swarm.is_some_and(|swarm| swarm.value.agents.is_some()) {
@@ -91,16 +78,12 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
     let models = models
         .map(|(name, hosted)| (name, hosted.model.clone()))
         .collect();
-    let of_swarm = swarm.into_iter().flat_map(|swarm| &swarm.value.budgets);
-    let members = resources.agents.iter().map(|agent| &agent.value);
-    let members = members.filter(|agent| membership.members.contains(agent.name.as_str()));
-    let all: Vec<&Located<Budget>> = of_swarm
-        .chain(members.flat_map(|agent| &agent.budgets))
-        .collect();
-    for budget in &all {
+    let budgets = budgets_of(swarm, &membership, &resources);
+    for budget in &budgets {
         check_prices(budget, &agents, &resources, report);
     }
-    let budgets = all.into_iter().map(|budget| budget.value.clone()).collect();
+    let budgets = budgets.into_iter().map(|budget| budget.value.clone());
+    let budgets = budgets.collect();
     let conversation_key = swarm.and_then(|swarm| swarm.value.conversation_key.clone());
     let mut bundle = Bundle {
         package: resources.package,
@@ -119,6 +102,46 @@ pub(crate) fn resolve(resources: Resources, report: &mut Report) -> Option<Bundl
     };
     bundle.digest = digest(&bundle);
     Some(bundle)
+}
+
+/// The connections that processes run for, and the one of clients, if there is one.
+fn resolve_connections(
+    membership: &Membership,
+    resources: &Resources,
+    report: &mut Report,
+) -> (
+    BTreeMap<ConnectionName, ConnectionDefinition>,
+    Option<ConnectionDefinition>,
+) {
+    let mut connections = BTreeMap::new();
+    let mut local = None;
+    for connection in &resources.connections {
+        let definition = resolve_connection(&connection.value, membership, resources, report);
+        let Some(definition) = definition else {
+            continue;
+        };
+        if definition.entry.is_none() && definition.connector.as_str() == LOCAL_CLIENT {
+            check_local(connection, &local, report);
+            local = Some(definition);
+        } else {
+            connections.insert(definition.name.clone(), definition);
+        }
+    }
+    (connections, local)
+}
+
+/// The budgets of the swarm, then those of its agents.
+fn budgets_of<'r>(
+    swarm: Option<&'r Located<SwarmSpec>>,
+    membership: &Membership,
+    resources: &'r Resources,
+) -> Vec<&'r Located<Budget>> {
+    let of_swarm = swarm.into_iter().flat_map(|swarm| &swarm.value.budgets);
+    let members = resources.agents.iter().map(|agent| &agent.value);
+    let members = members.filter(|agent| membership.members.contains(agent.name.as_str()));
+    of_swarm
+        .chain(members.flat_map(|agent| &agent.budgets))
+        .collect()
 }
 
 /// A budget in money is kept only if it is known what the models cost it is about.

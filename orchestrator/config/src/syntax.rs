@@ -83,6 +83,7 @@ pub(crate) fn explain(error: &Error, line: Option<&str>) -> Explained {
 
 /// Explains what the parser says only in words.
 fn of_words(message: &str, line: Option<&str>) -> Explained {
+    // Long: one case for each mistake.
     let unclear = || format!("this is not valid YAML: {message}");
     if message.starts_with("tabs disallowed") || indents_by_tab(line) {
         return Explained::new(

@@ -75,6 +75,17 @@ enum Wish {
     AnswerWithin { timeout_ms: u64 },
 }
 
+impl Wish {
+    fn of_request(waits: bool, timeout_ms: u64) -> Self {
+        if waits {
+            let timeout_ms = timeout_ms.min(MAX_REQUEST_TIMEOUT_MS);
+            Self::AnswerWithin { timeout_ms }
+        } else {
+            Self::AnswerLater
+        }
+    }
+}
+
 impl Core {
     /// A tool call of a running turn asks for something that concerns other agents.
     pub(super) fn on_agent_ask(
@@ -85,6 +96,7 @@ impl Core {
         trace: Option<TraceContext>,
         ask: AgentAsk,
     ) {
+        // Long: one arm for each question.
         let turn = self.instance_mut(at).and_then(|entry| entry.turn.as_ref());
         if turn.is_none_or(|turn| turn.turn_id != ask.turn_id) {
             return self.on_broken(process, "it asked for a turn that is not in progress");
@@ -103,7 +115,7 @@ impl Core {
             }
         };
         let id = ask.event_id();
-        let (agent, key, input, wish) = match ask.question {
+        let errand = match ask.question {
             Question::Catalog {} => {
                 let answer = self.catalog(at);
                 return self.answer_agent(&asker, answer);
@@ -122,35 +134,36 @@ impl Core {
             }
             Question::Request {
                 agent,
-                instance_key,
+                instance_key: key,
                 input,
                 wait,
                 timeout_ms,
-            } => {
-                let timeout_ms = timeout_ms.min(MAX_REQUEST_TIMEOUT_MS);
-                let wish = if wait {
-                    Wish::AnswerWithin { timeout_ms }
-                } else {
-                    Wish::AnswerLater
-                };
-                (agent, instance_key, input, wish)
-            }
+            } => Errand {
+                agent,
+                key,
+                input,
+                wish: Wish::of_request(wait, timeout_ms),
+            },
             Question::Send {
                 agent,
-                instance_key,
+                instance_key: key,
                 input,
-            } => (agent, instance_key, input, Wish::Nothing),
+            } => Errand {
+                agent,
+                key,
+                input,
+                wish: Wish::Nothing,
+            },
             Question::Spawn {
                 agent,
-                instance_key,
+                instance_key: key,
                 input,
-            } => (agent, instance_key, input, Wish::NewInstance),
-        };
-        let errand = Errand {
-            agent,
-            key,
-            input,
-            wish,
+            } => Errand {
+                agent,
+                key,
+                input,
+                wish: Wish::NewInstance,
+            },
         };
         let asked = match id {
             Ok(id) => self.ask_other(&asker, id, &errand, (ask.step, trace)),

@@ -234,36 +234,13 @@ impl Core {
         {
             return;
         }
-        let open = self
-            .calls
-            .ids(|call| call.waiter.is_some_and(|(p, _)| p == process));
-        if open.len() >= CALLS_OPEN_PER_AGENT {
-            let message = format!("the agent waits for {CALLS_OPEN_PER_AGENT} calls already");
-            let error = CallError::new(CallErrorCode::Overloaded, message).later(None);
-            return self.answer_call(at, waiter, CallOutcome::Error(error));
-        }
-        let Some(credential) = self.credential_of(&at.workspace_id, &asked.target) else {
-            let message = format!("there is no {} in the configuration", asked.target);
-            let error = CallError::new(CallErrorCode::NotFound, message);
-            return self.answer_call(at, waiter, CallOutcome::Error(error));
-        };
         let Some(agent) = self.instance_mut(at).map(|entry| entry.agent.clone()) else {
             return;
         };
-        let who = Who {
-            agent: &agent,
-            instance_key: &at.instance_key,
+        let (id, lane) = match self.queue_call(at, &agent, process, &asked.target) {
+            Ok(queued) => queued,
+            Err(error) => return self.answer_call(at, waiter, CallOutcome::Error(error)),
         };
-        let lane = (at.workspace_id.clone(), credential);
-        self.calls.next_id += 1;
-        let id = CallId(self.calls.next_id);
-        let queue = self.calls.lanes.entry(lane.clone()).or_default();
-        queue.is_served_by(&asked.target);
-        if !queue.push(who, id) {
-            let message = format!("too many calls wait for {}", asked.target);
-            let error = CallError::new(CallErrorCode::Overloaded, message).later(None);
-            return self.answer_call(at, waiter, CallOutcome::Error(error));
-        }
         let deadline_ms = asked.deadline_ms.min(CALL_DEADLINE_MAX_MS);
         let call = OpenCall {
             at: at.clone(),
@@ -289,6 +266,41 @@ impl Core {
         };
         self.calls.open.insert(id, call);
         self.serve(&at.workspace_id, &asked.target);
+    }
+
+    /// Gives a new call its place in the lane of its target.
+    fn queue_call(
+        &mut self,
+        at: &InstanceRef,
+        agent: &AgentName,
+        process: ProcessId,
+        target: &CallTarget,
+    ) -> Result<(CallId, LaneKey), CallError> {
+        let open = self
+            .calls
+            .ids(|call| call.waiter.is_some_and(|(p, _)| p == process));
+        if open.len() >= CALLS_OPEN_PER_AGENT {
+            let message = format!("the agent waits for {CALLS_OPEN_PER_AGENT} calls already");
+            return Err(CallError::new(CallErrorCode::Overloaded, message).later(None));
+        }
+        let Some(credential) = self.credential_of(&at.workspace_id, target) else {
+            let message = format!("there is no {target} in the configuration");
+            return Err(CallError::new(CallErrorCode::NotFound, message));
+        };
+        let who = Who {
+            agent,
+            instance_key: &at.instance_key,
+        };
+        let lane = (at.workspace_id.clone(), credential);
+        self.calls.next_id += 1;
+        let id = CallId(self.calls.next_id);
+        let queue = self.calls.lanes.entry(lane.clone()).or_default();
+        queue.is_served_by(target);
+        if !queue.push(who, id) {
+            let message = format!("too many calls wait for {target}");
+            return Err(CallError::new(CallErrorCode::Overloaded, message).later(None));
+        }
+        Ok((id, lane))
     }
 
     /// The turn in which an agent, as its process was started, may have this call made.

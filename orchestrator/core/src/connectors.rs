@@ -188,6 +188,27 @@ impl Core {
         }
     }
 
+    /// Where an event of a connection goes, or why nowhere; none if the connection does not run.
+    fn route_of(
+        &self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        event: &ConnectorEvent,
+    ) -> Option<Result<router::Route, (RefusalCode, String)>> {
+        if event.input.len() > MAX_INPUT_BYTES {
+            let message = format!("the input has more than {MAX_INPUT_BYTES} bytes");
+            return Some(Err((RefusalCode::Invalid, message)));
+        }
+        if let Err(problem) = images::of_metadata(&event.metadata) {
+            return Some(Err((RefusalCode::Invalid, problem.to_string())));
+        }
+        let workspace = self.workspaces.get(id)?;
+        let bundle = workspace.bundle.as_ref()?;
+        let running = workspace.connectors.get(name)?.running.as_ref()?;
+        let route = router::route_ingress(bundle, &running.definition, event);
+        Some(route.map_err(|problem| (RefusalCode::Unroutable, problem.to_string())))
+    }
+
     /// A connector hands in an event.
     pub(super) fn on_connector_event(
         &mut self,
@@ -198,39 +219,12 @@ impl Core {
         trace: Option<TraceContext>,
         event: ConnectorEvent,
     ) {
-        if event.input.len() > MAX_INPUT_BYTES {
-            let message = format!("the input has more than {MAX_INPUT_BYTES} bytes");
-            return self.refuse_connector(process, request_id, RefusalCode::Invalid, message);
-        }
-        if let Err(problem) = images::of_metadata(&event.metadata) {
-            let message = problem.to_string();
-            return self.refuse_connector(process, request_id, RefusalCode::Invalid, message);
-        }
-        let route = {
-            let workspace = self.workspaces.get(id);
-            let bundle = workspace.and_then(|workspace| workspace.bundle.as_ref());
-            let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
-            match (
-                bundle,
-                connector.and_then(|connector| connector.running.as_ref()),
-            ) {
-                (Some(bundle), Some(running)) => {
-                    router::route_ingress(bundle, &running.definition, &event)
-                }
-                _ => return,
+        let route = match self.route_of(id, name, &event) {
+            Some(Ok(route)) => route,
+            Some(Err((code, message))) => {
+                return self.refuse_connector(process, request_id, code, message);
             }
-        };
-        let route = match route {
-            Ok(route) => route,
-            Err(problem) => {
-                let message = problem.to_string();
-                return self.refuse_connector(
-                    process,
-                    request_id,
-                    RefusalCode::Unroutable,
-                    message,
-                );
-            }
+            None => return,
         };
         let said = event
             .id

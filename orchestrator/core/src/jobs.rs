@@ -275,6 +275,7 @@ impl Core {
     }
 
     pub(super) fn on_stored(&mut self, completion: Completion) {
+        // Long: one arm for each kind of job.
         let Some(purpose) = self.jobs.open.remove(&completion.token) else {
             self.log(LogEvent::error("the store reported a job twice"));
             return;

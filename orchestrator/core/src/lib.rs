@@ -168,6 +168,30 @@ struct Workspace {
     closing: Option<Closing>,
 }
 
+impl Workspace {
+    /// One of which nothing runs yet.
+    fn new(record: WorkspaceRecord, sources: Arc<Sources>) -> Self {
+        Self {
+            record,
+            bundle: None,
+            since: None,
+            is_last_known_good: false,
+            problem: None,
+            watching: Watching::Off,
+            sources,
+            instances: BTreeMap::new(),
+            connectors: BTreeMap::new(),
+            models: BTreeMap::new(),
+            retention: Retention::default(),
+            parked: BTreeMap::new(),
+            accounts: Accounts::default(),
+            secrets: BTreeSet::new(),
+            denied: BTreeSet::new(),
+            closing: None,
+        }
+    }
+}
+
 /// A workspace on its way out.
 #[derive(Debug, Default)]
 struct Closing {

@@ -170,6 +170,19 @@ impl Core {
                 entry.waiting.push_back(event);
             }
         }
+        self.tell_sender(instance, &event_id, reply, before);
+        self.pump(instance);
+    }
+
+    /// Tells whoever handed an event in that it is durable.
+    fn tell_sender(
+        &mut self,
+        instance: &InstanceRef,
+        event_id: &EventId,
+        reply: AcceptReply,
+        before: EventState,
+    ) {
+        let duplicate = before != EventState::Unknown;
         match reply {
             AcceptReply::Connector {
                 process,
@@ -179,7 +192,7 @@ impl Core {
                 self.connector_worked(process);
                 let accepted = EventAccepted {
                     event_id: said,
-                    duplicate: !is_new,
+                    duplicate,
                 };
                 self.answer_connector(process, request_id, ToChild::EventAccepted(accepted));
             }
@@ -189,16 +202,12 @@ impl Core {
                 question,
                 reply,
             } => self.on_question_accepted(instance, &question, (asker, how), reply, before),
-            AcceptReply::Answer => self.on_delivered(instance, &event_id, true),
+            AcceptReply::Answer => self.on_delivered(instance, event_id, true),
             AcceptReply::Client { token, sent, wait } => {
-                let sent = Sent {
-                    duplicate: !is_new,
-                    ..sent
-                };
+                let sent = Sent { duplicate, ..sent };
                 self.answer_sender(instance, token, sent, wait, before);
             }
         }
-        self.pump(instance);
     }
 
     /// Answers a client whose event is durable, or has it wait for the outcome.

@@ -46,6 +46,20 @@ impl Core {
         ));
     }
 
+    /// Notes that a process said something, and refuses it where it does not come when it may.
+    fn note_heard(&mut self, owner: &Owner, is_hello: bool) -> Result<(), &'static str> {
+        let now = self.now;
+        let Some(slot) = self.slot_mut(owner) else {
+            return Ok(());
+        };
+        slot.heard(now);
+        match slot.up().map(|up| up.stage) {
+            Some(Stage::Spawning) if !is_hello => Err("it spoke before it greeted"),
+            Some(Stage::Ready | Stage::Draining { .. }) if is_hello => Err("it greeted twice"),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     pub(super) fn on_message(
         &mut self,
         process: ProcessId,
@@ -53,22 +67,14 @@ impl Core {
         request_id: Option<u64>,
         trace: Option<TraceContext>,
     ) {
-        let now = self.now;
+        // Long: one arm for each message.
         // A process that is gone, or was given up, may have had more to say.
         let Some(owner) = self.owners.get(&process).cloned() else {
             return;
         };
-        if let Some(slot) = self.slot_mut(&owner) {
-            slot.heard(now);
-            let is_hello = matches!(message, ToOrchestrator::Hello(_));
-            let problem = match slot.up().map(|up| up.stage) {
-                Some(Stage::Spawning) if !is_hello => Some("it spoke before it greeted"),
-                Some(Stage::Ready | Stage::Draining { .. }) if is_hello => Some("it greeted twice"),
-                Some(_) | None => None,
-            };
-            if let Some(problem) = problem {
-                return self.on_broken(process, problem);
-            }
+        let is_hello = matches!(message, ToOrchestrator::Hello(_));
+        if let Err(problem) = self.note_heard(&owner, is_hello) {
+            return self.on_broken(process, problem);
         }
         match (message, &owner) {
             (ToOrchestrator::Hello(hello), _) => self.on_hello(process, &owner, &hello),

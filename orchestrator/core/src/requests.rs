@@ -32,6 +32,26 @@ use super::{
 /// The connector that the local client is.
 const CLIENT_CONNECTION: &str = "cli";
 
+/// Whether a request is answered while the daemon ends: it changes nothing.
+fn may_come_late(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::Connect(_)
+            | Call::Status(_)
+            | Call::ListProcesses(_)
+            | Call::ListWorkspaces(_)
+            | Call::ListInstances(_)
+            | Call::ListEvents(_)
+            | Call::ListQuestions(_)
+            | Call::ReadAudit(_)
+            | Call::ReadUsage(_)
+            | Call::InstanceTurns(_)
+            | Call::GetTrace(_)
+            | Call::ListSecrets(_)
+            | Call::Stop(_)
+    )
+}
+
 impl Core {
     pub(super) fn respond<T: Serialize>(&mut self, token: RequestToken, value: &T) {
         let result = serde_json::to_value(value)
@@ -47,23 +67,8 @@ impl Core {
     }
 
     pub(super) fn on_request(&mut self, token: RequestToken, peer: Peer, call: Call) {
-        let is_look = matches!(
-            call,
-            Call::Connect(_)
-                | Call::Status(_)
-                | Call::ListProcesses(_)
-                | Call::ListWorkspaces(_)
-                | Call::ListInstances(_)
-                | Call::ListEvents(_)
-                | Call::ListQuestions(_)
-                | Call::ReadAudit(_)
-                | Call::ReadUsage(_)
-                | Call::InstanceTurns(_)
-                | Call::GetTrace(_)
-                | Call::ListSecrets(_)
-                | Call::Stop(_)
-        );
-        if self.is_stopping() && !is_look {
+        // Long: one arm for each method.
+        if self.is_stopping() && !may_come_late(&call) {
             return self.respond_error(token, stopping_error());
         }
         match call {
@@ -209,6 +214,19 @@ impl Core {
         }
     }
 
+    /// The trace of an event that a client sends, within its own if it has one.
+    fn trace_of_sender(&mut self, traceparent: Option<&str>) -> Result<TraceContext, ControlError> {
+        let span_id = SpanId::from_uuid(self.uuid());
+        match traceparent.map(TraceContext::from_traceparent) {
+            Some(Ok(theirs)) => Ok(theirs.child(span_id)),
+            Some(Err(problem)) => Err(ControlError::new(
+                ErrorCode::InvalidRequest,
+                format!("`traceparent` is not valid: {problem}"),
+            )),
+            None => Ok(TraceContext::root(TraceId::from_uuid(self.uuid()), span_id)),
+        }
+    }
+
     fn send_event(&mut self, token: RequestToken, send: SendEvent) {
         let bundle = match self.workspace(&send.workspace_id) {
             Ok(workspace) if workspace.closing.is_some() => Err(no_workspace(&send.workspace_id)),
@@ -236,19 +254,9 @@ impl Core {
         if !send.images.is_empty() {
             metadata.insert(IMAGES.to_owned(), json!(send.images));
         }
-        let span_id = SpanId::from_uuid(self.uuid());
-        let trace = match send
-            .traceparent
-            .as_deref()
-            .map(TraceContext::from_traceparent)
-        {
-            Some(Ok(theirs)) => theirs.child(span_id),
-            Some(Err(problem)) => {
-                let message = format!("`traceparent` is not valid: {problem}");
-                let error = ControlError::new(ErrorCode::InvalidRequest, message);
-                return self.respond_error(token, error);
-            }
-            None => TraceContext::root(TraceId::from_uuid(self.uuid()), span_id),
+        let trace = match self.trace_of_sender(send.traceparent.as_deref()) {
+            Ok(trace) => trace,
+            Err(error) => return self.respond_error(token, error),
         };
         let Ok(name) = ConnectionName::new(CLIENT_CONNECTION) else {
             return;

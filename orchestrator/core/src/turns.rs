@@ -218,26 +218,16 @@ impl Core {
             process,
             trace: Some(trace),
         });
-        let event = LogEvent::info(if open.attempt == 1 {
-            "turn handed over"
-        } else {
-            "turn handed over again"
-        });
-        self.log(
-            event
-                .of(at)
-                .with("turnId", open.turn_id.as_str())
-                .with("eventId", event_id.as_str())
-                .with("attempt", open.attempt)
-                .in_trace(Some(trace)),
-        );
-        self.send_agent(
-            at,
-            process,
-            None,
-            Some(trace),
-            ToChild::Event(Box::new(start)),
-        );
+        let message = match open.attempt {
+            1 => "turn handed over",
+            _ => "turn handed over again",
+        };
+        let event = LogEvent::info(message).of(at).in_trace(Some(trace));
+        let event = event.with("turnId", open.turn_id.as_str());
+        let event = event.with("eventId", event_id.as_str());
+        self.log(event.with("attempt", open.attempt));
+        let start = ToChild::Event(Box::new(start));
+        self.send_agent(at, process, None, Some(trace), start);
         self.hand_over_answers(at);
     }
 

@@ -1,6 +1,6 @@
 //! Opening, changing, restarting and closing workspaces.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use goondan_config::{Bundle, Sources};
@@ -19,7 +19,6 @@ use super::jobs::Purpose;
 use super::mailbox::closed_error;
 use super::models::Model;
 use super::reloading::Applied;
-use super::retention::Retention;
 use super::{
     Core, Effect, Fallback, LoadPurpose, Loaded, LoadedWorkspace, LogEvent, RequestToken, Settings,
     Workspace, changes, no_workspace, stopping_error,
@@ -124,22 +123,9 @@ impl Core {
             .workspaces
             .entry(id.clone())
             .or_insert_with(|| Workspace {
-                record: found.record.clone(),
-                bundle: None,
-                since: None,
-                is_last_known_good: false,
-                problem: None,
-                watching: Watching::Off,
-                sources: sources.clone(),
-                instances: BTreeMap::new(),
-                connectors: BTreeMap::new(),
-                models: BTreeMap::new(),
-                retention: Retention::default(),
                 parked: found.parked,
                 accounts: found.accounts,
-                secrets: BTreeSet::new(),
-                denied: BTreeSet::new(),
-                closing: None,
+                ..Workspace::new(found.record.clone(), sources.clone())
             });
         workspace.record = found.record;
         workspace.sources = sources.clone();
@@ -173,16 +159,26 @@ impl Core {
             };
             self.take_up(&at, instance.agent_name.as_ref());
         }
+        self.answer_loaded(purpose, &id, applied, found.to_begin_anew);
+    }
+
+    fn answer_loaded(
+        &mut self,
+        purpose: &LoadPurpose,
+        id: &WorkspaceId,
+        applied: Applied,
+        to_begin_anew: Vec<Metadata>,
+    ) {
         match purpose {
             LoadPurpose::Start | LoadPurpose::Watch | LoadPurpose::Reload(None) => {}
-            LoadPurpose::Reload(Some(token)) => self.on_reloaded(*token, &id, Ok(applied)),
+            LoadPurpose::Reload(Some(token)) => self.on_reloaded(*token, id, Ok(applied)),
             LoadPurpose::Open { token, .. } => {
-                if let Some(info) = self.workspace_info(&id) {
+                if let Some(info) = self.workspace_info(id) {
                     self.respond(*token, &info);
                 }
             }
             LoadPurpose::Restart { token, request } => {
-                self.restart(*token, request, found.to_begin_anew);
+                self.restart(*token, request, to_begin_anew);
             }
         }
     }

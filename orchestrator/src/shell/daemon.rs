@@ -14,9 +14,10 @@ use goondan_protocol::trace::TraceId;
 use goondan_protocol::version::Version;
 use goondan_store::disk::{Disk, RealDisk};
 use goondan_store::limits::INSTANCE_DESCRIPTORS;
-use goondan_store::root::SystemRoot;
+use goondan_store::root::{Layout, SystemRoot};
 use goondan_store::workspace;
 use goondan_store::writer::Writers;
+use interprocess::local_socket::tokio::Listener;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook_tokio::Signals;
@@ -43,7 +44,7 @@ use crate::limits::{
     CHILD_FRAMES_BYTES_MAX, CONTROL_FRAMES_BYTES_MAX, CORE_QUEUE_INPUTS, STORE_DESCRIPTORS_PART,
     WRITER_THREADS,
 };
-use goondan_core::{Core, Facts, Input, LoadPurpose, Loaded};
+use goondan_core::{Core, Facts, Input, LoadPurpose, Loaded, LoadedWorkspace};
 
 /// The exit code when another orchestrator owns the System Root.
 const EXIT_IN_USE: u8 = 3;
@@ -181,6 +182,7 @@ fn is_memory_open() -> bool {
 }
 
 async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), StartFailure> {
+    // Long: all that is made here lives as long as the daemon.
     let layout = root.layout().clone();
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let io = |error: std::io::Error| StartFailure::new(&error);
@@ -194,56 +196,17 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
         masks.clone(),
         args.strict,
     );
-    let opened = match &args.open {
-        Some(project) => {
-            let wanted = Wanted {
-                settings: args.settings(),
-                may_fall_back: true,
-                ..Wanted::default()
-            };
-            let (sources, found) = projects.read(project, &wanted);
-            let found = found.and_then(|found| found.bundle.clone().map(|_| found));
-            let found = found.map_err(|error| StartFailure {
-                code: EXIT_INVALID_PROJECT,
-                message: error.message,
-                hint: error.suggestion,
-            })?;
-            Some((sources, found))
-        }
-        None => None,
-    };
-    let listener = control::bind(&layout.socket()).map_err(|error| {
-        let path = layout.socket();
-        let message = format!("cannot listen on `{}`: {error}", path.display());
-        StartFailure {
-            code: 1,
-            message,
-            hint: None,
-        }
-        .hint("choose a shorter state directory with `--state-root`; a socket's path is limited")
-    })?;
+    let opened = read_opened(args, &projects)?;
+    let listener = listen(&layout)?;
 
     let (hub, log_guard) =
         LogHub::start(args.log_dir.as_deref(), &root.config().log, masks).map_err(io)?;
     hub.install(TraceId::from_uuid(Uuid::now_v7()));
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(io)?;
-    if let Err(error) = strays::adopt_orphans() {
-        tracing::warn!(
-            error = &error as &dyn std::error::Error,
-            "orphans of children cannot be adopted; only process groups are ended"
-        );
-    }
-
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(io)?;
+    adopt_orphans();
     let mark = end_orphans(layout.root());
+    let cgroups = take_cgroups();
 
-    let cgroups = Cgroups::take().unwrap_or_else(|error| {
-        let why = error.to_string();
-        tracing::info!(
-            why,
-            "no control groups for processes: limits hold for each process by itself"
-        );
-        Cgroups::default()
-    });
     let for_store = descriptors::limit() / STORE_DESCRIPTORS_PART;
     let (writers, stored) = Writers::start_within(
         &disk,
@@ -262,23 +225,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
         cgroup: cgroups.dir().map(Path::to_owned),
         is_memory_open: is_memory_open(),
     };
-    tracing::info!(
-        version = %Version::current(),
-        state_root = %layout.root().display(),
-        "orchestrator started"
-    );
-    if let Some(missing) = launcher.missing() {
-        tracing::warn!(
-            error = missing as &dyn std::error::Error,
-            "no connection can run, and no model but `scripted`"
-        );
-    }
-    if is_memory_open() {
-        tracing::warn!(
-            variable = ALLOW_DEBUGGER_VAR,
-            "any program of this user can read the memory of the daemon and its children, secrets included"
-        );
-    }
+    log_start(&layout, &launcher);
     let core = Core::new(facts, Uuid::now_v7);
     let reports = Reports {
         frames: FrameMemory::new(CHILD_FRAMES_BYTES_MAX),
@@ -303,24 +250,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
         server.serve(listener).await;
     });
     let signal_handle = signals.handle();
-    let signal_events = events;
-    tasks.spawn(async move {
-        let mut is_stopping = false;
-        while let Some(signal) = signals.next().await {
-            let input = match signal {
-                SIGHUP => Input::Reload,
-                _ if is_stopping => Input::ForceStop,
-                _ => {
-                    is_stopping = true;
-                    drop(sd_notify::notify(&[NotifyState::Stopping]));
-                    Input::Stop {
-                        grace_period_ms: None,
-                    }
-                }
-            };
-            drop(signal_events.send(Event::Input(input)).await);
-        }
-    });
+    tasks.spawn(forward_signals(signals, events));
 
     drop(sd_notify::notify(&[NotifyState::Ready]));
     let writers = supervisor.run(incoming, stored).await;
@@ -334,6 +264,102 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
     tracing::info!("orchestrator ended");
     drop(log_guard);
     Ok(())
+}
+
+/// A project as it was read, and from what.
+type Opened = (Arc<goondan_config::Sources>, LoadedWorkspace);
+
+/// Reads the project that the command line names, if it names one: with a mistake in it, nothing starts.
+fn read_opened(args: &Args, projects: &Projects) -> Result<Option<Opened>, StartFailure> {
+    let Some(project) = &args.open else {
+        return Ok(None);
+    };
+    let wanted = Wanted {
+        settings: args.settings(),
+        may_fall_back: true,
+        ..Wanted::default()
+    };
+    let (sources, found) = projects.read(project, &wanted);
+    let found = found.and_then(|found| found.bundle.clone().map(|_| found));
+    let found = found.map_err(|error| StartFailure {
+        code: EXIT_INVALID_PROJECT,
+        message: error.message,
+        hint: error.suggestion,
+    })?;
+    Ok(Some((sources, found)))
+}
+
+fn listen(layout: &Layout) -> Result<Listener, StartFailure> {
+    let path = layout.socket();
+    control::bind(&path).map_err(|error| {
+        let message = format!("cannot listen on `{}`: {error}", path.display());
+        StartFailure {
+            code: 1,
+            message,
+            hint: None,
+        }
+        .hint("choose a shorter state directory with `--state-root`; a socket's path is limited")
+    })
+}
+
+fn adopt_orphans() {
+    if let Err(error) = strays::adopt_orphans() {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "orphans of children cannot be adopted; only process groups are ended"
+        );
+    }
+}
+
+fn take_cgroups() -> Cgroups {
+    Cgroups::take().unwrap_or_else(|error| {
+        let why = error.to_string();
+        tracing::info!(
+            why,
+            "no control groups for processes: limits hold for each process by itself"
+        );
+        Cgroups::default()
+    })
+}
+
+/// Logs what an operator should know of a daemon that starts.
+fn log_start(layout: &Layout, launcher: &Launcher) {
+    tracing::info!(
+        version = %Version::current(),
+        state_root = %layout.root().display(),
+        "orchestrator started"
+    );
+    if let Some(missing) = launcher.missing() {
+        tracing::warn!(
+            error = missing as &dyn std::error::Error,
+            "no connection can run, and no model but `scripted`"
+        );
+    }
+    if is_memory_open() {
+        tracing::warn!(
+            variable = ALLOW_DEBUGGER_VAR,
+            "any program of this user can read the memory of the daemon and its children, secrets included"
+        );
+    }
+}
+
+/// Tells the core of signals. The second one that asks the daemon to stop makes it hurry.
+async fn forward_signals(mut signals: Signals, events: mpsc::Sender<Event>) {
+    let mut is_stopping = false;
+    while let Some(signal) = signals.next().await {
+        let input = match signal {
+            SIGHUP => Input::Reload,
+            _ if is_stopping => Input::ForceStop,
+            _ => {
+                is_stopping = true;
+                drop(sd_notify::notify(&[NotifyState::Stopping]));
+                Input::Stop {
+                    grace_period_ms: None,
+                }
+            }
+        };
+        drop(events.send(Event::Input(input)).await);
+    }
 }
 
 /// Each thread keeps at least one conversation open, and opens another beside it.
@@ -370,11 +396,7 @@ fn end_orphans(root: &Path) -> Option<Mark> {
 }
 
 /// Opens the workspace that was asked for and those that were registered when the daemon last ran.
-async fn open_registered(
-    projects: Projects,
-    opened: Option<(Arc<goondan_config::Sources>, goondan_core::LoadedWorkspace)>,
-    events: mpsc::Sender<Event>,
-) {
+async fn open_registered(projects: Projects, opened: Option<Opened>, events: mpsc::Sender<Event>) {
     let loading = tokio::task::spawn_blocking(move || {
         let mut all: Vec<Loaded> = Vec::new();
         let asked_for = opened

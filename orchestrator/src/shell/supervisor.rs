@@ -6,24 +6,16 @@
 //! together: each thread is woken once.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use goondan_clock::RunningTime;
 use goondan_log::unix_millis_now;
-use goondan_protocol::control::{
-    Call, ControlError, ErrorCode, JsonRpc, Notification, TURN_PIECE, TURN_PROGRESS, TurnPiece,
-    TurnProgress,
-};
-use goondan_protocol::ids::WorkspaceId;
-use goondan_protocol::ipc::ToChild;
+use goondan_protocol::control::{Call, ControlError};
 use goondan_protocol::time::Timestamp;
 use goondan_store::disk::Disk;
 use goondan_store::root::Layout;
 use goondan_store::writer::{Completion, Job, Writers};
-use goondan_store::{connection, workspace};
 use sd_notify::NotifyState;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -32,22 +24,19 @@ use tokio::task::JoinSet;
 use super::cgroups::Cgroups;
 use super::child::{self, Reports, RunningChild};
 use super::control::client::Client;
-use super::descriptors;
 use super::event::Event;
 use super::launcher::Launcher;
-use super::loading::{self, Projects, Wanted};
+use super::loading::Projects;
 use super::logs::LogHub;
 use super::memory;
-use super::reading;
 use super::strays;
 use super::supply;
 use super::watching::Watches;
 use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICKS_OF_MEASURE};
 use goondan_core::limits::TICK_MS;
-use goondan_core::{
-    Core, Effect, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, LogEvent, Now,
-    ProcessId, RequestToken, Settings, Severity, StateDone, StateWork, control_error,
-};
+use goondan_core::{Core, Input, LogEvent, Now, ProcessId, RequestToken, Severity};
+
+mod effects;
 
 /// What the shell adds to an answer of the core.
 #[derive(Debug, Clone, Copy)]
@@ -310,275 +299,6 @@ impl Supervisor {
                 inputs.extend(self.carry_out(effect));
             }
         }
-    }
-
-    fn carry_out(&mut self, effect: Effect) -> Option<Input> {
-        match effect {
-            Effect::Spawn(spawn) => {
-                let process = spawn.process;
-                let (launcher, reports) = (&self.launcher, &self.reports);
-                match child::start(
-                    &spawn,
-                    launcher,
-                    &mut self.cgroups,
-                    reports,
-                    &mut self.tasks,
-                ) {
-                    Ok(child) => {
-                        let pid = child.pid;
-                        self.children.insert(process, child);
-                        return Some(Input::Spawned { process, pid });
-                    }
-                    Err(error) => {
-                        let how = format!("it could not be started: {error}");
-                        return Some(if descriptors::is_shortage(&error) {
-                            Input::NoRoom { process, how }
-                        } else {
-                            Input::Exited { process, how }
-                        });
-                    }
-                }
-            }
-            Effect::Send {
-                process,
-                head,
-                message,
-            } => {
-                let child = self.children.get_mut(&process)?;
-                child.ends_in_order |= matches!(*message, ToChild::Shutdown(_));
-                let sent = message.to_frame(&head).map(|frame| {
-                    let records = message.records_frame().cloned();
-                    let mut frames = std::iter::once(Bytes::from(frame)).chain(records);
-                    frames.all(|frame| child.send(frame))
-                });
-                let problem = match sent {
-                    Ok(true) => return None,
-                    Ok(false) => "it does not read what it is sent".to_owned(),
-                    Err(error) => goondan_log::error_chain(&error),
-                };
-                return Some(Input::Broken { process, problem });
-            }
-            Effect::Kill { process } => {
-                let child = self.children.get_mut(&process)?;
-                child.ends_in_order = false;
-                child.kill();
-            }
-            Effect::SetTrace { process, trace } => self.children.get(&process)?.set_trace(trace),
-            Effect::Store(job) => self.jobs.push(job),
-            Effect::LoadWorkspace {
-                purpose,
-                workspace_id,
-                project_root,
-            } => {
-                self.load(purpose, workspace_id, project_root);
-            }
-            Effect::KeepConfiguration {
-                workspace_id,
-                digest,
-                since,
-                sources,
-            } => {
-                self.kept += 1;
-                let (projects, number) = (self.projects.clone(), self.kept);
-                self.tasks.spawn_blocking(move || {
-                    projects.keep(number, &workspace_id, digest, since, &sources);
-                });
-            }
-            Effect::Watch {
-                workspace_id,
-                sources,
-            } => {
-                let events = &self.reports.events;
-                self.watches
-                    .set(workspace_id, sources, events, &mut self.tasks);
-            }
-            Effect::WriteWorkspace(record) => {
-                let (disk, layout) = (self.disk.clone(), self.layout.clone());
-                let events = self.reports.events.clone();
-                self.projects.known.index.forget(&record.workspace_id);
-                self.tasks.spawn_blocking(move || {
-                    let written = workspace::write(disk.as_ref(), &layout, &record);
-                    let input = Input::WorkspaceWritten {
-                        workspace_id: record.workspace_id.clone(),
-                        result: written.map_err(|error| control_error(&error)),
-                    };
-                    drop(events.blocking_send(Event::Input(input)));
-                });
-            }
-            Effect::ConnectionState {
-                workspace_id,
-                connection,
-                work,
-            } => {
-                let (disk, layout) = (self.disk.clone(), self.layout.clone());
-                let events = self.reports.events.clone();
-                self.tasks.spawn_blocking(move || {
-                    let (disk, id, name) = (disk.as_ref(), &workspace_id, &connection);
-                    let done = match &work {
-                        StateWork::Get => {
-                            connection::state(disk, &layout, id, name).map(StateDone::Found)
-                        }
-                        StateWork::Set(state) => {
-                            connection::set_state(disk, &layout, id, name, state)
-                                .map(|()| StateDone::Kept)
-                        }
-                    };
-                    let input = Input::ConnectionState {
-                        workspace_id,
-                        connection,
-                        result: done.map_err(|error| goondan_log::error_chain(&error)),
-                    };
-                    drop(events.blocking_send(Event::Input(input)));
-                });
-            }
-            Effect::ListInstances {
-                token,
-                workspaces,
-                processing,
-            } => {
-                let is_processing = |at: &_| processing.contains(at);
-                let listed = workspaces.iter();
-                let listed = listed.flat_map(|id| {
-                    loading::list_instances(&self.projects.known, id, is_processing)
-                });
-                match serde_json::value::to_raw_value(&listed.collect::<Vec<_>>()) {
-                    Ok(listed) => {
-                        let request = self.requests.remove(&token)?;
-                        request.client.respond_raw(request.id, listed);
-                    }
-                    Err(error) => {
-                        let error = ControlError::new(ErrorCode::Internal, error.to_string());
-                        self.respond(token, Err(error));
-                    }
-                }
-            }
-            Effect::ListMetadata {
-                purpose,
-                workspace_id,
-            } => {
-                if let ListPurpose::Verify { .. } = purpose {
-                    self.list_on_disk(purpose, workspace_id);
-                } else {
-                    let found = self
-                        .projects
-                        .known
-                        .index
-                        .list(&workspace_id)
-                        .unwrap_or_default();
-                    let listed = ListedInstances {
-                        found,
-                        unreadable: Vec::new(),
-                    };
-                    return Some(Input::Listed {
-                        workspace_id,
-                        purpose,
-                        result: Ok(listed),
-                    });
-                }
-            }
-            Effect::Read { token, read } => {
-                let (disk, layout) = (self.disk.clone(), self.layout.clone());
-                let index = self.projects.known.index.clone();
-                let events = self.reports.events.clone();
-                self.tasks.spawn_blocking(move || {
-                    let result = reading::read(disk.as_ref(), &layout, &index, read);
-                    drop(events.blocking_send(Event::Answer { token, result }));
-                });
-            }
-            Effect::Secrets { token, at, work } => {
-                let keeper = self.projects.secrets.clone();
-                let events = self.reports.events.clone();
-                self.tasks.spawn_blocking(move || {
-                    let result = keeper.carry_out(work, at);
-                    let input = Input::Secrets { token, result };
-                    drop(events.blocking_send(Event::Input(input)));
-                });
-            }
-            Effect::Respond { token, result } => self.respond(token, result),
-            Effect::Progress { token, event } => {
-                let request = self.requests.get(&token)?;
-                let params = TurnProgress {
-                    request_id: request.id,
-                    event,
-                };
-                let method = TURN_PROGRESS;
-                request.client.send(&Notification {
-                    jsonrpc: JsonRpc,
-                    method,
-                    params,
-                });
-            }
-            Effect::Piece {
-                token,
-                place,
-                piece,
-            } => {
-                let request = self.requests.get(&token)?;
-                let params = TurnPiece {
-                    request_id: request.id,
-                    place: *place,
-                    piece,
-                };
-                let method = TURN_PIECE;
-                request.client.send(&Notification {
-                    jsonrpc: JsonRpc,
-                    method,
-                    params,
-                });
-            }
-            Effect::Log(event) => write_log(&self.reports.hub, event),
-            Effect::Exit => self.is_over = true,
-        }
-        None
-    }
-
-    /// Lists the instances of a workspace as its folders have them, whatever is known of them.
-    fn list_on_disk(&mut self, purpose: ListPurpose, workspace_id: WorkspaceId) {
-        let (disk, layout) = (self.disk.clone(), self.layout.clone());
-        let (events, known) = (self.reports.events.clone(), self.projects.known.clone());
-        self.tasks.spawn_blocking(move || {
-            let instances = layout.instances(&workspace_id);
-            let listed = workspace::list_instances(disk.as_ref(), &instances);
-            let listed = listed.map(|listed| {
-                known.warned.report(&listed.1);
-                ListedInstances::of(listed)
-            });
-            let input = Input::Listed {
-                workspace_id,
-                purpose,
-                result: listed.map_err(|error| control_error(&error)),
-            };
-            drop(events.blocking_send(Event::Input(input)));
-        });
-    }
-
-    fn load(
-        &mut self,
-        purpose: LoadPurpose,
-        workspace_id: Option<WorkspaceId>,
-        project_root: PathBuf,
-    ) {
-        let wanted = Wanted {
-            workspace_id: workspace_id.clone(),
-            settings: match &purpose {
-                LoadPurpose::Open { settings, .. } => settings.clone(),
-                _ => Settings::default(),
-            },
-            may_fall_back: purpose == LoadPurpose::Start,
-            all_instances: matches!(&purpose, LoadPurpose::Restart { request, .. } if request.fresh),
-        };
-        let (projects, events) = (self.projects.clone(), self.reports.events.clone());
-        self.tasks.spawn_blocking(move || {
-            projects.read_then(&project_root, &wanted, |(sources, result)| {
-                let loaded = Box::new(Loaded {
-                    purpose,
-                    workspace_id,
-                    sources,
-                    result,
-                });
-                drop(events.blocking_send(Event::Input(Input::Loaded(loaded))));
-            });
-        });
     }
 
     fn respond(&mut self, token: RequestToken, result: Result<Value, ControlError>) {

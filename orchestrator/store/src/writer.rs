@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use goondan_protocol::event::AgentEvent;
-use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef};
+use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use tokio::time::Instant;
 
@@ -148,22 +148,16 @@ impl Worker {
                 continue;
             }
             let instance = job.op.instance().cloned();
-            if instance
-                .as_ref()
-                .is_some_and(|instance| put_off.contains(instance))
-            {
-                later.push(job);
-                continue;
-            }
-            if let Some(instance) = instance.as_ref()
-                && !self.open.contains_key(instance)
-            {
-                if newly_opened >= self.open_instances_max {
+            if let Some(instance) = &instance {
+                let is_new = !self.open.contains_key(instance);
+                if is_new && newly_opened >= self.open_instances_max {
                     put_off.insert(instance.clone());
+                }
+                if put_off.contains(instance) {
                     later.push(job);
                     continue;
                 }
-                newly_opened += 1;
+                newly_opened += usize::from(is_new);
             }
             if let (Op::CompleteTurn { .. }, Some(instance)) = (&job.op, &instance) {
                 put_off.insert(instance.clone());
@@ -173,23 +167,36 @@ impl Worker {
                 Some(error) => Err(again(error)),
                 None => self.stage(job.op),
             };
-            if let Some(instance) = &instance {
-                match &result {
-                    Err(error) if error.is_io() && !failed.contains_key(instance) => {
-                        self.open.remove(instance);
-                        failed.insert(instance.clone(), again(error));
-                    }
-                    _ => match touched.iter_mut().find(|(known, _)| known == instance) {
-                        Some((_, greatest)) => *greatest = promise.max(*greatest),
-                        None => touched.push((instance.clone(), promise)),
-                    },
+            match (&instance, &result) {
+                (Some(instance), Err(error)) if error.is_io() && !failed.contains_key(instance) => {
+                    self.open.remove(instance);
+                    failed.insert(instance.clone(), again(error));
                 }
+                (Some(instance), _) => touch(&mut touched, instance, promise),
+                (None, _) => {}
             }
             staged.push((job.token, instance, result));
         }
         *batch = later;
         self.workspace_files
             .sync(self.disk.as_ref(), &self.layout, &mut staged);
+        self.keep_promises(touched, failed);
+        let reported = staged.into_iter().map(|(token, instance, result)| {
+            let result = match instance.and_then(|instance| failed.get(&instance).map(again)) {
+                Some(error) if result.is_ok() => Err(error),
+                _ => result,
+            };
+            Completion { token, result }
+        });
+        reported.collect()
+    }
+
+    /// Makes durable what the reports of a batch promise.
+    fn keep_promises(
+        &mut self,
+        touched: Vec<(InstanceRef, Promise)>,
+        failed: &mut HashMap<InstanceRef, StoreError>,
+    ) {
         for (instance, promise) in touched {
             let Some(held) = self.open.get_mut(&instance) else {
                 continue;
@@ -208,17 +215,10 @@ impl Worker {
             self.index.put(&instance, held.store.metadata());
             self.unsettled.push(instance);
         }
-        let reported = staged.into_iter().map(|(token, instance, result)| {
-            let result = match instance.and_then(|instance| failed.get(&instance).map(again)) {
-                Some(error) if result.is_ok() => Err(error),
-                _ => result,
-            };
-            Completion { token, result }
-        });
-        reported.collect()
     }
 
     fn stage(&mut self, op: Op) -> Result<Report, StoreError> {
+        // Long: one arm for each operation.
         match op {
             Op::Accept {
                 instance,
@@ -362,25 +362,8 @@ impl Worker {
             Op::VerifyWorkspace {
                 workspace_id,
                 repair,
-            } => {
-                let (disk, layout) = (self.disk.as_ref(), &self.layout);
-                let mut found = verify::workspace_files(disk, layout, &workspace_id)?;
-                if repair {
-                    self.workspace_files
-                        .acknowledge(disk, layout, &workspace_id)?;
-                    own_files::mark_acknowledged(&mut found);
-                }
-                Ok(Report::Verified(Box::new(found)))
-            }
-            Op::VerifyRoot { repair } => {
-                let (disk, layout) = (self.disk.as_ref(), &self.layout);
-                let mut found = verify::root_files(disk, layout)?;
-                if repair {
-                    OwnFiles::open(disk, &layout.system())?.acknowledge(disk)?;
-                    own_files::mark_acknowledged(&mut found);
-                }
-                Ok(Report::Verified(Box::new(found)))
-            }
+            } => self.verify_workspace(&workspace_id, repair),
+            Op::VerifyRoot { repair } => self.verify_root(repair),
             Op::Export {
                 instance,
                 position,
@@ -403,28 +386,8 @@ impl Worker {
                 instance::import(disk, &instances, (key, &agent), &archive, at, &staging)
                     .map(Report::Imported)
             }
-            Op::Close(instance) => {
-                if let Some(unfolded) = self.unfolded.get_mut(&instance) {
-                    unfolded.is_kept = false;
-                }
-                self.resting.remove(&instance);
-                if let Some(mut held) = self.open.remove(&instance) {
-                    held.store.sync()?;
-                    held.store.clear_journal()?;
-                    held.store.flush_metadata()?;
-                }
-                Ok(Report::Closed)
-            }
-            Op::Delete(instance) => {
-                self.open.remove(&instance);
-                self.unfolded.remove(&instance);
-                self.resting.remove(&instance);
-                let dir = self.dir_of(&instance);
-                let trash = format!(".removed-{}", uuid::Uuid::now_v7());
-                let existed = instance::delete(self.disk.as_ref(), &dir, &trash)?;
-                self.index.remove(&instance);
-                Ok(Report::Deleted { existed })
-            }
+            Op::Close(instance) => self.close(&instance),
+            Op::Delete(instance) => self.delete(&instance),
             Op::Audit {
                 workspace_id,
                 record,
@@ -437,6 +400,50 @@ impl Worker {
             // The batch takes these aside, to sync them together.
             Op::RecordUsage { .. } => Ok(Report::UsageRecorded),
         }
+    }
+
+    fn verify_workspace(&mut self, id: &WorkspaceId, repair: bool) -> Result<Report, StoreError> {
+        let (disk, layout) = (self.disk.as_ref(), &self.layout);
+        let mut found = verify::workspace_files(disk, layout, id)?;
+        if repair {
+            self.workspace_files.acknowledge(disk, layout, id)?;
+            own_files::mark_acknowledged(&mut found);
+        }
+        Ok(Report::Verified(Box::new(found)))
+    }
+
+    fn verify_root(&self, repair: bool) -> Result<Report, StoreError> {
+        let (disk, layout) = (self.disk.as_ref(), &self.layout);
+        let mut found = verify::root_files(disk, layout)?;
+        if repair {
+            OwnFiles::open(disk, &layout.system())?.acknowledge(disk)?;
+            own_files::mark_acknowledged(&mut found);
+        }
+        Ok(Report::Verified(Box::new(found)))
+    }
+
+    fn close(&mut self, instance: &InstanceRef) -> Result<Report, StoreError> {
+        if let Some(unfolded) = self.unfolded.get_mut(instance) {
+            unfolded.is_kept = false;
+        }
+        self.resting.remove(instance);
+        if let Some(mut held) = self.open.remove(instance) {
+            held.store.sync()?;
+            held.store.clear_journal()?;
+            held.store.flush_metadata()?;
+        }
+        Ok(Report::Closed)
+    }
+
+    fn delete(&mut self, instance: &InstanceRef) -> Result<Report, StoreError> {
+        self.open.remove(instance);
+        self.unfolded.remove(instance);
+        self.resting.remove(instance);
+        let dir = self.dir_of(instance);
+        let trash = format!(".removed-{}", uuid::Uuid::now_v7());
+        let existed = instance::delete(self.disk.as_ref(), &dir, &trash)?;
+        self.index.remove(instance);
+        Ok(Report::Deleted { existed })
     }
 
     fn dir_of(&self, instance: &InstanceRef) -> PathBuf {
@@ -569,6 +576,14 @@ fn report_stale_metadata(instance: &InstanceRef, error: &StoreError) {
         error = error as &dyn std::error::Error,
         "metadata.json could not be written"
     );
+}
+
+/// Notes what of an instance is to be made durable before the reports of a batch are told.
+fn touch(touched: &mut Vec<(InstanceRef, Promise)>, instance: &InstanceRef, promise: Promise) {
+    match touched.iter_mut().find(|(known, _)| known == instance) {
+        Some((_, greatest)) => *greatest = promise.max(*greatest),
+        None => touched.push((instance.clone(), promise)),
+    }
 }
 
 fn report_unwritable(instance: &InstanceRef, error: &StoreError) {

@@ -79,6 +79,7 @@ fn to_problem(
     connector: &Connector,
     report: &mut Report,
 ) -> Problem {
+    // Long: one arm for each mistake.
     let written = &connection.written;
     let name = wrong.place.label();
     let (section, (key, value)) = match &wrong.place {

@@ -698,6 +698,34 @@ fn each_line(
     failed.map_or(Ok(()), Err)
 }
 
+/// What is wrong with a record.
+fn wrong_with(verdict: Verdict, is_json: bool) -> Option<(FindingKind, &'static str)> {
+    match verdict {
+        Verdict::Uncovered if is_json => None,
+        Verdict::Whole => None,
+        Verdict::Moved => Some((
+            FindingKind::MisplacedRecord,
+            "the record is whole, but not in its place; it is read where it stands",
+        )),
+        Verdict::Repeated => Some((
+            FindingKind::RepeatedRecord,
+            "the record stands there a second time; it counts once",
+        )),
+        Verdict::Unknown => Some((
+            FindingKind::UnknownRecord,
+            "no record was written there; it is passed over",
+        )),
+        Verdict::Damaged | Verdict::Uncovered => Some((
+            FindingKind::DamagedRecord,
+            "the record is not as it was written; it is passed over",
+        )),
+        Verdict::KnownDamaged => Some((
+            FindingKind::DamagedRecord,
+            "the record was found damaged before; it is passed over",
+        )),
+    }
+}
+
 fn judge(
     path: &Path,
     alignment: Alignment,
@@ -717,35 +745,12 @@ fn judge(
             .get(at)
             .copied()
             .unwrap_or(Verdict::Uncovered);
-        let (kind, problem) = match verdict {
-            Verdict::Uncovered if is_json.get(at) == Some(&true) => (None, ""),
-            Verdict::Whole => (None, ""),
-            Verdict::Moved => (
-                Some(FindingKind::MisplacedRecord),
-                "the record is whole, but not in its place; it is read where it stands",
-            ),
-            Verdict::Repeated => (
-                Some(FindingKind::RepeatedRecord),
-                "the record stands there a second time; it counts once",
-            ),
-            Verdict::Unknown => (
-                Some(FindingKind::UnknownRecord),
-                "no record was written there; it is passed over",
-            ),
-            Verdict::Damaged | Verdict::Uncovered => (
-                Some(FindingKind::DamagedRecord),
-                "the record is not as it was written; it is passed over",
-            ),
-            Verdict::KnownDamaged => (
-                Some(FindingKind::DamagedRecord),
-                "the record was found damaged before; it is passed over",
-            ),
-        };
-        let is_good = matches!(kind, None | Some(FindingKind::MisplacedRecord));
+        let wrong = wrong_with(verdict, is_json.get(at) == Some(&true));
+        let is_good = matches!(wrong, None | Some((FindingKind::MisplacedRecord, _)));
         if !is_good {
             bad.insert(offset);
         }
-        if let Some(kind) = kind {
+        if let Some((kind, problem)) = wrong {
             let problem = format!("line {number}: {problem}");
             findings.push(Finding::new(path, kind, problem).at(number, offset, to));
         }

@@ -291,6 +291,11 @@ fn check_messages(
         check_log(disk, &messages.join(name), out)?;
         segments::check(disk, messages, name, &mut out.findings)?;
     }
+    check_names(disk, messages, out)
+}
+
+/// Looks for files that nothing put there.
+fn check_names(disk: &dyn Disk, messages: &Path, out: &mut Verified) -> Result<(), StoreError> {
     const KNOWN: [&str; 6] = [INBOX, EVENTS, BASE, SUMS, OBSERVED, LLM];
     for entry in disk.list(messages).during("list", messages)? {
         let name = entry.name.to_string_lossy();

@@ -232,7 +232,8 @@ impl<'ast> Visit<'ast> for Names {
     }
 }
 
-fn is_test(attributes: &[Attribute]) -> bool {
+/// Whether something is compiled for tests alone.
+pub(crate) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => list
             .tokens

@@ -1,0 +1,307 @@
+//! Carrying out what the core says is to be done.
+
+use bytes::Bytes;
+use goondan_core::{
+    Effect, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, ProcessId, RequestToken,
+    Settings, Spawn, StateDone, StateWork, control_error,
+};
+use goondan_protocol::control::{
+    ControlError, ErrorCode, JsonRpc, Notification, TURN_PIECE, TURN_PROGRESS, TurnPiece,
+    TurnProgress,
+};
+use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
+use goondan_protocol::ipc::{Head, ToChild};
+use goondan_store::workspace::WorkspaceRecord;
+use goondan_store::{connection, workspace};
+use serde::Serialize;
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use super::{Supervisor, write_log};
+use crate::shell::event::Event;
+use crate::shell::loading::{self, Wanted};
+use crate::shell::{child, descriptors, reading};
+
+impl Supervisor {
+    /// Does what is to be done; what came of it at once is the core's next input.
+    pub(super) fn carry_out(&mut self, effect: Effect) -> Option<Input> {
+        // Long: one arm for each effect.
+        match effect {
+            Effect::Spawn(spawn) => return Some(self.start(&spawn)),
+            Effect::Send {
+                process,
+                head,
+                message,
+            } => return self.send(process, &head, &message),
+            Effect::Kill { process } => {
+                let child = self.children.get_mut(&process)?;
+                child.ends_in_order = false;
+                child.kill();
+            }
+            Effect::SetTrace { process, trace } => self.children.get(&process)?.set_trace(trace),
+            Effect::Store(job) => self.jobs.push(job),
+            Effect::LoadWorkspace {
+                purpose,
+                workspace_id,
+                project_root,
+            } => self.load(purpose, workspace_id, project_root),
+            Effect::KeepConfiguration {
+                workspace_id,
+                digest,
+                since,
+                sources,
+            } => {
+                self.kept += 1;
+                let (projects, number) = (self.projects.clone(), self.kept);
+                self.tasks.spawn_blocking(move || {
+                    projects.keep(number, &workspace_id, digest, since, &sources);
+                });
+            }
+            Effect::Watch {
+                workspace_id,
+                sources,
+            } => {
+                let events = &self.reports.events;
+                self.watches
+                    .set(workspace_id, sources, events, &mut self.tasks);
+            }
+            Effect::WriteWorkspace(record) => self.write_workspace(record),
+            Effect::ConnectionState {
+                workspace_id,
+                connection,
+                work,
+            } => self.carry_out_state_work(workspace_id, connection, work),
+            Effect::ListInstances {
+                token,
+                workspaces,
+                processing,
+            } => self.list_instances(token, &workspaces, &processing),
+            Effect::ListMetadata {
+                purpose,
+                workspace_id,
+            } => return self.list_metadata(purpose, workspace_id),
+            Effect::Read { token, read } => {
+                let (disk, layout) = (self.disk.clone(), self.layout.clone());
+                let index = self.projects.known.index.clone();
+                self.in_background(move || {
+                    let result = reading::read(disk.as_ref(), &layout, &index, read);
+                    Event::Answer { token, result }
+                });
+            }
+            Effect::Secrets { token, at, work } => {
+                let keeper = self.projects.secrets.clone();
+                self.in_background(move || {
+                    let result = keeper.carry_out(work, at);
+                    Event::Input(Input::Secrets { token, result })
+                });
+            }
+            Effect::Respond { token, result } => self.respond(token, result),
+            Effect::Progress { token, event } => {
+                self.notify(token, TURN_PROGRESS, |request_id| TurnProgress {
+                    request_id,
+                    event,
+                });
+            }
+            Effect::Piece {
+                token,
+                place,
+                piece,
+            } => self.notify(token, TURN_PIECE, |request_id| TurnPiece {
+                request_id,
+                place: *place,
+                piece,
+            }),
+            Effect::Log(event) => write_log(&self.reports.hub, event),
+            Effect::Exit => self.is_over = true,
+        }
+        None
+    }
+
+    /// Does work on a thread that may wait for a disk, and brings back what came of it.
+    fn in_background(&mut self, work: impl FnOnce() -> Event + Send + 'static) {
+        let events = self.reports.events.clone();
+        self.tasks
+            .spawn_blocking(move || drop(events.blocking_send(work())));
+    }
+
+    fn start(&mut self, spawn: &Spawn) -> Input {
+        let process = spawn.process;
+        let started = child::start(
+            spawn,
+            &self.launcher,
+            &mut self.cgroups,
+            &self.reports,
+            &mut self.tasks,
+        );
+        match started {
+            Ok(child) => {
+                let pid = child.pid;
+                self.children.insert(process, child);
+                Input::Spawned { process, pid }
+            }
+            Err(error) => {
+                let how = format!("it could not be started: {error}");
+                if descriptors::is_shortage(&error) {
+                    Input::NoRoom { process, how }
+                } else {
+                    Input::Exited { process, how }
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, process: ProcessId, head: &Head, message: &ToChild) -> Option<Input> {
+        let child = self.children.get_mut(&process)?;
+        child.ends_in_order |= matches!(message, ToChild::Shutdown(_));
+        let sent = message.to_frame(head).map(|frame| {
+            let records = message.records_frame().cloned();
+            let mut frames = std::iter::once(Bytes::from(frame)).chain(records);
+            frames.all(|frame| child.send(frame))
+        });
+        let problem = match sent {
+            Ok(true) => return None,
+            Ok(false) => "it does not read what it is sent".to_owned(),
+            Err(error) => goondan_log::error_chain(&error),
+        };
+        Some(Input::Broken { process, problem })
+    }
+
+    fn write_workspace(&mut self, record: Box<WorkspaceRecord>) {
+        let (disk, layout) = (self.disk.clone(), self.layout.clone());
+        self.projects.known.index.forget(&record.workspace_id);
+        self.in_background(move || {
+            let written = workspace::write(disk.as_ref(), &layout, &record);
+            Event::Input(Input::WorkspaceWritten {
+                workspace_id: record.workspace_id.clone(),
+                result: written.map_err(|error| control_error(&error)),
+            })
+        });
+    }
+
+    fn carry_out_state_work(
+        &mut self,
+        workspace_id: WorkspaceId,
+        connection: ConnectionName,
+        work: StateWork,
+    ) {
+        let (disk, layout) = (self.disk.clone(), self.layout.clone());
+        self.in_background(move || {
+            let (disk, id, name) = (disk.as_ref(), &workspace_id, &connection);
+            let done = match &work {
+                StateWork::Get => connection::state(disk, &layout, id, name).map(StateDone::Found),
+                StateWork::Set(state) => {
+                    connection::set_state(disk, &layout, id, name, state).map(|()| StateDone::Kept)
+                }
+            };
+            Event::Input(Input::ConnectionState {
+                workspace_id,
+                connection,
+                result: done.map_err(|error| goondan_log::error_chain(&error)),
+            })
+        });
+    }
+
+    fn list_instances(
+        &mut self,
+        token: RequestToken,
+        workspaces: &[WorkspaceId],
+        processing: &HashSet<InstanceRef>,
+    ) {
+        let is_processing = |at: &_| processing.contains(at);
+        let listed = workspaces
+            .iter()
+            .flat_map(|id| loading::list_instances(&self.projects.known, id, is_processing));
+        match serde_json::value::to_raw_value(&listed.collect::<Vec<_>>()) {
+            Ok(listed) => {
+                if let Some(request) = self.requests.remove(&token) {
+                    request.client.respond_raw(request.id, listed);
+                }
+            }
+            Err(error) => {
+                let error = ControlError::new(ErrorCode::Internal, error.to_string());
+                self.respond(token, Err(error));
+            }
+        }
+    }
+
+    fn list_metadata(&mut self, purpose: ListPurpose, workspace_id: WorkspaceId) -> Option<Input> {
+        if let ListPurpose::Verify { .. } = purpose {
+            self.list_on_disk(purpose, workspace_id);
+            return None;
+        }
+        let found = self.projects.known.index.list(&workspace_id);
+        let listed = ListedInstances {
+            found: found.unwrap_or_default(),
+            unreadable: Vec::new(),
+        };
+        Some(Input::Listed {
+            workspace_id,
+            purpose,
+            result: Ok(listed),
+        })
+    }
+
+    /// Lists the instances of a workspace as its folders have them, whatever is known of them.
+    fn list_on_disk(&mut self, purpose: ListPurpose, workspace_id: WorkspaceId) {
+        let (disk, layout) = (self.disk.clone(), self.layout.clone());
+        let known = self.projects.known.clone();
+        self.in_background(move || {
+            let instances = layout.instances(&workspace_id);
+            let listed = workspace::list_instances(disk.as_ref(), &instances);
+            let listed = listed.map(|listed| {
+                known.warned.report(&listed.1);
+                ListedInstances::of(listed)
+            });
+            Event::Input(Input::Listed {
+                workspace_id,
+                purpose,
+                result: listed.map_err(|error| control_error(&error)),
+            })
+        });
+    }
+
+    fn load(
+        &mut self,
+        purpose: LoadPurpose,
+        workspace_id: Option<WorkspaceId>,
+        project_root: PathBuf,
+    ) {
+        let wanted = Wanted {
+            workspace_id: workspace_id.clone(),
+            settings: match &purpose {
+                LoadPurpose::Open { settings, .. } => settings.clone(),
+                _ => Settings::default(),
+            },
+            may_fall_back: purpose == LoadPurpose::Start,
+            all_instances: matches!(&purpose, LoadPurpose::Restart { request, .. } if request.fresh),
+        };
+        let (projects, events) = (self.projects.clone(), self.reports.events.clone());
+        self.tasks.spawn_blocking(move || {
+            projects.read_then(&project_root, &wanted, |(sources, result)| {
+                let loaded = Box::new(Loaded {
+                    purpose,
+                    workspace_id,
+                    sources,
+                    result,
+                });
+                drop(events.blocking_send(Event::Input(Input::Loaded(loaded))));
+            });
+        });
+    }
+
+    /// Tells a client of something while its request is open.
+    fn notify<T: Serialize>(
+        &self,
+        token: RequestToken,
+        method: &'static str,
+        params: impl FnOnce(u64) -> T,
+    ) {
+        if let Some(request) = self.requests.get(&token) {
+            request.client.send(&Notification {
+                jsonrpc: JsonRpc,
+                method,
+                params: params(request.id),
+            });
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Functions are short: one that is longer than a screen begins with a comment that says why, `// Long: …`.
+
+use std::fs;
+use std::path::Path;
+
+use syn::visit::{self, Visit};
+
+use crate::imports::modules::is_test;
+use crate::pages::repository;
+use crate::sources::{CRATES, rust_files};
+
+/// Most lines of a function, from its signature to its last brace.
+const LINES_MAX: usize = 70;
+
+/// Functions that are longer still. None may be added.
+const KNOWN: [&str; 17] = [
+    "agent-process/src/extension_host.rs: hear",
+    "agent-process/src/process.rs: run",
+    "agent-process/src/process.rs: carry_out",
+    "agent-process/src/tools/bash.rs: exec",
+    "agent-process/src/tools/file_system.rs: own_exports",
+    "agent-process/src/tools/outside/slack.rs: exports",
+    "agent-process/src/tools/outside/telegram.rs: exports",
+    "agent-process/src/tools/search.rs: grep",
+    "agent-process/src/tools/text_transform.rs: exports",
+    "agent-process/src/tools.rs: new",
+    "agent-process/src/turn/running.rs: step_forward",
+    "connector-process/connectors/src/check.rs: scalar",
+    "connector-process/src/github/wording.rs: of",
+    "connector-process/src/otlp/spans.rs: described",
+    "connector-process/src/slack/forms.rs: action",
+    "connector-process/src/slack.rs: to_meaning",
+    "gdn/src/commands/run.rs: run",
+];
+
+#[test]
+fn no_function_is_longer_than_a_screen() {
+    let mut found = Vec::new();
+    for (_, dir) in CRATES.iter().filter(|(_, dir)| *dir != "tests") {
+        for file in rust_files(&repository().join(dir).join("src")) {
+            let name = file.strip_prefix(repository()).unwrap();
+            let functions = long_functions(&file).into_iter();
+            found.extend(functions.map(|function| format!("{}: {function}", name.display())));
+        }
+    }
+    let long: Vec<_> = found.iter().map(String::as_str).collect();
+    assert_eq!(long, KNOWN);
+}
+
+fn long_functions(file: &Path) -> Vec<String> {
+    let name = file.file_stem().unwrap().to_string_lossy();
+    let is_of_tests = file
+        .components()
+        .any(|part| part.as_os_str() == "simulation");
+    if name == "tests" || name.ends_with("_tests") || name == "simulation" || is_of_tests {
+        return Vec::new();
+    }
+    let text = fs::read_to_string(file).unwrap();
+    let mut found = Long {
+        lines: text.lines().collect(),
+        functions: Vec::new(),
+    };
+    found.visit_file(&syn::parse_file(&text).unwrap());
+    found.functions
+}
+
+struct Long<'t> {
+    lines: Vec<&'t str>,
+    functions: Vec<String>,
+}
+
+impl Long<'_> {
+    fn look_at(&mut self, signature: &syn::Signature, block: &syn::Block) {
+        let start = signature.fn_token.span.start();
+        let end = block.brace_token.span.close().end();
+        let lines = end.line + 1 - start.line;
+        let body = block.brace_token.span.open().end().line;
+        let first = self.lines.get(body).map_or("", |line| line.trim());
+        if lines > LINES_MAX && !first.starts_with("// Long: ") {
+            self.functions.push(signature.ident.to_string());
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Long<'_> {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !is_test(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.look_at(&item.sig, &item.block);
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.look_at(&item.sig, &item.block);
+        visit::visit_impl_item_fn(self, item);
+    }
+}
