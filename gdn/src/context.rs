@@ -8,6 +8,7 @@ use goondan_vault::{Given, Vault};
 
 use crate::cli::Global;
 use crate::client::Client;
+use crate::daemon::{self, Started};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -91,6 +92,23 @@ impl Context {
     /// Connects to the daemon.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         Ok(Client::connect(&self.state_root).await?)
+    }
+
+    /// Connects to the running daemon, or to one that is started now, whose log directory is told.
+    pub(crate) async fn connect_or_start(
+        &self,
+        is_strict: bool,
+    ) -> Result<(Client, Option<PathBuf>), Failure> {
+        if let Some(client) = daemon::attach(&self.state_root).await? {
+            return Ok((client, None));
+        }
+        let Started { client, log_dir } = daemon::start(&self.state_root, is_strict).await?;
+        self.output.note(format!(
+            "Started the daemon: pid {}, log in {}",
+            client.daemon().pid,
+            log_dir.display()
+        ));
+        Ok((client, Some(log_dir)))
     }
 
     /// The workspace that the person named by its id.

@@ -4,7 +4,8 @@ use goondan_protocol::images::{Image, MAX_IMAGES, MAX_IMAGES_BYTES};
 use goondan_protocol::service::McpResult;
 use serde_json::Value;
 
-use super::own::READ_RESOURCE;
+/// The tool of ours that reads a resource.
+pub(super) const READ_RESOURCE: &str = "read_resource";
 
 /// What a tool returned.
 pub(super) fn of_call(result: &Value) -> McpResult {

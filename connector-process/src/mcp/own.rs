@@ -13,11 +13,9 @@ use rmcp::service::{Peer, ServiceError};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::content;
+use super::content::{self, READ_RESOURCE};
 use crate::limits::{MCP_LISTED_MAX, MCP_PAGES_MAX};
 
-/// The tool that reads a resource.
-pub(super) const READ_RESOURCE: &str = "read_resource";
 const LIST_RESOURCES: &str = "list_resources";
 const LIST_PROMPTS: &str = "list_prompts";
 const GET_PROMPT: &str = "get_prompt";

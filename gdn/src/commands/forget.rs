@@ -13,7 +13,6 @@ use serde::Serialize;
 use super::confirm::confirm;
 use super::draining::while_draining;
 use super::known::{self, Known};
-use super::run::attach_or_start;
 use crate::cli::Forget;
 use crate::client::Client;
 use crate::context::Context;
@@ -40,7 +39,7 @@ struct Forgotten {
 
 pub(super) async fn run(args: &Forget, context: &Context) -> Result<(), Failure> {
     // Only the daemon writes.
-    let (mut client, _) = attach_or_start(context, false).await?;
+    let (mut client, _) = context.connect_or_start(false).await?;
     let known = known::of(context)?;
     let running = match context.find(&mut client).await {
         Ok(running) => Some(running),

@@ -13,7 +13,7 @@ use super::status;
 use crate::cli::Run;
 use crate::client::Client;
 use crate::context::Context;
-use crate::daemon::{self, Started};
+use crate::daemon::{self};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
@@ -43,7 +43,7 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
         let options = settings.options(args.strict);
         return Err(daemon::become_daemon(&context.state_root, root.as_deref(), &options).into());
     }
-    let (mut client, log_dir) = attach_or_start(context, args.strict).await?;
+    let (mut client, log_dir) = context.connect_or_start(args.strict).await?;
     let root = match root {
         // What is said of a registered workspace is said by opening it again.
         None if settings.is_any() => Some(context.find(&mut client).await?.project_root),
@@ -52,23 +52,11 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
     let (info, refused) = match root {
         Some(project_root) => {
             let open = OpenWorkspace {
-                project_root: project_root.clone(),
+                project_root,
                 watch: settings.watch,
                 env_files: settings.env_files,
             };
-            match consent::open(&mut client, open, context).await {
-                Ok(info) => (info, None),
-                Err(failure) => {
-                    let running = running_instead(&mut client, &project_root, &failure).await?;
-                    match running {
-                        None => return Err(failure),
-                        Some(info) if args.strict && info.last_known_good => {
-                            return Err(stopped_instead(&mut client, info, failure).await?);
-                        }
-                        Some(info) => (info, Some(failure)),
-                    }
-                }
-            }
+            open_or_fall_back(&mut client, open, args.strict, context).await?
         }
         None => (context.find(&mut client).await?, None),
     };
@@ -186,21 +174,25 @@ impl Settings {
     }
 }
 
-/// The running daemon, or one that is started now and whose log directory is told.
-pub(super) async fn attach_or_start(
-    context: &Context,
+/// Opens a workspace. Where its configuration is not valid, what runs of it in its place, and what is wrong.
+async fn open_or_fall_back(
+    client: &mut Client,
+    open: OpenWorkspace,
     is_strict: bool,
-) -> Result<(Client, Option<PathBuf>), Failure> {
-    if let Some(client) = daemon::attach(&context.state_root).await? {
-        return Ok((client, None));
+    context: &Context,
+) -> Result<(WorkspaceInfo, Option<Failure>), Failure> {
+    let project_root = open.project_root.clone();
+    let failure = match consent::open(client, open, context).await {
+        Ok(info) => return Ok((info, None)),
+        Err(failure) => failure,
+    };
+    match running_instead(client, &project_root, &failure).await? {
+        None => Err(failure),
+        Some(info) if is_strict && info.last_known_good => {
+            Err(stopped_instead(client, info, failure).await?)
+        }
+        Some(info) => Ok((info, Some(failure))),
     }
-    let Started { client, log_dir } = daemon::start(&context.state_root, is_strict).await?;
-    context.output.note(format!(
-        "Started the daemon: pid {}, log in {}",
-        client.daemon().pid,
-        log_dir.display()
-    ));
-    Ok((client, Some(log_dir)))
 }
 
 fn summary(info: &WorkspaceInfo) -> Table {

@@ -11,7 +11,6 @@ use goondan_protocol::secret::SecretValue;
 
 use super::confirm::confirm;
 use super::reload;
-use super::run::attach_or_start;
 use crate::cli::{Secret, SecretAllow, SecretDeny, SecretRemove, SecretSet};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -53,7 +52,7 @@ async fn set(args: SecretSet, context: &Context) -> Result<(), Failure> {
         context,
     )?;
     // A project that waits for its first secret cannot have started the daemon.
-    let (mut client, _) = attach_or_start(context, false).await?;
+    let (mut client, _) = context.connect_or_start(false).await?;
     let value = SecretValue::new(value);
     let set = SetSecret {
         name,
@@ -118,7 +117,7 @@ async fn allow(args: SecretAllow, context: &Context) -> Result<(), Failure> {
     } else {
         let project_root = context.project()?;
         // A project that waits for its first consent cannot have started the daemon.
-        (attach_or_start(context, false).await?.0, project_root)
+        (context.connect_or_start(false).await?.0, project_root)
     };
     let allow = AllowSecret { name, project_root };
     let changed = client.change(allow).await?;
@@ -133,7 +132,7 @@ async fn deny(args: SecretDeny, context: &Context) -> Result<(), Failure> {
         (None, false) => Some(context.project()?),
         _ => None,
     };
-    let (mut client, _) = attach_or_start(context, false).await?;
+    let (mut client, _) = context.connect_or_start(false).await?;
     let deny = DenySecret {
         name,
         project_root,

@@ -11,13 +11,12 @@ use goondan_protocol::call::{
 use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{HostedModel, HostedProvider, ModelProvider};
 use goondan_protocol::envelope::Address;
-use goondan_protocol::export::{EXPORT, Export, ExportedEvent, ExportedModel, OTLP};
+use goondan_protocol::export::{EXPORT, Export, ExportedEvent, ExportedModel};
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{Head, ToChild};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
 use serde_json::value::to_raw_value;
 
-use super::connectors::Connector;
 use super::{Core, Effect, LogEvent, ProcessId};
 use crate::limits::{EXPORT_BATCH_EVENTS, EXPORT_DEADLINE_MS, EXPORT_QUEUE_EVENTS};
 
@@ -53,14 +52,6 @@ impl Collecting {
     fn lose(&mut self, events: u64, why: &str) {
         self.lost = self.lost.saturating_add(events);
         why.clone_into(&mut self.why);
-    }
-}
-
-impl Connector {
-    /// Whether it exports traces.
-    fn is_exporter(&self) -> bool {
-        let wanted = self.wanted.as_ref();
-        wanted.is_some_and(|wanted| wanted.entry.is_none() && wanted.connector.as_str() == OTLP)
     }
 }
 

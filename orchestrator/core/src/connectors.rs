@@ -7,6 +7,7 @@ use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{ConnectorAssignment, ConnectorProgram};
 use goondan_protocol::envelope::Address;
 use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource};
+use goondan_protocol::export::OTLP;
 use goondan_protocol::ids::{ConnectionName, EventId, WorkspaceId};
 use goondan_protocol::images;
 use goondan_protocol::ipc::{
@@ -59,6 +60,12 @@ impl Connector {
             former_keys: FormerKeys::default(),
             collecting: Collecting::default(),
         }
+    }
+
+    /// Whether it exports traces.
+    pub(super) fn is_exporter(&self) -> bool {
+        let wanted = self.wanted.as_ref();
+        wanted.is_some_and(|wanted| wanted.entry.is_none() && wanted.connector.as_str() == OTLP)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::sources::{CRATES, rust_files};
 const LINES_MAX: usize = 70;
 
 /// Functions that are longer still. None may be added.
-const KNOWN: [&str; 17] = [
+const KNOWN: [&str; 16] = [
     "agent-process/src/extension_host.rs: hear",
     "agent-process/src/process.rs: run",
     "agent-process/src/process.rs: carry_out",
@@ -30,7 +30,6 @@ const KNOWN: [&str; 17] = [
     "connector-process/src/otlp/spans.rs: described",
     "connector-process/src/slack/forms.rs: action",
     "connector-process/src/slack.rs: to_meaning",
-    "gdn/src/commands/run.rs: run",
 ];
 
 #[test]
