@@ -104,15 +104,8 @@ impl Slack {
             _ => return ignored("goondan wants no such callback"),
         }
         let kind = required(body, "/event/type")?;
-        if !matches!(kind, "message" | "app_mention") {
-            return ignored("goondan wants messages and mentions only");
-        }
-        // Whatever a bot says is no event, or two of them would talk for ever.
-        if body.pointer("/event/bot_id").is_some() || body.pointer("/event/bot_profile").is_some() {
-            return ignored("it is from a bot");
-        }
-        if text(body, "/event/subtype").is_some_and(|subtype| !WRITTEN.contains(&subtype)) {
-            return ignored("nobody wrote it");
+        if let Some(reason) = why_ignored(kind, body) {
+            return ignored(reason);
         }
         let team = required(body, "/team_id")?;
         let channel = required(body, "/event/channel")?;
@@ -214,6 +207,19 @@ fn plain(kind: &str, text: &str) -> String {
     text.replace("&lt;", "<")
         .replace("&gt;", ">")
         .replace("&amp;", "&")
+}
+
+/// Why something that happened is no event of ours, by its kind and by whom it is.
+fn why_ignored(kind: &str, body: &Value) -> Option<&'static str> {
+    if !matches!(kind, "message" | "app_mention") {
+        return Some("goondan wants messages and mentions only");
+    }
+    // Whatever a bot says is no event, or two of them would talk for ever.
+    if body.pointer("/event/bot_id").is_some() || body.pointer("/event/bot_profile").is_some() {
+        return Some("it is from a bot");
+    }
+    let is_written = text(body, "/event/subtype").is_none_or(|kind| WRITTEN.contains(&kind));
+    (!is_written).then_some("nobody wrote it")
 }
 
 #[cfg(test)]

@@ -292,6 +292,7 @@ impl Checking<'_> {
 
 /// Whether a value that holds no further settings may be; else what it may be, and what it is.
 fn scalar(content: Content, value: &Value) -> Result<(), (String, String)> {
+    // Long: one arm for each kind of content.
     let text = value.as_str();
     let is = |holds: bool, expected: &str, found: String| {
         if holds {

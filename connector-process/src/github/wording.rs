@@ -13,6 +13,7 @@ const COMMIT_ID_CHARS: usize = 7;
 
 /// The input for the event `name` with this payload: who did what, where to look, and what was written.
 pub(crate) fn of(name: &str, body: &Value) -> String {
+    // Long: one arm for each kind of event.
     let who = text(body, "/sender/login").unwrap_or("somebody");
     let action = text(body, "/action").map_or_else(|| "changed".to_owned(), past);
     let place = text(body, "/repository/full_name").unwrap_or("GitHub");

@@ -10,6 +10,7 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Event};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::SpanId;
+use goondan_protocol::usage::Usage;
 
 use super::wire::{Attribute, Kind, Span};
 use crate::limits::EXPORT_OPEN_SPANS_MAX;
@@ -124,6 +125,42 @@ fn provider(model: &ExportedModel) -> &str {
     }
 }
 
+/// What is said of a model; of a call of it, where its server is, too.
+fn of_model(model: &ExportedModel, is_call: bool) -> Vec<(&'static str, Attribute)> {
+    let mut attributes = vec![
+        ("gen_ai.provider.name", provider(model).into()),
+        ("gen_ai.request.model", model.name.as_str().into()),
+    ];
+    if let Some(host) = model.server_address.as_deref().filter(|_| is_call) {
+        attributes.push(("server.address", host.into()));
+        if let Some(port) = model.server_port {
+            attributes.push(("server.port", u64::from(port).into()));
+        }
+    }
+    attributes
+}
+
+/// What a call of a model took. What a cache had nothing to do with is left out.
+fn of_usage(usage: &Usage) -> Vec<(&'static str, Attribute)> {
+    let mut attributes: Vec<(&'static str, Attribute)> = vec![
+        ("gen_ai.usage.input_tokens", usage.read().into()),
+        ("gen_ai.usage.output_tokens", usage.output_tokens.into()),
+    ];
+    let of_cache = [
+        (
+            "gen_ai.usage.cache_read.input_tokens",
+            usage.cache_read_tokens,
+        ),
+        (
+            "gen_ai.usage.cache_creation.input_tokens",
+            usage.cache_write_tokens,
+        ),
+    ];
+    let of_cache = of_cache.into_iter().filter(|(_, tokens)| *tokens > 0);
+    attributes.extend(of_cache.map(|(name, tokens)| (name, tokens.into())));
+    attributes
+}
+
 /// What a span is called, what it is, and what is said of it.
 fn described(exported: &ExportedEvent) -> (String, Kind, Vec<(&'static str, Attribute)>) {
     let event = &exported.event;
@@ -161,14 +198,7 @@ fn described(exported: &ExportedEvent) -> (String, Kind, Vec<(&'static str, Attr
         .as_ref()
         .filter(|_| event.tool_call_id.is_none())
     {
-        attributes.push(("gen_ai.provider.name", provider(model).into()));
-        attributes.push(("gen_ai.request.model", model.name.as_str().into()));
-        if let Some(host) = model.server_address.as_deref().filter(|_| is_chat) {
-            attributes.push(("server.address", host.into()));
-            if let Some(port) = model.server_port {
-                attributes.push(("server.port", u64::from(port).into()));
-            }
-        }
+        attributes.extend(of_model(model, is_chat));
     }
     if let Some(response) = &event.response {
         let said = [
@@ -186,22 +216,7 @@ fn described(exported: &ExportedEvent) -> (String, Kind, Vec<(&'static str, Attr
         }
     }
     if let Some(usage) = &event.usage {
-        attributes.push(("gen_ai.usage.input_tokens", usage.read().into()));
-        attributes.push(("gen_ai.usage.output_tokens", usage.output_tokens.into()));
-        for (name, tokens) in [
-            (
-                "gen_ai.usage.cache_read.input_tokens",
-                usage.cache_read_tokens,
-            ),
-            (
-                "gen_ai.usage.cache_creation.input_tokens",
-                usage.cache_write_tokens,
-            ),
-        ] {
-            if tokens > 0 {
-                attributes.push((name, tokens.into()));
-            }
-        }
+        attributes.extend(of_usage(usage));
     }
     if let Some(cost) = event.cost_micro_usd {
         attributes.push(("goondan.cost.micro_usd", cost.0.into()));

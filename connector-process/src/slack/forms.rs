@@ -60,41 +60,67 @@ fn command(form: &Value) -> Result<ConnectorEvent, Malformed> {
     })
 }
 
+/// What somebody did with a form.
+struct Acted<'p> {
+    name: &'static str,
+    action: &'p str,
+    input: String,
+    /// What tells it from all others.
+    mark: Option<&'p str>,
+}
+
+fn acted<'p>(payload: &'p Value, kind: &str) -> Result<Option<Acted<'p>>, Malformed> {
+    Ok(Some(match kind {
+        "block_actions" => {
+            let first = payload.pointer("/actions/0");
+            let first = first.ok_or(Malformed::NoField {
+                field: "/actions/0",
+            })?;
+            let action = required(first, "/action_id")?;
+            Acted {
+                name: "block_action",
+                action,
+                input: chosen(first).unwrap_or_else(|| action.to_owned()),
+                mark: text(first, "/action_ts").or_else(|| text(payload, "/trigger_id")),
+            }
+        }
+        "shortcut" | "message_action" => {
+            let action = required(payload, "/callback_id")?;
+            Acted {
+                name: "shortcut",
+                action,
+                input: text(payload, "/message/text").unwrap_or(action).to_owned(),
+                mark: text(payload, "/trigger_id"),
+            }
+        }
+        "view_submission" => {
+            let action = required(payload, "/view/callback_id")?;
+            let values = payload.pointer("/view/state/values");
+            Acted {
+                name: "view_submission",
+                action,
+                input: values.map_or_else(|| action.to_owned(), Value::to_string),
+                mark: text(payload, "/view/hash").or_else(|| text(payload, "/trigger_id")),
+            }
+        }
+        _ => return Ok(None),
+    }))
+}
+
 /// Something that somebody did in the app's messages and dialogs; none if it is of no interest.
 fn action(payload: &Value) -> Result<Option<ConnectorEvent>, Malformed> {
     let kind = required(payload, "/type")?;
     let team = text(payload, "/team/id").or_else(|| text(payload, "/user/team_id"));
     let team = team.ok_or(Malformed::NoField { field: "/team/id" })?;
     let user = required(payload, "/user/id")?;
-    let (name, action, input, mark) = match kind {
-        "block_actions" => {
-            let action = payload.pointer("/actions/0");
-            let action = action.ok_or(Malformed::NoField {
-                field: "/actions/0",
-            })?;
-            let id = required(action, "/action_id")?;
-            let at = text(action, "/action_ts").or_else(|| text(payload, "/trigger_id"));
-            let said = chosen(action).unwrap_or_else(|| id.to_owned());
-            ("block_action", id, said, at)
-        }
-        "shortcut" | "message_action" => {
-            let id = required(payload, "/callback_id")?;
-            let said = text(payload, "/message/text").unwrap_or(id);
-            let at = text(payload, "/trigger_id");
-            ("shortcut", id, said.to_owned(), at)
-        }
-        "view_submission" => {
-            let id = required(payload, "/view/callback_id")?;
-            let values = payload.pointer("/view/state/values");
-            let said = values.map_or_else(|| id.to_owned(), Value::to_string);
-            (
-                "view_submission",
-                id,
-                said,
-                text(payload, "/view/hash").or_else(|| text(payload, "/trigger_id")),
-            )
-        }
-        _ => return Ok(None),
+    let Some(Acted {
+        name,
+        action,
+        input,
+        mark,
+    }) = acted(payload, kind)?
+    else {
+        return Ok(None);
     };
     let mark = mark.ok_or(Malformed::NoField {
         field: "/trigger_id",
