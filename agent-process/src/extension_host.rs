@@ -1,6 +1,6 @@
 //! The host of an agent's extensions that are modules of the project (`EXT-2`, `EXT-4`).
 //!
-//! An agent has one such process for all of them. It is started with the first turn, in an enclosure, and
+//! An agent has one such process for all of them. It is started with the first turn, under a tool supervisor, and
 //! lives as long as the agent process. [`Crew`] owns it and knows which middlewares are at work: whatever
 //! a module does, a crash or a hang is the end of the turn and no more, and the next turn starts the host
 //! anew. What the engine decides is said to the host; what the host says comes out as [`News`].

@@ -117,9 +117,9 @@ pub(crate) fn ignore_signals() -> Result<(), ProcessError> {
 pub(crate) async fn run(
     mut link: Link,
     assignment: AgentAssignment,
-    enclosure: PathBuf,
+    supervisor: PathBuf,
 ) -> Result<Ended, ProcessError> {
-    let toolbox = Toolbox::new(&assignment, enclosure)?;
+    let toolbox = Toolbox::new(&assignment, supervisor)?;
     let (outgoing, desk) = Outgoing::new();
     let model = model::of_definition(&assignment.agent.model, &outgoing);
     let (colleagues, enquiries) = Colleagues::new();
@@ -387,7 +387,7 @@ impl Agent {
                             continue;
                         }
                     };
-                    if self.work.is_empty() && !self.toolbox.end_strays() {
+                    if self.work.is_empty() && !self.toolbox.reap_orphans() {
                         tracing::error!("some processes of tools could not be ended");
                     }
                     self.handle(input).await?;

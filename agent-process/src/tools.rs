@@ -7,13 +7,12 @@
 mod agents;
 mod bash;
 mod capture;
-pub(crate) mod descendants;
-pub mod enclosure;
 mod file_system;
 pub(crate) mod host;
 mod json_query;
 pub(crate) mod mcp;
 mod module;
+pub(crate) mod orphan_reaper;
 pub(crate) mod outside;
 pub(crate) mod pipe;
 mod residents;
@@ -25,6 +24,7 @@ mod self_restart;
 mod session;
 mod text_transform;
 pub(crate) mod tool_search;
+pub mod tool_supervisor;
 mod wait;
 
 use std::borrow::Cow;
@@ -288,13 +288,13 @@ impl std::fmt::Debug for Toolbox {
 }
 
 impl Toolbox {
-    /// Sets up the tools of an agent. `enclosure` is this crate's binary, which stands around each
-    /// command ([`enclosure`]).
+    /// Sets up the tools of an agent. `supervisor` is this crate's binary, which stands around each
+    /// command ([`tool_supervisor`]).
     ///
     /// # Errors
     ///
     /// [`ToolboxError`] if a tool is not known or its directories are not there.
-    pub fn new(assignment: &AgentAssignment, enclosure: PathBuf) -> Result<Self, ToolboxError> {
+    pub fn new(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Self, ToolboxError> {
         let secret_files = Arc::new(SecretFiles::of(&assignment.agent));
         let open = |what: &'static str, path: &Path| {
             let opened = Root::open(path).map(|root| root.keeping(secret_files.clone()));
@@ -308,7 +308,7 @@ impl Toolbox {
             work: Arc::new(open("work directory", &assignment.work_dir)?),
             project: open("project root", &assignment.project_root)?,
             surroundings: Arc::new(Surroundings {
-                enclosure,
+                supervisor,
                 cwd: working_directory(Purpose::Agent {
                     mode: assignment.agent.cwd_mode,
                     work_dir: &assignment.work_dir,
@@ -460,8 +460,8 @@ impl Toolbox {
     /// Ends every process that is left of calls. Only to be called while no call runs. False if some could
     /// not be ended.
     #[must_use]
-    pub(crate) fn end_strays(&self) -> bool {
-        descendants::end_all_but(&self.places.surroundings.residents.pids())
+    pub(crate) fn reap_orphans(&self) -> bool {
+        orphan_reaper::end_all_but(&self.places.surroundings.residents.pids())
     }
 
     fn not_in_catalog(&self, tool_name: &str) -> Misfit {

@@ -1,7 +1,7 @@
 //! Hosts: the processes that run tool modules of the project.
 //!
 //! An agent has one host for all its JavaScript and TypeScript modules, and one for each other module. A
-//! host is started with the first call, in an enclosure, and lives as long as the agent process. It is a
+//! host is started with the first call, under a tool supervisor, and lives as long as the agent process. It is a
 //! task of its own that owns the process and every call that is open: whatever the module does, a crash or
 //! a hang is the error of a call and no more.
 

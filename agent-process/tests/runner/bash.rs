@@ -1,4 +1,4 @@
-//! The tool `bash`, with the real enclosure around real commands.
+//! The tool `bash`, with the real supervisor around real commands.
 
 use std::sync::Arc;
 
