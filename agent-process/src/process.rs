@@ -29,7 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinSet};
 use uuid::Uuid;
 
-use crate::colleagues::{Colleagues, Enquiries};
+use crate::agent_client::{AgentClient, AgentRequests};
 use crate::extension_host::{Crew, News};
 use crate::extensions::{ExtensionError, Extensions};
 use crate::history::History;
@@ -122,7 +122,7 @@ pub(crate) async fn run(
     let toolbox = Toolbox::new(&assignment, supervisor)?;
     let (outgoing, desk) = Outgoing::new();
     let model = model::of_definition(&assignment.agent.model, &outgoing);
-    let (colleagues, enquiries) = Colleagues::new();
+    let (agent_client, agent_requests) = AgentClient::new();
     tracing::info!(
         model = assignment.agent.model.name.as_str(),
         "agent process started"
@@ -167,8 +167,8 @@ pub(crate) async fn run(
         outgoing,
         origin: None,
         desk,
-        colleagues,
-        enquiries,
+        agent_client,
+        agent_requests,
         next_request: loaded.next_request,
         recorder: None,
         crew,
@@ -331,8 +331,8 @@ struct Agent {
     origin: Option<Arc<Origin>>,
     /// What models and tools want done outside.
     desk: Desk,
-    colleagues: Colleagues,
-    enquiries: Enquiries,
+    agent_client: AgentClient,
+    agent_requests: AgentRequests,
     next_request: u64,
     recorder: Option<Recorder>,
     /// The extensions that are modules, if there are any.
@@ -394,7 +394,7 @@ impl Agent {
                 }
                 news = next_of(&mut self.crew) => self.take_news(news).await?,
                 Some(order) = self.desk.next() => self.carry_out_order(order).await?,
-                Some((ask, trace)) = self.enquiries.next(self.next_request) => {
+                Some((ask, trace)) = self.agent_requests.next(self.next_request) => {
                     let ask = ToOrchestrator::AgentAsk(Box::new(ask));
                     self.link.send(&ask, trace, Some(self.next_request)).await?;
                     self.next_request += 1;
@@ -441,7 +441,9 @@ impl Agent {
                 self.recorder = None;
             }
             ToChild::CallResult(result) => self.desk.settle(result),
-            ToChild::AgentAnswer(answer) => self.enquiries.settle(incoming.in_reply_to, *answer),
+            ToChild::AgentAnswer(answer) => {
+                self.agent_requests.settle(incoming.in_reply_to, *answer);
+            }
             // An answer that crossed the end of its turn waits for another.
             ToChild::TurnInput(input) if self.engine.turn_id() == Some(&input.turn_id) => {
                 let event = Box::new(input.event);
@@ -608,7 +610,7 @@ impl Agent {
             turn_id,
             key,
             trace: recorder.map(|recorder| recorder.place_of(&scope)),
-            colleagues: self.colleagues.clone(),
+            agent_client: self.agent_client.clone(),
             outgoing: self.outgoing.clone(),
             origin: self.origin.clone(),
         })

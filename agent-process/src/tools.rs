@@ -44,7 +44,7 @@ use goondan_protocol::trace::TraceContext;
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use serde_json::Value;
 
-use crate::colleagues::Colleagues;
+use crate::agent_client::AgentClient;
 use crate::outgoing::Outgoing;
 use crate::turn::{CallKey, Misfit, ToolOutcome, ToolRules};
 use host::{HostProgram, Hosts};
@@ -177,7 +177,7 @@ pub(crate) struct CallSite {
     /// Its span.
     pub(crate) trace: Option<TraceContext>,
     /// The way to other agents.
-    pub(crate) colleagues: Colleagues,
+    pub(crate) agent_client: AgentClient,
     /// The way outside.
     pub(crate) outgoing: Outgoing,
     /// Where the event came from that the turn answers.

@@ -181,7 +181,7 @@ impl Agent {
             None => Scope::Turn,
         };
         let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
-        let colleagues = self.colleagues.clone();
+        let agent_client = self.agent_client.clone();
         self.work.spawn(async move {
             let answer = match question_of(asked) {
                 Err(fault) => Err(fault),
@@ -192,7 +192,7 @@ impl Agent {
                         call: place,
                         question,
                     };
-                    match colleagues.ask(ask, trace).await {
+                    match agent_client.ask(ask, trace).await {
                         Some(answer) => told(answer),
                         None => Err(fault("E_UNAVAILABLE", "this process is ending")),
                     }

@@ -181,7 +181,7 @@ async fn ask(
         question,
     };
     let ending = || ToolFault::new("E_UNAVAILABLE", "this process is ending");
-    let answer = site.colleagues.ask(ask, site.trace).await;
+    let answer = site.agent_client.ask(ask, site.trace).await;
     told(answer.ok_or_else(ending)?)
 }
 
