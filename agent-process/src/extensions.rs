@@ -1,7 +1,7 @@
 //! Extensions: what stands around an agent's turns (`EXT-1` … `EXT-4`).
 //!
 //! An extension is asked at fixed places of a turn: when it begins, before each step, before and after
-//! each tool call, and before it ends. They form an onion: whoever comes first in the agent's list is
+//! each tool call, and before it ends. They form a stack of layers: whoever comes first in the agent's list is
 //! asked first on the way in and last on the way out. An extension changes the conversation by message
 //! events alone, and remembers what it likes by `state` and `set_state`: what changed is written
 //! together with the turn's commit, so that a crash leaves the state of before, or the state and the
@@ -28,7 +28,7 @@ use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 
 use crate::turn::ToolOutcome;
-use onion::{Module, Onion};
+use middleware_stack::{MiddlewareStack, Module};
 
 mod context_message;
 mod inter_agent;
@@ -36,7 +36,7 @@ mod logging;
 mod message_compaction;
 mod message_integrity;
 mod message_window;
-pub(crate) mod onion;
+pub(crate) mod middleware_stack;
 mod required_tools;
 mod tool_search;
 
@@ -255,7 +255,7 @@ pub struct Extensions {
     instance_key: InstanceKey,
     held: Vec<Held>,
     turn: Option<TurnFacts>,
-    onion: Onion,
+    stack: MiddlewareStack,
 }
 
 /// The settings of an extension that cannot be used. Configuration is checked by the same rules.
@@ -306,7 +306,7 @@ impl Extensions {
             instance_key,
             held,
             turn: None,
-            onion: Onion::default(),
+            stack: MiddlewareStack::default(),
         })
     }
 

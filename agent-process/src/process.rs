@@ -531,7 +531,7 @@ impl Agent {
                 }
                 Effect::Assemble => self.assemble(),
                 Effect::Enter(enter) => self.enter(enter),
-                Effect::Return { visit, came } => self.return_to(visit, &came),
+                Effect::Return { invocation, result } => self.return_to(invocation, &result),
                 Effect::AskSummary {
                     step_id,
                     seq,

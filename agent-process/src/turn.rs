@@ -24,18 +24,21 @@ mod calls;
 mod effect;
 mod engine;
 mod loop_breaker;
+mod middleware;
 mod recorded;
 mod running;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod summary_tests;
-mod visit;
 
 pub use effect::{CallKey, Effect, Input, Observation, Scope, ToolOutcome};
 pub use engine::{
     Engine, EngineFault, MAX_TURN_ID_BYTES, Misfit, ModelPlace, ToolRules, TurnLimits,
 };
+pub use middleware::{
+    Enter, ExtensionFault, InvocationId, MiddlewareEvent, MiddlewareReturn, Moment, NextResult,
+    Notes,
+};
 pub use recorded::OpenTurn;
 pub use running::MAX_CALLS_PER_STEP;
-pub use visit::{Came, Enter, ExtensionFault, Heard, Moment, Notes, Said, VisitId};

@@ -14,7 +14,10 @@ use super::{Agent, Done, ProcessError};
 use crate::extension_host::{Ask, Asked, Begun, News, SCRIPT};
 use crate::tools::ToolFault;
 use crate::tools::host::HostProgram;
-use crate::turn::{Came, Enter, ExtensionFault, Heard, Input, Moment, Said, Scope, VisitId};
+use crate::turn::{
+    Enter, ExtensionFault, Input, InvocationId, MiddlewareEvent, MiddlewareReturn, Moment,
+    NextResult, Scope,
+};
 
 /// What a question to other agents came to: an answer, or a code and what is wrong.
 pub(super) type Answered = Result<Value, (String, String)>;
@@ -121,9 +124,9 @@ impl Agent {
         }
     }
 
-    pub(super) fn return_to(&mut self, visit: VisitId, came: &Came) {
+    pub(super) fn return_to(&mut self, invocation: InvocationId, result: &NextResult) {
         if let Some(crew) = &mut self.crew {
-            crew.tell(visit, came, self.engine.turn_events());
+            crew.tell(invocation, result, self.engine.turn_events());
         }
     }
 
@@ -134,25 +137,27 @@ impl Agent {
         }
         match news {
             News::Assembled(middlewares) => self.handle(Input::Assembled { middlewares }).await,
-            News::Visited {
-                visit,
-                heard,
+            News::MiddlewareActed {
+                invocation,
+                event,
                 made_result_of,
             } => {
-                let heard = match (heard, made_result_of) {
+                let event = match (event, made_result_of) {
                     (
-                        Heard::Left {
+                        MiddlewareEvent::Left {
                             notes,
-                            said: Said::Call(outcome),
+                            returned: MiddlewareReturn::Call(outcome),
                         },
                         Some(call_id),
                     ) => {
-                        let said = Said::Call(self.toolbox.shortened(outcome, &call_id));
-                        Heard::Left { notes, said }
+                        let returned =
+                            MiddlewareReturn::Call(self.toolbox.shortened(outcome, &call_id));
+                        MiddlewareEvent::Left { notes, returned }
                     }
-                    (heard, _) => heard,
+                    (event, _) => event,
                 };
-                self.handle(Input::Visited { visit, heard }).await
+                self.handle(Input::MiddlewareActed { invocation, event })
+                    .await
             }
             News::Lost(fault) => self.lose_modules(fault).await,
             News::Ask(ask) => {

@@ -1,8 +1,8 @@
 //! The tool calls of one step: run in parallel, recorded in call order.
 
-mod walk;
+mod chain;
 
-pub(crate) use walk::Walk;
+pub(crate) use chain::ChainContext;
 
 use goondan_protocol::ids::{MessageId, StepId};
 use goondan_protocol::message::{Message, ToolCall, ToolResult};
@@ -33,7 +33,7 @@ struct Slot {
     call: ToolCall,
     state: State,
     /// Middlewares of modules that wait for the call's result, the outermost first.
-    open: Vec<walk::Open>,
+    open: Vec<chain::Open>,
     /// Whether its end has been told.
     is_told: bool,
 }
@@ -55,12 +55,12 @@ enum State {
     /// To be answered with this, unless the tool is not offered at all.
     Unfit(String),
     /// On its way inwards through the layers of extensions.
-    Inwards(walk::Inwards),
+    Inwards(chain::Inwards),
     /// A middleware of a module is at work.
-    Visited(walk::Visited),
+    Invoking(chain::Invoking),
     Running,
     /// On its way outwards.
-    Outwards(walk::Outwards),
+    Outwards(chain::Outwards),
     Finished(ToolOutcome),
     Recorded,
 }
@@ -247,7 +247,7 @@ impl Calls {
                 waiting @ (State::ToRun
                 | State::Unfit(_)
                 | State::Inwards(_)
-                | State::Visited(_)
+                | State::Invoking(_)
                 | State::Running
                 | State::Outwards(_)) => {
                     slot.state = waiting;

@@ -7,8 +7,8 @@ use goondan_protocol::message::{Message, MessageEvent, ToolCall};
 use goondan_protocol::observe::{ModelResponse, RuntimeEventKind};
 use goondan_protocol::usage::Spent;
 
-use super::visit::{Came, Enter, ExtensionFault, Heard, VisitId};
-use crate::extensions::onion::Middleware;
+use super::middleware::{Enter, ExtensionFault, InvocationId, MiddlewareEvent, NextResult};
+use crate::extensions::middleware_stack::Middleware;
 use crate::model::{Answer, ModelError, ModelReply};
 
 /// Something happened outside.
@@ -66,11 +66,11 @@ pub enum Input {
         middlewares: Vec<Middleware>,
     },
     /// A middleware did something.
-    Visited {
-        /// The visit.
-        visit: VisitId,
+    MiddlewareActed {
+        /// The invocation.
+        invocation: InvocationId,
         /// What it did.
-        heard: Heard,
+        event: MiddlewareEvent,
     },
     /// The modules of extensions cannot be used, or not any more in this turn.
     ExtensionsLost {
@@ -111,10 +111,10 @@ pub enum Effect {
     Enter(Box<Enter>),
     /// Tell a middleware what came of its `next()`.
     Return {
-        /// The visit.
-        visit: VisitId,
+        /// The invocation.
+        invocation: InvocationId,
         /// What came.
-        came: Came,
+        result: NextResult,
     },
     /// Ask the model for a summary of what is long past.
     AskSummary {

@@ -303,13 +303,13 @@ impl<R: ToolRules> Engine<R> {
             Input::Assembled { middlewares } if turn.is_assembling() => {
                 turn.assembled(&mut self.extensions, &middlewares);
             }
-            Input::Visited { visit, heard } => {
+            Input::MiddlewareActed { invocation, event } => {
                 let mut around = Around {
                     extensions: &mut self.extensions,
                     conversation: &mut self.conversation,
                     now,
                 };
-                turn.hear(&mut around, visit, heard);
+                turn.hear(&mut around, invocation, event);
             }
             Input::ExtensionsLost { fault } => turn.lose_modules(fault),
             Input::Committed { turn_id } if turn_id == *turn.id() && turn.is_completing() => {
@@ -356,7 +356,9 @@ fn unexpected(input: &Input, doing: &'static str) -> EngineFault {
         }
         Input::Answer { event } => format!("answer `{}`", event.id),
         Input::Assembled { .. } => "word that extensions are ready".to_owned(),
-        Input::Visited { visit, .. } => format!("word of visit {} of an extension", visit.0),
+        Input::MiddlewareActed { invocation, .. } => {
+            format!("word of visit {} of an extension", invocation.0)
+        }
         Input::ExtensionsLost { .. } => "word that extensions are lost".to_owned(),
         Input::Committed { turn_id } => format!("`turn.committed` of turn `{turn_id}`"),
     };

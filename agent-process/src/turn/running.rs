@@ -1,6 +1,6 @@
 //! One running turn: user message → (model → tools)* → answer.
 
-mod onion;
+mod middlewares;
 mod summary;
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use super::loop_breaker::Watch;
 use super::recorded::{OpenTurn, Replied};
 use crate::extensions::{Ending, Made};
 use crate::model::{ModelError, ModelReply};
-use onion::{Onion, Pass, Visiting};
+use middlewares::{ChainCursor, Invoking, TurnMiddlewares};
 use summary::Compaction;
 
 /// Most tool calls of one step; they run in parallel. A reply with more is a fault of the model.
@@ -46,7 +46,7 @@ pub(crate) struct Turn {
     /// The last step that extensions were asked about.
     prepared_step: u32,
     /// What modules of extensions are told and have begun; nothing without them.
-    onion: Option<Box<Onion>>,
+    middlewares: Option<Box<TurnMiddlewares>>,
     compaction: Compaction,
     effects: Vec<Effect>,
 }
@@ -65,7 +65,7 @@ enum Phase {
     /// That the modules of extensions are ready; then `Next`.
     Assembling(Next),
     /// A middleware of a module.
-    Visiting(Visiting),
+    Invoking(Invoking),
     /// The commit.
     Completing,
 }
@@ -86,7 +86,7 @@ enum Next {
     /// The modules of extensions are made ready.
     Assemble(Box<Next>),
     /// A layer of extensions is entered.
-    Enter(Pass),
+    Enter(ChainCursor),
 }
 
 impl Turn {
@@ -104,7 +104,7 @@ impl Turn {
             response: None,
             spending: Spending::default(),
             prepared_step: 0,
-            onion: None,
+            middlewares: None,
             compaction: Compaction::default(),
             effects: Vec::new(),
         }
@@ -126,7 +126,7 @@ impl Turn {
             Phase::Summarizing { .. } => "the model was asked for a summary",
             Phase::Calling(_) => "tools ran",
             Phase::Assembling(_) => "the modules of extensions were made ready",
-            Phase::Visiting(_) => "a middleware of an extension worked",
+            Phase::Invoking(_) => "a middleware of an extension worked",
             Phase::Completing => "the turn waited for its commit",
         }
     }
@@ -174,8 +174,8 @@ impl Turn {
     /// Records an event that is part of the conversation already, under the turn's next number.
     fn record(&mut self, event: Box<MessageEvent>) {
         self.sent_seq += 1;
-        if let Some(onion) = &mut self.onion {
-            onion.note(&event);
+        if let Some(middlewares) = &mut self.middlewares {
+            middlewares.note(&event);
         }
         self.effects.push(Effect::Append {
             turn_id: self.id.clone(),
@@ -281,8 +281,8 @@ impl Turn {
     }
 
     fn take_recorded_message(&mut self, conversation: &mut Conversation, message: Message) {
-        if let Some(onion) = &mut self.onion {
-            onion.note(&MessageEvent::Append {
+        if let Some(middlewares) = &mut self.middlewares {
+            middlewares.note(&MessageEvent::Append {
                 message: message.clone(),
             });
         }
@@ -338,7 +338,7 @@ impl Turn {
         let Phase::Calling(calls) = &mut self.phase else {
             return;
         };
-        if self.onion.is_some() {
+        if self.middlewares.is_some() {
             calls.begin_way_out(key, outcome);
             return;
         }
@@ -381,7 +381,7 @@ impl Turn {
                     }
                     None if self.prepared_step < step => {
                         self.prepared_step = step;
-                        if self.onion.is_some() {
+                        if self.middlewares.is_some() {
                             self.phase = self.begin_step(step, Next::Ask { step });
                             return Ok(true);
                         }
@@ -408,7 +408,8 @@ impl Turn {
                     self.append(around.conversation, message);
                 }
                 if !calls.all_recorded() {
-                    let has_moved = self.onion.is_some() && self.walk(&mut calls, rules, around);
+                    let has_moved =
+                        self.middlewares.is_some() && self.advance_calls(&mut calls, rules, around);
                     self.phase = Phase::Calling(calls);
                     return Ok(has_moved);
                 }
@@ -424,7 +425,7 @@ impl Turn {
             waiting @ (Phase::Settling(_)
             | Phase::Asking { .. }
             | Phase::Assembling(_)
-            | Phase::Visiting(_)
+            | Phase::Invoking(_)
             | Phase::Summarizing { .. }
             | Phase::Completing) => {
                 self.phase = waiting;

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Extension, Extensions, Made, Scene};
-use crate::turn::{Notes, ToolOutcome, VisitId};
+use crate::turn::{InvocationId, Notes, ToolOutcome};
 
 /// The priority of built-in extensions, and of a middleware that names none.
 const USUAL_PRIORITY: i64 = 0;
@@ -25,7 +25,7 @@ const USUAL_PRIORITY: i64 = 0;
 /// What a middleware stands around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Ring {
+pub enum MiddlewareScope {
     /// A whole turn.
     Turn,
     /// A step: the model's reply and the calls it leads to.
@@ -41,7 +41,7 @@ pub struct Middleware {
     pub extension: ExtensionName,
     /// What it stands around.
     #[serde(rename = "type")]
-    pub ring: Ring,
+    pub scope: MiddlewareScope,
     /// Its place among those of its extension, from 0.
     pub number: u32,
     /// The lower, the further out.
@@ -49,7 +49,7 @@ pub struct Middleware {
     pub priority: i64,
 }
 
-/// One layer of the onion. `place` is that of the extension in the agent's list.
+/// One layer of the stack. `place` is that of the extension in the agent's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layer {
     /// A built-in extension.
@@ -66,13 +66,13 @@ impl Extension for Module {}
 
 /// The layers around a turn, its steps and its calls, the outermost first.
 #[derive(Debug, Default)]
-pub(super) struct Onion {
+pub(super) struct MiddlewareStack {
     turn: Vec<Layer>,
     step: Vec<Layer>,
     tool_call: Vec<Layer>,
     /// Events the turn had recorded before a crash, and how often.
     recorded: BTreeMap<String, usize>,
-    last_visit: u64,
+    last_invocation: u64,
 }
 
 impl Extensions {
@@ -90,15 +90,19 @@ impl Extensions {
         recorded: &[MessageEvent],
     ) {
         self.stand_around(turn_id, event);
-        self.onion.recorded.clear();
+        self.stack.recorded.clear();
         for event in recorded {
-            *self.onion.recorded.entry(same(event)).or_default() += 1;
+            *self.stack.recorded.entry(same(event)).or_default() += 1;
         }
     }
 
     /// The modules are ready: puts all layers in order. What is registered by nobody is left out.
     pub(crate) fn assemble(&mut self, middlewares: &[Middleware]) {
-        for ring in [Ring::Turn, Ring::Step, Ring::ToolCall] {
+        for scope in [
+            MiddlewareScope::Turn,
+            MiddlewareScope::Step,
+            MiddlewareScope::ToolCall,
+        ] {
             let mut layers = Vec::new();
             for (place, held) in self.held.iter().enumerate() {
                 if !held.is_module {
@@ -106,7 +110,7 @@ impl Extensions {
                 }
                 let own = middlewares
                     .iter()
-                    .filter(|middleware| middleware.ring == ring)
+                    .filter(|middleware| middleware.scope == scope)
                     .filter(|middleware| held.is_module && middleware.extension == held.name);
                 layers.extend(own.map(|middleware| {
                     let number = middleware.number;
@@ -115,33 +119,33 @@ impl Extensions {
                 }));
             }
             layers.sort_by_key(|(priority, place, number, _)| (*priority, *place, *number));
-            *self.ring_mut(ring) = layers.into_iter().map(|(_, _, _, layer)| layer).collect();
+            *self.layers_mut(scope) = layers.into_iter().map(|(_, _, _, layer)| layer).collect();
         }
     }
 
-    /// A layer of a ring, the outermost being 0.
-    pub(crate) fn layer(&self, ring: Ring, at: usize) -> Option<Layer> {
-        self.ring(ring).get(at).copied()
+    /// A layer of a scope, the outermost being 0.
+    pub(crate) fn layer(&self, scope: MiddlewareScope, at: usize) -> Option<Layer> {
+        self.layers(scope).get(at).copied()
     }
 
-    /// How many layers a ring has.
-    pub(crate) fn depth(&self, ring: Ring) -> usize {
-        self.ring(ring).len()
+    /// How many layers a scope has.
+    pub(crate) fn depth(&self, scope: MiddlewareScope) -> usize {
+        self.layers(scope).len()
     }
 
-    fn ring(&self, ring: Ring) -> &[Layer] {
-        match ring {
-            Ring::Turn => &self.onion.turn,
-            Ring::Step => &self.onion.step,
-            Ring::ToolCall => &self.onion.tool_call,
+    fn layers(&self, scope: MiddlewareScope) -> &[Layer] {
+        match scope {
+            MiddlewareScope::Turn => &self.stack.turn,
+            MiddlewareScope::Step => &self.stack.step,
+            MiddlewareScope::ToolCall => &self.stack.tool_call,
         }
     }
 
-    fn ring_mut(&mut self, ring: Ring) -> &mut Vec<Layer> {
-        match ring {
-            Ring::Turn => &mut self.onion.turn,
-            Ring::Step => &mut self.onion.step,
-            Ring::ToolCall => &mut self.onion.tool_call,
+    fn layers_mut(&mut self, scope: MiddlewareScope) -> &mut Vec<Layer> {
+        match scope {
+            MiddlewareScope::Turn => &mut self.stack.turn,
+            MiddlewareScope::Step => &mut self.stack.step,
+            MiddlewareScope::ToolCall => &mut self.stack.tool_call,
         }
     }
 
@@ -150,10 +154,10 @@ impl Extensions {
         self.held.get(place).map(|held| &held.name)
     }
 
-    /// A number for the next visit, never given twice.
-    pub(crate) fn next_visit(&mut self) -> VisitId {
-        self.onion.last_visit += 1;
-        VisitId(self.onion.last_visit)
+    /// A number for the next invocation, never given twice.
+    pub(crate) fn next_invocation(&mut self) -> InvocationId {
+        self.stack.last_invocation += 1;
+        InvocationId(self.stack.last_invocation)
     }
 
     /// A built-in extension is asked where a turn or a step begins.
@@ -217,7 +221,7 @@ impl Extensions {
         if let Some(state) = notes.state {
             self.remember(place, state)?;
         }
-        let recorded = &mut self.onion.recorded;
+        let recorded = &mut self.stack.recorded;
         let is_new = |event: &MessageEvent| match recorded.get_mut(&same(event)) {
             Some(times) if *times > 0 => {
                 *times -= 1;
@@ -312,8 +316,8 @@ mod tests {
         Extensions::new(agent, key, &definitions, ExtensionStates::new()).unwrap()
     }
 
-    fn layers(extensions: &Extensions, ring: Ring) -> Vec<String> {
-        let layers = (0..extensions.depth(ring)).filter_map(|at| extensions.layer(ring, at));
+    fn layers(extensions: &Extensions, scope: MiddlewareScope) -> Vec<String> {
+        let layers = (0..extensions.depth(scope)).filter_map(|at| extensions.layer(scope, at));
         let named = layers.map(|layer| match layer {
             Layer::Builtin { place } => extensions.name_at(place).unwrap().to_string(),
             Layer::Module { place, number } => {
@@ -332,14 +336,14 @@ mod tests {
             .zip(0..)
             .map(|(priority, number)| Middleware {
                 extension: "module".parse().unwrap(),
-                ring: Ring::Step,
+                scope: MiddlewareScope::Step,
                 number,
                 priority: *priority,
             });
         let middlewares: Vec<Middleware> = middlewares.collect();
         extensions.assemble(&middlewares);
         assert_eq!(
-            layers(&extensions, Ring::Step),
+            layers(&extensions, MiddlewareScope::Step),
             [
                 "module 2",
                 "log",
@@ -349,6 +353,9 @@ mod tests {
                 "module 1"
             ]
         );
-        assert_eq!(layers(&extensions, Ring::Turn), ["log", "integrity"]);
+        assert_eq!(
+            layers(&extensions, MiddlewareScope::Turn),
+            ["log", "integrity"]
+        );
     }
 }

@@ -11,13 +11,13 @@ use super::effect::ToolOutcome;
 /// One time that a middleware is entered, as long as the process lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct VisitId(pub u64);
+pub struct InvocationId(pub u64);
 
 /// A middleware is to be entered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Enter {
-    /// The visit.
-    pub visit: VisitId,
+    /// The invocation.
+    pub invocation: InvocationId,
     /// Whose middleware.
     pub extension: ExtensionName,
     /// Which of them.
@@ -49,7 +49,7 @@ pub enum Moment {
 
 /// What a middleware did.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Heard {
+pub enum MiddlewareEvent {
     /// It asked for what lies further in.
     Next {
         /// What it did before.
@@ -64,7 +64,7 @@ pub enum Heard {
         /// What it did before.
         notes: Notes,
         /// What it returned.
-        said: Said,
+        returned: MiddlewareReturn,
     },
     /// It has failed.
     Threw {
@@ -88,7 +88,7 @@ pub struct Notes {
 
 /// What a middleware returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum MiddlewareReturn {
     /// Of a turn: how it ends.
     Turn(TurnOutcome),
     /// Of a step.
@@ -99,7 +99,7 @@ pub enum Said {
 
 /// What came of `next()`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Came {
+pub enum NextResult {
     /// Of a turn: how it ends.
     Turn(TurnOutcome),
     /// Of a step.
