@@ -1,9 +1,9 @@
 //! The host of an agent's extensions that are modules of the project (`EXT-2`, `EXT-4`).
 //!
 //! An agent has one such process for all of them. It is started with the first turn, under a tool supervisor, and
-//! lives as long as the agent process. [`Crew`] owns it and knows which middlewares are at work: whatever
+//! lives as long as the agent process. [`ExtensionHost`] owns it and knows which middlewares are at work: whatever
 //! a module does, a crash or a hang is the end of the turn and no more, and the next turn starts the host
-//! anew. What the engine decides is said to the host; what the host says comes out as [`News`].
+//! anew. What the engine decides is said to the host; what the host says comes out as [`HostEvent`].
 
 mod looked_at;
 mod wire;
@@ -53,7 +53,7 @@ const MAX_ASKS: u32 = 99;
 
 /// Something to be given to the engine, or to be done for a module.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum HostEvent {
     /// The modules are ready.
     Assembled(Vec<Middleware>),
     /// A middleware did something.
@@ -132,7 +132,7 @@ enum MomentOf {
 
 /// The extensions of an agent that are modules, and their host.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct ExtensionHost {
     surroundings: Arc<Surroundings>,
     agent_name: AgentName,
     instance_key: InstanceKey,
@@ -148,11 +148,11 @@ pub(crate) struct Crew {
     told_events: usize,
     invocations: BTreeMap<InvocationId, MiddlewareInvocation>,
     asks: BTreeMap<u64, InvocationId>,
-    news: VecDeque<News>,
+    host_events: VecDeque<HostEvent>,
     span: tracing::Span,
 }
 
-impl Crew {
+impl ExtensionHost {
     /// The modules among an agent's extensions; none if there are none. `conversation` is what stands
     /// before the turn that comes first.
     pub(crate) fn of(
@@ -187,7 +187,7 @@ impl Crew {
             told_events: 0,
             invocations: BTreeMap::new(),
             asks: BTreeMap::new(),
-            news: VecDeque::new(),
+            host_events: VecDeque::new(),
             span: tracing::Span::none(),
         })
     }
@@ -281,7 +281,8 @@ impl Crew {
             });
         }
         if let Some(middlewares) = &self.middlewares {
-            self.news.push_back(News::Assembled(middlewares.clone()));
+            self.host_events
+                .push_back(HostEvent::Assembled(middlewares.clone()));
         }
     }
 
@@ -409,10 +410,10 @@ impl Crew {
     }
 
     /// The next thing that is new. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> News {
+    pub(crate) async fn next(&mut self) -> HostEvent {
         loop {
-            if let Some(news) = self.news.pop_front() {
-                return news;
+            if let Some(event) = self.host_events.pop_front() {
+                return event;
             }
             let deadlines = self
                 .invocations
@@ -479,7 +480,8 @@ impl Crew {
             Ok(FromHost::Registered { middlewares }) => {
                 self.registered_by = None;
                 self.middlewares = Some(middlewares.clone());
-                self.news.push_back(News::Assembled(middlewares));
+                self.host_events
+                    .push_back(HostEvent::Assembled(middlewares));
             }
             Ok(FromHost::Unfit {
                 extension,
@@ -523,7 +525,7 @@ impl Crew {
                     },
                     Err(message) => threw(message),
                 };
-                self.news.push_back(News::MiddlewareActed {
+                self.host_events.push_back(HostEvent::MiddlewareActed {
                     invocation,
                     event,
                     made_result_of,
@@ -546,7 +548,7 @@ impl Crew {
                     },
                     Err(fault) => threw(fault),
                 };
-                self.news.push_back(acted(invocation, event));
+                self.host_events.push_back(acted(invocation, event));
             }
             Ok(FromHost::Ask {
                 id,
@@ -600,7 +602,7 @@ impl Crew {
                 threw(message)
             }
         };
-        self.news.push_back(acted(id, event));
+        self.host_events.push_back(acted(id, event));
     }
 
     fn hear_ask(&mut self, id: u64, invocation_id: InvocationId, place: u32, asked: Asked) {
@@ -621,7 +623,7 @@ impl Crew {
             self.answer(id, Err(("E_TOO_MANY_QUESTIONS".to_owned(), message)));
             return;
         }
-        self.news.push_back(News::Ask(Ask {
+        self.host_events.push_back(HostEvent::Ask(Ask {
             id,
             step,
             place: asks_from.saturating_add(place),
@@ -662,8 +664,8 @@ impl Crew {
         self.registered_by = None;
         self.invocations.clear();
         self.asks.clear();
-        self.news.clear();
-        self.news.push_back(News::Lost(ExtensionFault {
+        self.host_events.clear();
+        self.host_events.push_back(HostEvent::Lost(ExtensionFault {
             code: code.to_owned(),
             message: why,
         }));
@@ -698,8 +700,8 @@ fn readable(conversation: &Conversation) -> Vec<Message> {
     messages.map(std::borrow::Cow::into_owned).collect()
 }
 
-fn acted(invocation: InvocationId, event: MiddlewareEvent) -> News {
-    News::MiddlewareActed {
+fn acted(invocation: InvocationId, event: MiddlewareEvent) -> HostEvent {
+    HostEvent::MiddlewareActed {
         invocation,
         event,
         made_result_of: None,

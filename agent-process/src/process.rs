@@ -30,7 +30,7 @@ use tokio::task::{JoinError, JoinSet};
 use uuid::Uuid;
 
 use crate::agent_client::{AgentClient, AgentRequests};
-use crate::extension_host::{Crew, News};
+use crate::extension_host::{ExtensionHost, HostEvent};
 use crate::extensions::{ExtensionError, Extensions};
 use crate::history::History;
 use crate::link::{Incoming, Link, LinkError};
@@ -147,7 +147,7 @@ pub(crate) async fn run(
         &assignment.agent.extensions,
         loaded.states,
     )?;
-    let crew = Crew::of(&assignment, toolbox.surroundings(), &conversation);
+    let extension_host = ExtensionHost::of(&assignment, toolbox.surroundings(), &conversation);
     let mut agent = Agent {
         engine: Engine::new(
             toolbox.clone(),
@@ -171,7 +171,7 @@ pub(crate) async fn run(
         agent_requests,
         next_request: loaded.next_request,
         recorder: None,
-        crew,
+        extension_host,
         asked_servers: None,
         work: JoinSet::new(),
         is_draining: false,
@@ -336,7 +336,7 @@ struct Agent {
     next_request: u64,
     recorder: Option<Recorder>,
     /// The extensions that are modules, if there are any.
-    crew: Option<Crew>,
+    extension_host: Option<ExtensionHost>,
     /// The step of the turn for which MCP servers were asked what they offer.
     asked_servers: Option<u32>,
     /// Model and tool calls. Dropping a task ends the processes of its tool.
@@ -392,7 +392,7 @@ impl Agent {
                     }
                     self.handle(input).await?;
                 }
-                news = next_of(&mut self.crew) => self.take_news(news).await?,
+                host_event = next_of(&mut self.extension_host) => self.take_host_event(host_event).await?,
                 Some(order) = self.desk.next() => self.carry_out_order(order).await?,
                 Some((ask, trace)) = self.agent_requests.next(self.next_request) => {
                     let ask = ToOrchestrator::AgentAsk(Box::new(ask));
@@ -561,8 +561,8 @@ impl Agent {
                             now(),
                             Instant::now(),
                         );
-                        if let Some(crew) = &mut self.crew {
-                            crew.tell_event(&event);
+                        if let Some(host) = &mut self.extension_host {
+                            host.tell_event(&event);
                         }
                         let observe = ToOrchestrator::Observe(Box::new(event));
                         self.link.send(&observe, trace, None).await?;
@@ -722,9 +722,9 @@ impl Agent {
 }
 
 /// What is new of the modules; never if there are none. Cancel-safe.
-async fn next_of(crew: &mut Option<Crew>) -> News {
-    match crew {
-        Some(crew) => crew.next().await,
+async fn next_of(extension_host: &mut Option<ExtensionHost>) -> HostEvent {
+    match extension_host {
+        Some(host) => host.next().await,
         None => std::future::pending().await,
     }
 }

@@ -11,7 +11,7 @@ use goondan_protocol::limits::{
 use serde_json::{Value, json};
 
 use super::{Agent, Done, ProcessError};
-use crate::extension_host::{Ask, Asked, Begun, News, SCRIPT};
+use crate::extension_host::{Ask, Asked, Begun, HostEvent, SCRIPT};
 use crate::tools::ToolFault;
 use crate::tools::host::HostProgram;
 use crate::turn::{
@@ -25,21 +25,21 @@ pub(super) type Answered = Result<Value, (String, String)>;
 impl Agent {
     /// A turn is about to begin.
     pub(super) fn prepare_modules(&mut self) {
-        if let Some(crew) = &mut self.crew {
-            crew.prepare(self.engine.conversation());
+        if let Some(host) = &mut self.extension_host {
+            host.prepare(self.engine.conversation());
         }
     }
 
     /// Sees to it that the modules are ready for the turn.
     pub(super) fn assemble(&mut self) {
-        let Some(crew) = &self.crew else {
+        let Some(host) = &self.extension_host else {
             return;
         };
-        if !crew.needs_host() {
+        if !host.needs_host() {
             self.begin_with_host();
             return;
         }
-        let (toolbox, entries) = (self.toolbox.clone(), crew.entries());
+        let (toolbox, entries) = (self.toolbox.clone(), host.entries());
         self.work.spawn(async move {
             let program = toolbox.host_of_modules(SCRIPT, &entries).await;
             Done::HostOfModules { program }
@@ -56,8 +56,8 @@ impl Agent {
             message,
         };
         let states = self.engine.states_of_modules();
-        let started = match (program, &mut self.crew) {
-            (Ok(Some(program)), Some(crew)) => crew.launch(&program, &states),
+        let started = match (program, &mut self.extension_host) {
+            (Ok(Some(program)), Some(host)) => host.launch(&program, &states),
             (Err(fault), Some(_)) => Err(lost(format!(
                 "the module of an extension cannot be run: {}",
                 fault.message
@@ -75,8 +75,8 @@ impl Agent {
 
     fn begin_with_host(&mut self) {
         let states = self.engine.states_of_modules();
-        let (Some(crew), Some(recorder), Some(turn_id), Some(event)) = (
-            &mut self.crew,
+        let (Some(host), Some(recorder), Some(turn_id), Some(event)) = (
+            &mut self.extension_host,
             &self.recorder,
             self.engine.turn_id(),
             self.engine.turn_event(),
@@ -88,7 +88,7 @@ impl Agent {
             trace_id: recorder.trace().trace_id,
             event,
         };
-        crew.begin(begun, states, recorder.turn_span());
+        host.begin(begun, states, recorder.turn_span());
     }
 
     /// Enters a middleware. What MCP servers offer is asked before a step's catalog is shown.
@@ -119,25 +119,30 @@ impl Agent {
             Moment::Step { .. } => self.offered().into_owned(),
             Moment::Turn | Moment::Call { .. } => Vec::new(),
         };
-        if let Some(crew) = &mut self.crew {
-            crew.enter(enter, self.engine.turn_events(), &catalog);
+        if let Some(host) = &mut self.extension_host {
+            host.enter(enter, self.engine.turn_events(), &catalog);
         }
     }
 
     pub(super) fn return_to(&mut self, invocation: InvocationId, result: &NextResult) {
-        if let Some(crew) = &mut self.crew {
-            crew.tell(invocation, result, self.engine.turn_events());
+        if let Some(host) = &mut self.extension_host {
+            host.tell(invocation, result, self.engine.turn_events());
         }
     }
 
-    pub(super) async fn take_news(&mut self, news: News) -> Result<(), ProcessError> {
+    pub(super) async fn take_host_event(
+        &mut self,
+        host_event: HostEvent,
+    ) -> Result<(), ProcessError> {
         // A host that ends between turns is started again for the next one.
         if self.engine.turn_id().is_none() {
             return Ok(());
         }
-        match news {
-            News::Assembled(middlewares) => self.handle(Input::Assembled { middlewares }).await,
-            News::MiddlewareActed {
+        match host_event {
+            HostEvent::Assembled(middlewares) => {
+                self.handle(Input::Assembled { middlewares }).await
+            }
+            HostEvent::MiddlewareActed {
                 invocation,
                 event,
                 made_result_of,
@@ -159,8 +164,8 @@ impl Agent {
                 self.handle(Input::MiddlewareActed { invocation, event })
                     .await
             }
-            News::Lost(fault) => self.lose_modules(fault).await,
-            News::Ask(ask) => {
+            HostEvent::Lost(fault) => self.lose_modules(fault).await,
+            HostEvent::Ask(ask) => {
                 self.ask_others(ask);
                 Ok(())
             }
@@ -208,8 +213,8 @@ impl Agent {
     }
 
     pub(super) fn answer_module(&mut self, id: u64, answer: Answered) {
-        if let Some(crew) = &mut self.crew {
-            crew.answer(id, answer);
+        if let Some(host) = &mut self.extension_host {
+            host.answer(id, answer);
         }
     }
 
