@@ -46,22 +46,31 @@ const KEPT: &str = "kept";
 /// What an extension can do. Everything is optional.
 pub(crate) trait Extension: Debug + Send {
     /// The turn begins, or begins again after a crash. Its input is part of the conversation.
-    fn begin_turn(&mut self, _scene: &mut Scene<'_>) {}
+    fn begin_turn(&mut self, _scene: &mut ExtensionContext<'_>) {}
 
     /// The model is about to be asked.
-    fn before_step(&mut self, _scene: &mut Scene<'_>) {}
+    fn before_step(&mut self, _scene: &mut ExtensionContext<'_>) {}
 
     /// A tool is about to run.
     ///
     /// # Errors
     ///
     /// What the model is told instead: the tool does not run.
-    fn before_call(&mut self, _scene: &mut Scene<'_>, _call: &ToolCall) -> Result<(), String> {
+    fn before_call(
+        &mut self,
+        _scene: &mut ExtensionContext<'_>,
+        _call: &ToolCall,
+    ) -> Result<(), String> {
         Ok(())
     }
 
     /// A tool has run; its outcome is not recorded yet.
-    fn after_call(&mut self, _scene: &mut Scene<'_>, _call: &ToolCall, _outcome: &mut ToolOutcome) {
+    fn after_call(
+        &mut self,
+        _scene: &mut ExtensionContext<'_>,
+        _call: &ToolCall,
+        _outcome: &mut ToolOutcome,
+    ) {
     }
 
     /// Whether it has what is long past summarized.
@@ -70,12 +79,12 @@ pub(crate) trait Extension: Debug + Send {
     }
 
     /// What is to be summarized before the turn's first step, if anything is.
-    fn wants_summary(&mut self, _scene: &mut Scene<'_>) -> Option<SummaryWanted> {
+    fn wants_summary(&mut self, _scene: &mut ExtensionContext<'_>) -> Option<SummaryWanted> {
         None
     }
 
     /// The summary came, now or before a crash, or it could not be had.
-    fn take_summary(&mut self, _scene: &mut Scene<'_>, _summary: &Summary<'_>) {}
+    fn take_summary(&mut self, _scene: &mut ExtensionContext<'_>, _summary: &Summary<'_>) {}
 
     /// Why the model is not offered this tool in the coming step; none if it is.
     fn why_not_offered(&self, _tool_name: &str) -> Option<String> {
@@ -83,7 +92,7 @@ pub(crate) trait Extension: Debug + Send {
     }
 
     /// The model has answered, and the turn is about to end with this reply.
-    fn end_turn(&mut self, _scene: &mut Scene<'_>, _reply: &mut String) -> Ending {
+    fn end_turn(&mut self, _scene: &mut ExtensionContext<'_>, _reply: &mut String) -> Ending {
         Ending::Accept
     }
 }
@@ -130,7 +139,7 @@ pub(crate) enum Ending {
 
 /// What came of asking extensions.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Made {
+pub(crate) enum ExtensionOutput {
     /// An event, applied to the conversation already; it is to be recorded.
     Event(Box<MessageEvent>),
     /// An event whose target is not there (`MSG-4`).
@@ -149,7 +158,7 @@ pub(crate) struct TurnFacts {
 }
 
 /// What an extension sees, and the means it has.
-pub(crate) struct Scene<'a> {
+pub(crate) struct ExtensionContext<'a> {
     /// The turn.
     pub(crate) turn: &'a TurnFacts,
     /// The time.
@@ -164,7 +173,7 @@ pub(crate) struct Scene<'a> {
     lines: Vec<String>,
 }
 
-impl Scene<'_> {
+impl ExtensionContext<'_> {
     /// What the extension remembers (`EXT-2`).
     pub(crate) fn state(&self) -> Option<&Value> {
         self.state.as_ref()
@@ -238,7 +247,7 @@ impl Scene<'_> {
 }
 
 #[derive(Debug)]
-struct Held {
+struct LoadedExtension {
     name: ExtensionName,
     extension: Box<dyn Extension>,
     state: Option<Value>,
@@ -253,7 +262,7 @@ struct Held {
 pub struct Extensions {
     agent_name: AgentName,
     instance_key: InstanceKey,
-    held: Vec<Held>,
+    loaded: Vec<LoadedExtension>,
     turn: Option<TurnFacts>,
     stack: MiddlewareStack,
 }
@@ -279,7 +288,7 @@ impl Extensions {
         definitions: &[ExtensionDefinition],
         mut states: ExtensionStates,
     ) -> Result<Self, ExtensionError> {
-        let mut held = Vec::with_capacity(definitions.len());
+        let mut loaded = Vec::with_capacity(definitions.len());
         for definition in definitions {
             let name = definition.name.clone();
             let extension = match &definition.source {
@@ -293,7 +302,7 @@ impl Extensions {
                 ExtensionSource::Module { .. } => Box::new(Module),
             };
             let state = states.remove(&name);
-            held.push(Held {
+            loaded.push(LoadedExtension {
                 name,
                 extension,
                 committed: state.clone(),
@@ -304,7 +313,7 @@ impl Extensions {
         Ok(Self {
             agent_name,
             instance_key,
-            held,
+            loaded,
             turn: None,
             stack: MiddlewareStack::default(),
         })
@@ -317,13 +326,14 @@ impl Extensions {
         event: &AgentEvent,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> Vec<Made> {
-        if self.held.is_empty() {
+    ) -> Vec<ExtensionOutput> {
+        if self.loaded.is_empty() {
             return Vec::new();
         }
         self.stand_around(turn_id, event);
-        let ask =
-            |extension: &mut dyn Extension, scene: &mut Scene<'_>| extension.begin_turn(scene);
+        let ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
+            extension.begin_turn(context);
+        };
         self.ask_inwards(conversation, now, "b", ask)
     }
 
@@ -333,9 +343,10 @@ impl Extensions {
         step: u32,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> Vec<Made> {
-        let ask =
-            |extension: &mut dyn Extension, scene: &mut Scene<'_>| extension.before_step(scene);
+    ) -> Vec<ExtensionOutput> {
+        let ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
+            extension.before_step(context);
+        };
         self.ask_inwards(conversation, now, &format!("s{step}"), ask)
     }
 
@@ -345,19 +356,19 @@ impl Extensions {
         call: &ToolCall,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> (Result<(), String>, Vec<Made>) {
+    ) -> (Result<(), String>, Vec<ExtensionOutput>) {
         let mut verdict = Ok(());
-        let made = self.ask_inwards(
+        let outputs = self.ask_inwards(
             conversation,
             now,
             &format!("c{}", call.id),
-            |extension, scene| {
+            |extension, context| {
                 if verdict.is_ok() {
-                    verdict = extension.before_call(scene, call);
+                    verdict = extension.before_call(context, call);
                 }
             },
         );
-        (verdict, made)
+        (verdict, outputs)
     }
 
     /// A tool has run.
@@ -367,13 +378,13 @@ impl Extensions {
         outcome: &mut ToolOutcome,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> Vec<Made> {
+    ) -> Vec<ExtensionOutput> {
         self.ask_outwards(
             conversation,
             now,
             &format!("r{}", call.id),
-            |extension, scene| {
-                extension.after_call(scene, call, outcome);
+            |extension, context| {
+                extension.after_call(context, call, outcome);
             },
         )
     }
@@ -385,19 +396,19 @@ impl Extensions {
         reply: &mut String,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> (Ending, Vec<Made>) {
+    ) -> (Ending, Vec<ExtensionOutput>) {
         let mut ending = Ending::Accept;
-        let made = self.ask_outwards(
+        let outputs = self.ask_outwards(
             conversation,
             now,
             &format!("e{step}"),
-            |extension, scene| {
+            |extension, context| {
                 if ending == Ending::Accept {
-                    ending = extension.end_turn(scene, reply);
+                    ending = extension.end_turn(context, reply);
                 }
             },
         );
-        (ending, made)
+        (ending, outputs)
     }
 
     /// Asks the extension that has what is long past summarized, if there is one; of several, the first.
@@ -405,12 +416,12 @@ impl Extensions {
         &mut self,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> (Option<SummaryWanted>, Vec<Made>) {
+    ) -> (Option<SummaryWanted>, Vec<ExtensionOutput>) {
         let mut wanted = None;
-        let made = self.ask_summarizer(conversation, now, &mut |extension, scene| {
-            wanted = extension.wants_summary(scene);
+        let outputs = self.ask_summarizer(conversation, now, &mut |extension, context| {
+            wanted = extension.wants_summary(context);
         });
-        (wanted, made)
+        (wanted, outputs)
     }
 
     /// Tells it what came of that.
@@ -419,9 +430,9 @@ impl Extensions {
         summary: &Summary<'_>,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> Vec<Made> {
-        self.ask_summarizer(conversation, now, &mut |extension, scene| {
-            extension.take_summary(scene, summary);
+    ) -> Vec<ExtensionOutput> {
+        self.ask_summarizer(conversation, now, &mut |extension, context| {
+            extension.take_summary(context, summary);
         })
     }
 
@@ -429,13 +440,13 @@ impl Extensions {
         &mut self,
         conversation: &mut Conversation,
         now: Timestamp,
-        ask: &mut impl FnMut(&mut dyn Extension, &mut Scene<'_>),
-    ) -> Vec<Made> {
-        let mut all = self.held.iter_mut().enumerate();
-        let found = all.find(|(_, held)| held.extension.is_summarizer());
+        ask: &mut impl FnMut(&mut dyn Extension, &mut ExtensionContext<'_>),
+    ) -> Vec<ExtensionOutput> {
+        let mut all = self.loaded.iter_mut().enumerate();
+        let found = all.find(|(_, loaded)| loaded.extension.is_summarizer());
         match (&self.turn, found) {
-            (Some(turn), Some((place, held))) => {
-                held.ask(turn, conversation, now, &format!("x{place}s"), ask)
+            (Some(turn), Some((place, loaded))) => {
+                loaded.ask(turn, conversation, now, &format!("x{place}s"), ask)
             }
             (None, _) | (_, None) => Vec::new(),
         }
@@ -444,22 +455,25 @@ impl Extensions {
     /// Why the model is not offered this tool in the coming step, as the first extension says that keeps
     /// it back; none if it is offered.
     pub(crate) fn why_not_offered(&self, tool_name: &str) -> Option<String> {
-        let mut held = self.held.iter();
-        held.find_map(|held| held.extension.why_not_offered(tool_name))
+        let mut loaded = self.loaded.iter();
+        loaded.find_map(|loaded| loaded.extension.why_not_offered(tool_name))
     }
 
     /// What is remembered otherwise than at the latest commit (`EXT-3`).
     pub(crate) fn changed(&self) -> ExtensionStates {
-        let changed = self.held.iter().filter(|held| held.state != held.committed);
+        let changed = self
+            .loaded
+            .iter()
+            .filter(|loaded| loaded.state != loaded.committed);
         changed
-            .filter_map(|held| Some((held.name.clone(), held.state.clone()?)))
+            .filter_map(|loaded| Some((loaded.name.clone(), loaded.state.clone()?)))
             .collect()
     }
 
     /// The turn is committed, and with it what is remembered.
     pub(crate) fn committed(&mut self) {
-        for held in &mut self.held {
-            held.committed.clone_from(&held.state);
+        for loaded in &mut self.loaded {
+            loaded.committed.clone_from(&loaded.state);
         }
     }
 
@@ -478,13 +492,13 @@ impl Extensions {
         conversation: &mut Conversation,
         now: Timestamp,
         hook: &str,
-        mut ask: impl FnMut(&mut dyn Extension, &mut Scene<'_>),
-    ) -> Vec<Made> {
-        let mut made = Vec::new();
-        for place in 0..self.held.len() {
-            made.extend(self.ask_at(place, conversation, now, hook, &mut ask));
+        mut ask: impl FnMut(&mut dyn Extension, &mut ExtensionContext<'_>),
+    ) -> Vec<ExtensionOutput> {
+        let mut outputs = Vec::new();
+        for place in 0..self.loaded.len() {
+            outputs.extend(self.ask_at(place, conversation, now, hook, &mut ask));
         }
-        made
+        outputs
     }
 
     fn ask_outwards(
@@ -492,13 +506,13 @@ impl Extensions {
         conversation: &mut Conversation,
         now: Timestamp,
         hook: &str,
-        mut ask: impl FnMut(&mut dyn Extension, &mut Scene<'_>),
-    ) -> Vec<Made> {
-        let mut made = Vec::new();
-        for place in (0..self.held.len()).rev() {
-            made.extend(self.ask_at(place, conversation, now, hook, &mut ask));
+        mut ask: impl FnMut(&mut dyn Extension, &mut ExtensionContext<'_>),
+    ) -> Vec<ExtensionOutput> {
+        let mut outputs = Vec::new();
+        for place in (0..self.loaded.len()).rev() {
+            outputs.extend(self.ask_at(place, conversation, now, hook, &mut ask));
         }
-        made
+        outputs
     }
 
     /// Asks one extension, by its place in the agent's list.
@@ -508,25 +522,25 @@ impl Extensions {
         conversation: &mut Conversation,
         now: Timestamp,
         hook: &str,
-        ask: &mut impl FnMut(&mut dyn Extension, &mut Scene<'_>),
-    ) -> Vec<Made> {
-        let (Some(turn), Some(held)) = (&self.turn, self.held.get_mut(place)) else {
+        ask: &mut impl FnMut(&mut dyn Extension, &mut ExtensionContext<'_>),
+    ) -> Vec<ExtensionOutput> {
+        let (Some(turn), Some(loaded)) = (&self.turn, self.loaded.get_mut(place)) else {
             return Vec::new();
         };
-        held.ask(turn, conversation, now, &format!("x{place}{hook}"), ask)
+        loaded.ask(turn, conversation, now, &format!("x{place}{hook}"), ask)
     }
 }
 
-impl Held {
+impl LoadedExtension {
     fn ask(
         &mut self,
         turn: &TurnFacts,
         conversation: &mut Conversation,
         now: Timestamp,
         place: &str,
-        ask: &mut impl FnMut(&mut dyn Extension, &mut Scene<'_>),
-    ) -> Vec<Made> {
-        let mut scene = Scene {
+        ask: &mut impl FnMut(&mut dyn Extension, &mut ExtensionContext<'_>),
+    ) -> Vec<ExtensionOutput> {
+        let mut context = ExtensionContext {
             turn,
             now,
             conversation,
@@ -537,11 +551,11 @@ impl Held {
             events: Vec::new(),
             lines: Vec::new(),
         };
-        ask(self.extension.as_mut(), &mut scene);
-        let (events, lines) = (scene.events, scene.lines);
-        let mut made: Vec<Made> = Vec::with_capacity(events.len() + lines.len());
+        ask(self.extension.as_mut(), &mut context);
+        let (events, lines) = (context.events, context.lines);
+        let mut outputs: Vec<ExtensionOutput> = Vec::with_capacity(events.len() + lines.len());
         for line in lines {
-            made.push(Made::Line(self.name.clone(), line));
+            outputs.push(ExtensionOutput::Line(self.name.clone(), line));
         }
         for event in events {
             if let MessageEvent::Append { message } = &event
@@ -550,11 +564,11 @@ impl Held {
                 continue;
             }
             if let Err(missing) = conversation.apply(event.clone()) {
-                made.push(Made::Missing(missing));
+                outputs.push(ExtensionOutput::Missing(missing));
             }
-            made.push(Made::Event(Box::new(event)));
+            outputs.push(ExtensionOutput::Event(Box::new(event)));
         }
-        made
+        outputs
     }
 }
 

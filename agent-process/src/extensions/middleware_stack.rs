@@ -16,7 +16,7 @@ use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Extension, Extensions, Made, Scene};
+use super::{Extension, ExtensionContext, ExtensionOutput, Extensions};
 use crate::turn::{InvocationId, Notes, ToolOutcome};
 
 /// The priority of built-in extensions, and of a middleware that names none.
@@ -79,7 +79,7 @@ impl Extensions {
     /// Whether modules are among them.
     #[must_use]
     pub(crate) fn has_modules(&self) -> bool {
-        self.held.iter().any(|held| held.is_module)
+        self.loaded.iter().any(|loaded| loaded.is_module)
     }
 
     /// A turn begins around which modules stand; `recorded` is what a crash left of it.
@@ -104,14 +104,14 @@ impl Extensions {
             MiddlewareScope::ToolCall,
         ] {
             let mut layers = Vec::new();
-            for (place, held) in self.held.iter().enumerate() {
-                if !held.is_module {
+            for (place, loaded) in self.loaded.iter().enumerate() {
+                if !loaded.is_module {
                     layers.push((USUAL_PRIORITY, place, 0, Layer::Builtin { place }));
                 }
                 let own = middlewares
                     .iter()
                     .filter(|middleware| middleware.scope == scope)
-                    .filter(|middleware| held.is_module && middleware.extension == held.name);
+                    .filter(|middleware| loaded.is_module && middleware.extension == loaded.name);
                 layers.extend(own.map(|middleware| {
                     let number = middleware.number;
                     let layer = Layer::Module { place, number };
@@ -151,7 +151,7 @@ impl Extensions {
 
     /// The name of the extension at a place.
     pub(crate) fn name_at(&self, place: usize) -> Option<&ExtensionName> {
-        self.held.get(place).map(|held| &held.name)
+        self.loaded.get(place).map(|loaded| &loaded.name)
     }
 
     /// A number for the next invocation, never given twice.
@@ -167,11 +167,12 @@ impl Extensions {
         step: Option<u32>,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> Vec<Made> {
+    ) -> Vec<ExtensionOutput> {
         let hook = step.map_or_else(|| "b".to_owned(), |step| format!("s{step}"));
-        let mut ask = |extension: &mut dyn Extension, scene: &mut Scene<'_>| match step {
-            None => extension.begin_turn(scene),
-            Some(_) => extension.before_step(scene),
+        let mut ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| match step
+        {
+            None => extension.begin_turn(context),
+            Some(_) => extension.before_step(context),
         };
         self.ask_at(place, conversation, now, &hook, &mut ask)
     }
@@ -183,13 +184,13 @@ impl Extensions {
         call: &ToolCall,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> (Result<(), String>, Vec<Made>) {
+    ) -> (Result<(), String>, Vec<ExtensionOutput>) {
         let mut verdict = Ok(());
-        let mut ask = |extension: &mut dyn Extension, scene: &mut Scene<'_>| {
-            verdict = extension.before_call(scene, call);
+        let mut ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
+            verdict = extension.before_call(context, call);
         };
-        let made = self.ask_at(place, conversation, now, &format!("c{}", call.id), &mut ask);
-        (verdict, made)
+        let outputs = self.ask_at(place, conversation, now, &format!("c{}", call.id), &mut ask);
+        (verdict, outputs)
     }
 
     /// A built-in extension is asked after a tool has run.
@@ -200,9 +201,9 @@ impl Extensions {
         outcome: &mut ToolOutcome,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> Vec<Made> {
-        let mut ask = |extension: &mut dyn Extension, scene: &mut Scene<'_>| {
-            extension.after_call(scene, call, outcome);
+    ) -> Vec<ExtensionOutput> {
+        let mut ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
+            extension.after_call(context, call, outcome);
         };
         self.ask_at(place, conversation, now, &format!("r{}", call.id), &mut ask)
     }
@@ -233,9 +234,9 @@ impl Extensions {
     }
 
     fn remember(&mut self, place: usize, state: Value) -> Result<(), String> {
-        let of_others = self.held.iter().enumerate();
+        let of_others = self.loaded.iter().enumerate();
         let of_others = of_others.filter(|(at, _)| *at != place);
-        let of_others = of_others.filter_map(|(_, held)| held.state.as_ref());
+        let of_others = of_others.filter_map(|(_, loaded)| loaded.state.as_ref());
         let of_all: usize = of_others
             .chain([&state])
             .map(|state| state.to_string().len() + 1)
@@ -246,24 +247,24 @@ impl Extensions {
                  {MAX_EXTENSION_STATE_BYTES} are allowed for all together"
             ));
         }
-        if let Some(held) = self.held.get_mut(place) {
-            held.state = Some(state);
+        if let Some(loaded) = self.loaded.get_mut(place) {
+            loaded.state = Some(state);
         }
         Ok(())
     }
 
     /// What modules remember.
     pub(crate) fn states_of_modules(&self) -> ExtensionStates {
-        let modules = self.held.iter().filter(|held| held.is_module);
+        let modules = self.loaded.iter().filter(|loaded| loaded.is_module);
         modules
-            .filter_map(|held| Some((held.name.clone(), held.state.clone()?)))
+            .filter_map(|loaded| Some((loaded.name.clone(), loaded.state.clone()?)))
             .collect()
     }
 
     /// The turn has failed: what modules remember is what it was before.
     pub(crate) fn forget_turn(&mut self) {
-        for held in self.held.iter_mut().filter(|held| held.is_module) {
-            held.state.clone_from(&held.committed);
+        for loaded in self.loaded.iter_mut().filter(|loaded| loaded.is_module) {
+            loaded.state.clone_from(&loaded.committed);
         }
     }
 }

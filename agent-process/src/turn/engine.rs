@@ -255,10 +255,10 @@ impl<R: ToolRules> Engine<R> {
             return self.advance(turn, now);
         }
         let conversation = &mut self.conversation;
-        let made = self
+        let outputs = self
             .extensions
             .begin_turn(turn.id(), &start.event, conversation, now);
-        turn.take_made(made);
+        turn.take_outputs(outputs);
         self.advance(turn, now)
     }
 

@@ -20,7 +20,7 @@ use super::effect::{CallKey, Effect, Observation, Scope, ToolOutcome};
 use super::engine::{EngineFault, ModelPlace, ToolRules, TurnLimits};
 use super::loop_breaker::Watch;
 use super::recorded::{OpenTurn, Replied};
-use crate::extensions::{Ending, Made};
+use crate::extensions::{Ending, ExtensionOutput};
 use crate::model::{ModelError, ModelReply};
 use middlewares::{ChainCursor, Invoking, TurnMiddlewares};
 use summary::Compaction;
@@ -316,14 +316,16 @@ impl Turn {
     }
 
     /// Takes what came of asking extensions: what they made is recorded like everything else.
-    pub(crate) fn take_made(&mut self, made: Vec<Made>) {
-        for made in made {
-            match made {
-                Made::Event(event) => self.record(event),
-                Made::Missing(missing) => {
+    pub(crate) fn take_outputs(&mut self, outputs: Vec<ExtensionOutput>) {
+        for output in outputs {
+            match output {
+                ExtensionOutput::Event(event) => self.record(event),
+                ExtensionOutput::Missing(missing) => {
                     self.observe(Kind::MessageWarning, Scope::Turn, &missing.to_string());
                 }
-                Made::Line(extension, line) => self.effects.push(Effect::Log { extension, line }),
+                ExtensionOutput::Line(extension, line) => {
+                    self.effects.push(Effect::Log { extension, line });
+                }
             }
         }
     }
@@ -343,7 +345,7 @@ impl Turn {
             return;
         }
         let call = calls.call(key).cloned();
-        let made = call.map(|call| {
+        let outputs = call.map(|call| {
             let Around {
                 extensions,
                 conversation,
@@ -352,7 +354,7 @@ impl Turn {
             extensions.after_call(&call, &mut outcome, conversation, *now)
         });
         calls.finish(key, outcome);
-        self.take_made(made.unwrap_or_default());
+        self.take_outputs(outputs.unwrap_or_default());
     }
 
     /// Does the next thing that needs no input. False if there is none.
@@ -385,10 +387,10 @@ impl Turn {
                             self.phase = self.begin_step(step, Next::Ask { step });
                             return Ok(true);
                         }
-                        let made = around
+                        let outputs = around
                             .extensions
                             .before_step(step, around.conversation, now);
-                        self.take_made(made);
+                        self.take_outputs(outputs);
                         Phase::Settling(Next::Ask { step })
                     }
                     None => self.act(Next::Ask { step }, step_count_max)?,
@@ -448,8 +450,8 @@ impl Turn {
                 conversation,
                 now,
             } = around;
-            let (verdict, made) = extensions.before_call(&call, conversation, *now);
-            self.take_made(made);
+            let (verdict, outputs) = extensions.before_call(&call, conversation, *now);
+            self.take_outputs(outputs);
             if let Err(reason) = verdict {
                 calls.refuse(index, reason, &mut self.effects);
             }
@@ -464,8 +466,8 @@ impl Turn {
             conversation,
             now,
         } = around;
-        let (ending, made) = extensions.end_turn(step, &mut reply, conversation, *now);
-        self.take_made(made);
+        let (ending, outputs) = extensions.end_turn(step, &mut reply, conversation, *now);
+        self.take_outputs(outputs);
         Phase::Settling(match ending {
             Ending::Accept => Next::Complete(TurnOutcome::Completed { reply }),
             Ending::GoOn => Next::Ask {

@@ -6,7 +6,7 @@
 
 use super::{Calls, Slot, State, called};
 use crate::extensions::middleware_stack::{Layer, MiddlewareScope};
-use crate::extensions::{Extensions, Made};
+use crate::extensions::{ExtensionOutput, Extensions};
 use crate::turn::around::Around;
 use crate::turn::effect::{CallKey, Effect, ToolOutcome};
 use crate::turn::engine::ToolRules;
@@ -22,7 +22,7 @@ pub(crate) struct ChainContext<'a, 'b> {
     pub(crate) around: &'a mut Around<'b>,
     pub(crate) effects: &'a mut Vec<Effect>,
     /// What came of asking built-in extensions.
-    pub(crate) made: Vec<Made>,
+    pub(crate) outputs: Vec<ExtensionOutput>,
 }
 
 /// A middleware that was entered: its layer and the invocation.
@@ -269,8 +269,9 @@ fn go_in<R: ToolRules>(
             Ok(()) | Err(_) => Moved::Runs,
         },
         Some(Layer::Builtin { place }) => {
-            let (verdict, made) = extensions.before_call_at(place, &slot.call, conversation, *now);
-            chain.made.extend(made);
+            let (verdict, outputs) =
+                extensions.before_call_at(place, &slot.call, conversation, *now);
+            chain.outputs.extend(outputs);
             match verdict {
                 Err(reason) => turned_back(reason),
                 Ok(()) => Moved::On(State::Inwards(Inwards {
@@ -322,9 +323,9 @@ fn go_out(slot: &mut Slot, outwards: Outwards, chain: &mut ChainContext<'_, '_>)
     };
     match extensions.layer(MiddlewareScope::ToolCall, at) {
         Some(Layer::Builtin { place }) if has_run => {
-            let made =
+            let outputs =
                 extensions.after_call_at(place, &slot.call, &mut outcome, conversation, *now);
-            chain.made.extend(made);
+            chain.outputs.extend(outputs);
         }
         Some(Layer::Module { place, .. }) => {
             if let Some(open) = slot.open.pop_if(|open| open.at == at) {

@@ -469,8 +469,8 @@ impl Turn {
             Some(Layer::Builtin { place }) => {
                 cursor.at += 1;
                 let (extensions, conversation) = (&mut around.extensions, &mut around.conversation);
-                let made = extensions.enter_at(place, cursor.step, conversation, around.now);
-                self.take_made(made);
+                let outputs = extensions.enter_at(place, cursor.step, conversation, around.now);
+                self.take_outputs(outputs);
                 Phase::Settling(Next::Enter(cursor))
             }
             Some(Layer::Module { place, number }) => {
@@ -513,11 +513,11 @@ impl Turn {
         let mut chain = ChainContext {
             around,
             effects: &mut self.effects,
-            made: Vec::new(),
+            outputs: Vec::new(),
         };
         let has_ended = calls.advance(rules, &mut chain);
-        let made = chain.made;
-        self.take_made(made);
+        let outputs = chain.outputs;
+        self.take_outputs(outputs);
         has_ended
     }
 }

@@ -68,10 +68,10 @@ impl Turn {
             }
             return Ok(next);
         }
-        let (wanted, made) = around
+        let (wanted, outputs) = around
             .extensions
             .wants_summary(around.conversation, around.now);
-        self.take_made(made);
+        self.take_outputs(outputs);
         let Some(wanted) = wanted else {
             return Ok(next);
         };
@@ -146,12 +146,12 @@ impl Turn {
             conversation,
             now,
         } = around;
-        let made = extensions.take_summary(&summary, conversation, *now);
+        let outputs = extensions.take_summary(&summary, conversation, *now);
         if let Err(reason) = text {
             let warning = format!("the conversation could not be summarized: {reason}");
             self.observe(Kind::MessageWarning, Scope::Turn, &warning);
         }
-        self.take_made(made);
+        self.take_outputs(outputs);
         Ok(())
     }
 }
