@@ -9,7 +9,7 @@ use goondan_protocol::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 
 /// Requests that wait for the process loop. A step has at most
-/// [`MAX_CALLS_PER_STEP`](crate::turn::MAX_CALLS_PER_STEP) calls, each with one; more wait.
+/// [`MAX_CALLS_PER_STEP`](crate::tool_call::MAX_CALLS_PER_STEP) calls, each with one; more wait.
 const WAITING_REQUESTS_MAX: usize = 64;
 
 struct AgentRequest {

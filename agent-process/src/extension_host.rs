@@ -25,14 +25,14 @@ use goondan_protocol::observe::RuntimeEvent;
 use goondan_protocol::trace::TraceId;
 use serde_json::Value;
 
-use crate::extensions::middleware_stack::Middleware;
+use crate::middleware::{
+    Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, Moment, NextResult, Notes,
+};
+use crate::tool_call::ToolOutcome;
 use crate::tools::host::process::{Happened, MAX_LOG_LINE_BYTES, Process, happening, log};
 use crate::tools::host::wire::LogLevel;
 use crate::tools::host::{HostProgram, MAX_LINE_BYTES};
 use crate::tools::pipe::Surroundings;
-use crate::turn::{
-    Enter, ExtensionFault, InvocationId, MiddlewareEvent, Moment, NextResult, Notes, ToolOutcome,
-};
 use looked_at::{notes_of, return_of};
 pub(crate) use wire::Asked;
 use wire::{FromHost, Limits, RawNotes, Refusal, ToHost, ToRegister};

@@ -27,7 +27,7 @@ use goondan_protocol::message::{Message, MessageEvent, Role, ToolCall};
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 
-use crate::turn::ToolOutcome;
+use crate::tool_call::ToolOutcome;
 use middleware_stack::{MiddlewareStack, Module};
 
 mod context_message;

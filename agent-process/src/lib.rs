@@ -11,6 +11,8 @@
 //!   orchestrator.
 //! * `outgoing` has the orchestrator do what needs the network or a key.
 //! * [`tools`] acts: the tools of `@goondan/base`.
+//! * [`tool_call`] is what turns, tools and extensions share of a call; [`middleware`] what an engine and
+//!   the modules of extensions say to each other.
 //! * [`extensions`] stands around: what an agent's extensions do to its turns.
 //! * `extension_host` is the process of those of them that are modules of the project.
 //! * `agent_client` is the way from a tool to other agents.
@@ -31,11 +33,13 @@ mod extension_host;
 pub mod extensions;
 mod history;
 mod link;
+pub mod middleware;
 pub mod model;
 mod outgoing;
 mod process;
 mod recorder;
 mod socket;
+pub mod tool_call;
 pub mod tools;
 pub mod turn;
 

@@ -34,15 +34,15 @@ use crate::extension_host::{ExtensionHost, HostEvent};
 use crate::extensions::{ExtensionError, Extensions};
 use crate::history::History;
 use crate::link::{Incoming, Link, LinkError};
+use crate::middleware::Enter;
 use crate::model::{self, Answer, Model, ModelError, ModelRequest};
 use crate::outgoing::{Desk, Order, Outgoing};
 use crate::recorder::Recorder;
+use crate::tool_call::{CallKey, ToolOutcome};
 use crate::tools::host::HostProgram;
 use crate::tools::outside::Origin;
 use crate::tools::{CallSite, ToolFault, Toolbox, ToolboxError};
-use crate::turn::{
-    CallKey, Effect, Engine, EngineFault, Enter, Input, OpenTurn, Scope, ToolOutcome, TurnLimits,
-};
+use crate::turn::{Effect, Engine, EngineFault, Input, OpenTurn, Scope, TurnLimits};
 
 /// How the process came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

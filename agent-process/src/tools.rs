@@ -46,7 +46,7 @@ use serde_json::Value;
 
 use crate::agent_client::AgentClient;
 use crate::outgoing::Outgoing;
-use crate::turn::{CallKey, Misfit, ToolOutcome, ToolRules};
+use crate::tool_call::{CallKey, Misfit, ToolOutcome, ToolRules};
 use host::{HostProgram, Hosts};
 use mcp::Server;
 use module::Runtimes;

@@ -23,8 +23,9 @@ mod around;
 mod calls;
 mod effect;
 mod engine;
+mod fault;
+mod limits;
 mod loop_breaker;
-mod middleware;
 mod recorded;
 mod running;
 #[cfg(test)]
@@ -32,13 +33,8 @@ mod simulation;
 #[cfg(test)]
 mod summary_tests;
 
-pub use effect::{CallKey, Effect, Input, Observation, Scope, ToolOutcome};
-pub use engine::{
-    Engine, EngineFault, MAX_TURN_ID_BYTES, Misfit, ModelPlace, ToolRules, TurnLimits,
-};
-pub use middleware::{
-    Enter, ExtensionFault, InvocationId, MiddlewareEvent, MiddlewareReturn, Moment, NextResult,
-    Notes,
-};
+pub use effect::{Effect, Input, Observation, Scope};
+pub use engine::Engine;
+pub use fault::EngineFault;
+pub use limits::{MAX_TURN_ID_BYTES, TurnLimits};
 pub use recorded::OpenTurn;
-pub use running::MAX_CALLS_PER_STEP;

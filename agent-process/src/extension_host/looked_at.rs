@@ -7,7 +7,8 @@ use goondan_protocol::message::{MessageEvent, MessageSource, Role};
 
 use super::wire::{RawNotes, Returned};
 use super::{MAX_EVENT_BYTES, MomentOf};
-use crate::turn::{MiddlewareReturn, Notes, ToolOutcome};
+use crate::middleware::{MiddlewareReturn, Notes};
+use crate::tool_call::ToolOutcome;
 
 /// Looks at what a middleware brought. A module writes no tool calls and no results, and nothing in
 /// another's name.

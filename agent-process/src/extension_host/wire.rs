@@ -12,9 +12,8 @@ use goondan_protocol::trace::TraceId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::extensions::middleware_stack::Middleware;
+use crate::middleware::{InvocationId, Middleware, NextResult};
 use crate::tools::host::wire::LogLevel;
-use crate::turn::{InvocationId, NextResult};
 
 /// What the agent says to the host.
 #[derive(Debug, Serialize)]

@@ -4,7 +4,7 @@ use goondan_protocol::message::ToolCall;
 use goondan_protocol::observe::detail_of;
 
 use super::{Ending, Extension, ExtensionContext};
-use crate::turn::ToolOutcome;
+use crate::tool_call::ToolOutcome;
 
 /// Logs what happens; texts only if it is told to.
 #[derive(Debug)]

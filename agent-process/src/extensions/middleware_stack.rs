@@ -13,41 +13,14 @@ use goondan_protocol::ids::{ExtensionName, ExtensionStates, TurnId};
 use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
 use goondan_protocol::message::{MessageEvent, ToolCall};
 use goondan_protocol::time::Timestamp;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Extension, ExtensionContext, ExtensionOutput, Extensions};
-use crate::turn::{InvocationId, Notes, ToolOutcome};
+use crate::middleware::{InvocationId, Middleware, MiddlewareScope, Notes};
+use crate::tool_call::ToolOutcome;
 
 /// The priority of built-in extensions, and of a middleware that names none.
 const USUAL_PRIORITY: i64 = 0;
-
-/// What a middleware stands around.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum MiddlewareScope {
-    /// A whole turn.
-    Turn,
-    /// A step: the model's reply and the calls it leads to.
-    Step,
-    /// One tool call.
-    ToolCall,
-}
-
-/// A middleware that a module has registered.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Middleware {
-    /// Whose it is.
-    pub extension: ExtensionName,
-    /// What it stands around.
-    #[serde(rename = "type")]
-    pub scope: MiddlewareScope,
-    /// Its place among those of its extension, from 0.
-    pub number: u32,
-    /// The lower, the further out.
-    #[serde(default)]
-    pub priority: i64,
-}
 
 /// One layer of the stack. `place` is that of the extension in the agent's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use super::{Agent, Done, ProcessError};
 use crate::extension_host::{Ask, Asked, Begun, HostEvent, SCRIPT};
+use crate::middleware::{
+    Enter, ExtensionFault, InvocationId, MiddlewareEvent, MiddlewareReturn, Moment, NextResult,
+};
 use crate::tools::ToolFault;
 use crate::tools::host::HostProgram;
-use crate::turn::{
-    Enter, ExtensionFault, Input, InvocationId, MiddlewareEvent, MiddlewareReturn, Moment,
-    NextResult, Scope,
-};
+use crate::turn::{Input, Scope};
 
 /// What a question to other agents came to: an answer, or a code and what is wrong.
 pub(super) type Answered = Result<Value, (String, String)>;

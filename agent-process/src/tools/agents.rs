@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Export, Invocation, Output, ToolFault};
-use crate::turn::ToolOutcome;
+use crate::tool_call::ToolOutcome;
 
 /// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {

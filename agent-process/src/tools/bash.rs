@@ -13,7 +13,7 @@ use super::capture::{Capture, Stream};
 use super::pipe::{Pipe, supervisor_in};
 use super::tool_supervisor;
 use super::{Export, Invocation, Output, Places, ToolFault};
-use crate::turn::ToolOutcome;
+use crate::tool_call::ToolOutcome;
 
 /// Longest command, in characters: four bytes each still fit one argument of a Linux process.
 const MAX_COMMAND_CHARS: usize = 30_000;

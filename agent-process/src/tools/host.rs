@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 
 use super::pipe::Surroundings;
 use super::{Invocation, Places, ToolFault};
-use crate::turn::{MAX_CALLS_PER_STEP, ToolOutcome};
+use crate::tool_call::{MAX_CALLS_PER_STEP, ToolOutcome};
 use process::{Happened, MAX_LOG_LINE_BYTES, Process, happening, log};
 use wire::{Context, FromHost, LogLevel, ToHost};
 

@@ -21,7 +21,7 @@ use super::outside::{Way, fault_of};
 use super::schema::ArgumentSchema;
 use super::{Invocation, ToolFault};
 use crate::outgoing::{Ask, Outgoing};
-use crate::turn::{Misfit, ToolOutcome};
+use crate::tool_call::{Misfit, ToolOutcome};
 
 /// How long a step waits for a server's list, in milliseconds. A server that is being started has this
 /// long.

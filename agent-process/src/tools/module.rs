@@ -19,7 +19,7 @@ use tokio::sync::OnceCell;
 
 use super::host::{HostProgram, JAVASCRIPT_HOST, ModuleCall};
 use super::{Export, Invocation, Output, Places, ToolFault};
-use crate::turn::ToolOutcome;
+use crate::tool_call::ToolOutcome;
 
 /// Longest wait for node to say its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::{CallSite, Export, Invocation, Output, ToolFault};
 use crate::outgoing::{Ask, Outgoing};
-use crate::turn::ToolOutcome;
+use crate::tool_call::ToolOutcome;
 
 pub(crate) mod discord;
 pub(crate) mod github;

@@ -25,7 +25,7 @@ use super::rooted::Root;
 use super::tool_supervisor;
 use super::tool_supervisor::session::RECORD_END;
 use super::{Invocation, Places, ToolFault};
-use crate::turn::{MAX_CALLS_PER_STEP, ToolOutcome};
+use crate::tool_call::{MAX_CALLS_PER_STEP, ToolOutcome};
 
 /// Most sessions one agent process has at a time.
 const MAX_SESSIONS: usize = 8;

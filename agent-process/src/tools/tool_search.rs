@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Invocation, ToolFault};
-use crate::turn::ToolOutcome;
+use crate::tool_call::ToolOutcome;
 
 /// Longest description of a result, in characters: the catalog tells the rest.
 const SHOWN_CHARS_MAX: usize = 240;

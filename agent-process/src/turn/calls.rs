@@ -10,9 +10,10 @@ use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::Spent;
 
-use super::effect::{CallKey, Effect, Observation, Scope, ToolOutcome};
-use super::engine::{EngineFault, Misfit, ToolRules};
+use super::effect::{Effect, Observation, Scope};
+use super::fault::EngineFault;
 use super::recorded::Replied;
+use crate::tool_call::{CallKey, Misfit, ToolOutcome, ToolRules};
 
 /// What the model is told of a call that a crash cut short.
 const INTERRUPTED: &str = "E_TOOL_INTERRUPTED: interrupted: the process ended while this call ran; \

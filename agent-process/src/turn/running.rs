@@ -16,17 +16,17 @@ use goondan_protocol::usage::{Spending, Spent};
 use super::answers::Answers;
 use super::around::Around;
 use super::calls::Calls;
-use super::effect::{CallKey, Effect, Observation, Scope, ToolOutcome};
-use super::engine::{EngineFault, ModelPlace, ToolRules, TurnLimits};
+use super::effect::{Effect, Observation, Scope};
+use super::fault::EngineFault;
+use super::limits::TurnLimits;
 use super::loop_breaker::Watch;
 use super::recorded::{OpenTurn, Replied};
 use crate::extensions::{Ending, ExtensionOutput};
+use crate::model::ModelPlace;
 use crate::model::{ModelError, ModelReply};
+use crate::tool_call::{CallKey, MAX_CALLS_PER_STEP, ToolOutcome, ToolRules};
 use middlewares::{ChainCursor, Invoking, TurnMiddlewares};
 use summary::Compaction;
-
-/// Most tool calls of one step; they run in parallel. A reply with more is a fault of the model.
-pub const MAX_CALLS_PER_STEP: usize = 64;
 
 /// The turn at hand and the effects it has gathered since it was last asked for them.
 #[derive(Debug)]

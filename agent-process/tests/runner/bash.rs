@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use goondan_agent_process::tool_call::{ToolOutcome, ToolRules as _};
 use goondan_agent_process::tools::Toolbox;
-use goondan_agent_process::turn::{ToolOutcome, ToolRules as _};
 use goondan_protocol::definition::ToolDefinition;
 use goondan_protocol::message::ToolCall;
 use goondan_protocol::script::Script;

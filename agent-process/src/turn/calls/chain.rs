@@ -5,14 +5,14 @@
 //! that throws makes it an error.
 
 use super::{Calls, Slot, State, called};
-use crate::extensions::middleware_stack::{Layer, MiddlewareScope};
+use crate::extensions::middleware_stack::Layer;
 use crate::extensions::{ExtensionOutput, Extensions};
-use crate::turn::around::Around;
-use crate::turn::effect::{CallKey, Effect, ToolOutcome};
-use crate::turn::engine::ToolRules;
-use crate::turn::middleware::{
-    Enter, InvocationId, MiddlewareEvent, MiddlewareReturn, Moment, NextResult,
+use crate::middleware::{
+    Enter, InvocationId, MiddlewareEvent, MiddlewareReturn, MiddlewareScope, Moment, NextResult,
 };
+use crate::tool_call::{CallKey, ToolOutcome, ToolRules};
+use crate::turn::around::Around;
+use crate::turn::effect::Effect;
 
 /// The code of a call that a middleware failed without a code of its own.
 const FAILED: &str = "E_EXT_FAILED";

@@ -15,15 +15,15 @@ use goondan_protocol::observe::RuntimeEventKind as Kind;
 
 use super::{Next, Phase, Turn};
 use crate::extensions::Extensions;
-use crate::extensions::middleware_stack::{Layer, Middleware, MiddlewareScope};
+use crate::extensions::middleware_stack::Layer;
+use crate::middleware::{
+    Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, MiddlewareReturn,
+    MiddlewareScope, Moment, NextResult, Notes,
+};
+use crate::tool_call::ToolRules;
 use crate::turn::around::Around;
 use crate::turn::calls::{Calls, ChainContext};
 use crate::turn::effect::{Effect, Scope};
-use crate::turn::engine::ToolRules;
-use crate::turn::middleware::{
-    Enter, ExtensionFault, InvocationId, MiddlewareEvent, MiddlewareReturn, Moment, NextResult,
-    Notes,
-};
 use crate::turn::recorded::OpenTurn;
 
 /// The code of a turn that a middleware failed without a code of its own.

@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 
 use super::{Act, World, any_act, at};
 use crate::extensions::Extensions;
-use crate::extensions::middleware_stack::{Middleware, MiddlewareScope};
-use crate::turn::effect::{Effect, Input, ToolOutcome};
-use crate::turn::middleware::{
-    Enter, ExtensionFault, InvocationId, MiddlewareEvent, MiddlewareReturn, Moment, NextResult,
-    Notes,
+use crate::middleware::{
+    Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, MiddlewareReturn,
+    MiddlewareScope, Moment, NextResult, Notes,
 };
+use crate::tool_call::ToolOutcome;
+use crate::turn::effect::{Effect, Input};
 
 const CRASHED: &str = "E_EXT_CRASHED";
 

@@ -6,7 +6,34 @@ use goondan_protocol::message::{MessageEvent, ToolCall, ToolResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::effect::ToolOutcome;
+use crate::tool_call::ToolOutcome;
+
+/// What a middleware stands around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum MiddlewareScope {
+    /// A whole turn.
+    Turn,
+    /// A step: the model's reply and the calls it leads to.
+    Step,
+    /// One tool call.
+    ToolCall,
+}
+
+/// A middleware that a module has registered.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Middleware {
+    /// Whose it is.
+    pub extension: ExtensionName,
+    /// What it stands around.
+    #[serde(rename = "type")]
+    pub scope: MiddlewareScope,
+    /// Its place among those of its extension, from 0.
+    pub number: u32,
+    /// The lower, the further out.
+    #[serde(default)]
+    pub priority: i64,
+}
 
 /// One time that a middleware is entered, as long as the process lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
