@@ -4,7 +4,8 @@
 //! middleware that returns without `next()` gives the call its result, and the tool does not run; one
 //! that throws makes it an error.
 
-use super::{Calls, Slot, State, called};
+use super::Calls;
+use super::slot::{Direction, Invoking, Inwards, Open, Outwards, Slot, State, called};
 use crate::extensions::middleware_stack::Layer;
 use crate::extensions::{ExtensionOutput, Extensions};
 use crate::middleware::{
@@ -23,46 +24,6 @@ pub(crate) struct ChainContext<'a, 'b> {
     pub(crate) effects: &'a mut Vec<Effect>,
     /// What came of asking built-in extensions.
     pub(crate) outputs: Vec<ExtensionOutput>,
-}
-
-/// A middleware that was entered: its layer and the invocation.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Open {
-    at: usize,
-    invocation: InvocationId,
-}
-
-/// A call on its way inwards.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Inwards {
-    /// The layer to be entered.
-    at: usize,
-    /// Whether a middleware changed the arguments.
-    is_changed: bool,
-}
-
-/// A call that a middleware works on.
-#[derive(Debug)]
-pub(super) struct Invoking {
-    place: usize,
-    open: Open,
-    direction: Direction,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Direction {
-    In { is_changed: bool },
-    Out { has_run: bool },
-}
-
-/// A call on its way outwards.
-#[derive(Debug)]
-pub(super) struct Outwards {
-    /// The layers from this one on have been left, or were never entered.
-    below: usize,
-    outcome: ToolOutcome,
-    /// Whether the tool has run.
-    has_run: bool,
 }
 
 /// What one move led to.

@@ -5,15 +5,15 @@
 //! is recorded: a turn that a crash cut short enters its scopes again, and what its middlewares emit a
 //! second time is known by what is recorded.
 
-use std::collections::BTreeSet;
-
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{StepId, TurnId};
 use goondan_protocol::message::{Message, MessageEvent, ToolResult};
 use goondan_protocol::observe::RuntimeEventKind as Kind;
 
-use super::{Next, Phase, Turn};
+use super::Turn;
+use super::phase::{ChainCursor, Direction, Invoking, Next, Open, Phase};
+use super::turn_middlewares::TurnMiddlewares;
 use crate::extensions::Extensions;
 use crate::extensions::middleware_stack::Layer;
 use crate::middleware::{
@@ -22,132 +22,13 @@ use crate::middleware::{
 };
 use crate::tool_call::ToolRules;
 use crate::turn::around::Around;
-use crate::turn::calls::{Calls, ChainContext};
+use crate::turn::calls::Calls;
+use crate::turn::calls::chain::ChainContext;
 use crate::turn::effect::{Effect, Scope};
 use crate::turn::recorded::OpenTurn;
 
 /// The code of a turn that a middleware failed without a code of its own.
 const FAILED: &str = "E_EXT_FAILED";
-
-/// What a turn remembers for the modules around it.
-#[derive(Debug, Default)]
-pub(super) struct TurnMiddlewares {
-    event: Option<Box<AgentEvent>>,
-    /// The events of the turn, in order.
-    events: Vec<MessageEvent>,
-    /// Middlewares of the turn that wait for what comes of `next()`, the outermost first.
-    open_turn: Vec<Open>,
-    /// The same of the step.
-    open_step: Vec<Open>,
-    /// The step that was begun last.
-    step: u32,
-    /// Tools that are not offered in it.
-    hidden: BTreeSet<String>,
-    /// Why the turn fails as soon as its calls have their results.
-    fault: Option<ExtensionFault>,
-    /// What is emitted while calls that a crash cut short have no results yet.
-    held_back: Option<Vec<MessageEvent>>,
-}
-
-/// A middleware that waits for what comes of its `next()`.
-#[derive(Debug, Clone, Copy)]
-struct Open {
-    place: usize,
-    invocation: InvocationId,
-}
-
-/// Where in a chain of layers the turn is on its way inwards.
-#[derive(Debug)]
-pub(super) struct ChainCursor {
-    /// The step, if the scope is that of a step.
-    step: Option<u32>,
-    /// The layer to be entered.
-    at: usize,
-    /// What lies further in.
-    then: Box<Next>,
-}
-
-/// A middleware is at work.
-#[derive(Debug)]
-pub(super) struct Invoking {
-    open: Open,
-    direction: Direction,
-}
-
-#[derive(Debug)]
-enum Direction {
-    In(ChainCursor),
-    Out(Next),
-}
-
-impl TurnMiddlewares {
-    pub(super) fn note(&mut self, event: &MessageEvent) {
-        self.events.push(event.clone());
-    }
-
-    /// Why a tool is not offered in the step that was begun last, if a middleware took it out.
-    fn why_not_offered(&self, tool_name: &str) -> Option<String> {
-        let is_hidden = self.hidden.contains(tool_name);
-        is_hidden.then(|| format!("`{tool_name}` is not offered in this step"))
-    }
-
-    /// Whether the step and the turn are left before the turn goes on like this.
-    fn leaves(&self, next: &Next) -> (bool, bool) {
-        match next {
-            Next::Ask { step } => (*step > self.step, false),
-            Next::End { .. } => (true, false),
-            Next::Complete(_) => (true, true),
-            Next::Call(_) | Next::Assemble(_) | Next::Enter(_) => (false, false),
-        }
-    }
-
-    /// Whether a module is to be asked before the turn goes on like this.
-    fn is_asked_before(&self, next: &Next) -> bool {
-        let (leaves_step, leaves_turn) = self.leaves(next);
-        (leaves_step && !self.open_step.is_empty())
-            || (leaves_turn && !self.open_turn.is_empty())
-            || matches!(next, Next::Assemble(_) | Next::Enter(_) | Next::Call(_))
-    }
-
-    /// The middleware that is to leave before the turn goes on like this.
-    fn leaver(&mut self, next: &Next) -> Option<(MiddlewareScope, Open)> {
-        let (leaves_step, leaves_turn) = self.leaves(next);
-        let of_step = leaves_step.then(|| self.open_step.pop()).flatten();
-        if let Some(open) = of_step {
-            return Some((MiddlewareScope::Step, open));
-        }
-        let of_turn = leaves_turn.then(|| self.open_turn.pop()).flatten();
-        of_turn.map(|open| (MiddlewareScope::Turn, open))
-    }
-}
-
-impl Next {
-    /// What a way inwards leads to.
-    fn innermost(self) -> Self {
-        match self {
-            Self::Assemble(then) | Self::Enter(ChainCursor { then, .. }) => then.innermost(),
-            core @ (Self::Ask { .. } | Self::Call(_) | Self::End { .. } | Self::Complete(_)) => {
-                core
-            }
-        }
-    }
-
-    /// What becomes of it when an extension has failed the turn. Calls need their results all the same.
-    fn in_spite_of(self, fault: &ExtensionFault) -> Self {
-        match self.innermost() {
-            calls @ Self::Call(_) => calls,
-            failed @ Self::Complete(TurnOutcome::Failed { .. }) => failed,
-            Self::Ask { .. }
-            | Self::End { .. }
-            | Self::Complete(TurnOutcome::Completed { .. })
-            | Self::Assemble(_)
-            | Self::Enter(_) => Self::Complete(TurnOutcome::Failed {
-                code: fault.code.clone(),
-                message: fault.message.clone(),
-            }),
-        }
-    }
-}
 
 impl Turn {
     /// Modules stand around this turn, of which `recorded` is there already.
