@@ -85,34 +85,12 @@ impl Turn {
         if let Some(has_moved) = self.go_around(around) {
             return Ok(has_moved);
         }
-        let now = around.now;
         let is_settled = self.durable_seq == self.sent_seq;
         let may_ask = is_settled || self.model == ModelPlace::Inside;
         // `Completing` stands in only while the phase is looked at.
         self.phase = match std::mem::replace(&mut self.phase, Phase::Completing) {
-            Phase::Settling(Next::Ask { step }) if may_ask && self.is_compaction_open() => {
-                self.compact(step, around)?
-            }
             Phase::Settling(Next::Ask { step }) if may_ask => {
-                match self.answers.next_message(&self.id, now)? {
-                    Some(message) => {
-                        self.append(around.conversation, message);
-                        Phase::Settling(Next::Ask { step })
-                    }
-                    None if self.prepared_step < step => {
-                        self.prepared_step = step;
-                        if self.middlewares.is_some() {
-                            self.phase = self.begin_step(step, Next::Ask { step });
-                            return Ok(true);
-                        }
-                        let outputs = around
-                            .extensions
-                            .before_step(step, around.conversation, now);
-                        self.take_outputs(outputs);
-                        Phase::Settling(Next::Ask { step })
-                    }
-                    None => self.act(Next::Ask { step }, step_count_max)?,
-                }
+                self.prepare_step(step, step_count_max, around)?
             }
             Phase::Settling(Next::Call(calls)) if is_settled => {
                 let calls = self.ask_before_calls(calls, around);
@@ -122,26 +100,7 @@ impl Turn {
             // A commit makes durable what was appended before it, with one sync for all.
             Phase::Settling(next @ Next::Complete(_)) => self.act(next, step_count_max)?,
             Phase::Settling(next) if is_settled => self.act(next, step_count_max)?,
-            Phase::Calling(mut calls) => {
-                calls.tell_ends(rules, &mut self.effects);
-                while let Some(message) = calls.next_result(now)? {
-                    self.append(around.conversation, message);
-                }
-                if !calls.all_recorded() {
-                    let has_moved =
-                        self.middlewares.is_some() && self.advance_calls(&mut calls, rules, around);
-                    self.phase = Phase::Calling(calls);
-                    return Ok(has_moved);
-                }
-                self.release(around.conversation);
-                self.observe(
-                    Kind::StepCompleted,
-                    Scope::Step(calls.step_id().clone()),
-                    "",
-                );
-                let step = calls.step().saturating_add(1);
-                Phase::Settling(Next::Ask { step })
-            }
+            Phase::Calling(calls) => return self.record_results(calls, rules, around),
             waiting @ (Phase::Settling(_)
             | Phase::Asking { .. }
             | Phase::Assembling(_)
@@ -152,6 +111,62 @@ impl Turn {
                 return Ok(false);
             }
         };
+        Ok(true)
+    }
+
+    /// Does the next thing that comes before the model is asked for a step: a summary is had, answers are
+    /// taken in, extensions are asked. If nothing is left of that, asks the model.
+    fn prepare_step(
+        &mut self,
+        step: u32,
+        step_count_max: u32,
+        around: &mut Around<'_>,
+    ) -> Result<Phase, EngineFault> {
+        if self.is_compaction_open() {
+            return Ok(self.compact(step, around)?);
+        }
+        let ask = Next::Ask { step };
+        if let Some(message) = self.answers.next_message(&self.id, around.now)? {
+            self.append(around.conversation, message);
+            return Ok(Phase::Settling(ask));
+        }
+        if self.prepared_step >= step {
+            return self.act(ask, step_count_max);
+        }
+        self.prepared_step = step;
+        if self.middlewares.is_some() {
+            return Ok(self.begin_step(step, ask));
+        }
+        let outputs = around
+            .extensions
+            .before_step(step, around.conversation, around.now);
+        self.take_outputs(outputs);
+        Ok(Phase::Settling(ask))
+    }
+
+    /// Records the results that are there; with the last of them, the step is over. False if nothing
+    /// more can be done without another input.
+    fn record_results<R: ToolRules>(
+        &mut self,
+        mut calls: Calls,
+        rules: &R,
+        around: &mut Around<'_>,
+    ) -> Result<bool, EngineFault> {
+        calls.tell_ends(rules, &mut self.effects);
+        while let Some(message) = calls.next_result(around.now)? {
+            self.append(around.conversation, message);
+        }
+        if !calls.all_recorded() {
+            let has_moved =
+                self.middlewares.is_some() && self.advance_calls(&mut calls, rules, around);
+            self.phase = Phase::Calling(calls);
+            return Ok(has_moved);
+        }
+        self.release(around.conversation);
+        let scope = Scope::Step(calls.step_id().clone());
+        self.observe(Kind::StepCompleted, scope, "");
+        let step = calls.step().saturating_add(1);
+        self.phase = Phase::Settling(Next::Ask { step });
         Ok(true)
     }
 
