@@ -1,9 +1,11 @@
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::{EventSource, ReplyTo};
 use goondan_protocol::ids::{StepId, ToolCallId};
-use goondan_protocol::message::{Content, ToolResult};
-use serde_json::json;
+use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
+use goondan_protocol::message::{Content, Message, Role, ToolResult};
+use serde_json::{Value, json};
 
+use super::context::KEPT;
 use super::*;
 
 const TURN: &str = "t9";
@@ -329,7 +331,7 @@ fn ext_4_what_is_too_large_to_remember_is_said_and_not_taken() {
 }
 
 #[test]
-fn the_onion_goes_in_in_order_and_comes_out_in_reverse() {
+fn the_stack_is_entered_in_order_and_left_in_reverse() {
     let mut outer = definition("logging", json!({}));
     outer.name = "outer".parse().unwrap();
     let mut inner = definition("logging", json!({"content": true}));

@@ -5,7 +5,8 @@ use goondan_protocol::ids::MessageId;
 use goondan_protocol::message::{Message, MessageEvent, Role};
 use serde_json::{Value, json};
 
-use super::{Extension, ExtensionContext, KEPT};
+use super::context::{ExtensionContext, KEPT};
+use super::extension::Extension;
 
 /// Keeps exactly one message with the given text in the conversation.
 #[derive(Debug)]

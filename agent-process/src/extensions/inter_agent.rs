@@ -3,7 +3,8 @@
 use goondan_protocol::event::EventSource;
 use goondan_protocol::message::Role;
 
-use super::{Extension, ExtensionContext};
+use super::context::ExtensionContext;
+use super::extension::Extension;
 
 /// Tells an agent how to answer another.
 #[derive(Debug)]

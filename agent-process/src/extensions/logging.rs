@@ -3,7 +3,8 @@
 use goondan_protocol::message::ToolCall;
 use goondan_protocol::observe::detail_of;
 
-use super::{Ending, Extension, ExtensionContext};
+use super::context::ExtensionContext;
+use super::extension::{Ending, Extension};
 use crate::tool_call::ToolOutcome;
 
 /// Logs what happens; texts only if it is told to.

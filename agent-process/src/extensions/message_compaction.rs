@@ -12,7 +12,8 @@ use goondan_protocol::message::{Message, MessageEvent, MessageSource, Role};
 use goondan_protocol::usage::Spent;
 use serde_json::{Value, json};
 
-use super::{Extension, ExtensionContext, KEPT, Summary, SummaryWanted};
+use super::context::{ExtensionContext, KEPT};
+use super::extension::{Extension, Summary, SummaryWanted};
 
 /// Messages that one summary takes the place of at most. A history that is much too long is summarized
 /// over several turns.
@@ -78,7 +79,7 @@ impl Extension for MessageCompaction {
 
     fn wants_summary(&mut self, context: &mut ExtensionContext<'_>) -> Option<SummaryWanted> {
         let excess = self.excess(context.conversation)?;
-        let old: Vec<Message> = context.old_messages();
+        let old: Vec<Message> = old_messages(context);
         let (count, text) = beginning_of(&old, self.settings.keep_messages)?;
         context.log(format!(
             "the conversation has {excess}; its {count} oldest messages are summarized"
@@ -121,7 +122,7 @@ impl Extension for MessageCompaction {
 
 /// Puts a summary in the place of what it is about, or goes on with that.
 fn replace(context: &mut ExtensionContext<'_>, summary: &Summary<'_>, text: &str) {
-    let old: Vec<MessageId> = context.old_messages().into_iter().map(|m| m.id).collect();
+    let old: Vec<MessageId> = old_messages(context).into_iter().map(|m| m.id).collect();
     let placed = context
         .messages()
         .find(|message| message.id == *summary.message_id);
@@ -236,8 +237,17 @@ fn tokens_of(conversation: &Conversation) -> u64 {
     usage.map_or(0, |usage| usage.total())
 }
 
+/// The messages that may be summarized, oldest first.
+fn old_messages(context: &ExtensionContext<'_>) -> Vec<Message> {
+    let messages = context.messages();
+    messages
+        .filter(|message| is_old(context, message))
+        .map(std::borrow::Cow::into_owned)
+        .collect()
+}
+
 /// Whether a message may be summarized: it is of an earlier turn, and nobody keeps it.
-pub(super) fn is_old(context: &ExtensionContext<'_>, message: &Message) -> bool {
+fn is_old(context: &ExtensionContext<'_>, message: &Message) -> bool {
     let is_kept = message.metadata.get(KEPT) == Some(&Value::Bool(true));
     let is_system = matches!(message.source, MessageSource::System { .. });
     !is_kept && !is_system && !context.is_of_turn(message)

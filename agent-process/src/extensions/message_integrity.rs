@@ -9,7 +9,8 @@ use goondan_protocol::ids::{MessageId, ToolCallId};
 use goondan_protocol::message::{Content, Message, MessageEvent, Role};
 use serde_json::json;
 
-use super::{Extension, ExtensionContext};
+use super::context::ExtensionContext;
+use super::extension::Extension;
 
 /// Takes out results without a call, and calls without a result.
 #[derive(Debug)]

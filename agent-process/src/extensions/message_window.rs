@@ -4,7 +4,8 @@ use goondan_protocol::message::{MessageEvent, MessageSource};
 
 use serde_json::Value;
 
-use super::{Extension, ExtensionContext, KEPT};
+use super::context::{ExtensionContext, KEPT};
+use super::extension::Extension;
 
 /// Messages that one turn takes out at most. A history that is much too long is shortened over several
 /// turns: each message is an event of its own, so that a crash between two of them does no harm.

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use goondan_protocol::ids::MessageId;
 use goondan_protocol::message::{Message, MessageEvent, MessageSource, Role};
 
-use super::{Ending, Extension, ExtensionContext};
+use super::context::ExtensionContext;
+use super::extension::{Ending, Extension};
 
 /// The code of a turn that ended without a required call.
 const REQUIRED_TOOLS: &str = "E_REQUIRED_TOOLS";

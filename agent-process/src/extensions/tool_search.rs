@@ -10,7 +10,8 @@ use goondan_protocol::message::{Message, MessageSource};
 use goondan_protocol::settings::TOOL_SEARCH_FIND;
 use serde_json::{Value, json};
 
-use super::{Extension, ExtensionContext};
+use super::context::ExtensionContext;
+use super::extension::Extension;
 use crate::tools::tool_search::names_found;
 
 /// Tools that stay offered because they were found. Those that were found longest ago go first.
