@@ -130,7 +130,7 @@ pub(crate) struct Export {
 
 /// Runs an export. Dropping the future ends the tool and every process it started.
 pub(crate) type Run =
-    Box<dyn Fn(Arc<Places>, Invocation) -> BoxFuture<'static, ToolOutcome> + Send + Sync>;
+    Box<dyn Fn(Arc<Places>, ToolInvocation) -> BoxFuture<'static, ToolOutcome> + Send + Sync>;
 
 /// Who bounds what an export returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,7 +156,7 @@ pub(crate) async fn blocking(
 
 /// One call that is to be run.
 #[derive(Debug, Clone)]
-pub(crate) struct Invocation {
+pub(crate) struct ToolInvocation {
     /// Identifies the call; names the file its long output goes to.
     pub(crate) call_id: String,
     /// The arguments.
@@ -184,7 +184,7 @@ pub(crate) struct CallSite {
     pub(crate) origin: Option<Arc<Origin>>,
 }
 
-impl Invocation {
+impl ToolInvocation {
     /// Reads the arguments. They fit the schema, so that a mistake here is one of this program; the
     /// model is told all the same.
     pub(crate) fn args<T: serde::de::DeserializeOwned>(&self) -> Result<T, ToolFault> {
@@ -408,7 +408,7 @@ impl Toolbox {
         site: Option<CallSite>,
     ) -> BoxFuture<'static, ToolOutcome> {
         let tool_name = call.tool_name.clone();
-        let call = Invocation {
+        let call = ToolInvocation {
             call_id: call.id.to_string(),
             args: call.input.clone(),
             span: tracing::Span::current(),

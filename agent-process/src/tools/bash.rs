@@ -12,7 +12,7 @@ use serde_json::json;
 use super::capture::{Capture, Stream};
 use super::pipe::{Pipe, supervisor_in};
 use super::tool_supervisor;
-use super::{Export, Invocation, Output, Places, ToolFault};
+use super::{Export, Output, Places, ToolFault, ToolInvocation};
 use crate::tool_call::ToolOutcome;
 
 /// Longest command, in characters: four bytes each still fit one argument of a Linux process.
@@ -65,7 +65,7 @@ struct ExecArgs {
     session: Option<String>,
 }
 
-async fn exec(places: &Arc<Places>, call: &Invocation) -> Result<ToolOutcome, ToolFault> {
+async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
     let args: ExecArgs = call.args()?;
     let timeout_ms = args.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
     if let Some(session) = &args.session {

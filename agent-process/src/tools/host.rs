@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::pipe::Surroundings;
-use super::{Invocation, Places, ToolFault};
+use super::{Places, ToolFault, ToolInvocation};
 use crate::tool_call::{MAX_CALLS_PER_STEP, ToolOutcome};
 use process::{Happened, MAX_LOG_LINE_BYTES, Process, happening, log};
 use wire::{Context, FromHost, LogLevel, ToHost};
@@ -78,7 +78,7 @@ struct Open {
 #[derive(Debug)]
 struct Request {
     call: ModuleCall,
-    invocation: Invocation,
+    invocation: ToolInvocation,
     reply: oneshot::Sender<Result<ToolOutcome, ToolFault>>,
 }
 
@@ -90,7 +90,7 @@ impl Hosts {
         places: &Places,
         program: HostProgram,
         call: ModuleCall,
-        invocation: Invocation,
+        invocation: ToolInvocation,
     ) -> Result<ToolOutcome, ToolFault> {
         let lost = || ToolFault::new("E_TOOL_CRASHED", "the host of the module is gone");
         let sender = self.of_program(places, program);

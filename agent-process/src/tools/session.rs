@@ -24,7 +24,7 @@ use super::residents::Resident;
 use super::rooted::Root;
 use super::tool_supervisor;
 use super::tool_supervisor::session::RECORD_END;
-use super::{Invocation, Places, ToolFault};
+use super::{Places, ToolFault, ToolInvocation};
 use crate::tool_call::{MAX_CALLS_PER_STEP, ToolOutcome};
 
 /// Most sessions one agent process has at a time.
@@ -61,7 +61,7 @@ impl Sessions {
         &self,
         places: &Places,
         name: &str,
-        call: &Invocation,
+        call: &ToolInvocation,
         command: String,
         timeout_ms: u64,
     ) -> Result<ToolOutcome, ToolFault> {
