@@ -16,8 +16,8 @@ use uuid::Uuid;
 
 use crate::link::{self, Link, LinkError};
 use crate::process::{self, Ended, ProcessError};
-use crate::tools::descendants;
-use crate::tools::enclosure::{self, Enclosed};
+use crate::tools::orphan_reaper;
+use crate::tools::tool_supervisor::{self, Supervised};
 
 /// The process did what it was asked to and was asked to end.
 const EXIT_DONE: u8 = 0;
@@ -49,8 +49,8 @@ Run `gdn run` to start the orchestrator and `gdn chat` to talk to an agent.
 #[must_use]
 pub fn main_impl() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let code = if let Some(enclosed) = Enclosed::from_arguments(&arguments) {
-        run_enclosure(&enclosed)
+    let code = if let Some(supervised) = Supervised::from_arguments(&arguments) {
+        run_tool_supervisor(&supervised)
     } else {
         match arguments.as_slice() {
             [] => match std::env::var(IPC_FD_VAR).as_deref() {
@@ -81,8 +81,8 @@ fn tell(out: &mut dyn std::io::Write, text: &str, code: u8) -> u8 {
     code
 }
 
-fn run_enclosure(enclosed: &Enclosed) -> u8 {
-    enclosure::run(enclosed).unwrap_or_else(|error| {
+fn run_tool_supervisor(supervised: &Supervised) -> u8 {
+    tool_supervisor::run(supervised).unwrap_or_else(|error| {
         let text = format!("goondan: cannot enclose a command: {error}\n");
         tell(&mut std::io::stderr(), &text, EXIT_FAULT)
     })
@@ -123,7 +123,7 @@ fn run_agent() -> u8 {
         }
     };
     let greeted = runtime.block_on(async {
-        descendants::adopt_orphans().map_err(|errno| LinkError::Setup(errno.into()))?;
+        orphan_reaper::adopt_orphans().map_err(|errno| LinkError::Setup(errno.into()))?;
         link::greet(stdout.clone()).await
     });
     let ended = match greeted {
@@ -135,7 +135,7 @@ fn run_agent() -> u8 {
             // File work that hangs in the kernel must not keep the process.
             runtime.shutdown_background();
             stdout.flush();
-            if !descendants::end_all() {
+            if !orphan_reaper::end_all() {
                 tracing::error!("some processes of tools could not be ended");
             }
             log_end(&result);

@@ -1,9 +1,9 @@
 //! The host of an agent's extensions that are modules of the project (`EXT-2`, `EXT-4`).
 //!
-//! An agent has one such process for all of them. It is started with the first turn, in an enclosure, and
-//! lives as long as the agent process. [`Crew`] owns it and knows which middlewares are at work: whatever
+//! An agent has one such process for all of them. It is started with the first turn, under a tool supervisor, and
+//! lives as long as the agent process. [`ExtensionHost`] owns it and knows which middlewares are at work: whatever
 //! a module does, a crash or a hang is the end of the turn and no more, and the next turn starts the host
-//! anew. What the engine decides is said to the host; what the host says comes out as [`News`].
+//! anew. What the engine decides is said to the host; what the host says comes out as [`HostEvent`].
 
 mod looked_at;
 mod wire;
@@ -25,13 +25,15 @@ use goondan_protocol::observe::RuntimeEvent;
 use goondan_protocol::trace::TraceId;
 use serde_json::Value;
 
-use crate::extensions::onion::Middleware;
+use crate::middleware::{
+    Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, Moment, NextResult, Notes,
+};
+use crate::tool_call::ToolOutcome;
 use crate::tools::host::process::{Happened, MAX_LOG_LINE_BYTES, Process, happening, log};
 use crate::tools::host::wire::LogLevel;
 use crate::tools::host::{HostProgram, MAX_LINE_BYTES};
 use crate::tools::pipe::Surroundings;
-use crate::turn::{Came, Enter, ExtensionFault, Heard, Moment, Notes, ToolOutcome, VisitId};
-use looked_at::{notes_of, said_of};
+use looked_at::{notes_of, return_of};
 pub(crate) use wire::Asked;
 use wire::{FromHost, Limits, RawNotes, Refusal, ToHost, ToRegister};
 
@@ -46,20 +48,20 @@ const MAX_EVENTS: usize = 1_000;
 const MAX_SAID_BYTES: usize = MAX_LINE_BYTES - 64 * 1024;
 /// Messages that are told to a host at once.
 const MESSAGES_AT_ONCE: usize = 500;
-/// Most questions of one visit to other agents.
+/// Most questions of one invocation to other agents.
 const MAX_ASKS: u32 = 99;
 
 /// Something to be given to the engine, or to be done for a module.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum HostEvent {
     /// The modules are ready.
     Assembled(Vec<Middleware>),
     /// A middleware did something.
-    Visited {
-        /// The visit.
-        visit: VisitId,
+    MiddlewareActed {
+        /// The invocation.
+        invocation: InvocationId,
         /// What it did.
-        heard: Heard,
+        event: MiddlewareEvent,
         /// The call whose result it has made itself.
         made_result_of: Option<String>,
     },
@@ -101,7 +103,7 @@ struct ModuleOf {
 
 /// A middleware that was entered and is not done.
 #[derive(Debug)]
-struct Visit {
+struct MiddlewareInvocation {
     extension: ExtensionName,
     timeout: Duration,
     /// When it must be heard of; none while it waits for what lies further in, or for other agents.
@@ -130,7 +132,7 @@ enum MomentOf {
 
 /// The extensions of an agent that are modules, and their host.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct ExtensionHost {
     surroundings: Arc<Surroundings>,
     agent_name: AgentName,
     instance_key: InstanceKey,
@@ -144,13 +146,13 @@ pub(crate) struct Crew {
     base: Option<Vec<Message>>,
     /// Events of the turn that the host knows.
     told_events: usize,
-    visits: BTreeMap<VisitId, Visit>,
-    asks: BTreeMap<u64, VisitId>,
-    news: VecDeque<News>,
+    invocations: BTreeMap<InvocationId, MiddlewareInvocation>,
+    asks: BTreeMap<u64, InvocationId>,
+    host_events: VecDeque<HostEvent>,
     span: tracing::Span,
 }
 
-impl Crew {
+impl ExtensionHost {
     /// The modules among an agent's extensions; none if there are none. `conversation` is what stands
     /// before the turn that comes first.
     pub(crate) fn of(
@@ -183,9 +185,9 @@ impl Crew {
             registered_by: None,
             base: Some(readable(conversation)),
             told_events: 0,
-            visits: BTreeMap::new(),
+            invocations: BTreeMap::new(),
             asks: BTreeMap::new(),
-            news: VecDeque::new(),
+            host_events: VecDeque::new(),
             span: tracing::Span::none(),
         })
     }
@@ -266,7 +268,7 @@ impl Crew {
     pub(crate) fn begin(&mut self, begun: Begun<'_>, states: ExtensionStates, span: tracing::Span) {
         self.span = span;
         self.told_events = 0;
-        self.visits.clear();
+        self.invocations.clear();
         self.asks.clear();
         if let Some(process) = &mut self.process {
             process.say(&ToHost::Turn {
@@ -279,7 +281,8 @@ impl Crew {
             });
         }
         if let Some(middlewares) = &self.middlewares {
-            self.news.push_back(News::Assembled(middlewares.clone()));
+            self.host_events
+                .push_back(HostEvent::Assembled(middlewares.clone()));
         }
     }
 
@@ -307,7 +310,7 @@ impl Crew {
             Moment::Call { step, call } => (Some(*step), Some(call)),
         };
         process.say(&ToHost::Enter {
-            visit: enter.visit,
+            invocation: enter.invocation,
             extension: &enter.extension,
             number: enter.number,
             id_prefix: &enter.id_prefix,
@@ -324,7 +327,7 @@ impl Crew {
         let place = place
             .and_then(|place| u32::try_from(place).ok())
             .unwrap_or(0);
-        let visit = Visit {
+        let invocation = MiddlewareInvocation {
             extension: enter.extension.clone(),
             timeout,
             deadline: Some(Instant::now() + timeout),
@@ -342,31 +345,39 @@ impl Crew {
                 },
             },
         };
-        self.visits.insert(enter.visit, visit);
+        self.invocations.insert(enter.invocation, invocation);
     }
 
     /// Tells a middleware what came of its `next()`.
-    pub(crate) fn tell(&mut self, id: VisitId, came: &Came, events: &[MessageEvent]) {
-        let (Some(process), Some(visit)) = (&mut self.process, self.visits.get_mut(&id)) else {
+    pub(crate) fn tell(
+        &mut self,
+        id: InvocationId,
+        next_result: &NextResult,
+        events: &[MessageEvent],
+    ) {
+        let (Some(process), Some(invocation)) = (&mut self.process, self.invocations.get_mut(&id))
+        else {
             return;
         };
-        let fresh = match came {
-            Came::Turn(_) | Came::Step { .. } => {
+        let fresh = match next_result {
+            NextResult::Turn(_) | NextResult::Step { .. } => {
                 let fresh = events.get(self.told_events..).unwrap_or_default();
                 self.told_events = events.len();
                 fresh
             }
-            Came::Call(_) => &[],
+            NextResult::Call(_) => &[],
         };
         process.say(&ToHost::Return {
-            visit: id,
+            invocation: id,
             events: fresh,
-            came: came.into(),
+            result: next_result.into(),
         });
-        visit.deadline = Some(Instant::now() + visit.timeout);
-        match (&mut visit.moment, came) {
-            (MomentOf::Turn { outcome }, Came::Turn(came)) => *outcome = Some(came.clone()),
-            (MomentOf::Call { result, .. }, Came::Call(came)) => *result = Some(came.clone()),
+        invocation.deadline = Some(Instant::now() + invocation.timeout);
+        match (&mut invocation.moment, next_result) {
+            (MomentOf::Turn { outcome }, NextResult::Turn(ended)) => *outcome = Some(ended.clone()),
+            (MomentOf::Call { result, .. }, NextResult::Call(ended)) => {
+                *result = Some(ended.clone());
+            }
             _ => {}
         }
     }
@@ -380,11 +391,13 @@ impl Crew {
 
     /// Tells a module what came of its question to other agents.
     pub(crate) fn answer(&mut self, id: u64, answer: Result<Value, (String, String)>) {
-        let visit = self.asks.remove(&id);
-        if let Some(visit) = visit.and_then(|visit| self.visits.get_mut(&visit)) {
-            visit.asking = visit.asking.saturating_sub(1);
-            if visit.asking == 0 && visit.deadline.is_none() {
-                visit.deadline = Some(Instant::now() + visit.timeout);
+        let invocation = self.asks.remove(&id);
+        if let Some(invocation) =
+            invocation.and_then(|invocation| self.invocations.get_mut(&invocation))
+        {
+            invocation.asking = invocation.asking.saturating_sub(1);
+            if invocation.asking == 0 && invocation.deadline.is_none() {
+                invocation.deadline = Some(Instant::now() + invocation.timeout);
             }
         }
         let (result, error) = match answer {
@@ -397,12 +410,15 @@ impl Crew {
     }
 
     /// The next thing that is new. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> News {
+    pub(crate) async fn next(&mut self) -> HostEvent {
         loop {
-            if let Some(news) = self.news.pop_front() {
-                return news;
+            if let Some(event) = self.host_events.pop_front() {
+                return event;
             }
-            let deadlines = self.visits.values().filter_map(|visit| visit.deadline);
+            let deadlines = self
+                .invocations
+                .values()
+                .filter_map(|invocation| invocation.deadline);
             let deadline = deadlines.chain(self.registered_by).min();
             let has_deadline = deadline.is_some();
             tokio::select! {
@@ -464,7 +480,8 @@ impl Crew {
             Ok(FromHost::Registered { middlewares }) => {
                 self.registered_by = None;
                 self.middlewares = Some(middlewares.clone());
-                self.news.push_back(News::Assembled(middlewares));
+                self.host_events
+                    .push_back(HostEvent::Assembled(middlewares));
             }
             Ok(FromHost::Unfit {
                 extension,
@@ -484,61 +501,61 @@ impl Crew {
                 );
             }
             Ok(FromHost::Next {
-                visit,
+                invocation,
                 notes,
                 tools,
                 args,
-            }) => self.hear_next(visit, notes, tools, args),
+            }) => self.hear_next(invocation, notes, tools, args),
             Ok(FromHost::Leave {
-                visit,
+                invocation,
                 notes,
                 result,
             }) => {
-                let Some(left) = self.visits.remove(&visit) else {
+                let Some(left) = self.invocations.remove(&invocation) else {
                     return;
                 };
                 let made_result_of = match (&left.moment, &result) {
                     (MomentOf::Call { call_id, .. }, Some(_)) => Some(call_id.clone()),
                     _ => None,
                 };
-                let heard = match notes_of(notes, &left.extension) {
-                    Ok(notes) => Heard::Left {
+                let event = match notes_of(notes, &left.extension) {
+                    Ok(notes) => MiddlewareEvent::Left {
                         notes,
-                        said: said_of(result, left.moment),
+                        returned: return_of(result, left.moment),
                     },
                     Err(message) => threw(message),
                 };
-                self.news.push_back(News::Visited {
-                    visit,
-                    heard,
+                self.host_events.push_back(HostEvent::MiddlewareActed {
+                    invocation,
+                    event,
                     made_result_of,
                 });
             }
             Ok(FromHost::Throw {
-                visit,
+                invocation,
                 notes,
                 code,
                 message,
             }) => {
-                let Some(left) = self.visits.remove(&visit) else {
+                let Some(left) = self.invocations.remove(&invocation) else {
                     return;
                 };
-                let heard = match notes_of(notes, &left.extension) {
-                    Ok(notes) => Heard::Threw {
+                let event = match notes_of(notes, &left.extension) {
+                    Ok(notes) => MiddlewareEvent::Threw {
                         notes,
                         code,
                         message,
                     },
                     Err(fault) => threw(fault),
                 };
-                self.news.push_back(visited(visit, heard));
+                self.host_events.push_back(acted(invocation, event));
             }
             Ok(FromHost::Ask {
                 id,
-                visit,
+                invocation,
                 place,
                 question,
-            }) => self.hear_ask(id, visit, place, question),
+            }) => self.hear_ask(id, invocation, place, question),
             Ok(FromHost::Log {
                 level,
                 message,
@@ -561,52 +578,52 @@ impl Crew {
 
     fn hear_next(
         &mut self,
-        id: VisitId,
+        id: InvocationId,
         notes: RawNotes,
         tools: Option<Vec<String>>,
         args: Option<Value>,
     ) {
-        let Some(visit) = self.visits.get_mut(&id) else {
+        let Some(invocation) = self.invocations.get_mut(&id) else {
             return;
         };
-        visit.deadline = None;
+        invocation.deadline = None;
         let mut hidden = Vec::new();
-        if let (MomentOf::Step { offered, .. }, Some(tools)) = (&visit.moment, tools) {
+        if let (MomentOf::Step { offered, .. }, Some(tools)) = (&invocation.moment, tools) {
             hidden.extend(offered.iter().filter(|name| !tools.contains(name)).cloned());
         }
-        let heard = match notes_of(notes, &visit.extension) {
-            Ok(notes) => Heard::Next {
+        let event = match notes_of(notes, &invocation.extension) {
+            Ok(notes) => MiddlewareEvent::Next {
                 notes,
                 hidden,
                 args,
             },
             Err(message) => {
-                self.visits.remove(&id);
+                self.invocations.remove(&id);
                 threw(message)
             }
         };
-        self.news.push_back(visited(id, heard));
+        self.host_events.push_back(acted(id, event));
     }
 
-    fn hear_ask(&mut self, id: u64, visit_id: VisitId, place: u32, asked: Asked) {
-        let Some(visit) = self.visits.get_mut(&visit_id) else {
+    fn hear_ask(&mut self, id: u64, invocation_id: InvocationId, place: u32, asked: Asked) {
+        let Some(invocation) = self.invocations.get_mut(&invocation_id) else {
             return;
         };
-        let step = match &visit.moment {
+        let step = match &invocation.moment {
             MomentOf::Turn { .. } => None,
             MomentOf::Step { step, .. } => Some(*step),
             MomentOf::Call { .. } => return,
         };
-        visit.asking += 1;
-        visit.deadline = None;
-        let asks_from = visit.asks_from;
-        self.asks.insert(id, visit_id);
+        invocation.asking += 1;
+        invocation.deadline = None;
+        let asks_from = invocation.asks_from;
+        self.asks.insert(id, invocation_id);
         if place > MAX_ASKS {
             let message = format!("a middleware asks other agents at most {MAX_ASKS} times");
             self.answer(id, Err(("E_TOO_MANY_QUESTIONS".to_owned(), message)));
             return;
         }
-        self.news.push_back(News::Ask(Ask {
+        self.host_events.push_back(HostEvent::Ask(Ask {
             id,
             step,
             place: asks_from.saturating_add(place),
@@ -618,15 +635,15 @@ impl Crew {
     fn look_at_the_clock(&mut self) {
         let now = Instant::now();
         let late = self
-            .visits
+            .invocations
             .values()
-            .find(|visit| visit.deadline.is_some_and(|deadline| deadline <= now));
+            .find(|invocation| invocation.deadline.is_some_and(|deadline| deadline <= now));
         let why = match late {
-            Some(visit) => format!(
+            Some(invocation) => format!(
                 "extension `{}` worked longer than {} ms and was ended; do less at once, or raise its \
                  `timeoutSeconds`",
-                visit.extension,
-                visit.timeout.as_millis()
+                invocation.extension,
+                invocation.timeout.as_millis()
             ),
             None if self.registered_by.is_some_and(|deadline| deadline <= now) => {
                 "the extensions did not register in time and were ended; do less in `register`, or \
@@ -645,10 +662,10 @@ impl Crew {
         self.process = None;
         self.middlewares = None;
         self.registered_by = None;
-        self.visits.clear();
+        self.invocations.clear();
         self.asks.clear();
-        self.news.clear();
-        self.news.push_back(News::Lost(ExtensionFault {
+        self.host_events.clear();
+        self.host_events.push_back(HostEvent::Lost(ExtensionFault {
             code: code.to_owned(),
             message: why,
         }));
@@ -657,11 +674,11 @@ impl Crew {
     /// Whose middlewares are at work, in words.
     fn at_work(&self) -> Option<String> {
         let working = self
-            .visits
+            .invocations
             .values()
-            .filter(|visit| visit.deadline.is_some());
+            .filter(|invocation| invocation.deadline.is_some());
         let names: Vec<String> = working
-            .map(|visit| format!("extension `{}`", visit.extension))
+            .map(|invocation| format!("extension `{}`", invocation.extension))
             .collect();
         if names.is_empty() && self.registered_by.is_some() {
             return Some("the extensions registered".to_owned());
@@ -683,16 +700,16 @@ fn readable(conversation: &Conversation) -> Vec<Message> {
     messages.map(std::borrow::Cow::into_owned).collect()
 }
 
-fn visited(visit: VisitId, heard: Heard) -> News {
-    News::Visited {
-        visit,
-        heard,
+fn acted(invocation: InvocationId, event: MiddlewareEvent) -> HostEvent {
+    HostEvent::MiddlewareActed {
+        invocation,
+        event,
         made_result_of: None,
     }
 }
 
-fn threw(message: String) -> Heard {
-    Heard::Threw {
+fn threw(message: String) -> MiddlewareEvent {
+    MiddlewareEvent::Threw {
         notes: Notes::default(),
         code: None,
         message,

@@ -1,7 +1,7 @@
 //! Extensions: what stands around an agent's turns (`EXT-1` … `EXT-4`).
 //!
 //! An extension is asked at fixed places of a turn: when it begins, before each step, before and after
-//! each tool call, and before it ends. They form an onion: whoever comes first in the agent's list is
+//! each tool call, and before it ends. They form a stack of layers: whoever comes first in the agent's list is
 //! asked first on the way in and last on the way out. An extension changes the conversation by message
 //! events alone, and remembers what it likes by `state` and `set_state`: what changed is written
 //! together with the turn's commit, so that a crash leaves the state of before, or the state and the
@@ -15,247 +15,44 @@
 
 use std::fmt::Debug;
 
-use goondan_protocol::conversation::{Conversation, MissingTarget};
+use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::extension_settings::{ExtensionSettings, InvalidSettings};
-use goondan_protocol::ids::{
-    AgentName, ExtensionName, ExtensionStates, InstanceKey, MessageId, TurnId,
-};
-use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
-use goondan_protocol::message::{Message, MessageEvent, Role, ToolCall};
+use goondan_protocol::ids::{AgentName, ExtensionName, ExtensionStates, InstanceKey, TurnId};
+use goondan_protocol::message::ToolCall;
 use goondan_protocol::time::Timestamp;
-use serde_json::Value;
 
-use crate::turn::ToolOutcome;
-use onion::{Module, Onion};
+use crate::tool_call::ToolOutcome;
+use context::{ExtensionContext, TurnFacts};
+use extension::Extension;
+use loaded::{LoadedExtension, Module};
+use middleware_stack::MiddlewareStack;
 
+pub(crate) use extension::{Ending, ExtensionOutput, Summary, SummaryWanted};
+
+mod context;
 mod context_message;
+mod extension;
 mod inter_agent;
+mod loaded;
 mod logging;
 mod message_compaction;
 mod message_integrity;
 mod message_window;
-pub(crate) mod onion;
+pub(crate) mod middleware_stack;
+mod modules;
 mod required_tools;
 mod tool_search;
-
-/// The note of a message that its extension wants to stay where it is.
-const KEPT: &str = "kept";
-
-/// What an extension can do. Everything is optional.
-pub(crate) trait Extension: Debug + Send {
-    /// The turn begins, or begins again after a crash. Its input is part of the conversation.
-    fn begin_turn(&mut self, _scene: &mut Scene<'_>) {}
-
-    /// The model is about to be asked.
-    fn before_step(&mut self, _scene: &mut Scene<'_>) {}
-
-    /// A tool is about to run.
-    ///
-    /// # Errors
-    ///
-    /// What the model is told instead: the tool does not run.
-    fn before_call(&mut self, _scene: &mut Scene<'_>, _call: &ToolCall) -> Result<(), String> {
-        Ok(())
-    }
-
-    /// A tool has run; its outcome is not recorded yet.
-    fn after_call(&mut self, _scene: &mut Scene<'_>, _call: &ToolCall, _outcome: &mut ToolOutcome) {
-    }
-
-    /// Whether it has what is long past summarized.
-    fn is_summarizer(&self) -> bool {
-        false
-    }
-
-    /// What is to be summarized before the turn's first step, if anything is.
-    fn wants_summary(&mut self, _scene: &mut Scene<'_>) -> Option<SummaryWanted> {
-        None
-    }
-
-    /// The summary came, now or before a crash, or it could not be had.
-    fn take_summary(&mut self, _scene: &mut Scene<'_>, _summary: &Summary<'_>) {}
-
-    /// Why the model is not offered this tool in the coming step; none if it is.
-    fn why_not_offered(&self, _tool_name: &str) -> Option<String> {
-        None
-    }
-
-    /// The model has answered, and the turn is about to end with this reply.
-    fn end_turn(&mut self, _scene: &mut Scene<'_>, _reply: &mut String) -> Ending {
-        Ending::Accept
-    }
-}
-
-/// A summary that an extension wants.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SummaryWanted {
-    /// Of how many messages: the oldest that may be summarized.
-    pub(crate) count: usize,
-    /// What the model is told to do.
-    pub(crate) system: String,
-    /// What it is to summarize.
-    pub(crate) text: String,
-}
-
-/// A summary that came, or why none did.
-#[derive(Debug)]
-pub(crate) struct Summary<'a> {
-    /// Of how many messages.
-    pub(crate) count: usize,
-    /// The model's reply, which is part of the conversation until it is taken out.
-    pub(crate) reply_id: &'a MessageId,
-    /// The id of the message that takes the place of what is summarized.
-    pub(crate) message_id: &'a MessageId,
-    /// What the model wrote.
-    pub(crate) text: Result<&'a str, &'a str>,
-}
-
-/// What is to become of a turn that is about to end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// It ends.
-    Accept,
-    /// The model is asked once more.
-    GoOn,
-    /// It fails.
-    Refuse {
-        /// A stable code.
-        code: &'static str,
-        /// Why, for people to read.
-        message: String,
-    },
-}
-
-/// What came of asking extensions.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Made {
-    /// An event, applied to the conversation already; it is to be recorded.
-    Event(Box<MessageEvent>),
-    /// An event whose target is not there (`MSG-4`).
-    Missing(MissingTarget),
-    /// A line for the log, from this extension.
-    Line(ExtensionName, String),
-}
-
-/// The turn that extensions stand around.
-#[derive(Debug, Clone)]
-pub(crate) struct TurnFacts {
-    pub(crate) agent_name: AgentName,
-    pub(crate) instance_key: InstanceKey,
-    pub(crate) turn_id: TurnId,
-    pub(crate) event: AgentEvent,
-}
-
-/// What an extension sees, and the means it has.
-pub(crate) struct Scene<'a> {
-    /// The turn.
-    pub(crate) turn: &'a TurnFacts,
-    /// The time.
-    pub(crate) now: Timestamp,
-    /// The messages as they stand, the running turn's included.
-    pub(crate) conversation: &'a Conversation,
-    name: &'a ExtensionName,
-    state: &'a mut Option<Value>,
-    place: &'a str,
-    appended: usize,
-    events: Vec<MessageEvent>,
-    lines: Vec<String>,
-}
-
-impl Scene<'_> {
-    /// What the extension remembers (`EXT-2`).
-    pub(crate) fn state(&self) -> Option<&Value> {
-        self.state.as_ref()
-    }
-
-    /// Remembers a value from the end of the turn on. One that is too large is not taken, and the log
-    /// says so.
-    pub(crate) fn set_state(&mut self, value: Value) {
-        let bytes = value.to_string().len();
-        if bytes < MAX_EXTENSION_STATE_BYTES {
-            *self.state = Some(value);
-        } else {
-            self.log(format!(
-                "a state of {bytes} bytes is not remembered; at most {MAX_EXTENSION_STATE_BYTES} are \
-                 allowed"
-            ));
-        }
-    }
-
-    /// Changes the conversation, after this extension is done.
-    pub(crate) fn emit(&mut self, event: MessageEvent) {
-        self.events.push(event);
-    }
-
-    /// The id of the next message that is appended here; the same again after a crash.
-    pub(crate) fn next_id(&mut self) -> Option<MessageId> {
-        self.appended += 1;
-        MessageId::new(format!(
-            "{}:{}.{}",
-            self.turn.turn_id, self.place, self.appended
-        ))
-        .ok()
-    }
-
-    /// Appends a message of the extension's own.
-    pub(crate) fn append(&mut self, role: Role, text: &str) -> Option<MessageId> {
-        let id = self.next_id()?;
-        let message = Message::extension(id.clone(), self.now, self.name.clone(), role, text);
-        self.emit(MessageEvent::Append { message });
-        Some(id)
-    }
-
-    /// Whether a message with this id is there.
-    pub(crate) fn has(&self, id: &str) -> bool {
-        self.messages().any(|message| message.id.as_str() == id)
-    }
-
-    /// The messages that can be read, oldest first.
-    pub(crate) fn messages(&self) -> impl Iterator<Item = std::borrow::Cow<'_, Message>> {
-        self.conversation.messages().filter_map(Result::ok)
-    }
-
-    /// The messages that may be summarized, oldest first.
-    pub(crate) fn old_messages(&self) -> Vec<Message> {
-        let old = self.messages();
-        old.filter(|message| message_compaction::is_old(self, message))
-            .map(std::borrow::Cow::into_owned)
-            .collect()
-    }
-
-    /// Whether a message was made in the running turn.
-    pub(crate) fn is_of_turn(&self, message: &Message) -> bool {
-        let rest = message.id.as_str().strip_prefix(self.turn.turn_id.as_str());
-        rest.is_some_and(|rest| rest.starts_with([':', '.']))
-    }
-
-    /// Writes a line to the agent's log.
-    pub(crate) fn log(&mut self, line: impl Into<String>) {
-        self.lines.push(line.into());
-    }
-}
-
-#[derive(Debug)]
-struct Held {
-    name: ExtensionName,
-    extension: Box<dyn Extension>,
-    state: Option<Value>,
-    /// What it was when the latest turn was committed.
-    committed: Option<Value>,
-    /// Whether it is a module of the project, which is asked outside.
-    is_module: bool,
-}
 
 /// The extensions of an agent, the outermost first.
 #[derive(Debug)]
 pub struct Extensions {
     agent_name: AgentName,
     instance_key: InstanceKey,
-    held: Vec<Held>,
+    loaded: Vec<LoadedExtension>,
     turn: Option<TurnFacts>,
-    onion: Onion,
+    stack: MiddlewareStack,
 }
 
 /// The settings of an extension that cannot be used. Configuration is checked by the same rules.
@@ -279,7 +76,7 @@ impl Extensions {
         definitions: &[ExtensionDefinition],
         mut states: ExtensionStates,
     ) -> Result<Self, ExtensionError> {
-        let mut held = Vec::with_capacity(definitions.len());
+        let mut loaded = Vec::with_capacity(definitions.len());
         for definition in definitions {
             let name = definition.name.clone();
             let extension = match &definition.source {
@@ -293,7 +90,7 @@ impl Extensions {
                 ExtensionSource::Module { .. } => Box::new(Module),
             };
             let state = states.remove(&name);
-            held.push(Held {
+            loaded.push(LoadedExtension {
                 name,
                 extension,
                 committed: state.clone(),
@@ -304,9 +101,9 @@ impl Extensions {
         Ok(Self {
             agent_name,
             instance_key,
-            held,
+            loaded,
             turn: None,
-            onion: Onion::default(),
+            stack: MiddlewareStack::default(),
         })
     }
 
@@ -317,13 +114,14 @@ impl Extensions {
         event: &AgentEvent,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> Vec<Made> {
-        if self.held.is_empty() {
+    ) -> Vec<ExtensionOutput> {
+        if self.loaded.is_empty() {
             return Vec::new();
         }
         self.stand_around(turn_id, event);
-        let ask =
-            |extension: &mut dyn Extension, scene: &mut Scene<'_>| extension.begin_turn(scene);
+        let ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
+            extension.begin_turn(context);
+        };
         self.ask_inwards(conversation, now, "b", ask)
     }
 
@@ -333,9 +131,10 @@ impl Extensions {
         step: u32,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> Vec<Made> {
-        let ask =
-            |extension: &mut dyn Extension, scene: &mut Scene<'_>| extension.before_step(scene);
+    ) -> Vec<ExtensionOutput> {
+        let ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
+            extension.before_step(context);
+        };
         self.ask_inwards(conversation, now, &format!("s{step}"), ask)
     }
 
@@ -345,19 +144,19 @@ impl Extensions {
         call: &ToolCall,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> (Result<(), String>, Vec<Made>) {
+    ) -> (Result<(), String>, Vec<ExtensionOutput>) {
         let mut verdict = Ok(());
-        let made = self.ask_inwards(
+        let outputs = self.ask_inwards(
             conversation,
             now,
             &format!("c{}", call.id),
-            |extension, scene| {
+            |extension, context| {
                 if verdict.is_ok() {
-                    verdict = extension.before_call(scene, call);
+                    verdict = extension.before_call(context, call);
                 }
             },
         );
-        (verdict, made)
+        (verdict, outputs)
     }
 
     /// A tool has run.
@@ -367,13 +166,13 @@ impl Extensions {
         outcome: &mut ToolOutcome,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> Vec<Made> {
+    ) -> Vec<ExtensionOutput> {
         self.ask_outwards(
             conversation,
             now,
             &format!("r{}", call.id),
-            |extension, scene| {
-                extension.after_call(scene, call, outcome);
+            |extension, context| {
+                extension.after_call(context, call, outcome);
             },
         )
     }
@@ -385,19 +184,19 @@ impl Extensions {
         reply: &mut String,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> (Ending, Vec<Made>) {
+    ) -> (Ending, Vec<ExtensionOutput>) {
         let mut ending = Ending::Accept;
-        let made = self.ask_outwards(
+        let outputs = self.ask_outwards(
             conversation,
             now,
             &format!("e{step}"),
-            |extension, scene| {
+            |extension, context| {
                 if ending == Ending::Accept {
-                    ending = extension.end_turn(scene, reply);
+                    ending = extension.end_turn(context, reply);
                 }
             },
         );
-        (ending, made)
+        (ending, outputs)
     }
 
     /// Asks the extension that has what is long past summarized, if there is one; of several, the first.
@@ -405,12 +204,12 @@ impl Extensions {
         &mut self,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> (Option<SummaryWanted>, Vec<Made>) {
+    ) -> (Option<SummaryWanted>, Vec<ExtensionOutput>) {
         let mut wanted = None;
-        let made = self.ask_summarizer(conversation, now, &mut |extension, scene| {
-            wanted = extension.wants_summary(scene);
+        let outputs = self.ask_summarizer(conversation, now, &mut |extension, context| {
+            wanted = extension.wants_summary(context);
         });
-        (wanted, made)
+        (wanted, outputs)
     }
 
     /// Tells it what came of that.
@@ -419,9 +218,9 @@ impl Extensions {
         summary: &Summary<'_>,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> Vec<Made> {
-        self.ask_summarizer(conversation, now, &mut |extension, scene| {
-            extension.take_summary(scene, summary);
+    ) -> Vec<ExtensionOutput> {
+        self.ask_summarizer(conversation, now, &mut |extension, context| {
+            extension.take_summary(context, summary);
         })
     }
 
@@ -429,13 +228,13 @@ impl Extensions {
         &mut self,
         conversation: &mut Conversation,
         now: Timestamp,
-        ask: &mut impl FnMut(&mut dyn Extension, &mut Scene<'_>),
-    ) -> Vec<Made> {
-        let mut all = self.held.iter_mut().enumerate();
-        let found = all.find(|(_, held)| held.extension.is_summarizer());
+        ask: &mut impl FnMut(&mut dyn Extension, &mut ExtensionContext<'_>),
+    ) -> Vec<ExtensionOutput> {
+        let mut all = self.loaded.iter_mut().enumerate();
+        let found = all.find(|(_, loaded)| loaded.extension.is_summarizer());
         match (&self.turn, found) {
-            (Some(turn), Some((place, held))) => {
-                held.ask(turn, conversation, now, &format!("x{place}s"), ask)
+            (Some(turn), Some((place, loaded))) => {
+                loaded.ask(turn, conversation, now, &format!("x{place}s"), ask)
             }
             (None, _) | (_, None) => Vec::new(),
         }
@@ -444,22 +243,25 @@ impl Extensions {
     /// Why the model is not offered this tool in the coming step, as the first extension says that keeps
     /// it back; none if it is offered.
     pub(crate) fn why_not_offered(&self, tool_name: &str) -> Option<String> {
-        let mut held = self.held.iter();
-        held.find_map(|held| held.extension.why_not_offered(tool_name))
+        let mut loaded = self.loaded.iter();
+        loaded.find_map(|loaded| loaded.extension.why_not_offered(tool_name))
     }
 
     /// What is remembered otherwise than at the latest commit (`EXT-3`).
     pub(crate) fn changed(&self) -> ExtensionStates {
-        let changed = self.held.iter().filter(|held| held.state != held.committed);
+        let changed = self
+            .loaded
+            .iter()
+            .filter(|loaded| loaded.state != loaded.committed);
         changed
-            .filter_map(|held| Some((held.name.clone(), held.state.clone()?)))
+            .filter_map(|loaded| Some((loaded.name.clone(), loaded.state.clone()?)))
             .collect()
     }
 
     /// The turn is committed, and with it what is remembered.
     pub(crate) fn committed(&mut self) {
-        for held in &mut self.held {
-            held.committed.clone_from(&held.state);
+        for loaded in &mut self.loaded {
+            loaded.committed.clone_from(&loaded.state);
         }
     }
 
@@ -478,13 +280,13 @@ impl Extensions {
         conversation: &mut Conversation,
         now: Timestamp,
         hook: &str,
-        mut ask: impl FnMut(&mut dyn Extension, &mut Scene<'_>),
-    ) -> Vec<Made> {
-        let mut made = Vec::new();
-        for place in 0..self.held.len() {
-            made.extend(self.ask_at(place, conversation, now, hook, &mut ask));
+        mut ask: impl FnMut(&mut dyn Extension, &mut ExtensionContext<'_>),
+    ) -> Vec<ExtensionOutput> {
+        let mut outputs = Vec::new();
+        for place in 0..self.loaded.len() {
+            outputs.extend(self.ask_at(place, conversation, now, hook, &mut ask));
         }
-        made
+        outputs
     }
 
     fn ask_outwards(
@@ -492,13 +294,13 @@ impl Extensions {
         conversation: &mut Conversation,
         now: Timestamp,
         hook: &str,
-        mut ask: impl FnMut(&mut dyn Extension, &mut Scene<'_>),
-    ) -> Vec<Made> {
-        let mut made = Vec::new();
-        for place in (0..self.held.len()).rev() {
-            made.extend(self.ask_at(place, conversation, now, hook, &mut ask));
+        mut ask: impl FnMut(&mut dyn Extension, &mut ExtensionContext<'_>),
+    ) -> Vec<ExtensionOutput> {
+        let mut outputs = Vec::new();
+        for place in (0..self.loaded.len()).rev() {
+            outputs.extend(self.ask_at(place, conversation, now, hook, &mut ask));
         }
-        made
+        outputs
     }
 
     /// Asks one extension, by its place in the agent's list.
@@ -508,53 +310,12 @@ impl Extensions {
         conversation: &mut Conversation,
         now: Timestamp,
         hook: &str,
-        ask: &mut impl FnMut(&mut dyn Extension, &mut Scene<'_>),
-    ) -> Vec<Made> {
-        let (Some(turn), Some(held)) = (&self.turn, self.held.get_mut(place)) else {
+        ask: &mut impl FnMut(&mut dyn Extension, &mut ExtensionContext<'_>),
+    ) -> Vec<ExtensionOutput> {
+        let (Some(turn), Some(loaded)) = (&self.turn, self.loaded.get_mut(place)) else {
             return Vec::new();
         };
-        held.ask(turn, conversation, now, &format!("x{place}{hook}"), ask)
-    }
-}
-
-impl Held {
-    fn ask(
-        &mut self,
-        turn: &TurnFacts,
-        conversation: &mut Conversation,
-        now: Timestamp,
-        place: &str,
-        ask: &mut impl FnMut(&mut dyn Extension, &mut Scene<'_>),
-    ) -> Vec<Made> {
-        let mut scene = Scene {
-            turn,
-            now,
-            conversation,
-            name: &self.name,
-            state: &mut self.state,
-            place,
-            appended: 0,
-            events: Vec::new(),
-            lines: Vec::new(),
-        };
-        ask(self.extension.as_mut(), &mut scene);
-        let (events, lines) = (scene.events, scene.lines);
-        let mut made: Vec<Made> = Vec::with_capacity(events.len() + lines.len());
-        for line in lines {
-            made.push(Made::Line(self.name.clone(), line));
-        }
-        for event in events {
-            if let MessageEvent::Append { message } = &event
-                && conversation.has(&message.id)
-            {
-                continue;
-            }
-            if let Err(missing) = conversation.apply(event.clone()) {
-                made.push(Made::Missing(missing));
-            }
-            made.push(Made::Event(Box::new(event)));
-        }
-        made
+        loaded.ask(turn, conversation, now, &format!("x{place}{hook}"), ask)
     }
 }
 

@@ -1,9 +1,11 @@
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::{EventSource, ReplyTo};
 use goondan_protocol::ids::{StepId, ToolCallId};
-use goondan_protocol::message::{Content, ToolResult};
-use serde_json::json;
+use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
+use goondan_protocol::message::{Content, Message, Role, ToolResult};
+use serde_json::{Value, json};
 
+use super::context::KEPT;
 use super::*;
 
 const TURN: &str = "t9";
@@ -38,7 +40,7 @@ fn begin(
     extensions: &mut Extensions,
     facts: &TurnFacts,
     conversation: &mut Conversation,
-) -> Vec<Made> {
+) -> Vec<ExtensionOutput> {
     extensions.begin_turn(&facts.turn_id, &facts.event, conversation, now())
 }
 
@@ -132,9 +134,10 @@ fn ids(conversation: &Conversation) -> Vec<String> {
         .collect()
 }
 
-fn events(made: &[Made]) -> usize {
-    made.iter()
-        .filter(|made| matches!(made, Made::Event(_)))
+fn events(outputs: &[ExtensionOutput]) -> usize {
+    outputs
+        .iter()
+        .filter(|output| matches!(output, ExtensionOutput::Event(_)))
         .count()
 }
 
@@ -142,11 +145,11 @@ fn events(made: &[Made]) -> usize {
 fn a_window_cuts_where_an_exchange_begins_and_not_at_every_turn() {
     let mut conversation = history(10);
     let mut window = only("message-window", json!({"maxMessages": 40}), None);
-    let made = begin(&mut window, &facts(&person()), &mut conversation);
-    assert_eq!(ids(&conversation).first().unwrap(), "u3", "{made:?}");
-    assert_eq!(events(&made), 12);
-    let made = begin(&mut window, &facts(&person()), &mut conversation);
-    assert_eq!(events(&made), 0, "it fits now");
+    let outputs = begin(&mut window, &facts(&person()), &mut conversation);
+    assert_eq!(ids(&conversation).first().unwrap(), "u3", "{outputs:?}");
+    assert_eq!(events(&outputs), 12);
+    let outputs = begin(&mut window, &facts(&person()), &mut conversation);
+    assert_eq!(events(&outputs), 0, "it fits now");
 }
 
 #[test]
@@ -174,8 +177,8 @@ fn ext_2_a_context_message_is_one_message_that_follows_its_text() {
     let config = json!({"text": "You are ${agentName}; today is ${date}."});
     let mut conversation = history(0);
     let mut first = only("context-message", config.clone(), None);
-    let made = begin(&mut first, &facts(&person()), &mut conversation);
-    assert_eq!(events(&made), 1);
+    let outputs = begin(&mut first, &facts(&person()), &mut conversation);
+    assert_eq!(events(&outputs), 1);
     let last = conversation.messages().next_back().unwrap().unwrap();
     assert_eq!(
         last.data.content.to_text(),
@@ -186,15 +189,15 @@ fn ext_2_a_context_message_is_one_message_that_follows_its_text() {
     assert!(first.changed().is_empty(), "nothing changed since (EXT-3)");
 
     let mut again = only("context-message", config, Some(state.clone()));
-    let made = begin(&mut again, &facts(&person()), &mut conversation);
-    assert_eq!(events(&made), 0, "the text is the same");
+    let outputs = begin(&mut again, &facts(&person()), &mut conversation);
+    assert_eq!(events(&outputs), 0, "the text is the same");
     assert!(again.changed().is_empty());
 
     let mut edited = only("context-message", json!({"text": "New."}), Some(state));
     let mut later = facts(&person());
     later.turn_id = "t10".parse().unwrap();
-    let made = begin(&mut edited, &later, &mut conversation);
-    assert_eq!(events(&made), 1);
+    let outputs = begin(&mut edited, &later, &mut conversation);
+    assert_eq!(events(&outputs), 1);
     let texts: Vec<String> = conversation
         .messages()
         .map(|message| message.unwrap().data.content.to_text())
@@ -218,8 +221,8 @@ fn a_turn_that_begins_again_after_a_crash_appends_nothing_twice() {
 fn an_agent_that_is_asked_by_another_is_told_so() {
     let mut extensions = only("inter-agent-response-format", json!({}), None);
     let mut conversation = history(0);
-    let made = begin(&mut extensions, &facts(&person()), &mut conversation);
-    assert_eq!(events(&made), 0);
+    let outputs = begin(&mut extensions, &facts(&person()), &mut conversation);
+    assert_eq!(events(&outputs), 0);
     let asker = EventSource::Agent {
         name: "boss".parse().unwrap(),
         instance_key: "ann".parse().unwrap(),
@@ -236,8 +239,8 @@ fn a_required_tool_is_asked_for_and_then_insisted_on() {
     let mut conversation = history(1);
     begin(&mut guard, &facts(&person()), &mut conversation);
     let mut reply = "Done.".to_owned();
-    let (ending, made) = guard.end_turn(1, &mut reply, &mut conversation, now());
-    assert_eq!((ending, events(&made)), (Ending::GoOn, 1));
+    let (ending, outputs) = guard.end_turn(1, &mut reply, &mut conversation, now());
+    assert_eq!((ending, events(&outputs)), (Ending::GoOn, 1));
     let last = conversation.messages().next_back().unwrap().unwrap();
     assert_eq!(
         last.data.role,
@@ -263,8 +266,8 @@ fn a_required_tool_is_asked_for_and_then_insisted_on() {
     assert_eq!(ending, Ending::GoOn);
     let call = call("c", "bash__exec");
     conversation.push(asks(&format!("{TURN}.2:a"), &[call]));
-    let (ending, made) = guard.end_turn(3, &mut reply, &mut conversation, now());
-    assert_eq!((ending, events(&made)), (Ending::Accept, 1));
+    let (ending, outputs) = guard.end_turn(3, &mut reply, &mut conversation, now());
+    assert_eq!((ending, events(&outputs)), (Ending::Accept, 1));
     assert_eq!(
         conversation.len(),
         reminded,
@@ -284,8 +287,8 @@ fn calls_and_results_are_paired_again() {
     ]);
     let mut integrity = only("message-integrity", json!({}), None);
     begin(&mut integrity, &facts(&person()), &mut conversation);
-    let made = integrity.before_step(1, &mut conversation, now());
-    assert_eq!(events(&made), 2);
+    let outputs = integrity.before_step(1, &mut conversation, now());
+    assert_eq!(events(&outputs), 2);
     assert_eq!(ids(&conversation), ["u", "a", "r"]);
     let mended = conversation
         .messages()
@@ -301,8 +304,8 @@ fn calls_and_results_are_paired_again() {
             .to_text()
             .contains("`bash__exec` has no result")
     );
-    let made = integrity.before_step(2, &mut conversation, now());
-    assert_eq!(made, [], "nothing is left to mend");
+    let outputs = integrity.before_step(2, &mut conversation, now());
+    assert_eq!(outputs, [], "nothing is left to mend");
 }
 
 #[test]
@@ -310,7 +313,7 @@ fn ext_4_what_is_too_large_to_remember_is_said_and_not_taken() {
     let mut state = None;
     let (name, turn) = ("notes".parse().unwrap(), facts(&person()));
     let conversation = Conversation::default();
-    let mut scene = Scene {
+    let mut context = ExtensionContext {
         turn: &turn,
         now: now(),
         conversation: &conversation,
@@ -321,24 +324,25 @@ fn ext_4_what_is_too_large_to_remember_is_said_and_not_taken() {
         events: Vec::new(),
         lines: Vec::new(),
     };
-    scene.set_state(json!("x".repeat(MAX_EXTENSION_STATE_BYTES)));
-    assert!(scene.state().is_none() && scene.lines.len() == 1);
-    scene.set_state(json!({"n": 1}));
-    assert_eq!(scene.state(), Some(&json!({"n": 1})));
+    context.set_state(json!("x".repeat(MAX_EXTENSION_STATE_BYTES)));
+    assert!(context.state().is_none() && context.lines.len() == 1);
+    context.set_state(json!({"n": 1}));
+    assert_eq!(context.state(), Some(&json!({"n": 1})));
 }
 
 #[test]
-fn the_onion_goes_in_in_order_and_comes_out_in_reverse() {
+fn the_stack_is_entered_in_order_and_left_in_reverse() {
     let mut outer = definition("logging", json!({}));
     outer.name = "outer".parse().unwrap();
     let mut inner = definition("logging", json!({"content": true}));
     inner.name = "inner".parse().unwrap();
     let mut extensions = of(&[outer, inner], ExtensionStates::new()).unwrap();
-    let who = |made: Vec<Made>| -> Vec<String> {
-        made.into_iter()
-            .filter_map(|made| match made {
-                Made::Line(name, _) => Some(name.to_string()),
-                Made::Event(_) | Made::Missing(_) => None,
+    let who = |outputs: Vec<ExtensionOutput>| -> Vec<String> {
+        outputs
+            .into_iter()
+            .filter_map(|output| match output {
+                ExtensionOutput::Line(name, _) => Some(name.to_string()),
+                ExtensionOutput::Event(_) | ExtensionOutput::Missing(_) => None,
             })
             .collect()
     };

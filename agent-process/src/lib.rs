@@ -11,9 +11,11 @@
 //!   orchestrator.
 //! * `outgoing` has the orchestrator do what needs the network or a key.
 //! * [`tools`] acts: the tools of `@goondan/base`.
+//! * [`tool_call`] is what turns, tools and extensions share of a call; [`middleware`] what an engine and
+//!   the modules of extensions say to each other.
 //! * [`extensions`] stands around: what an agent's extensions do to its turns.
 //! * `extension_host` is the process of those of them that are modules of the project.
-//! * `colleagues` is the way from a tool to other agents.
+//! * `agent_client` is the way from a tool to other agents.
 //! * `process` carries out: one loop over the socket, the model and the tools, which decides nothing.
 //! * `history` is where a loaded conversation lies in memory.
 //! * `link` is the socket; `recorder` gives what happened a time, a span and a log line.
@@ -25,17 +27,19 @@
 //! * No process a tool started outlives its call, but the shells of `bash` sessions, which say so by a
 //!   name. None outlives this process, however it ends.
 
-mod colleagues;
+mod agent_client;
 mod entry;
 mod extension_host;
 pub mod extensions;
 mod history;
 mod link;
+pub mod middleware;
 pub mod model;
 mod outgoing;
 mod process;
 mod recorder;
 mod socket;
+pub mod tool_call;
 pub mod tools;
 pub mod turn;
 

@@ -29,20 +29,20 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinSet};
 use uuid::Uuid;
 
-use crate::colleagues::{Colleagues, Enquiries};
-use crate::extension_host::{Crew, News};
+use crate::agent_client::{AgentClient, AgentRequests};
+use crate::extension_host::{ExtensionHost, HostEvent};
 use crate::extensions::{ExtensionError, Extensions};
 use crate::history::History;
 use crate::link::{Incoming, Link, LinkError};
+use crate::middleware::Enter;
 use crate::model::{self, Answer, Model, ModelError, ModelRequest};
 use crate::outgoing::{Desk, Order, Outgoing};
 use crate::recorder::Recorder;
+use crate::tool_call::{CallKey, ToolOutcome};
 use crate::tools::host::HostProgram;
 use crate::tools::outside::Origin;
 use crate::tools::{CallSite, ToolFault, Toolbox, ToolboxError};
-use crate::turn::{
-    CallKey, Effect, Engine, EngineFault, Enter, Input, OpenTurn, Scope, ToolOutcome, TurnLimits,
-};
+use crate::turn::{Effect, Engine, EngineFault, Input, OpenTurn, Scope, TurnLimits};
 
 /// How the process came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,12 +117,12 @@ pub(crate) fn ignore_signals() -> Result<(), ProcessError> {
 pub(crate) async fn run(
     mut link: Link,
     assignment: AgentAssignment,
-    enclosure: PathBuf,
+    supervisor: PathBuf,
 ) -> Result<Ended, ProcessError> {
-    let toolbox = Toolbox::new(&assignment, enclosure)?;
+    let toolbox = Toolbox::new(&assignment, supervisor)?;
     let (outgoing, desk) = Outgoing::new();
     let model = model::of_definition(&assignment.agent.model, &outgoing);
-    let (colleagues, enquiries) = Colleagues::new();
+    let (agent_client, agent_requests) = AgentClient::new();
     tracing::info!(
         model = assignment.agent.model.name.as_str(),
         "agent process started"
@@ -147,7 +147,7 @@ pub(crate) async fn run(
         &assignment.agent.extensions,
         loaded.states,
     )?;
-    let crew = Crew::of(&assignment, toolbox.surroundings(), &conversation);
+    let extension_host = ExtensionHost::of(&assignment, toolbox.surroundings(), &conversation);
     let mut agent = Agent {
         engine: Engine::new(
             toolbox.clone(),
@@ -167,11 +167,11 @@ pub(crate) async fn run(
         outgoing,
         origin: None,
         desk,
-        colleagues,
-        enquiries,
+        agent_client,
+        agent_requests,
         next_request: loaded.next_request,
         recorder: None,
-        crew,
+        extension_host,
         asked_servers: None,
         work: JoinSet::new(),
         is_draining: false,
@@ -331,12 +331,12 @@ struct Agent {
     origin: Option<Arc<Origin>>,
     /// What models and tools want done outside.
     desk: Desk,
-    colleagues: Colleagues,
-    enquiries: Enquiries,
+    agent_client: AgentClient,
+    agent_requests: AgentRequests,
     next_request: u64,
     recorder: Option<Recorder>,
     /// The extensions that are modules, if there are any.
-    crew: Option<Crew>,
+    extension_host: Option<ExtensionHost>,
     /// The step of the turn for which MCP servers were asked what they offer.
     asked_servers: Option<u32>,
     /// Model and tool calls. Dropping a task ends the processes of its tool.
@@ -387,14 +387,14 @@ impl Agent {
                             continue;
                         }
                     };
-                    if self.work.is_empty() && !self.toolbox.end_strays() {
+                    if self.work.is_empty() && !self.toolbox.reap_orphans() {
                         tracing::error!("some processes of tools could not be ended");
                     }
                     self.handle(input).await?;
                 }
-                news = next_of(&mut self.crew) => self.take_news(news).await?,
+                host_event = next_of(&mut self.extension_host) => self.take_host_event(host_event).await?,
                 Some(order) = self.desk.next() => self.carry_out_order(order).await?,
-                Some((ask, trace)) = self.enquiries.next(self.next_request) => {
+                Some((ask, trace)) = self.agent_requests.next(self.next_request) => {
                     let ask = ToOrchestrator::AgentAsk(Box::new(ask));
                     self.link.send(&ask, trace, Some(self.next_request)).await?;
                     self.next_request += 1;
@@ -441,7 +441,9 @@ impl Agent {
                 self.recorder = None;
             }
             ToChild::CallResult(result) => self.desk.settle(result),
-            ToChild::AgentAnswer(answer) => self.enquiries.settle(incoming.in_reply_to, *answer),
+            ToChild::AgentAnswer(answer) => {
+                self.agent_requests.settle(incoming.in_reply_to, *answer);
+            }
             // An answer that crossed the end of its turn waits for another.
             ToChild::TurnInput(input) if self.engine.turn_id() == Some(&input.turn_id) => {
                 let event = Box::new(input.event);
@@ -529,7 +531,7 @@ impl Agent {
                 }
                 Effect::Assemble => self.assemble(),
                 Effect::Enter(enter) => self.enter(enter),
-                Effect::Return { visit, came } => self.return_to(visit, &came),
+                Effect::Return { invocation, result } => self.return_to(invocation, &result),
                 Effect::AskSummary {
                     step_id,
                     seq,
@@ -559,8 +561,8 @@ impl Agent {
                             now(),
                             Instant::now(),
                         );
-                        if let Some(crew) = &mut self.crew {
-                            crew.tell_event(&event);
+                        if let Some(host) = &mut self.extension_host {
+                            host.tell_event(&event);
                         }
                         let observe = ToOrchestrator::Observe(Box::new(event));
                         self.link.send(&observe, trace, None).await?;
@@ -608,7 +610,7 @@ impl Agent {
             turn_id,
             key,
             trace: recorder.map(|recorder| recorder.place_of(&scope)),
-            colleagues: self.colleagues.clone(),
+            agent_client: self.agent_client.clone(),
             outgoing: self.outgoing.clone(),
             origin: self.origin.clone(),
         })
@@ -720,9 +722,9 @@ impl Agent {
 }
 
 /// What is new of the modules; never if there are none. Cancel-safe.
-async fn next_of(crew: &mut Option<Crew>) -> News {
-    match crew {
-        Some(crew) => crew.next().await,
+async fn next_of(extension_host: &mut Option<ExtensionHost>) -> HostEvent {
+    match extension_host {
+        Some(host) => host.next().await,
         None => std::future::pending().await,
     }
 }

@@ -7,13 +7,12 @@
 mod agents;
 mod bash;
 mod capture;
-pub(crate) mod descendants;
-pub mod enclosure;
 mod file_system;
 pub(crate) mod host;
 mod json_query;
 pub(crate) mod mcp;
 mod module;
+pub(crate) mod orphan_reaper;
 pub(crate) mod outside;
 pub(crate) mod pipe;
 mod residents;
@@ -25,6 +24,7 @@ mod self_restart;
 mod session;
 mod text_transform;
 pub(crate) mod tool_search;
+pub mod tool_supervisor;
 mod wait;
 
 use std::borrow::Cow;
@@ -44,9 +44,9 @@ use goondan_protocol::trace::TraceContext;
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use serde_json::Value;
 
-use crate::colleagues::Colleagues;
+use crate::agent_client::AgentClient;
 use crate::outgoing::Outgoing;
-use crate::turn::{CallKey, Misfit, ToolOutcome, ToolRules};
+use crate::tool_call::{CallKey, Misfit, ToolOutcome, ToolRules};
 use host::{HostProgram, Hosts};
 use mcp::Server;
 use module::Runtimes;
@@ -130,7 +130,7 @@ pub(crate) struct Export {
 
 /// Runs an export. Dropping the future ends the tool and every process it started.
 pub(crate) type Run =
-    Box<dyn Fn(Arc<Places>, Invocation) -> BoxFuture<'static, ToolOutcome> + Send + Sync>;
+    Box<dyn Fn(Arc<Places>, ToolInvocation) -> BoxFuture<'static, ToolOutcome> + Send + Sync>;
 
 /// Who bounds what an export returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,7 +156,7 @@ pub(crate) async fn blocking(
 
 /// One call that is to be run.
 #[derive(Debug, Clone)]
-pub(crate) struct Invocation {
+pub(crate) struct ToolInvocation {
     /// Identifies the call; names the file its long output goes to.
     pub(crate) call_id: String,
     /// The arguments.
@@ -177,14 +177,14 @@ pub(crate) struct CallSite {
     /// Its span.
     pub(crate) trace: Option<TraceContext>,
     /// The way to other agents.
-    pub(crate) colleagues: Colleagues,
+    pub(crate) agent_client: AgentClient,
     /// The way outside.
     pub(crate) outgoing: Outgoing,
     /// Where the event came from that the turn answers.
     pub(crate) origin: Option<Arc<Origin>>,
 }
 
-impl Invocation {
+impl ToolInvocation {
     /// Reads the arguments. They fit the schema, so that a mistake here is one of this program; the
     /// model is told all the same.
     pub(crate) fn args<T: serde::de::DeserializeOwned>(&self) -> Result<T, ToolFault> {
@@ -288,13 +288,13 @@ impl std::fmt::Debug for Toolbox {
 }
 
 impl Toolbox {
-    /// Sets up the tools of an agent. `enclosure` is this crate's binary, which stands around each
-    /// command ([`enclosure`]).
+    /// Sets up the tools of an agent. `supervisor` is this crate's binary, which stands around each
+    /// command ([`tool_supervisor`]).
     ///
     /// # Errors
     ///
     /// [`ToolboxError`] if a tool is not known or its directories are not there.
-    pub fn new(assignment: &AgentAssignment, enclosure: PathBuf) -> Result<Self, ToolboxError> {
+    pub fn new(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Self, ToolboxError> {
         let secret_files = Arc::new(SecretFiles::of(&assignment.agent));
         let open = |what: &'static str, path: &Path| {
             let opened = Root::open(path).map(|root| root.keeping(secret_files.clone()));
@@ -308,7 +308,7 @@ impl Toolbox {
             work: Arc::new(open("work directory", &assignment.work_dir)?),
             project: open("project root", &assignment.project_root)?,
             surroundings: Arc::new(Surroundings {
-                enclosure,
+                supervisor,
                 cwd: working_directory(Purpose::Agent {
                     mode: assignment.agent.cwd_mode,
                     work_dir: &assignment.work_dir,
@@ -408,7 +408,7 @@ impl Toolbox {
         site: Option<CallSite>,
     ) -> BoxFuture<'static, ToolOutcome> {
         let tool_name = call.tool_name.clone();
-        let call = Invocation {
+        let call = ToolInvocation {
             call_id: call.id.to_string(),
             args: call.input.clone(),
             span: tracing::Span::current(),
@@ -460,8 +460,8 @@ impl Toolbox {
     /// Ends every process that is left of calls. Only to be called while no call runs. False if some could
     /// not be ended.
     #[must_use]
-    pub(crate) fn end_strays(&self) -> bool {
-        descendants::end_all_but(&self.places.surroundings.residents.pids())
+    pub(crate) fn reap_orphans(&self) -> bool {
+        orphan_reaper::end_all_but(&self.places.surroundings.residents.pids())
     }
 
     fn not_in_catalog(&self, tool_name: &str) -> Misfit {

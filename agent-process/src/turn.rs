@@ -23,6 +23,8 @@ mod around;
 mod calls;
 mod effect;
 mod engine;
+mod fault;
+mod limits;
 mod loop_breaker;
 mod recorded;
 mod running;
@@ -30,12 +32,9 @@ mod running;
 mod simulation;
 #[cfg(test)]
 mod summary_tests;
-mod visit;
 
-pub use effect::{CallKey, Effect, Input, Observation, Scope, ToolOutcome};
-pub use engine::{
-    Engine, EngineFault, MAX_TURN_ID_BYTES, Misfit, ModelPlace, ToolRules, TurnLimits,
-};
+pub use effect::{Effect, Input, Observation, Scope};
+pub use engine::Engine;
+pub use fault::EngineFault;
+pub use limits::{MAX_TURN_ID_BYTES, TurnLimits};
 pub use recorded::OpenTurn;
-pub use running::MAX_CALLS_PER_STEP;
-pub use visit::{Came, Enter, ExtensionFault, Heard, Moment, Notes, Said, VisitId};

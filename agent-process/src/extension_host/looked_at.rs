@@ -7,7 +7,8 @@ use goondan_protocol::message::{MessageEvent, MessageSource, Role};
 
 use super::wire::{RawNotes, Returned};
 use super::{MAX_EVENT_BYTES, MomentOf};
-use crate::turn::{Notes, Said, ToolOutcome};
+use crate::middleware::{MiddlewareReturn, Notes};
+use crate::tool_call::ToolOutcome;
 
 /// Looks at what a middleware brought. A module writes no tool calls and no results, and nothing in
 /// another's name.
@@ -50,14 +51,14 @@ pub(super) fn notes_of(notes: RawNotes, extension: &ExtensionName) -> Result<Not
 }
 
 /// What a middleware returned; nothing: what it was told.
-pub(super) fn said_of(result: Option<Returned>, moment: MomentOf) -> Said {
+pub(super) fn return_of(result: Option<Returned>, moment: MomentOf) -> MiddlewareReturn {
     match moment {
-        MomentOf::Step { .. } => Said::Step,
+        MomentOf::Step { .. } => MiddlewareReturn::Step,
         MomentOf::Turn { outcome } => {
             let came = outcome.unwrap_or(TurnOutcome::Completed {
                 reply: String::new(),
             });
-            Said::Turn(match result {
+            MiddlewareReturn::Turn(match result {
                 None => came,
                 Some(Returned {
                     reply: Some(reply), ..
@@ -70,7 +71,7 @@ pub(super) fn said_of(result: Option<Returned>, moment: MomentOf) -> Said {
         }
         MomentOf::Call { result: came, .. } => {
             let has_failed = came.as_ref().is_some_and(|came| came.has_failed);
-            let said = result.and_then(|result| {
+            let returned = result.and_then(|result| {
                 Some(ToolOutcome {
                     text: result.text?,
                     is_error: result.is_error,
@@ -78,7 +79,7 @@ pub(super) fn said_of(result: Option<Returned>, moment: MomentOf) -> Said {
                     has_failed,
                 })
             });
-            Said::Call(said.or(came).unwrap_or_else(|| {
+            MiddlewareReturn::Call(returned.or(came).unwrap_or_else(|| {
                 ToolOutcome::error(
                     "E_EXT_FAILED: a middleware returned neither `next()` nor a result of its own",
                 )

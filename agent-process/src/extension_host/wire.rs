@@ -12,9 +12,8 @@ use goondan_protocol::trace::TraceId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::extensions::onion::Middleware;
+use crate::middleware::{InvocationId, Middleware, NextResult};
 use crate::tools::host::wire::LogLevel;
-use crate::turn::{Came, VisitId};
 
 /// What the agent says to the host.
 #[derive(Debug, Serialize)]
@@ -53,8 +52,9 @@ pub(super) enum ToHost<'a> {
     },
     /// Enter a middleware.
     Enter {
-        /// The visit.
-        visit: VisitId,
+        /// The invocation.
+        #[serde(rename = "visit")]
+        invocation: InvocationId,
         /// Whose middleware.
         extension: &'a ExtensionName,
         /// Which of them.
@@ -82,13 +82,15 @@ pub(super) enum ToHost<'a> {
     },
     /// What came of a middleware's `next()`.
     Return {
-        /// The visit.
-        visit: VisitId,
+        /// The invocation.
+        #[serde(rename = "visit")]
+        invocation: InvocationId,
         /// Events of the turn that the host does not know yet.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         events: &'a [MessageEvent],
         /// What came.
-        came: CameLine<'a>,
+        #[serde(rename = "came")]
+        result: NextResultLine<'a>,
     },
     /// Something happened in the turn.
     Event {
@@ -139,7 +141,7 @@ pub(super) struct Refusal {
 /// What came of a middleware's `next()`.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum CameLine<'a> {
+pub(super) enum NextResultLine<'a> {
     Completed {
         reply: &'a str,
     },
@@ -178,12 +180,14 @@ pub(super) struct ResultLine<'a> {
     is_error: bool,
 }
 
-impl<'a> From<&'a Came> for CameLine<'a> {
-    fn from(came: &'a Came) -> Self {
-        match came {
-            Came::Turn(TurnOutcome::Completed { reply }) => Self::Completed { reply },
-            Came::Turn(TurnOutcome::Failed { code, message }) => Self::Failed { code, message },
-            Came::Step {
+impl<'a> From<&'a NextResult> for NextResultLine<'a> {
+    fn from(result: &'a NextResult) -> Self {
+        match result {
+            NextResult::Turn(TurnOutcome::Completed { reply }) => Self::Completed { reply },
+            NextResult::Turn(TurnOutcome::Failed { code, message }) => {
+                Self::Failed { code, message }
+            }
+            NextResult::Step {
                 calls,
                 results,
                 error,
@@ -192,7 +196,7 @@ impl<'a> From<&'a Came> for CameLine<'a> {
                 results: results.iter().map(line_of_result).collect(),
                 error: error.as_deref(),
             },
-            Came::Call(outcome) => Self::Call {
+            NextResult::Call(outcome) => Self::Call {
                 text: &outcome.text,
                 is_error: outcome.is_error,
             },
@@ -241,8 +245,9 @@ pub(super) enum FromHost {
     },
     /// A middleware asked for what lies further in.
     Next {
-        /// The visit.
-        visit: VisitId,
+        /// The invocation.
+        #[serde(rename = "visit")]
+        invocation: InvocationId,
         #[serde(flatten)]
         notes: RawNotes,
         /// The tools it leaves in the step's catalog.
@@ -254,8 +259,9 @@ pub(super) enum FromHost {
     },
     /// A middleware returned.
     Leave {
-        /// The visit.
-        visit: VisitId,
+        /// The invocation.
+        #[serde(rename = "visit")]
+        invocation: InvocationId,
         #[serde(flatten)]
         notes: RawNotes,
         /// What it returned; none: what came of `next()`.
@@ -264,8 +270,9 @@ pub(super) enum FromHost {
     },
     /// A middleware failed.
     Throw {
-        /// The visit.
-        visit: VisitId,
+        /// The invocation.
+        #[serde(rename = "visit")]
+        invocation: InvocationId,
         #[serde(flatten)]
         notes: RawNotes,
         /// A code of its own.
@@ -278,9 +285,10 @@ pub(super) enum FromHost {
     Ask {
         /// Identifies the question while the host lives.
         id: u64,
-        /// The visit.
-        visit: VisitId,
-        /// The question's place among those of its visit, from 1.
+        /// The invocation.
+        #[serde(rename = "visit")]
+        invocation: InvocationId,
+        /// The question's place among those of its invocation, from 1.
         place: u32,
         /// What is asked.
         question: Asked,

@@ -3,7 +3,8 @@
 use goondan_protocol::event::EventSource;
 use goondan_protocol::message::Role;
 
-use super::{Extension, Scene};
+use super::context::ExtensionContext;
+use super::extension::Extension;
 
 /// Tells an agent how to answer another.
 #[derive(Debug)]
@@ -18,8 +19,8 @@ impl InterAgentResponseFormat {
 }
 
 impl Extension for InterAgentResponseFormat {
-    fn begin_turn(&mut self, scene: &mut Scene<'_>) {
-        let event = &scene.turn.event;
+    fn begin_turn(&mut self, context: &mut ExtensionContext<'_>) {
+        let event = &context.turn.event;
         let EventSource::Agent { name, .. } = &event.source else {
             return;
         };
@@ -34,6 +35,6 @@ impl Extension for InterAgentResponseFormat {
                  the first sentence, and why."
             ),
         };
-        scene.append(Role::System, &text);
+        context.append(Role::System, &text);
     }
 }

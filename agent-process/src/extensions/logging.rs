@@ -3,8 +3,9 @@
 use goondan_protocol::message::ToolCall;
 use goondan_protocol::observe::detail_of;
 
-use super::{Ending, Extension, Scene};
-use crate::turn::ToolOutcome;
+use super::context::ExtensionContext;
+use super::extension::{Ending, Extension};
+use crate::tool_call::ToolOutcome;
 
 /// Logs what happens; texts only if it is told to.
 #[derive(Debug)]
@@ -28,37 +29,46 @@ impl Logging {
 }
 
 impl Extension for Logging {
-    fn begin_turn(&mut self, scene: &mut Scene<'_>) {
-        let messages = scene.conversation.len();
+    fn begin_turn(&mut self, context: &mut ExtensionContext<'_>) {
+        let messages = context.conversation.len();
         let line = format!("the turn begins with {messages} messages");
-        let input = scene.turn.event.input.as_deref().unwrap_or_default();
-        scene.log(self.with(line, input));
+        let input = context.turn.event.input.as_deref().unwrap_or_default();
+        context.log(self.with(line, input));
     }
 
-    fn before_step(&mut self, scene: &mut Scene<'_>) {
-        let messages = scene.conversation.len();
-        scene.log(format!("the model is asked with {messages} messages"));
+    fn before_step(&mut self, context: &mut ExtensionContext<'_>) {
+        let messages = context.conversation.len();
+        context.log(format!("the model is asked with {messages} messages"));
     }
 
-    fn before_call(&mut self, scene: &mut Scene<'_>, call: &ToolCall) -> Result<(), String> {
+    fn before_call(
+        &mut self,
+        context: &mut ExtensionContext<'_>,
+        call: &ToolCall,
+    ) -> Result<(), String> {
         let line = format!("`{}` is called", call.tool_name);
-        scene.log(self.with(line, &call.input.to_string()));
+        context.log(self.with(line, &call.input.to_string()));
         Ok(())
     }
 
-    fn after_call(&mut self, scene: &mut Scene<'_>, call: &ToolCall, outcome: &mut ToolOutcome) {
+    fn after_call(
+        &mut self,
+        context: &mut ExtensionContext<'_>,
+        call: &ToolCall,
+        outcome: &mut ToolOutcome,
+    ) {
         let how = if outcome.is_error {
             "failed"
         } else {
             "returned"
         };
         let line = format!("`{}` {how}, {} bytes", call.tool_name, outcome.text.len());
-        scene.log(self.with(line, &outcome.text));
+        context.log(self.with(line, &outcome.text));
     }
 
-    fn end_turn(&mut self, scene: &mut Scene<'_>, reply: &mut String) -> Ending {
+    fn end_turn(&mut self, context: &mut ExtensionContext<'_>, reply: &mut String) -> Ending {
         let line = format!("the turn ends with a reply of {} bytes", reply.len());
-        scene.log(self.with(line, reply));
+        context.log(self.with(line, reply));
         Ending::Accept
     }
 }

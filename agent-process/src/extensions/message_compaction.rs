@@ -12,7 +12,8 @@ use goondan_protocol::message::{Message, MessageEvent, MessageSource, Role};
 use goondan_protocol::usage::Spent;
 use serde_json::{Value, json};
 
-use super::{Extension, KEPT, Scene, Summary, SummaryWanted};
+use super::context::{ExtensionContext, KEPT};
+use super::extension::{Extension, Summary, SummaryWanted};
 
 /// Messages that one summary takes the place of at most. A history that is much too long is summarized
 /// over several turns.
@@ -76,11 +77,11 @@ impl Extension for MessageCompaction {
         true
     }
 
-    fn wants_summary(&mut self, scene: &mut Scene<'_>) -> Option<SummaryWanted> {
-        let excess = self.excess(scene.conversation)?;
-        let old: Vec<Message> = scene.old_messages();
+    fn wants_summary(&mut self, context: &mut ExtensionContext<'_>) -> Option<SummaryWanted> {
+        let excess = self.excess(context.conversation)?;
+        let old: Vec<Message> = old_messages(context);
         let (count, text) = beginning_of(&old, self.settings.keep_messages)?;
-        scene.log(format!(
+        context.log(format!(
             "the conversation has {excess}; its {count} oldest messages are summarized"
         ));
         let system = match &self.settings.instructions {
@@ -94,25 +95,25 @@ impl Extension for MessageCompaction {
         })
     }
 
-    fn take_summary(&mut self, scene: &mut Scene<'_>, summary: &Summary<'_>) {
+    fn take_summary(&mut self, context: &mut ExtensionContext<'_>, summary: &Summary<'_>) {
         let text = match summary.text {
             Ok(text) if !text.trim().is_empty() => Some(text.trim()),
             Ok(_) => {
-                scene.log("the model's summary is blank; the conversation stays whole");
+                context.log("the model's summary is blank; the conversation stays whole");
                 None
             }
             Err(reason) => {
-                scene.log(format!(
+                context.log(format!(
                     "no summary could be made, the conversation stays whole: {reason}"
                 ));
                 None
             }
         };
         if let Some(text) = text {
-            replace(scene, summary, text);
+            replace(context, summary, text);
         }
-        if scene.conversation.has(summary.reply_id) {
-            scene.emit(MessageEvent::Remove {
+        if context.conversation.has(summary.reply_id) {
+            context.emit(MessageEvent::Remove {
                 target_id: summary.reply_id.clone(),
             });
         }
@@ -120,9 +121,9 @@ impl Extension for MessageCompaction {
 }
 
 /// Puts a summary in the place of what it is about, or goes on with that.
-fn replace(scene: &mut Scene<'_>, summary: &Summary<'_>, text: &str) {
-    let old: Vec<MessageId> = scene.old_messages().into_iter().map(|m| m.id).collect();
-    let placed = scene
+fn replace(context: &mut ExtensionContext<'_>, summary: &Summary<'_>, text: &str) {
+    let old: Vec<MessageId> = old_messages(context).into_iter().map(|m| m.id).collect();
+    let placed = context
         .messages()
         .find(|message| message.id == *summary.message_id);
     let rest: Vec<MessageId> = match placed {
@@ -139,8 +140,8 @@ fn replace(scene: &mut Scene<'_>, summary: &Summary<'_>, text: &str) {
             let last = rest.last().unwrap_or(&first);
             let mut message = Message::extension(
                 summary.message_id.clone(),
-                scene.now,
-                scene.name.clone(),
+                context.now,
+                context.name.clone(),
                 Role::System,
                 &format!("{SUMMARY_BEGIN}{text}"),
             );
@@ -148,7 +149,7 @@ fn replace(scene: &mut Scene<'_>, summary: &Summary<'_>, text: &str) {
             message
                 .metadata
                 .insert("summarizedMessages".to_owned(), json!(summary.count));
-            scene.emit(MessageEvent::Replace {
+            context.emit(MessageEvent::Replace {
                 target_id: first,
                 message,
             });
@@ -156,7 +157,7 @@ fn replace(scene: &mut Scene<'_>, summary: &Summary<'_>, text: &str) {
         }
     };
     for target_id in rest {
-        scene.emit(MessageEvent::Remove { target_id });
+        context.emit(MessageEvent::Remove { target_id });
     }
 }
 
@@ -236,9 +237,18 @@ fn tokens_of(conversation: &Conversation) -> u64 {
     usage.map_or(0, |usage| usage.total())
 }
 
+/// The messages that may be summarized, oldest first.
+fn old_messages(context: &ExtensionContext<'_>) -> Vec<Message> {
+    let messages = context.messages();
+    messages
+        .filter(|message| is_old(context, message))
+        .map(std::borrow::Cow::into_owned)
+        .collect()
+}
+
 /// Whether a message may be summarized: it is of an earlier turn, and nobody keeps it.
-pub(super) fn is_old(scene: &Scene<'_>, message: &Message) -> bool {
+fn is_old(context: &ExtensionContext<'_>, message: &Message) -> bool {
     let is_kept = message.metadata.get(KEPT) == Some(&Value::Bool(true));
     let is_system = matches!(message.source, MessageSource::System { .. });
-    !is_kept && !is_system && !scene.is_of_turn(message)
+    !is_kept && !is_system && !context.is_of_turn(message)
 }

@@ -9,17 +9,18 @@ use goondan_protocol::ids::{MessageId, ToolCallId};
 use goondan_protocol::message::{Content, Message, MessageEvent, Role};
 use serde_json::json;
 
-use super::{Extension, Scene};
+use super::context::ExtensionContext;
+use super::extension::Extension;
 
 /// Takes out results without a call, and calls without a result.
 #[derive(Debug)]
 pub(super) struct MessageIntegrity;
 
 impl Extension for MessageIntegrity {
-    fn before_step(&mut self, scene: &mut Scene<'_>) {
+    fn before_step(&mut self, context: &mut ExtensionContext<'_>) {
         let mut open: BTreeMap<ToolCallId, MessageId> = BTreeMap::new();
         let mut orphans: Vec<MessageId> = Vec::new();
-        for message in scene.messages() {
+        for message in context.messages() {
             if message.data.role == Role::Assistant {
                 for call in message.data.content.tool_calls() {
                     open.insert(call.id, message.id.clone());
@@ -34,7 +35,7 @@ impl Extension for MessageIntegrity {
             }
         }
         let unanswered: BTreeSet<MessageId> = open.values().cloned().collect();
-        let mended: Vec<(MessageId, Message)> = scene
+        let mended: Vec<(MessageId, Message)> = context
             .messages()
             .filter(|message| unanswered.contains(&message.id))
             .map(|message| (message.id.clone(), without(&message, &open)))
@@ -42,16 +43,16 @@ impl Extension for MessageIntegrity {
         if orphans.is_empty() && mended.is_empty() {
             return;
         }
-        scene.log(format!(
+        context.log(format!(
             "{} results without a call and {} messages with calls without a result were mended",
             orphans.len(),
             mended.len()
         ));
         for target_id in orphans {
-            scene.emit(MessageEvent::Remove { target_id });
+            context.emit(MessageEvent::Remove { target_id });
         }
         for (target_id, message) in mended {
-            scene.emit(MessageEvent::Replace { target_id, message });
+            context.emit(MessageEvent::Replace { target_id, message });
         }
     }
 }

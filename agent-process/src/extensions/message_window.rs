@@ -4,7 +4,8 @@ use goondan_protocol::message::{MessageEvent, MessageSource};
 
 use serde_json::Value;
 
-use super::{Extension, KEPT, Scene};
+use super::context::{ExtensionContext, KEPT};
+use super::extension::Extension;
 
 /// Messages that one turn takes out at most. A history that is much too long is shortened over several
 /// turns: each message is an event of its own, so that a crash between two of them does no harm.
@@ -24,8 +25,8 @@ impl MessageWindow {
 }
 
 impl Extension for MessageWindow {
-    fn begin_turn(&mut self, scene: &mut Scene<'_>) {
-        let count = scene.conversation.len();
+    fn begin_turn(&mut self, context: &mut ExtensionContext<'_>) {
+        let count = context.conversation.len();
         if count <= self.max_messages {
             return;
         }
@@ -33,11 +34,11 @@ impl Extension for MessageWindow {
         let to_remove = to_remove.min(REMOVED_PER_TURN_MAX);
         let mut oldest = Vec::new();
         let mut cut = 0;
-        for message in scene.messages() {
+        for message in context.messages() {
             if matches!(message.source, MessageSource::User { .. }) {
                 cut = oldest.len();
             }
-            if cut >= to_remove || scene.is_of_turn(&message) {
+            if cut >= to_remove || context.is_of_turn(&message) {
                 break;
             }
             // What an extension says it keeps stays.
@@ -48,9 +49,9 @@ impl Extension for MessageWindow {
         if cut == 0 {
             return;
         }
-        scene.log(format!("{cut} of {count} messages leave the conversation"));
+        context.log(format!("{cut} of {count} messages leave the conversation"));
         for target_id in oldest.into_iter().take(cut) {
-            scene.emit(MessageEvent::Remove { target_id });
+            context.emit(MessageEvent::Remove { target_id });
         }
     }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use goondan_protocol::ids::MessageId;
 use goondan_protocol::message::{Message, MessageEvent, MessageSource, Role};
 
-use super::{Ending, Extension, Scene};
+use super::context::ExtensionContext;
+use super::extension::{Ending, Extension};
 
 /// The code of a turn that ended without a required call.
 const REQUIRED_TOOLS: &str = "E_REQUIRED_TOOLS";
@@ -27,13 +28,16 @@ impl RequiredTools {
 }
 
 impl Extension for RequiredTools {
-    fn end_turn(&mut self, scene: &mut Scene<'_>, _reply: &mut String) -> Ending {
+    fn end_turn(&mut self, context: &mut ExtensionContext<'_>, _reply: &mut String) -> Ending {
         let mut called = BTreeSet::new();
         let mut reminders = Vec::new();
-        for message in scene.messages().filter(|message| scene.is_of_turn(message)) {
+        for message in context
+            .messages()
+            .filter(|message| context.is_of_turn(message))
+        {
             called.extend(calls_of(&message));
             if let MessageSource::Extension { extension_name, .. } = &message.source
-                && extension_name == scene.name
+                && extension_name == context.name
             {
                 reminders.push(message.id.clone());
             }
@@ -41,13 +45,13 @@ impl Extension for RequiredTools {
         let missing = self.tools.iter().filter(|tool| !called.contains(*tool));
         let missing: Vec<String> = missing.map(|tool| format!("`{tool}`")).collect();
         if missing.is_empty() {
-            forget(scene, reminders);
+            forget(context, reminders);
             return Ending::Accept;
         }
         let missing = missing.join(", ");
         if reminders.len() >= usize::try_from(self.max_reminders).unwrap_or(usize::MAX) {
             let reminded = reminders.len();
-            forget(scene, reminders);
+            forget(context, reminders);
             return Ending::Refuse {
                 code: REQUIRED_TOOLS,
                 message: format!(
@@ -60,15 +64,15 @@ impl Extension for RequiredTools {
             "You have not called {missing} in this turn. Call what is missing now, then answer."
         );
         // The model spoke last, and not every model lets its own words be gone on with.
-        scene.append(Role::User, &text);
+        context.append(Role::User, &text);
         Ending::GoOn
     }
 }
 
 /// Reminders are for their turn only.
-fn forget(scene: &mut Scene<'_>, reminders: Vec<MessageId>) {
+fn forget(context: &mut ExtensionContext<'_>, reminders: Vec<MessageId>) {
     for target_id in reminders {
-        scene.emit(MessageEvent::Remove { target_id });
+        context.emit(MessageEvent::Remove { target_id });
     }
 }
 

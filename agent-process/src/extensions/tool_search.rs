@@ -10,7 +10,8 @@ use goondan_protocol::message::{Message, MessageSource};
 use goondan_protocol::settings::TOOL_SEARCH_FIND;
 use serde_json::{Value, json};
 
-use super::{Extension, Scene};
+use super::context::ExtensionContext;
+use super::extension::Extension;
 use crate::tools::tool_search::names_found;
 
 /// Tools that stay offered because they were found. Those that were found longest ago go first.
@@ -36,9 +37,9 @@ impl ToolSearch {
     }
 
     /// Takes in what searches of the running turn have found.
-    fn look(&mut self, scene: &mut Scene<'_>) {
-        let latest = scene.conversation.messages().rev().filter_map(Result::ok);
-        let of_turn = latest.take_while(|message| scene.is_of_turn(message));
+    fn look(&mut self, context: &mut ExtensionContext<'_>) {
+        let latest = context.conversation.messages().rev().filter_map(Result::ok);
+        let of_turn = latest.take_while(|message| context.is_of_turn(message));
         let mut results: Vec<Vec<String>> = of_turn.map(|message| found_by(&message)).collect();
         results.reverse();
         let before = self.found.clone();
@@ -49,23 +50,23 @@ impl ToolSearch {
         let surplus = self.found.len().saturating_sub(FOUND_TOOLS_MAX);
         self.found.drain(..surplus);
         if self.found != before {
-            scene.set_state(json!({ FOUND: self.found }));
+            context.set_state(json!({ FOUND: self.found }));
         }
     }
 }
 
 impl Extension for ToolSearch {
-    fn begin_turn(&mut self, scene: &mut Scene<'_>) {
-        let found = scene.state().and_then(|state| state.get(FOUND));
+    fn begin_turn(&mut self, context: &mut ExtensionContext<'_>) {
+        let found = context.state().and_then(|state| state.get(FOUND));
         let found = found.and_then(Value::as_array).into_iter().flatten();
         self.found = found
             .filter_map(|name| name.as_str().map(str::to_owned))
             .collect();
-        self.look(scene);
+        self.look(context);
     }
 
-    fn before_step(&mut self, scene: &mut Scene<'_>) {
-        self.look(scene);
+    fn before_step(&mut self, context: &mut ExtensionContext<'_>) {
+        self.look(context);
     }
 
     fn why_not_offered(&self, tool_name: &str) -> Option<String> {

@@ -14,9 +14,8 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Answer, Model, ModelError, ModelRequest};
+use super::request::{Answer, Model, ModelError, ModelPlace, ModelRequest};
 use crate::outgoing::{Ask, Outgoing};
-use crate::turn::ModelPlace;
 
 /// How long a step waits for its reply, queueing and tries included, in milliseconds. The
 /// connector's own time-outs are shorter; this one ends what even they do not.

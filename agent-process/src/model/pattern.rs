@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use goondan_protocol::script::{Rule, Script};
 use regex_lite::Regex;
 
-use super::ModelError;
+use super::request::ModelError;
 use super::template::{BUILTIN_CAPTURES, Captures};
 
 /// Longest delay of a rule, in milliseconds: ten minutes. The configuration knows the same limit.

@@ -14,9 +14,8 @@ use goondan_protocol::script::Script;
 use serde_json::Value;
 
 use super::pattern::{CompiledRule, Pattern, compile};
+use super::request::{Answer, Model, ModelError, ModelPlace, ModelReply, ModelRequest};
 use super::template::Captures;
-use super::{Answer, Model, ModelError, ModelReply, ModelRequest};
-use crate::turn::ModelPlace;
 
 /// Most text one reply may hold, its arguments included, in bytes: captures could otherwise blow a
 /// message up past what a frame carries.

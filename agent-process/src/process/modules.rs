@@ -11,10 +11,13 @@ use goondan_protocol::limits::{
 use serde_json::{Value, json};
 
 use super::{Agent, Done, ProcessError};
-use crate::extension_host::{Ask, Asked, Begun, News, SCRIPT};
+use crate::extension_host::{Ask, Asked, Begun, HostEvent, SCRIPT};
+use crate::middleware::{
+    Enter, ExtensionFault, InvocationId, MiddlewareEvent, MiddlewareReturn, Moment, NextResult,
+};
 use crate::tools::ToolFault;
 use crate::tools::host::HostProgram;
-use crate::turn::{Came, Enter, ExtensionFault, Heard, Input, Moment, Said, Scope, VisitId};
+use crate::turn::{Input, Scope};
 
 /// What a question to other agents came to: an answer, or a code and what is wrong.
 pub(super) type Answered = Result<Value, (String, String)>;
@@ -22,21 +25,21 @@ pub(super) type Answered = Result<Value, (String, String)>;
 impl Agent {
     /// A turn is about to begin.
     pub(super) fn prepare_modules(&mut self) {
-        if let Some(crew) = &mut self.crew {
-            crew.prepare(self.engine.conversation());
+        if let Some(host) = &mut self.extension_host {
+            host.prepare(self.engine.conversation());
         }
     }
 
     /// Sees to it that the modules are ready for the turn.
     pub(super) fn assemble(&mut self) {
-        let Some(crew) = &self.crew else {
+        let Some(host) = &self.extension_host else {
             return;
         };
-        if !crew.needs_host() {
+        if !host.needs_host() {
             self.begin_with_host();
             return;
         }
-        let (toolbox, entries) = (self.toolbox.clone(), crew.entries());
+        let (toolbox, entries) = (self.toolbox.clone(), host.entries());
         self.work.spawn(async move {
             let program = toolbox.host_of_modules(SCRIPT, &entries).await;
             Done::HostOfModules { program }
@@ -53,8 +56,8 @@ impl Agent {
             message,
         };
         let states = self.engine.states_of_modules();
-        let started = match (program, &mut self.crew) {
-            (Ok(Some(program)), Some(crew)) => crew.launch(&program, &states),
+        let started = match (program, &mut self.extension_host) {
+            (Ok(Some(program)), Some(host)) => host.launch(&program, &states),
             (Err(fault), Some(_)) => Err(lost(format!(
                 "the module of an extension cannot be run: {}",
                 fault.message
@@ -72,8 +75,8 @@ impl Agent {
 
     fn begin_with_host(&mut self) {
         let states = self.engine.states_of_modules();
-        let (Some(crew), Some(recorder), Some(turn_id), Some(event)) = (
-            &mut self.crew,
+        let (Some(host), Some(recorder), Some(turn_id), Some(event)) = (
+            &mut self.extension_host,
             &self.recorder,
             self.engine.turn_id(),
             self.engine.turn_event(),
@@ -85,7 +88,7 @@ impl Agent {
             trace_id: recorder.trace().trace_id,
             event,
         };
-        crew.begin(begun, states, recorder.turn_span());
+        host.begin(begun, states, recorder.turn_span());
     }
 
     /// Enters a middleware. What MCP servers offer is asked before a step's catalog is shown.
@@ -116,46 +119,53 @@ impl Agent {
             Moment::Step { .. } => self.offered().into_owned(),
             Moment::Turn | Moment::Call { .. } => Vec::new(),
         };
-        if let Some(crew) = &mut self.crew {
-            crew.enter(enter, self.engine.turn_events(), &catalog);
+        if let Some(host) = &mut self.extension_host {
+            host.enter(enter, self.engine.turn_events(), &catalog);
         }
     }
 
-    pub(super) fn return_to(&mut self, visit: VisitId, came: &Came) {
-        if let Some(crew) = &mut self.crew {
-            crew.tell(visit, came, self.engine.turn_events());
+    pub(super) fn return_to(&mut self, invocation: InvocationId, result: &NextResult) {
+        if let Some(host) = &mut self.extension_host {
+            host.tell(invocation, result, self.engine.turn_events());
         }
     }
 
-    pub(super) async fn take_news(&mut self, news: News) -> Result<(), ProcessError> {
+    pub(super) async fn take_host_event(
+        &mut self,
+        host_event: HostEvent,
+    ) -> Result<(), ProcessError> {
         // A host that ends between turns is started again for the next one.
         if self.engine.turn_id().is_none() {
             return Ok(());
         }
-        match news {
-            News::Assembled(middlewares) => self.handle(Input::Assembled { middlewares }).await,
-            News::Visited {
-                visit,
-                heard,
+        match host_event {
+            HostEvent::Assembled(middlewares) => {
+                self.handle(Input::Assembled { middlewares }).await
+            }
+            HostEvent::MiddlewareActed {
+                invocation,
+                event,
                 made_result_of,
             } => {
-                let heard = match (heard, made_result_of) {
+                let event = match (event, made_result_of) {
                     (
-                        Heard::Left {
+                        MiddlewareEvent::Left {
                             notes,
-                            said: Said::Call(outcome),
+                            returned: MiddlewareReturn::Call(outcome),
                         },
                         Some(call_id),
                     ) => {
-                        let said = Said::Call(self.toolbox.shortened(outcome, &call_id));
-                        Heard::Left { notes, said }
+                        let returned =
+                            MiddlewareReturn::Call(self.toolbox.shortened(outcome, &call_id));
+                        MiddlewareEvent::Left { notes, returned }
                     }
-                    (heard, _) => heard,
+                    (event, _) => event,
                 };
-                self.handle(Input::Visited { visit, heard }).await
+                self.handle(Input::MiddlewareActed { invocation, event })
+                    .await
             }
-            News::Lost(fault) => self.lose_modules(fault).await,
-            News::Ask(ask) => {
+            HostEvent::Lost(fault) => self.lose_modules(fault).await,
+            HostEvent::Ask(ask) => {
                 self.ask_others(ask);
                 Ok(())
             }
@@ -181,7 +191,7 @@ impl Agent {
             None => Scope::Turn,
         };
         let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
-        let colleagues = self.colleagues.clone();
+        let agent_client = self.agent_client.clone();
         self.work.spawn(async move {
             let answer = match question_of(asked) {
                 Err(fault) => Err(fault),
@@ -192,7 +202,7 @@ impl Agent {
                         call: place,
                         question,
                     };
-                    match colleagues.ask(ask, trace).await {
+                    match agent_client.ask(ask, trace).await {
                         Some(answer) => told(answer),
                         None => Err(fault("E_UNAVAILABLE", "this process is ending")),
                     }
@@ -203,8 +213,8 @@ impl Agent {
     }
 
     pub(super) fn answer_module(&mut self, id: u64, answer: Answered) {
-        if let Some(crew) = &mut self.crew {
-            crew.answer(id, answer);
+        if let Some(host) = &mut self.extension_host {
+            host.answer(id, answer);
         }
     }
 

@@ -15,8 +15,8 @@ use goondan_protocol::limits::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Export, Invocation, Output, ToolFault};
-use crate::turn::ToolOutcome;
+use super::{Export, Output, ToolFault, ToolInvocation};
+use crate::tool_call::ToolOutcome;
 
 /// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
@@ -87,7 +87,7 @@ pub(super) fn export(
     description: &'static str,
     properties: &Value,
     required: &[&str],
-    question: fn(&Invocation) -> Result<Question, ToolFault>,
+    question: fn(&ToolInvocation) -> Result<Question, ToolFault>,
 ) -> Export {
     Export {
         name: name.into(),
@@ -128,7 +128,7 @@ impl Errand {
     }
 }
 
-fn request(call: &Invocation) -> Result<Question, ToolFault> {
+fn request(call: &ToolInvocation) -> Result<Question, ToolFault> {
     let errand: Errand = call.args()?;
     Ok(Question::Request {
         agent: errand.agent()?,
@@ -139,7 +139,7 @@ fn request(call: &Invocation) -> Result<Question, ToolFault> {
     })
 }
 
-fn send(call: &Invocation) -> Result<Question, ToolFault> {
+fn send(call: &ToolInvocation) -> Result<Question, ToolFault> {
     let errand: Errand = call.args()?;
     Ok(Question::Send {
         agent: errand.agent()?,
@@ -148,7 +148,7 @@ fn send(call: &Invocation) -> Result<Question, ToolFault> {
     })
 }
 
-fn spawn(call: &Invocation) -> Result<Question, ToolFault> {
+fn spawn(call: &ToolInvocation) -> Result<Question, ToolFault> {
     let errand: Errand = call.args()?;
     Ok(Question::Spawn {
         agent: errand.agent()?,
@@ -157,7 +157,7 @@ fn spawn(call: &Invocation) -> Result<Question, ToolFault> {
     })
 }
 
-fn list(call: &Invocation) -> Result<Question, ToolFault> {
+fn list(call: &ToolInvocation) -> Result<Question, ToolFault> {
     #[derive(Deserialize)]
     struct ListArgs {
         #[serde(default)]
@@ -168,8 +168,8 @@ fn list(call: &Invocation) -> Result<Question, ToolFault> {
 }
 
 async fn ask(
-    call: &Invocation,
-    question: fn(&Invocation) -> Result<Question, ToolFault>,
+    call: &ToolInvocation,
+    question: fn(&ToolInvocation) -> Result<Question, ToolFault>,
 ) -> Result<ToolOutcome, ToolFault> {
     let question = question(call)?;
     let alone = || ToolFault::new("E_UNAVAILABLE", "other agents are reached only from a turn");
@@ -181,7 +181,7 @@ async fn ask(
         question,
     };
     let ending = || ToolFault::new("E_UNAVAILABLE", "this process is ending");
-    let answer = site.colleagues.ask(ask, site.trace).await;
+    let answer = site.agent_client.ask(ask, site.trace).await;
     told(answer.ok_or_else(ending)?)
 }
 

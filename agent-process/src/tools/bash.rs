@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::capture::{Capture, Stream};
-use super::enclosure;
-use super::pipe::{Pipe, enclosure_in};
-use super::{Export, Invocation, Output, Places, ToolFault};
-use crate::turn::ToolOutcome;
+use super::pipe::{Pipe, supervisor_in};
+use super::tool_supervisor;
+use super::{Export, Output, Places, ToolFault, ToolInvocation};
+use crate::tool_call::ToolOutcome;
 
 /// Longest command, in characters: four bytes each still fit one argument of a Linux process.
 const MAX_COMMAND_CHARS: usize = 30_000;
@@ -21,10 +21,10 @@ const MAX_COMMAND_CHARS: usize = 30_000;
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 /// How long a command may run at most, in milliseconds.
 pub(super) const MAX_TIMEOUT_MS: u64 = 600_000;
-/// Time an enclosure has to end its tree before it is killed itself.
-pub(super) const ENCLOSURE_GRACE: Duration = Duration::from_secs(6);
-/// Time for the rest of the output once the enclosure has ended. Everybody who could hold the pipes
-/// open is dead by then; this bounds the case that the enclosure was killed.
+/// Time a tool supervisor has to end its tree before it is killed itself.
+pub(super) const SUPERVISOR_GRACE: Duration = Duration::from_secs(6);
+/// Time for the rest of the output once the supervisor has ended. Everybody who could hold the pipes
+/// open is dead by then; this bounds the case that the supervisor was killed.
 pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
@@ -65,7 +65,7 @@ struct ExecArgs {
     session: Option<String>,
 }
 
-async fn exec(places: &Arc<Places>, call: &Invocation) -> Result<ToolOutcome, ToolFault> {
+async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
     let args: ExecArgs = call.args()?;
     let timeout_ms = args.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
     if let Some(session) = &args.session {
@@ -77,16 +77,16 @@ async fn exec(places: &Arc<Places>, call: &Invocation) -> Result<ToolOutcome, To
     let failed = |what: &str, error: &std::io::Error| {
         ToolFault::new("E_TOOL_FAILED", format!("{what}: {error}"))
     };
-    let mut enclosure = enclosure_in(&places.surroundings)
-        .arg(enclosure::COMMAND)
+    let mut supervisor = supervisor_in(&places.surroundings)
+        .arg(tool_supervisor::COMMAND)
         .arg(&args.command)
         .stdin(Stdio::piped())
         .spawn()
         .map_err(|error| failed("the command could not be started", &error))?;
     // Closing this pipe ends the command and all it started; dropping this future closes it.
-    let mut control = enclosure.stdin.take();
-    let mut stdout = Pipe::new(enclosure.stdout.take());
-    let mut stderr = Pipe::new(enclosure.stderr.take());
+    let mut control = supervisor.stdin.take();
+    let mut stdout = Pipe::new(supervisor.stdout.take());
+    let mut stderr = Pipe::new(supervisor.stderr.take());
     let mut capture = Capture::new(&call.call_id);
     let mut status = None;
     let mut is_given_up = false;
@@ -100,7 +100,7 @@ async fn exec(places: &Arc<Places>, call: &Invocation) -> Result<ToolOutcome, To
             chunk = stderr.read(), if stderr.is_open() => {
                 capture.push(&places.work, Stream::Stderr, &chunk);
             }
-            ended = enclosure.wait(), if status.is_none() => {
+            ended = supervisor.wait(), if status.is_none() => {
                 status = Some(ended.map_err(|error| failed("the command was lost", &error))?);
                 deadline = Instant::now() + DRAIN_TIMEOUT;
             }
@@ -108,14 +108,14 @@ async fn exec(places: &Arc<Places>, call: &Invocation) -> Result<ToolOutcome, To
                 if status.is_some() {
                     break;
                 } else if is_given_up {
-                    enclosure
+                    supervisor
                         .start_kill()
                         .map_err(|error| failed("the command could not be ended", &error))?;
                     deadline = Instant::now() + DRAIN_TIMEOUT;
                 } else {
                     is_given_up = true;
                     drop(control.take());
-                    deadline = Instant::now() + ENCLOSURE_GRACE;
+                    deadline = Instant::now() + SUPERVISOR_GRACE;
                 }
             }
         }

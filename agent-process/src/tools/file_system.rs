@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::rooted::{Access, Root, fault_of, locate, split};
 use super::secret_files::real_path;
-use super::{Export, Invocation, Output, Places, Run, ToolFault, blocking, search};
+use super::{Export, Output, Places, Run, ToolFault, ToolInvocation, blocking, search};
 
 /// Largest file that is read or edited, in bytes.
 pub(crate) const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -108,7 +108,7 @@ fn own_exports() -> Vec<Export> {
     ]
 }
 
-fn on_files(work: fn(&Places, &Invocation) -> Result<String, ToolFault>) -> Run {
+fn on_files(work: fn(&Places, &ToolInvocation) -> Result<String, ToolFault>) -> Run {
     Box::new(move |places, call| Box::pin(blocking(move || work(&places, &call))))
 }
 
@@ -121,7 +121,7 @@ struct ReadArgs {
     limit: Option<u64>,
 }
 
-fn read(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
+fn read(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
     let args: ReadArgs = call.args()?;
     let (root, path) = locate(places, &args.path, Access::Read)?;
     let file = open_file(root, &path, &args.path)?;
@@ -171,7 +171,7 @@ struct WriteArgs {
     content: String,
 }
 
-fn write(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
+fn write(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
     let args: WriteArgs = call.args()?;
     put(places, &args.path, args.content.as_bytes())?;
     Ok(format!(
@@ -191,7 +191,7 @@ struct EditArgs {
     count: Option<usize>,
 }
 
-fn edit(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
+fn edit(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
     let args: EditArgs = call.args()?;
     let (root, path) = locate(places, &args.path, Access::Write)?;
     let mut text = String::new();
@@ -235,7 +235,7 @@ struct ListArgs {
     path: Option<String>,
 }
 
-fn list(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
+fn list(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
     let args: ListArgs = call.args()?;
     let shown = args.path.as_deref().unwrap_or(".");
     let (root, path) = locate(places, shown, Access::Read)?;

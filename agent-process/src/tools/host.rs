@@ -1,7 +1,7 @@
 //! Hosts: the processes that run tool modules of the project.
 //!
 //! An agent has one host for all its JavaScript and TypeScript modules, and one for each other module. A
-//! host is started with the first call, in an enclosure, and lives as long as the agent process. It is a
+//! host is started with the first call, under a tool supervisor, and lives as long as the agent process. It is a
 //! task of its own that owns the process and every call that is open: whatever the module does, a crash or
 //! a hang is the error of a call and no more.
 
@@ -24,8 +24,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::pipe::Surroundings;
-use super::{Invocation, Places, ToolFault};
-use crate::turn::{MAX_CALLS_PER_STEP, ToolOutcome};
+use super::{Places, ToolFault, ToolInvocation};
+use crate::tool_call::{MAX_CALLS_PER_STEP, ToolOutcome};
 use process::{Happened, MAX_LOG_LINE_BYTES, Process, happening, log};
 use wire::{Context, FromHost, LogLevel, ToHost};
 
@@ -78,7 +78,7 @@ struct Open {
 #[derive(Debug)]
 struct Request {
     call: ModuleCall,
-    invocation: Invocation,
+    invocation: ToolInvocation,
     reply: oneshot::Sender<Result<ToolOutcome, ToolFault>>,
 }
 
@@ -90,7 +90,7 @@ impl Hosts {
         places: &Places,
         program: HostProgram,
         call: ModuleCall,
-        invocation: Invocation,
+        invocation: ToolInvocation,
     ) -> Result<ToolOutcome, ToolFault> {
         let lost = || ToolFault::new("E_TOOL_CRASHED", "the host of the module is gone");
         let sender = self.of_program(places, program);

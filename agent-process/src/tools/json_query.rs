@@ -14,7 +14,7 @@ use self::evaluate::QueryError;
 
 use super::file_system::{MAX_FILE_BYTES, io_fault, open_file};
 use super::rooted::{Access, locate};
-use super::{Export, Invocation, Output, Places, Run, ToolFault, blocking};
+use super::{Export, Output, Places, Run, ToolFault, ToolInvocation, blocking};
 
 /// Longest query, in characters.
 const MAX_QUERY_CHARS: usize = 1_000;
@@ -72,7 +72,7 @@ pub(crate) fn exports() -> Vec<Export> {
     ]
 }
 
-fn beside(work: fn(&Places, &Invocation) -> Result<String, ToolFault>) -> Run {
+fn beside(work: fn(&Places, &ToolInvocation) -> Result<String, ToolFault>) -> Run {
     Box::new(move |places, call| Box::pin(blocking(move || work(&places, &call))))
 }
 
@@ -108,7 +108,7 @@ struct PointerArgs {
     pointer: String,
 }
 
-fn query(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
+fn query(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
     let args: QueryArgs = call.args()?;
     let document = document(places, call)?;
     let invalid =
@@ -123,7 +123,7 @@ fn query(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
     }
 }
 
-fn pointer(places: &Places, call: &Invocation) -> Result<String, ToolFault> {
+fn pointer(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
     let args: PointerArgs = call.args()?;
     let document = document(places, call)?;
     match document.pointer(&args.pointer) {
@@ -172,7 +172,7 @@ fn why_nothing(document: &Value, pointer: &str) -> String {
     format!("there is nothing; `{reached}` is {there}")
 }
 
-fn document(places: &Places, call: &Invocation) -> Result<Value, ToolFault> {
+fn document(places: &Places, call: &ToolInvocation) -> Result<Value, ToolFault> {
     let source: Source = call.args()?;
     let (text, name) = match (source.json, source.path) {
         (Some(text), _) => (text, "`json`".to_owned()),

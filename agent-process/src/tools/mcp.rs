@@ -17,11 +17,11 @@ use goondan_protocol::service::{Mcp, McpResult, McpTool, McpTools, to_call};
 use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
-use super::outside::{Way, fault_of};
+use super::outside::{ConnectionRoute, fault_of};
 use super::schema::ArgumentSchema;
-use super::{Invocation, ToolFault};
+use super::{ToolFault, ToolInvocation};
 use crate::outgoing::{Ask, Outgoing};
-use crate::turn::{Misfit, ToolOutcome};
+use crate::tool_call::{Misfit, ToolOutcome};
 
 /// How long a step waits for a server's list, in milliseconds. A server that is being started has this
 /// long.
@@ -223,7 +223,7 @@ impl Server {
     pub(super) fn run(
         self: Arc<Self>,
         name: String,
-        call: Invocation,
+        call: ToolInvocation,
     ) -> BoxFuture<'static, ToolOutcome> {
         Box::pin(async move {
             match self.call(&name, &call).await {
@@ -237,11 +237,11 @@ impl Server {
         })
     }
 
-    async fn call(&self, name: &str, call: &Invocation) -> Result<McpResult, ToolFault> {
-        let way = Way::to(call, &self.connection)?;
+    async fn call(&self, name: &str, call: &ToolInvocation) -> Result<McpResult, ToolFault> {
+        let route = ConnectionRoute::to(call, &self.connection)?;
         if self.listed().is_none() {
             // The call was recorded by a process that is gone; what it fits is asked for now.
-            self.refresh(way.outgoing(), way.call_place(), way.trace())
+            self.refresh(route.outgoing(), route.call_place(), route.trace())
                 .await?;
             self.check(name, &call.args)?;
         }
@@ -254,7 +254,7 @@ impl Server {
             arguments,
         };
         let is_repeatable = self.is_idempotent(name);
-        let answer = way
+        let answer = route
             .run_for(&errand, is_repeatable, CALL_DEADLINE_MS)
             .await?;
         serde_json::from_value(answer).map_err(|error| {

@@ -18,8 +18,8 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 use super::host::{HostProgram, JAVASCRIPT_HOST, ModuleCall};
-use super::{Export, Invocation, Output, Places, ToolFault};
-use crate::turn::ToolOutcome;
+use super::{Export, Output, Places, ToolFault, ToolInvocation};
+use crate::tool_call::ToolOutcome;
 
 /// Longest wait for node to say its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -74,7 +74,7 @@ async fn run(
     entry: &Path,
     limits: ProcessLimits,
     call: ModuleCall,
-    invocation: Invocation,
+    invocation: ToolInvocation,
 ) -> Result<ToolOutcome, ToolFault> {
     let runtimes = &places.runtimes;
     let program = runtimes

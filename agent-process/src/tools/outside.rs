@@ -17,9 +17,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{CallSite, Export, Invocation, Output, ToolFault};
+use super::{CallSite, Export, Output, ToolFault, ToolInvocation};
 use crate::outgoing::{Ask, Outgoing};
-use crate::turn::ToolOutcome;
+use crate::tool_call::ToolOutcome;
 
 pub(crate) mod discord;
 pub(crate) mod github;
@@ -59,18 +59,18 @@ impl Origin {
 /// The connections that a tool may work by.
 pub(crate) type Connections = Arc<[ConnectionName]>;
 
-/// A call's way to its connection.
+/// A call's route to its connection.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct ConnectionRoute {
     connection: ConnectionName,
     site: CallSite,
     call_id: String,
 }
 
-impl Way {
-    /// The way of a call: by the connection it names, else by the one that the turn's event came by,
+impl ConnectionRoute {
+    /// The route of a call: by the connection it names, else by the one that the turn's event came by,
     /// else by the only one there is.
-    fn of(call: &Invocation, connections: &[ConnectionName]) -> Result<Self, ToolFault> {
+    fn of(call: &ToolInvocation, connections: &[ConnectionName]) -> Result<Self, ToolFault> {
         let outside =
             || ToolFault::new("E_UNAVAILABLE", "connections are reached from a turn only");
         let site = call.site.clone().ok_or_else(outside)?;
@@ -103,8 +103,11 @@ impl Way {
         })
     }
 
-    /// The way of a call by this connection.
-    pub(crate) fn to(call: &Invocation, connection: &ConnectionName) -> Result<Self, ToolFault> {
+    /// The route of a call by this connection.
+    pub(crate) fn to(
+        call: &ToolInvocation,
+        connection: &ConnectionName,
+    ) -> Result<Self, ToolFault> {
         Self::of(call, std::slice::from_ref(connection))
     }
 
@@ -305,7 +308,7 @@ pub(crate) struct Offer {
 pub(crate) fn export<A, F, R>(offer: Offer, connections: &Connections, run: F) -> Export
 where
     A: DeserializeOwned + Send,
-    F: Fn(Way, A) -> R + Copy + Send + Sync + 'static,
+    F: Fn(ConnectionRoute, A) -> R + Copy + Send + Sync + 'static,
     R: Future<Output = Result<String, ToolFault>> + Send,
 {
     let mut properties = offer.properties;
@@ -332,8 +335,8 @@ where
             let connections = Arc::clone(&connections);
             Box::pin(async move {
                 let made = async {
-                    let way = Way::of(&call, &connections)?;
-                    run(way, call.args()?).await
+                    let route = ConnectionRoute::of(&call, &connections)?;
+                    run(route, call.args()?).await
                 };
                 made.await.map_or_else(ToolOutcome::from, ToolOutcome::ok)
             })

@@ -1,4 +1,4 @@
-//! Starting enclosures and reading their outputs.
+//! Starting tool supervisors and reading their outputs.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -19,8 +19,8 @@ const READ_BYTES: usize = 16 * 1024;
 /// What everything that tools start is started with.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
-    /// The program that stands around each command ([`super::enclosure`]).
-    pub(crate) enclosure: PathBuf,
+    /// The program that stands around each command ([`super::tool_supervisor`]).
+    pub(crate) supervisor: PathBuf,
     /// The directory that everything starts in.
     pub(crate) cwd: PathBuf,
     /// The directory tools may write to.
@@ -31,34 +31,34 @@ pub(crate) struct Surroundings {
     pub(crate) instance_key: InstanceKey,
     /// The agent.
     pub(crate) agent_name: AgentName,
-    /// Enclosures that outlive a call.
+    /// Tool supervisors that outlive a call.
     pub(crate) residents: Residents,
 }
 
-/// An enclosure where the agent works, with the environment of tools. What it encloses and where its
+/// A tool supervisor where the agent works, with the environment of tools. What it supervises and where its
 /// standard input comes from is the caller's.
-pub(crate) fn enclosure_in(surroundings: &Surroundings) -> Command {
-    let mut enclosure = Command::new(&surroundings.enclosure);
-    enclosure
+pub(crate) fn supervisor_in(surroundings: &Surroundings) -> Command {
+    let mut supervisor = Command::new(&surroundings.supervisor);
+    supervisor
         .current_dir(&surroundings.cwd)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
     for (name, _) in std::env::vars_os() {
         if name.as_encoded_bytes().starts_with(OWN_PREFIX.as_bytes()) {
-            enclosure.env_remove(name);
+            supervisor.env_remove(name);
         }
     }
     // A key may hold any character, an environment variable may not hold a zero.
     let instance_key = surroundings.instance_key.as_str().replace('\0', "\u{fffd}");
-    enclosure
+    supervisor
         .env("GOONDAN_WORK_DIR", &surroundings.work_dir)
         .env("GOONDAN_PROJECT_ROOT", &surroundings.project_root)
         .env("GOONDAN_INSTANCE_KEY", instance_key);
-    enclosure
+    supervisor
 }
 
-/// One output of the enclosure, until its end.
+/// One output of the supervisor, until its end.
 #[derive(Debug)]
 pub(crate) struct Pipe<R> {
     source: Option<R>,

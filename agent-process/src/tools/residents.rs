@@ -1,11 +1,11 @@
-//! The enclosures that outlive a call, so that they are not taken for what a call has left behind.
+//! The tool supervisors that outlive a call, so that they are not taken for what a call has left behind.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::unistd::Pid;
 
-/// The process ids of enclosures that outlive a call. Cloning shares them.
+/// The process ids of tool supervisors that outlive a call. Cloning shares them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Residents(Arc<Mutex<BTreeSet<i32>>>);
 

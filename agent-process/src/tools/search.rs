@@ -22,7 +22,7 @@ use serde_json::json;
 
 use super::file_system::{MAX_FILE_BYTES, io_fault, open_file};
 use super::rooted::{Access, Root, fault_of, locate};
-use super::{Export, Invocation, Output, Places, Run, ToolFault, blocking};
+use super::{Export, Output, Places, Run, ToolFault, ToolInvocation, blocking};
 
 /// Most files that one `glob` returns.
 const MAX_GLOB_FILES: usize = 1_000;
@@ -112,7 +112,7 @@ impl Drop for GivenUp {
     }
 }
 
-type Search = fn(&Places, &Invocation, Bounds) -> Result<String, ToolFault>;
+type Search = fn(&Places, &ToolInvocation, Bounds) -> Result<String, ToolFault>;
 
 fn searching(search: Search) -> Run {
     Box::new(move |places, call| {
@@ -270,7 +270,7 @@ struct GlobArgs {
     path: Option<String>,
 }
 
-fn glob(places: &Places, call: &Invocation, mut bounds: Bounds) -> Result<String, ToolFault> {
+fn glob(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<String, ToolFault> {
     let args: GlobArgs = call.args()?;
     let pattern = matcher(&args.pattern)?;
     let shown = args.path.as_deref().unwrap_or(".");
@@ -325,7 +325,7 @@ struct GrepArgs {
     limit: Option<usize>,
 }
 
-fn grep(places: &Places, call: &Invocation, mut bounds: Bounds) -> Result<String, ToolFault> {
+fn grep(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<String, ToolFault> {
     let args: GrepArgs = call.args()?;
     let pattern = RegexBuilder::new(&args.pattern)
         .case_insensitive(args.ignore_case)

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::agents::export;
-use super::{Export, Invocation, ToolFault};
+use super::{Export, ToolFault, ToolInvocation};
 
 /// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
@@ -27,7 +27,7 @@ pub(crate) fn exports() -> Vec<Export> {
     )]
 }
 
-fn request(call: &Invocation) -> Result<Question, ToolFault> {
+fn request(call: &ToolInvocation) -> Result<Question, ToolFault> {
     #[derive(Deserialize)]
     struct RequestArgs {
         reason: String,

@@ -1,6 +1,6 @@
 //! Sessions of `bash`: shells that outlive a call.
 //!
-//! Each session is a task that owns its shell's enclosure and reads its outputs all the time, so that a
+//! Each session is a task that owns its shell's supervisor and reads its outputs all the time, so that a
 //! job in the background never waits for a reader. Calls of one session run one after another.
 
 use std::collections::BTreeMap;
@@ -17,15 +17,15 @@ use tokio::process::{Child, ChildStderr, ChildStdout};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::bash::{DRAIN_TIMEOUT, ENCLOSURE_GRACE, MAX_TIMEOUT_MS};
+use super::bash::{DRAIN_TIMEOUT, MAX_TIMEOUT_MS, SUPERVISOR_GRACE};
 use super::capture::{Capture, Stream};
-use super::enclosure::session::RECORD_END;
-use super::enclosure::{self};
-use super::pipe::{Pipe, enclosure_in};
+use super::pipe::{Pipe, supervisor_in};
 use super::residents::Resident;
 use super::rooted::Root;
-use super::{Invocation, Places, ToolFault};
-use crate::turn::{MAX_CALLS_PER_STEP, ToolOutcome};
+use super::tool_supervisor;
+use super::tool_supervisor::session::RECORD_END;
+use super::{Places, ToolFault, ToolInvocation};
+use crate::tool_call::{MAX_CALLS_PER_STEP, ToolOutcome};
 
 /// Most sessions one agent process has at a time.
 const MAX_SESSIONS: usize = 8;
@@ -61,7 +61,7 @@ impl Sessions {
         &self,
         places: &Places,
         name: &str,
-        call: &Invocation,
+        call: &ToolInvocation,
         command: String,
         timeout_ms: u64,
     ) -> Result<ToolOutcome, ToolFault> {
@@ -146,7 +146,7 @@ enum End {
 /// One shell.
 struct Session {
     name: String,
-    enclosure: Child,
+    supervisor: Child,
     _resident: Resident,
     /// Closing it ends the shell.
     socket: UnixStream,
@@ -162,18 +162,18 @@ impl Session {
     fn start(places: &Places, name: &str) -> std::io::Result<Self> {
         let (own_end, its_end) = std::os::unix::net::UnixStream::pair()?;
         own_end.set_nonblocking(true)?;
-        let mut enclosure = enclosure_in(&places.surroundings)
-            .arg(enclosure::SESSION)
+        let mut supervisor = supervisor_in(&places.surroundings)
+            .arg(tool_supervisor::SESSION)
             .stdin(Stdio::from(OwnedFd::from(its_end)))
             .spawn()?;
         Ok(Self {
             name: name.to_owned(),
-            _resident: places.surroundings.residents.admit(enclosure.id()),
+            _resident: places.surroundings.residents.admit(supervisor.id()),
             socket: UnixStream::from_std(own_end)?,
             record: BytesMut::new(),
-            stdout: Pipe::new(enclosure.stdout.take()),
-            stderr: Pipe::new(enclosure.stderr.take()),
-            enclosure,
+            stdout: Pipe::new(supervisor.stdout.take()),
+            stderr: Pipe::new(supervisor.stderr.take()),
+            supervisor,
             work: Arc::clone(&places.work),
             between: between(name),
         })
@@ -194,7 +194,7 @@ impl Session {
                 chunk = self.stderr.read(), if self.stderr.is_open() => {
                     self.between.push(&self.work, Stream::Stderr, &chunk);
                 }
-                _ = self.enclosure.wait() => return,
+                _ = self.supervisor.wait() => return,
             }
         }
     }
@@ -297,9 +297,9 @@ impl Session {
         }
     }
 
-    /// Asks the enclosure to end the running command.
+    /// Asks the supervisor to end the running command.
     fn interrupt(&self) {
-        // One byte fits: the enclosure reads all the time. If it has ended, that is seen at the next read.
+        // One byte fits: the supervisor reads all the time. If it has ended, that is seen at the next read.
         self.socket.try_write(&[RECORD_END]).ok();
     }
 
@@ -307,16 +307,16 @@ impl Session {
     async fn end(&mut self) {
         // It may have ended by itself.
         drop(self.socket.shutdown().await);
-        if timeout(ENCLOSURE_GRACE, self.enclosure.wait())
+        if timeout(SUPERVISOR_GRACE, self.supervisor.wait())
             .await
             .is_err()
         {
-            self.enclosure.start_kill().ok();
+            self.supervisor.start_kill().ok();
         }
     }
 
     async fn exit_code(&mut self) -> String {
-        let status = timeout(DRAIN_TIMEOUT, self.enclosure.wait()).await;
+        let status = timeout(DRAIN_TIMEOUT, self.supervisor.wait()).await;
         let code = status
             .ok()
             .and_then(Result::ok)
@@ -347,7 +347,7 @@ fn between(name: &str) -> Capture {
     Capture::new(&format!("session-{name}"))
 }
 
-/// The next record of the enclosure; none when it is gone. Cancel-safe.
+/// The next record of the supervisor; none when it is gone. Cancel-safe.
 async fn next_record(socket: &mut UnixStream, record: &mut BytesMut) -> Option<String> {
     loop {
         if let Some(end) = record.iter().position(|byte| *byte == RECORD_END) {

@@ -12,8 +12,8 @@ use goondan_protocol::settings::TOOL_SEARCH_FIND;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Invocation, ToolFault};
-use crate::turn::ToolOutcome;
+use super::{ToolFault, ToolInvocation};
+use crate::tool_call::ToolOutcome;
 
 /// Longest description of a result, in characters: the catalog tells the rest.
 const SHOWN_CHARS_MAX: usize = 240;
@@ -78,7 +78,11 @@ struct Finding {
 }
 
 /// Answers a call.
-pub(crate) fn run(call: &Invocation, catalog: &[CatalogEntry], results_max: usize) -> ToolOutcome {
+pub(crate) fn run(
+    call: &ToolInvocation,
+    catalog: &[CatalogEntry],
+    results_max: usize,
+) -> ToolOutcome {
     let FindArgs { query } = match call.args() {
         Ok(args) => args,
         Err(fault) => return fault.into(),
@@ -269,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_search_tells_what_it_found_and_how_much_more_there_is() {
-        let call = |query: &str| Invocation {
+        let call = |query: &str| ToolInvocation {
             call_id: "c".to_owned(),
             args: json!({ "query": query }),
             span: tracing::Span::none(),

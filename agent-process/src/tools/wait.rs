@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Export, Output};
-use crate::turn::ToolOutcome;
+use crate::tool_call::ToolOutcome;
 
 /// Longest wait of one call, in seconds.
 const MAX_SECONDS: u64 = 600;

@@ -1,8 +1,7 @@
 //! The tool calls of one step: run in parallel, recorded in call order.
 
-mod walk;
-
-pub(crate) use walk::Walk;
+pub(crate) mod chain;
+mod slot;
 
 use goondan_protocol::ids::{MessageId, StepId};
 use goondan_protocol::message::{Message, ToolCall, ToolResult};
@@ -10,9 +9,11 @@ use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::Spent;
 
-use super::effect::{CallKey, Effect, Observation, Scope, ToolOutcome};
-use super::engine::{EngineFault, Misfit, ToolRules};
+use super::effect::{Effect, Observation};
+use super::fault::EngineFault;
 use super::recorded::Replied;
+use crate::tool_call::{CallKey, Misfit, ToolOutcome, ToolRules};
+use slot::{Slot, State, called, scope_of};
 
 /// What the model is told of a call that a crash cut short.
 const INTERRUPTED: &str = "E_TOOL_INTERRUPTED: interrupted: the process ended while this call ran; \
@@ -26,43 +27,6 @@ pub(crate) struct Calls {
     /// Every call before this one is recorded.
     first_open: usize,
     slots: Vec<Slot>,
-}
-
-#[derive(Debug)]
-struct Slot {
-    call: ToolCall,
-    state: State,
-    /// Middlewares of modules that wait for the call's result, the outermost first.
-    open: Vec<walk::Open>,
-    /// Whether its end has been told.
-    is_told: bool,
-}
-
-impl Slot {
-    fn new(call: ToolCall, state: State) -> Self {
-        Self {
-            call,
-            state,
-            open: Vec::new(),
-            is_told: false,
-        }
-    }
-}
-
-#[derive(Debug)]
-enum State {
-    ToRun,
-    /// To be answered with this, unless the tool is not offered at all.
-    Unfit(String),
-    /// On its way inwards through the layers of extensions.
-    Inwards(walk::Inwards),
-    /// A middleware of a module is at work.
-    Visited(walk::Visited),
-    Running,
-    /// On its way outwards.
-    Outwards(walk::Outwards),
-    Finished(ToolOutcome),
-    Recorded,
 }
 
 impl Calls {
@@ -247,7 +211,7 @@ impl Calls {
                 waiting @ (State::ToRun
                 | State::Unfit(_)
                 | State::Inwards(_)
-                | State::Visited(_)
+                | State::Invoking(_)
                 | State::Running
                 | State::Outwards(_)) => {
                     slot.state = waiting;
@@ -287,24 +251,6 @@ fn first_state<R: ToolRules>(
             State::Finished(ToolOutcome::error(unknown.to_string()))
         }
     }
-}
-
-fn scope_of(step_id: &StepId, call: &ToolCall) -> Scope {
-    Scope::Call {
-        step_id: step_id.clone(),
-        call_id: call.id.clone(),
-        tool_name: call.tool_name.clone(),
-    }
-}
-
-fn called(step_id: &StepId, call: &ToolCall) -> Effect {
-    Effect::Observe(Observation {
-        kind: Kind::ToolCalled,
-        scope: scope_of(step_id, call),
-        spent: Spent::default(),
-        response: None,
-        detail: Some(detail_of(&call.input.to_string())),
-    })
 }
 
 /// At most `chars_max` characters of a text; a mark says that it was cut.

@@ -2,14 +2,15 @@
 
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{EventId, ExtensionName, MessageId, StepId, ToolCallId, TurnId};
-use goondan_protocol::images::Image;
 use goondan_protocol::message::{Message, MessageEvent, ToolCall};
 use goondan_protocol::observe::{ModelResponse, RuntimeEventKind};
 use goondan_protocol::usage::Spent;
 
-use super::visit::{Came, Enter, ExtensionFault, Heard, VisitId};
-use crate::extensions::onion::Middleware;
+use crate::middleware::{
+    Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, NextResult,
+};
 use crate::model::{Answer, ModelError, ModelReply};
+use crate::tool_call::{CallKey, ToolOutcome};
 
 /// Something happened outside.
 #[derive(Debug, Clone)]
@@ -66,11 +67,11 @@ pub enum Input {
         middlewares: Vec<Middleware>,
     },
     /// A middleware did something.
-    Visited {
-        /// The visit.
-        visit: VisitId,
+    MiddlewareActed {
+        /// The invocation.
+        invocation: InvocationId,
         /// What it did.
-        heard: Heard,
+        event: MiddlewareEvent,
     },
     /// The modules of extensions cannot be used, or not any more in this turn.
     ExtensionsLost {
@@ -111,10 +112,10 @@ pub enum Effect {
     Enter(Box<Enter>),
     /// Tell a middleware what came of its `next()`.
     Return {
-        /// The visit.
-        visit: VisitId,
+        /// The invocation.
+        invocation: InvocationId,
         /// What came.
-        came: Came,
+        result: NextResult,
     },
     /// Ask the model for a summary of what is long past.
     AskSummary {
@@ -156,51 +157,6 @@ pub enum Effect {
         /// Answers it took in on the way: their events are over with it.
         answered: Vec<EventId>,
     },
-}
-
-/// The place of a tool call in its turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CallKey {
-    /// The step, from 1.
-    pub step: u32,
-    /// The call's place within the step, from 0.
-    pub index: usize,
-}
-
-/// How a tool call ended, as the model is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolOutcome {
-    /// What the tool returned, or what went wrong.
-    pub text: String,
-    /// Whether it went wrong.
-    pub is_error: bool,
-    /// Images it returned beside the text.
-    pub images: Vec<Image>,
-    /// Whether the tool did its work and what it ran says that it failed: a command with another exit code
-    /// than 0. Its output is for the model to judge; people are shown a failure.
-    pub has_failed: bool,
-}
-
-impl ToolOutcome {
-    /// A tool that did its work.
-    pub fn ok(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            is_error: false,
-            images: Vec::new(),
-            has_failed: false,
-        }
-    }
-
-    /// A tool that did not.
-    pub fn error(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            is_error: true,
-            images: Vec::new(),
-            has_failed: false,
-        }
-    }
 }
 
 /// Something worth recording, before it has a time and a span.

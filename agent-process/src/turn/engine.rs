@@ -1,119 +1,22 @@
 //! The engine: one conversation, and the turn that runs in it.
 
 use goondan_protocol::conversation::{Conversation, MissingTarget};
-use goondan_protocol::definition::LoopBreaker;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{ExtensionStates, InvalidId, MessageId, TurnId};
+use goondan_protocol::ids::{ExtensionStates, MessageId, TurnId};
 use goondan_protocol::ipc::TurnStart;
-use goondan_protocol::message::{MessageEvent, ToolCall};
+use goondan_protocol::message::MessageEvent;
 use goondan_protocol::observe::RuntimeEventKind as Kind;
 use goondan_protocol::time::Timestamp;
 
 use super::answers::{Answers, message_of};
 use super::around::Around;
 use super::effect::{Effect, Input, Scope};
+use super::fault::EngineFault;
+use super::limits::{MAX_TURN_ID_BYTES, TurnLimits};
 use super::recorded::{OpenTurn, Progress};
 use super::running::Turn;
 use crate::extensions::Extensions;
-
-/// Longest turn id, in bytes: the ids of the turn's messages are made of it and must fit
-/// [`goondan_protocol::limits::MAX_ID_BYTES`].
-pub const MAX_TURN_ID_BYTES: usize = 200;
-
-/// What the engine must know about tools.
-pub trait ToolRules {
-    /// Checks a call before it is made: the tool is in the catalog and the arguments fit its schema.
-    ///
-    /// # Errors
-    ///
-    /// What the model is told instead of a result.
-    fn check(&self, call: &ToolCall) -> Result<(), Misfit>;
-
-    /// Whether the tool may be run a second time when nobody knows if it ran before.
-    fn is_idempotent(&self, tool_name: &str) -> bool;
-
-    /// Longest error text the model is told about this tool, in characters.
-    fn error_limit_chars(&self, tool_name: &str) -> usize;
-}
-
-/// Whether asking the model touches anything outside this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ModelPlace {
-    /// Its replies follow from the conversation, here; asking twice leaves no trace.
-    Inside,
-    /// It costs, and may remember.
-    Outside,
-}
-
-/// Why a call is not made, as the model is told.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Misfit {
-    /// There is no such tool; the text says which there are.
-    #[error("E_TOOL_NOT_IN_CATALOG: {0}")]
-    NotInCatalog(String),
-    /// The arguments do not fit; the text says where.
-    #[error("E_TOOL_INVALID_ARGS: {0}")]
-    InvalidArgs(String),
-}
-
-/// How far a turn may go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TurnLimits {
-    /// Most steps.
-    pub step_count_max: u32,
-    /// When it is taken to go in circles.
-    pub loop_breaker: LoopBreaker,
-    /// Whether what is appended must be durable before the model is asked.
-    pub model: ModelPlace,
-}
-
-/// Why the engine cannot go on. The other side broke the protocol; the process ends.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineFault {
-    /// A turn was given while another runs.
-    #[error("turn `{given}` was given while turn `{running}` runs; a turn is given only when idle")]
-    Busy {
-        /// The new turn.
-        given: TurnId,
-        /// The running one.
-        running: TurnId,
-    },
-    /// The conversation holds events of another open turn (`MSG-9`).
-    #[error(
-        "turn `{given}` was given, but the recorded events belong to the open turn `{recorded}`"
-    )]
-    ForeignEvents {
-        /// The new turn.
-        given: TurnId,
-        /// The turn of the recorded events.
-        recorded: TurnId,
-    },
-    /// The turn's id leaves no room for the ids that are made of it.
-    #[error("a turn id of {len} bytes; at most {MAX_TURN_ID_BYTES} are allowed")]
-    TurnIdTooLong {
-        /// Its length in bytes.
-        len: usize,
-    },
-    /// An event that was never sent is said to be durable.
-    #[error("event {seq} is said to be durable, but only {sent} were sent")]
-    DurableBeforeSent {
-        /// The event's number.
-        seq: u64,
-        /// The number of the last event that was sent.
-        sent: u64,
-    },
-    /// An input that does not fit what the turn is doing.
-    #[error("{input} came while {doing}")]
-    Unexpected {
-        /// The input.
-        input: String,
-        /// What the turn was doing.
-        doing: &'static str,
-    },
-    /// A message id that is not valid.
-    #[error("the id of a message is not valid")]
-    Id(#[from] InvalidId),
-}
+use crate::tool_call::ToolRules;
 
 /// One agent's conversation and the turn at hand.
 #[derive(Debug)]
@@ -255,10 +158,10 @@ impl<R: ToolRules> Engine<R> {
             return self.advance(turn, now);
         }
         let conversation = &mut self.conversation;
-        let made = self
+        let outputs = self
             .extensions
             .begin_turn(turn.id(), &start.event, conversation, now);
-        turn.take_made(made);
+        turn.take_outputs(outputs);
         self.advance(turn, now)
     }
 
@@ -303,13 +206,13 @@ impl<R: ToolRules> Engine<R> {
             Input::Assembled { middlewares } if turn.is_assembling() => {
                 turn.assembled(&mut self.extensions, &middlewares);
             }
-            Input::Visited { visit, heard } => {
+            Input::MiddlewareActed { invocation, event } => {
                 let mut around = Around {
                     extensions: &mut self.extensions,
                     conversation: &mut self.conversation,
                     now,
                 };
-                turn.hear(&mut around, visit, heard);
+                turn.hear(&mut around, invocation, event);
             }
             Input::ExtensionsLost { fault } => turn.lose_modules(fault),
             Input::Committed { turn_id } if turn_id == *turn.id() && turn.is_completing() => {
@@ -356,7 +259,9 @@ fn unexpected(input: &Input, doing: &'static str) -> EngineFault {
         }
         Input::Answer { event } => format!("answer `{}`", event.id),
         Input::Assembled { .. } => "word that extensions are ready".to_owned(),
-        Input::Visited { visit, .. } => format!("word of visit {} of an extension", visit.0),
+        Input::MiddlewareActed { invocation, .. } => {
+            format!("word of visit {} of an extension", invocation.0)
+        }
         Input::ExtensionsLost { .. } => "word that extensions are lost".to_owned(),
         Input::Committed { turn_id } => format!("`turn.committed` of turn `{turn_id}`"),
     };

@@ -21,11 +21,14 @@ use goondan_protocol::time::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::effect::{CallKey, Effect, Input, ToolOutcome};
-use super::engine::{Engine, Misfit, ModelPlace, ToolRules, TurnLimits};
+use super::effect::{Effect, Input};
+use super::engine::Engine;
+use super::limits::TurnLimits;
 use super::recorded::OpenTurn;
 use crate::extensions::Extensions;
+use crate::model::ModelPlace;
 use crate::model::{ModelError, ModelReply};
+use crate::tool_call::{CallKey, Misfit, ToolOutcome, ToolRules};
 
 /// More actions than any turn here has, crashes included.
 const ACTIONS_MAX: usize = 10_000;

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::extensions::Extensions;
-use crate::model::{Answer, ModelError, ModelReply};
+use crate::model::{Answer, ModelError, ModelPlace, ModelReply};
+use crate::tool_call::{Misfit, ToolRules};
 
 fn at() -> Timestamp {
     Timestamp::from_unix_millis(0)

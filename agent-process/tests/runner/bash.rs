@@ -1,9 +1,9 @@
-//! The tool `bash`, with the real enclosure around real commands.
+//! The tool `bash`, with the real supervisor around real commands.
 
 use std::sync::Arc;
 
+use goondan_agent_process::tool_call::{ToolOutcome, ToolRules as _};
 use goondan_agent_process::tools::Toolbox;
-use goondan_agent_process::turn::{ToolOutcome, ToolRules as _};
 use goondan_protocol::definition::ToolDefinition;
 use goondan_protocol::message::ToolCall;
 use goondan_protocol::script::Script;

@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
+use goondan_agent_process::tool_call::ToolOutcome;
 use goondan_agent_process::tools::Toolbox;
-use goondan_agent_process::turn::ToolOutcome;
 use goondan_protocol::script::Script;
 use serde_json::{Value, json};
 

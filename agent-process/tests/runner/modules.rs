@@ -1,7 +1,7 @@
 //! Tools that are modules of the project: their hosts, run for real.
 
+use goondan_agent_process::tool_call::{ToolOutcome, ToolRules as _};
 use goondan_agent_process::tools::Toolbox;
-use goondan_agent_process::turn::{ToolOutcome, ToolRules as _};
 use goondan_protocol::definition::{ToolDefinition, ToolExport, ToolSource};
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_tests::needs;

@@ -1,7 +1,7 @@
 //! Sessions of `bash`: what they keep, how they are interrupted and ended.
 
+use goondan_agent_process::tool_call::ToolOutcome;
 use goondan_agent_process::tools::Toolbox;
-use goondan_agent_process::turn::ToolOutcome;
 use serde_json::json;
 
 use crate::bash::{call, toolbox};

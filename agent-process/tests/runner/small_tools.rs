@@ -1,7 +1,7 @@
 //! The tools `json-query`, `text-transform` and `wait` through the toolbox: arguments, errors, limits.
 
+use goondan_agent_process::tool_call::{ToolOutcome, ToolRules as _};
 use goondan_agent_process::tools::Toolbox;
-use goondan_agent_process::turn::{ToolOutcome, ToolRules as _};
 use goondan_protocol::base_package::tool_names;
 use serde_json::{Value, json};
 

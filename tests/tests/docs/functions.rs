@@ -24,7 +24,7 @@ const KNOWN: [&str; 11] = [
     "agent-process/src/tools/search.rs: grep",
     "agent-process/src/tools/text_transform.rs: exports",
     "agent-process/src/tools.rs: new",
-    "agent-process/src/turn/running.rs: step_forward",
+    "agent-process/src/turn/calls/chain.rs: hear",
 ];
 
 #[test]

@@ -10,9 +10,9 @@ const CRATES: [&str; 3] = ["orchestrator", "agent-process", "connector-process"]
 
 /// Files whose processes start where they are themselves, having asked before.
 const INHERITING: [&str; 4] = [
-    "agent-process/src/tools/enclosure.rs",
-    "agent-process/src/tools/enclosure/program.rs",
-    "agent-process/src/tools/enclosure/session.rs",
+    "agent-process/src/tools/tool_supervisor.rs",
+    "agent-process/src/tools/tool_supervisor/program.rs",
+    "agent-process/src/tools/tool_supervisor/session.rs",
     "connector-process/src/process.rs",
 ];
 

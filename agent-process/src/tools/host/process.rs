@@ -1,4 +1,4 @@
-//! The process of a host: started in an enclosure, spoken to in lines.
+//! The process of a host: started under a tool supervisor, spoken to in lines.
 
 use std::process::Stdio;
 
@@ -10,10 +10,10 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
 use super::HostProgram;
 use super::wire::{Lines, LogLevel};
-use crate::tools::bash::ENCLOSURE_GRACE;
-use crate::tools::enclosure;
-use crate::tools::pipe::{Pipe, Surroundings, enclosure_in};
+use crate::tools::bash::SUPERVISOR_GRACE;
+use crate::tools::pipe::{Pipe, Surroundings, supervisor_in};
 use crate::tools::residents::Resident;
+use crate::tools::tool_supervisor;
 
 /// Longest line that is no protocol, in bytes. A longer one is logged in pieces.
 pub(crate) const MAX_LOG_LINE_BYTES: usize = 8 * 1024;
@@ -23,7 +23,7 @@ const LAST_WORDS: usize = 5;
 /// A running host process. Dropping it closes its input, and that ends it.
 #[derive(Debug)]
 pub(crate) struct Process {
-    enclosure: Child,
+    supervisor: Child,
     _resident: Resident,
     input: Option<ChildStdin>,
     unsent: BytesMut,
@@ -51,24 +51,24 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// If the enclosure cannot be started.
+    /// If the supervisor cannot be started.
     pub(crate) fn start(
         surroundings: &Surroundings,
         program: &HostProgram,
     ) -> std::io::Result<Self> {
-        let mut enclosure = enclosure_in(surroundings)
-            .arg(enclosure::PROGRAM)
-            .args(enclosure::in_words(&program.limits))
+        let mut supervisor = supervisor_in(surroundings)
+            .arg(tool_supervisor::PROGRAM)
+            .args(tool_supervisor::in_words(&program.limits))
             .args(&program.command)
             .stdin(Stdio::piped())
             .spawn()?;
         Ok(Self {
-            _resident: surroundings.residents.admit(enclosure.id()),
-            input: enclosure.stdin.take(),
+            _resident: surroundings.residents.admit(supervisor.id()),
+            input: supervisor.stdin.take(),
             unsent: BytesMut::new(),
-            stdout: Pipe::new(enclosure.stdout.take()),
-            stderr: Pipe::new(enclosure.stderr.take()),
-            enclosure,
+            stdout: Pipe::new(supervisor.stdout.take()),
+            stderr: Pipe::new(supervisor.stderr.take()),
+            supervisor,
             out_lines: Lines::default(),
             err_lines: Lines::default(),
             last_words: Vec::new(),
@@ -105,17 +105,17 @@ impl Process {
 
     /// Whether it has come to its end, though nobody may have heard of it yet.
     pub(crate) fn has_ended(&mut self) -> bool {
-        !matches!(self.enclosure.try_wait(), Ok(None))
+        !matches!(self.supervisor.try_wait(), Ok(None))
     }
 
     /// Ends the process with all it started.
     pub(crate) async fn end(mut self) {
         drop(self.input.take());
-        if timeout(ENCLOSURE_GRACE, self.enclosure.wait())
+        if timeout(SUPERVISOR_GRACE, self.supervisor.wait())
             .await
             .is_err()
         {
-            self.enclosure.start_kill().ok();
+            self.supervisor.start_kill().ok();
         }
     }
 }
@@ -130,7 +130,7 @@ pub(crate) async fn happening(process: &mut Option<Process>) -> Happened {
         unsent,
         stdout,
         stderr,
-        enclosure,
+        supervisor,
         ..
     } = process;
     let has_unsent = !unsent.is_empty();
@@ -140,7 +140,7 @@ pub(crate) async fn happening(process: &mut Option<Process>) -> Happened {
         chunk = stdout.read(), if stdout.is_open() => Happened::Stdout(chunk),
         chunk = stderr.read(), if stderr.is_open() => Happened::Stderr(chunk),
         // What it has said is heard first.
-        ended = enclosure.wait(), if is_heard => Happened::Ended(said_of(ended)),
+        ended = supervisor.wait(), if is_heard => Happened::Ended(said_of(ended)),
     }
 }
 

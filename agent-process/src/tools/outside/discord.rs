@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::split::{Measure, split};
-use super::{Connections, Offer, Way, export, name_of, not_too_many};
+use super::{ConnectionRoute, Connections, Offer, export, name_of, not_too_many};
 use crate::tools::{Export, ToolFault};
 
 /// The exports of the tool.
@@ -94,27 +94,27 @@ struct Args {
     emoji: String,
 }
 
-async fn send(way: Way, args: Args) -> Result<String, ToolFault> {
-    let (channel, is_home) = way.place("channel", args.channel.as_ref(), "channel")?;
-    let interaction = way.fact("interactionId").filter(|_| is_home);
+async fn send(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let (channel, is_home) = route.place("channel", args.channel.as_ref(), "channel")?;
+    let interaction = route.fact("interactionId").filter(|_| is_home);
     let interaction = interaction.and_then(name_of);
     let parts = split(&args.text, DISCORD_TEXT_UNITS_MAX, Measure::Utf16, true);
     let parts = not_too_many(parts)?;
     let is_repeatable = interaction.is_none();
-    let sent = way
+    let sent = route
         .run_parts(&parts, is_repeatable, |number, part| Discord::Send {
             channel: channel.clone(),
             text: part.to_owned(),
             reply_to: args.reply_to.clone().filter(|_| number == 0),
             interaction: interaction.clone(),
-            mark: format!("{}/{number}", way.call_id()),
+            mark: format!("{}/{number}", route.call_id()),
         })
         .await?;
     Ok(json!({"channel": channel, "messages": sent}).to_string())
 }
 
-async fn edit(way: Way, args: Args) -> Result<String, ToolFault> {
-    let (channel, _) = way.place("channel", args.channel.as_ref(), "channel")?;
+async fn edit(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let (channel, _) = route.place("channel", args.channel.as_ref(), "channel")?;
     let units = Measure::Utf16.of(&args.text);
     if units > DISCORD_TEXT_UNITS_MAX {
         let message =
@@ -126,30 +126,30 @@ async fn edit(way: Way, args: Args) -> Result<String, ToolFault> {
         message: args.message.unwrap_or_default(),
         text: args.text,
     };
-    run(&way, errand, "edited").await
+    run(&route, errand, "edited").await
 }
 
-async fn delete(way: Way, args: Args) -> Result<String, ToolFault> {
-    let (channel, _) = way.place("channel", args.channel.as_ref(), "channel")?;
+async fn delete(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let (channel, _) = route.place("channel", args.channel.as_ref(), "channel")?;
     let errand = Discord::Delete {
         channel,
         message: args.message.unwrap_or_default(),
     };
-    run(&way, errand, "deleted").await
+    run(&route, errand, "deleted").await
 }
 
-async fn react(way: Way, args: Args) -> Result<String, ToolFault> {
-    let (channel, _) = way.place("channel", args.channel.as_ref(), "channel")?;
+async fn react(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let (channel, _) = route.place("channel", args.channel.as_ref(), "channel")?;
     let errand = Discord::React {
         channel,
         message: args.message.unwrap_or_default(),
         emoji: args.emoji,
     };
-    run(&way, errand, "done").await
+    run(&route, errand, "done").await
 }
 
-async fn run(way: &Way, errand: Discord, done: &str) -> Result<String, ToolFault> {
+async fn run(route: &ConnectionRoute, errand: Discord, done: &str) -> Result<String, ToolFault> {
     let is_repeatable = errand.is_repeatable();
-    way.run(&errand, is_repeatable).await?;
+    route.run(&errand, is_repeatable).await?;
     Ok(done.to_owned())
 }

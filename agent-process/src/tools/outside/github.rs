@@ -7,7 +7,7 @@ use goondan_protocol::service::{GITHUB_BODY_CHARS_MAX, GitHub};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Connections, Offer, Way, export};
+use super::{ConnectionRoute, Connections, Offer, export};
 use crate::tools::{Export, ToolFault};
 
 /// The exports of the tool.
@@ -84,8 +84,8 @@ struct Args {
 }
 
 /// A number that the event says, if it is of that repository.
-fn fact(way: &Way, is_home: bool, name: &str) -> Option<u64> {
-    way.fact(name).filter(|_| is_home).and_then(Value::as_u64)
+fn fact(route: &ConnectionRoute, is_home: bool, name: &str) -> Option<u64> {
+    route.fact(name).filter(|_| is_home).and_then(Value::as_u64)
 }
 
 fn missing(argument: &str) -> ToolFault {
@@ -93,32 +93,37 @@ fn missing(argument: &str) -> ToolFault {
     ToolFault::new("E_INVALID_REQUEST", message)
 }
 
-async fn comment(way: Way, args: Args) -> Result<String, ToolFault> {
-    let (repository, is_home) = way.place("repository", args.repository.as_ref(), "repository")?;
-    let number = args.number.or_else(|| fact(&way, is_home, "number"));
+async fn comment(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let (repository, is_home) =
+        route.place("repository", args.repository.as_ref(), "repository")?;
+    let number = args.number.or_else(|| fact(&route, is_home, "number"));
     let errand = GitHub::Comment {
         repository,
         number: number.ok_or_else(|| missing("number"))?,
         body: args.body,
     };
-    Ok(way.run(&errand, errand.is_repeatable()).await?.to_string())
+    Ok(route
+        .run(&errand, errand.is_repeatable())
+        .await?
+        .to_string())
 }
 
-async fn edit(way: Way, args: Args) -> Result<String, ToolFault> {
-    let (repository, _) = way.place("repository", args.repository.as_ref(), "repository")?;
+async fn edit(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let (repository, _) = route.place("repository", args.repository.as_ref(), "repository")?;
     let errand = GitHub::Edit {
         repository,
         comment: args.comment.unwrap_or_default(),
         body: args.body,
     };
-    way.run(&errand, errand.is_repeatable()).await?;
+    route.run(&errand, errand.is_repeatable()).await?;
     Ok("edited".to_owned())
 }
 
-async fn react(way: Way, args: Args) -> Result<String, ToolFault> {
-    let (repository, is_home) = way.place("repository", args.repository.as_ref(), "repository")?;
+async fn react(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let (repository, is_home) =
+        route.place("repository", args.repository.as_ref(), "repository")?;
     let is_unsaid = args.comment.is_none() && args.number.is_none();
-    let said = |name| fact(&way, is_home && is_unsaid, name);
+    let said = |name| fact(&route, is_home && is_unsaid, name);
     let comment = args.comment.or_else(|| said("commentId"));
     let number = args.number.or_else(|| said("number"));
     if comment.is_none() && number.is_none() {
@@ -130,6 +135,6 @@ async fn react(way: Way, args: Args) -> Result<String, ToolFault> {
         number,
         content: args.content,
     };
-    way.run(&errand, errand.is_repeatable()).await?;
+    route.run(&errand, errand.is_repeatable()).await?;
     Ok("done".to_owned())
 }

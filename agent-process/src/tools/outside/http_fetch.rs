@@ -9,7 +9,7 @@ use goondan_protocol::service::{Fetched, Http};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Connections, Offer, Way, export};
+use super::{ConnectionRoute, Connections, Offer, export};
 use crate::tools::{Export, ToolFault};
 
 /// How long a request may take if nothing is said, in milliseconds.
@@ -91,18 +91,18 @@ struct Args {
     timeout_ms: Option<u64>,
 }
 
-async fn get(way: Way, args: Args) -> Result<String, ToolFault> {
+async fn get(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
     let method = if args.head_only { "HEAD" } else { "GET" };
-    fetch(&way, method.to_owned(), args, true).await
+    fetch(&route, method.to_owned(), args, true).await
 }
 
-async fn request(way: Way, args: Args) -> Result<String, ToolFault> {
+async fn request(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
     let method = args.method.clone().unwrap_or_else(|| "POST".to_owned());
-    fetch(&way, method, args, false).await
+    fetch(&route, method, args, false).await
 }
 
 async fn fetch(
-    way: &Way,
+    route: &ConnectionRoute,
     method: String,
     args: Args,
     is_repeatable: bool,
@@ -116,7 +116,7 @@ async fn fetch(
         raw: args.raw,
         timeout_ms,
     };
-    let answer = way
+    let answer = route
         .run_for(&errand, is_repeatable, timeout_ms + QUEUE_MS)
         .await?;
     let fetched: Fetched = serde_json::from_value(answer).map_err(|error| {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::split::{Measure, split};
-use super::{Connections, Offer, Way, export, name_of, not_too_many};
+use super::{ConnectionRoute, Connections, Offer, export, name_of, not_too_many};
 use crate::tools::{Export, ToolFault};
 
 /// The exports of the tool.
@@ -105,15 +105,15 @@ struct Args {
     remove: bool,
 }
 
-async fn send(way: Way, args: Args) -> Result<String, ToolFault> {
-    let (channel, is_home) = way.place("channel", args.channel.as_ref(), "channel")?;
-    let home_thread = || way.fact("threadTs").filter(|_| is_home).and_then(name_of);
+async fn send(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let (channel, is_home) = route.place("channel", args.channel.as_ref(), "channel")?;
+    let home_thread = || route.fact("threadTs").filter(|_| is_home).and_then(name_of);
     let thread = args.thread.clone().or_else(home_thread);
     let thread = thread.filter(|thread| !thread.is_empty());
     let limit = args.format.chars_max();
     let keeps_fences = args.format != SlackFormat::Plain;
     let parts = not_too_many(split(&args.text, limit, Measure::Chars, keeps_fences))?;
-    let sent = way
+    let sent = route
         .run_parts(&parts, false, |_, part| Slack::Send {
             channel: channel.clone(),
             text: part.to_owned(),
@@ -124,8 +124,8 @@ async fn send(way: Way, args: Args) -> Result<String, ToolFault> {
     Ok(json!({"channel": channel, "thread": thread, "messages": sent}).to_string())
 }
 
-async fn edit(way: Way, args: Args) -> Result<String, ToolFault> {
-    let (channel, _) = way.place("channel", args.channel.as_ref(), "channel")?;
+async fn edit(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let (channel, _) = route.place("channel", args.channel.as_ref(), "channel")?;
     let (chars, limit) = (Measure::Chars.of(&args.text), args.format.chars_max());
     if chars > limit {
         let message = format!("the text has {chars} characters, a message at most {limit}");
@@ -137,21 +137,21 @@ async fn edit(way: Way, args: Args) -> Result<String, ToolFault> {
         text: args.text,
         format: args.format,
     };
-    run(&way, errand, "edited").await
+    run(&route, errand, "edited").await
 }
 
-async fn delete(way: Way, args: Args) -> Result<String, ToolFault> {
-    let (channel, _) = way.place("channel", args.channel.as_ref(), "channel")?;
+async fn delete(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let (channel, _) = route.place("channel", args.channel.as_ref(), "channel")?;
     let errand = Slack::Delete {
         channel,
         message: args.message.unwrap_or_default(),
     };
-    run(&way, errand, "deleted").await
+    run(&route, errand, "deleted").await
 }
 
-async fn react(way: Way, args: Args) -> Result<String, ToolFault> {
-    let (channel, is_home) = way.place("channel", args.channel.as_ref(), "channel")?;
-    let answered = || way.fact("ts").filter(|_| is_home).and_then(name_of);
+async fn react(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let (channel, is_home) = route.place("channel", args.channel.as_ref(), "channel")?;
+    let answered = || route.fact("ts").filter(|_| is_home).and_then(name_of);
     let none = || ToolFault::new("E_INVALID_REQUEST", "say which `message`");
     let errand = Slack::React {
         channel,
@@ -159,11 +159,11 @@ async fn react(way: Way, args: Args) -> Result<String, ToolFault> {
         emoji: args.emoji.trim_matches(':').to_owned(),
         remove: args.remove,
     };
-    run(&way, errand, "done").await
+    run(&route, errand, "done").await
 }
 
-async fn run(way: &Way, errand: Slack, done: &str) -> Result<String, ToolFault> {
+async fn run(route: &ConnectionRoute, errand: Slack, done: &str) -> Result<String, ToolFault> {
     let is_repeatable = errand.is_repeatable();
-    way.run(&errand, is_repeatable).await?;
+    route.run(&errand, is_repeatable).await?;
     Ok(done.to_owned())
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::split::{Measure, split};
-use super::{Connections, Offer, Way, export, not_too_many};
+use super::{ConnectionRoute, Connections, Offer, export, not_too_many};
 use crate::tools::{Export, ToolFault};
 
 /// The exports of the tool.
@@ -135,9 +135,9 @@ struct Place {
 }
 
 impl Place {
-    fn of(way: &Way, args: &Args) -> Result<Self, ToolFault> {
-        let (chat, is_home) = way.place("chat", args.chat.as_ref(), "chatId")?;
-        let fact = |name| way.fact(name).filter(|_| is_home).and_then(Value::as_i64);
+    fn of(route: &ConnectionRoute, args: &Args) -> Result<Self, ToolFault> {
+        let (chat, is_home) = route.place("chat", args.chat.as_ref(), "chatId")?;
+        let fact = |name| route.fact(name).filter(|_| is_home).and_then(Value::as_i64);
         Ok(Self {
             thread: args.thread.or_else(|| fact("threadId")),
             answered: fact("messageId"),
@@ -146,8 +146,8 @@ impl Place {
     }
 }
 
-async fn send(way: Way, args: Args) -> Result<String, ToolFault> {
-    let place = Place::of(&way, &args)?;
+async fn send(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let place = Place::of(&route, &args)?;
     let parts = if args.parse_mode.is_none() {
         not_too_many(split(
             &args.text,
@@ -160,7 +160,7 @@ async fn send(way: Way, args: Args) -> Result<String, ToolFault> {
         vec![args.text.clone()]
     };
     let quoted = place.answered.filter(|_| args.quote);
-    let sent = way
+    let sent = route
         .run_parts(&parts, false, |number, part| Telegram::Send {
             chat: place.chat.clone(),
             text: part.to_owned(),
@@ -188,8 +188,8 @@ fn check_length(text: &str) -> Result<(), ToolFault> {
     ))
 }
 
-async fn edit(way: Way, args: Args) -> Result<String, ToolFault> {
-    let place = Place::of(&way, &args)?;
+async fn edit(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let place = Place::of(&route, &args)?;
     check_length(&args.text)?;
     let errand = Telegram::Edit {
         chat: place.chat,
@@ -197,40 +197,40 @@ async fn edit(way: Way, args: Args) -> Result<String, ToolFault> {
         text: args.text,
         parse_mode: args.parse_mode,
     };
-    run(&way, errand, "edited").await
+    run(&route, errand, "edited").await
 }
 
-async fn delete(way: Way, args: Args) -> Result<String, ToolFault> {
-    let place = Place::of(&way, &args)?;
+async fn delete(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let place = Place::of(&route, &args)?;
     let errand = Telegram::Delete {
         chat: place.chat,
         message: args.message.unwrap_or_default(),
     };
-    run(&way, errand, "deleted").await
+    run(&route, errand, "deleted").await
 }
 
-async fn react(way: Way, args: Args) -> Result<String, ToolFault> {
-    let place = Place::of(&way, &args)?;
+async fn react(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let place = Place::of(&route, &args)?;
     let none = || ToolFault::new("E_INVALID_REQUEST", "say which `message`");
     let errand = Telegram::React {
         chat: place.chat,
         message: args.message.or(place.answered).ok_or_else(none)?,
         emoji: Some(args.emoji).filter(|emoji| !emoji.is_empty()),
     };
-    run(&way, errand, "done").await
+    run(&route, errand, "done").await
 }
 
-async fn typing(way: Way, args: Args) -> Result<String, ToolFault> {
-    let place = Place::of(&way, &args)?;
+async fn typing(route: ConnectionRoute, args: Args) -> Result<String, ToolFault> {
+    let place = Place::of(&route, &args)?;
     let errand = Telegram::Typing {
         chat: place.chat,
         thread: place.thread,
     };
-    run(&way, errand, "shown").await
+    run(&route, errand, "shown").await
 }
 
-async fn run(way: &Way, errand: Telegram, done: &str) -> Result<String, ToolFault> {
+async fn run(route: &ConnectionRoute, errand: Telegram, done: &str) -> Result<String, ToolFault> {
     let is_repeatable = errand.is_repeatable();
-    way.run(&errand, is_repeatable).await?;
+    route.run(&errand, is_repeatable).await?;
     Ok(done.to_owned())
 }

@@ -8,24 +8,13 @@ use goondan_protocol::message::{Content, Message};
 use goondan_protocol::observe::RuntimeEventKind as Kind;
 use goondan_protocol::usage::Spent;
 
-use super::{Next, Phase, Turn, reply_id};
+use super::phase::{Compaction, Next, Phase};
+use super::{Turn, reply_id};
 use crate::extensions::Summary;
 use crate::model::{Answer, ModelError};
 use crate::turn::around::Around;
 use crate::turn::effect::{Effect, Scope};
 use crate::turn::recorded::OpenTurn;
-
-/// How a turn stands with its summary.
-#[derive(Debug, Default)]
-pub(super) enum Compaction {
-    /// Extensions were not asked yet.
-    #[default]
-    Open,
-    /// The model's summary was recorded before a crash.
-    Recorded(Box<Message>),
-    /// There is one, or none is wanted, or none could be had.
-    Over,
-}
 
 impl Turn {
     /// Takes note of a summary that was recorded before a crash.
@@ -68,10 +57,10 @@ impl Turn {
             }
             return Ok(next);
         }
-        let (wanted, made) = around
+        let (wanted, outputs) = around
             .extensions
             .wants_summary(around.conversation, around.now);
-        self.take_made(made);
+        self.take_outputs(outputs);
         let Some(wanted) = wanted else {
             return Ok(next);
         };
@@ -146,12 +135,12 @@ impl Turn {
             conversation,
             now,
         } = around;
-        let made = extensions.take_summary(&summary, conversation, *now);
+        let outputs = extensions.take_summary(&summary, conversation, *now);
         if let Err(reason) = text {
             let warning = format!("the conversation could not be summarized: {reason}");
             self.observe(Kind::MessageWarning, Scope::Turn, &warning);
         }
-        self.take_made(made);
+        self.take_outputs(outputs);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Goal: modules around a turn keep their onion whatever crashes.
+//! Goal: modules around a turn keep their order whatever crashes.
 //!
 //! Method: two modules with middlewares of every type answer as the schedule lets them. Each emits a
 //! message before `next()` and one after it, the outer one takes a message out of the conversation, too,
@@ -17,22 +17,25 @@ use serde_json::{Value, json};
 
 use super::{Act, World, any_act, at};
 use crate::extensions::Extensions;
-use crate::extensions::onion::{Middleware, Ring};
-use crate::turn::effect::{Effect, Input, ToolOutcome};
-use crate::turn::visit::{Came, Enter, ExtensionFault, Heard, Moment, Notes, Said, VisitId};
+use crate::middleware::{
+    Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, MiddlewareReturn,
+    MiddlewareScope, Moment, NextResult, Notes,
+};
+use crate::tool_call::ToolOutcome;
+use crate::turn::effect::{Effect, Input};
 
 const CRASHED: &str = "E_EXT_CRASHED";
 
 /// What stands around a turn in these tests.
 #[derive(Debug, Default)]
 pub(super) struct Modules {
-    /// Visits that wait for what lies further in, by what they stand around.
-    open: BTreeMap<String, Vec<VisitId>>,
-    visits: BTreeMap<VisitId, Enter>,
+    /// Invocations that wait for what lies further in, by what they stand around.
+    open: BTreeMap<String, Vec<InvocationId>>,
+    invocations: BTreeMap<InvocationId, Enter>,
     /// So many are entered before the host crashes.
     entered_until_lost: Option<usize>,
     /// The middleware that throws before `next()`.
-    throws: Option<(&'static str, Ring)>,
+    throws: Option<(&'static str, MiddlewareScope)>,
     lives: u32,
     /// Everything that was entered and left in the latest life, in order.
     trace: Vec<String>,
@@ -54,18 +57,18 @@ pub(super) fn extensions() -> Extensions {
     Extensions::new(agent, key, &definitions, ExtensionStates::new()).unwrap()
 }
 
-fn ring_of(moment: &Moment) -> (Ring, String) {
+fn scope_of(moment: &Moment) -> (MiddlewareScope, String) {
     match moment {
-        Moment::Turn => (Ring::Turn, "turn".to_owned()),
-        Moment::Step { step, .. } => (Ring::Step, format!("step {step}")),
-        Moment::Call { call, .. } => (Ring::ToolCall, format!("call {}", call.id)),
+        Moment::Turn => (MiddlewareScope::Turn, "turn".to_owned()),
+        Moment::Step { step, .. } => (MiddlewareScope::Step, format!("step {step}")),
+        Moment::Call { call, .. } => (MiddlewareScope::ToolCall, format!("call {}", call.id)),
     }
 }
 
 impl Modules {
     pub(super) fn are_born(&mut self) {
         self.open.clear();
-        self.visits.clear();
+        self.invocations.clear();
         self.trace.clear();
         self.lives += 1;
     }
@@ -73,21 +76,29 @@ impl Modules {
     pub(super) fn answer(&mut self, effect: Effect) -> Input {
         match effect {
             Effect::Assemble => {
-                let middleware = |extension: &str, ring: Ring, priority: i64| Middleware {
-                    extension: extension.parse().unwrap(),
-                    ring,
-                    number: 0,
-                    priority,
-                };
-                let rings = [Ring::Turn, Ring::Step, Ring::ToolCall];
-                let both = rings
-                    .into_iter()
-                    .flat_map(|ring| [middleware("inner", ring, 7), middleware("outer", ring, -7)]);
+                let middleware =
+                    |extension: &str, scope: MiddlewareScope, priority: i64| Middleware {
+                        extension: extension.parse().unwrap(),
+                        scope,
+                        number: 0,
+                        priority,
+                    };
+                let scopes = [
+                    MiddlewareScope::Turn,
+                    MiddlewareScope::Step,
+                    MiddlewareScope::ToolCall,
+                ];
+                let both = scopes.into_iter().flat_map(|scope| {
+                    [
+                        middleware("inner", scope, 7),
+                        middleware("outer", scope, -7),
+                    ]
+                });
                 let middlewares = both.collect();
                 Input::Assembled { middlewares }
             }
             Effect::Enter(enter) => self.enter(*enter),
-            Effect::Return { visit, came } => self.leave(visit, came),
+            Effect::Return { invocation, result } => self.leave(invocation, result),
             other => panic!("{other:?} is nothing for modules"),
         }
     }
@@ -105,26 +116,26 @@ impl Modules {
             }
             *left -= 1;
         }
-        let (ring, around) = ring_of(&enter.moment);
+        let (scope, around) = scope_of(&enter.moment);
         self.trace.push(format!("{} > {around}", enter.extension));
-        let visit = enter.visit;
+        let invocation = enter.invocation;
         if self
             .throws
-            .is_some_and(|(name, of)| enter.extension.as_str() == name && of == ring)
+            .is_some_and(|(name, of)| enter.extension.as_str() == name && of == scope)
         {
-            let heard = Heard::Threw {
+            let event = MiddlewareEvent::Threw {
                 notes: Notes::default(),
                 code: None,
                 message: "no".to_owned(),
             };
-            return Input::Visited { visit, heard };
+            return Input::MiddlewareActed { invocation, event };
         }
         let open = self.open.entry(around).or_default();
         let is_outer = enter.extension.as_str() == "outer";
         assert_eq!(open.is_empty(), is_outer, "entered out of order");
-        open.push(visit);
+        open.push(invocation);
         let mut notes = notes_of(&enter, 1);
-        if is_outer && ring == Ring::Turn {
+        if is_outer && scope == MiddlewareScope::Turn {
             let target_id = "earlier".parse().unwrap();
             notes.events.push(MessageEvent::Remove { target_id });
             if self.lives > 1 {
@@ -133,22 +144,22 @@ impl Modules {
                     .extend(notes_of(&enter, 100 + self.lives).events);
             }
         }
-        self.visits.insert(visit, enter);
-        let heard = Heard::Next {
+        self.invocations.insert(invocation, enter);
+        let event = MiddlewareEvent::Next {
             notes,
             hidden: Vec::new(),
             args: None,
         };
-        Input::Visited { visit, heard }
+        Input::MiddlewareActed { invocation, event }
     }
 
-    fn leave(&mut self, visit: VisitId, came: Came) -> Input {
-        let enter = &self.visits[&visit];
-        let (ring, around) = ring_of(&enter.moment);
+    fn leave(&mut self, invocation: InvocationId, result: NextResult) -> Input {
+        let enter = &self.invocations[&invocation];
+        let (scope, around) = scope_of(&enter.moment);
         self.trace.push(format!("{} < {around}", enter.extension));
         let open = self.open.get_mut(&around).unwrap();
-        assert_eq!(open.pop(), Some(visit), "left out of order");
-        if ring != Ring::ToolCall {
+        assert_eq!(open.pop(), Some(invocation), "left out of order");
+        if scope != MiddlewareScope::ToolCall {
             let calls = self
                 .open
                 .iter()
@@ -158,17 +169,17 @@ impl Modules {
                 "a call is open"
             );
         }
-        let said = match came {
-            Came::Turn(outcome) => Said::Turn(outcome),
-            Came::Step { .. } => Said::Step,
-            Came::Call(outcome) => {
+        let returned = match result {
+            NextResult::Turn(outcome) => MiddlewareReturn::Turn(outcome),
+            NextResult::Step { .. } => MiddlewareReturn::Step,
+            NextResult::Call(outcome) => {
                 let text = format!("{} ({})", outcome.text, enter.extension);
-                Said::Call(ToolOutcome { text, ..outcome })
+                MiddlewareReturn::Call(ToolOutcome { text, ..outcome })
             }
         };
         let notes = notes_of(enter, 2);
-        let heard = Heard::Left { notes, said };
-        Input::Visited { visit, heard }
+        let event = MiddlewareEvent::Left { notes, returned };
+        Input::MiddlewareActed { invocation, event }
     }
 
     fn all_left(&self) -> bool {
@@ -203,7 +214,7 @@ fn outcome_of(world: &World) -> (&str, &str) {
 }
 
 #[test]
-fn ext_2_middlewares_form_an_onion_by_their_priorities() {
+fn ext_2_middlewares_form_a_stack_by_their_priorities() {
     let plan = [Act::Call(vec!["read"]), Act::Say("done")];
     let mut world = world(&plan, 3, &[]);
     world.play();
@@ -278,26 +289,26 @@ fn a_host_that_crashes_anywhere_fails_the_turn_and_leaves_no_call_without_its_re
 #[test]
 fn what_a_middleware_throws_fails_its_turn_or_its_call() {
     let plan = [Act::Call(vec!["run"]), Act::Say("done")];
-    for (ring, name, outcome) in [
+    for (scope, name, outcome) in [
         (
-            Ring::Turn,
+            MiddlewareScope::Turn,
             "inner",
             ("E_EXT_FAILED", "extension `inner` failed: no"),
         ),
         (
-            Ring::Step,
+            MiddlewareScope::Step,
             "outer",
             ("E_EXT_FAILED", "extension `outer` failed: no"),
         ),
-        (Ring::ToolCall, "inner", ("", "done")),
+        (MiddlewareScope::ToolCall, "inner", ("", "done")),
     ] {
         let mut world = world(&plan, 1, &[]);
-        world.modules.as_mut().unwrap().throws = Some((name, ring));
+        world.modules.as_mut().unwrap().throws = Some((name, scope));
         world.play();
         world.check_pairs();
         assert_eq!(outcome_of(&world), outcome);
         assert!(world.modules.as_ref().unwrap().all_left());
-        if ring == Ring::ToolCall {
+        if scope == MiddlewareScope::ToolCall {
             let refused = "E_EXT_FAILED: extension `inner`: no (outer)".to_owned();
             assert_eq!(world.results(), [(refused, true)]);
             assert!(world.begun_runs.is_empty(), "the tool did not run");
@@ -345,11 +356,11 @@ fn modules_that_are_unknown_register_nothing() {
     let mut extensions = extensions();
     extensions.assemble(&[Middleware {
         extension: "stranger".parse().unwrap(),
-        ring: Ring::Turn,
+        scope: MiddlewareScope::Turn,
         number: 0,
         priority: 0,
     }]);
-    assert_eq!(extensions.depth(Ring::Turn), 0);
+    assert_eq!(extensions.depth(MiddlewareScope::Turn), 0);
 }
 
 proptest! {

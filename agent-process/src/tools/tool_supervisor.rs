@@ -1,8 +1,8 @@
 //! The process that stands around what a tool starts, so that nothing of it outlives its purpose.
 //!
-//! `agent → enclosure → bash → …`. The enclosure is this crate's own binary under one of three arguments:
+//! `agent → supervisor → bash → …`. The supervisor is this crate's own binary under one of three arguments:
 //!
-//! | argument | around | standard input of the enclosure |
+//! | argument | around | standard input of the supervisor |
 //! | --- | --- | --- |
 //! | [`COMMAND`] | one command of bash | a pipe that says nothing |
 //! | [`SESSION`] | one shell that runs command after command (`session`) | a socket: commands in, exit codes out |
@@ -17,18 +17,18 @@
 //! It exits with the exit code of what it stands around, or with 128 and the signal's number as a shell
 //! does.
 //!
-//! Only the enclosure knows which processes belong to which call: an agent that runs several commands
+//! Only the supervisor knows which processes belong to which call: an agent that runs several commands
 //! at once could not tell their orphans apart. It leads a process group of its own, so that a signal
 //! to the agent's group, or a command that signals its own group, does not take it away first.
 
+mod ending;
 mod limits;
 mod program;
 pub(super) mod session;
 
 use std::ffi::OsString;
 use std::os::fd::AsFd as _;
-use std::os::unix::process::ExitStatusExt as _;
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 
 use goondan_protocol::process_limits::ProcessLimits;
 use tokio::io::AsyncReadExt as _;
@@ -38,25 +38,21 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub(super) use limits::in_words;
 
-use super::descendants;
+use super::orphan_reaper;
+use ending::{code_at_end, end_group};
 
 /// The argument before a command of bash.
 pub const COMMAND: &str = "--enclose";
-/// The argument that makes the binary the enclosure of a shell.
+/// The argument that makes the binary the supervisor of a shell.
 pub const SESSION: &str = "--enclose-session";
 /// The argument before limits in words, a program and its arguments.
 pub const PROGRAM: &str = "--enclose-program";
 
 /// Exit code of a command that could not be started, as in a shell.
 const NOT_STARTED: u8 = 127;
-/// What a shell adds to the number of the signal that ended a command.
-const SIGNAL_BASE: i32 = 128;
-/// The number of `SIGKILL`, which ends a command that is given up.
-const SIGKILL_NUMBER: i32 = 9;
-
-/// What an enclosure stands around.
+/// What a tool supervisor stands around.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Enclosed {
+pub enum Supervised {
     /// A command of bash.
     Command(OsString),
     /// A shell for command after command.
@@ -65,8 +61,8 @@ pub enum Enclosed {
     Program(ProcessLimits, Vec<OsString>),
 }
 
-impl Enclosed {
-    /// Reads the binary's arguments; none if they ask for no enclosure.
+impl Supervised {
+    /// Reads the binary's arguments; none if they ask for no supervisor.
     #[must_use]
     pub fn from_arguments(arguments: &[OsString]) -> Option<Self> {
         match arguments {
@@ -86,27 +82,27 @@ impl Enclosed {
 /// # Errors
 ///
 /// If the process cannot be set up.
-pub fn run(enclosed: &Enclosed) -> std::io::Result<u8> {
+pub fn run(supervised: &Supervised) -> std::io::Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let code = runtime.block_on(async {
-        descendants::adopt_orphans()?;
+        orphan_reaper::adopt_orphans()?;
         ignore_signals()?;
-        match enclosed {
-            Enclosed::Command(command) => enclose(command).await,
-            Enclosed::Session => session::enclose().await,
-            Enclosed::Program(limits, program) => {
+        match supervised {
+            Supervised::Command(command) => supervise(command).await,
+            Supervised::Session => session::supervise().await,
+            Supervised::Program(limits, program) => {
                 limits::apply(limits)?;
-                program::enclose(program).await
+                program::supervise(program).await
             }
         }
     });
-    descendants::end_all();
+    orphan_reaper::end_all();
     Ok(code.unwrap_or_else(|error| {
-        let what = match enclosed {
-            Enclosed::Command(_) | Enclosed::Session => "bash".into(),
-            Enclosed::Program(_, program) => program.first().cloned().unwrap_or_default(),
+        let what = match supervised {
+            Supervised::Command(_) | Supervised::Session => "bash".into(),
+            Supervised::Program(_, program) => program.first().cloned().unwrap_or_default(),
         };
         let what = what.display();
         tell(&format!("goondan: cannot run {what}: {error}\n"));
@@ -114,7 +110,7 @@ pub fn run(enclosed: &Enclosed) -> std::io::Result<u8> {
     }))
 }
 
-/// What is enclosed may signal its parent; the tree is to be ended all the same.
+/// What is supervised may signal its parent; the tree is to be ended all the same.
 fn ignore_signals() -> std::io::Result<()> {
     for kind in [
         SignalKind::terminate(),
@@ -126,7 +122,7 @@ fn ignore_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-async fn enclose(command: &OsString) -> std::io::Result<u8> {
+async fn supervise(command: &OsString) -> std::io::Result<u8> {
     let control = std::io::stdin().as_fd().try_clone_to_owned()?;
     let mut control = pipe::Receiver::from_owned_fd(control)?;
     let mut bash = Command::new("bash")
@@ -142,33 +138,6 @@ async fn enclose(command: &OsString) -> std::io::Result<u8> {
     };
     end_group(group);
     Ok(code_at_end(status))
-}
-
-/// The exit code of what has ended, or was given up.
-fn code_at_end(status: Option<ExitStatus>) -> u8 {
-    status.map_or_else(|| code_of_signal(SIGKILL_NUMBER), code_of)
-}
-
-/// Ends the command's group: all of it where orphans cannot be adopted, most of it at once where they
-/// can.
-fn end_group(group: Option<u32>) {
-    use nix::sys::signal::{Signal, killpg};
-    if let Some(group) = group.and_then(|pid| i32::try_from(pid).ok()) {
-        // Nobody may be left in it.
-        killpg(nix::unistd::Pid::from_raw(group), Signal::SIGKILL).ok();
-    }
-}
-
-fn code_of(status: ExitStatus) -> u8 {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),
-        (None, Some(number)) => code_of_signal(number),
-        (None, None) => u8::MAX,
-    }
-}
-
-fn code_of_signal(number: i32) -> u8 {
-    u8::try_from(SIGNAL_BASE.saturating_add(number)).unwrap_or(u8::MAX)
 }
 
 fn tell(text: &str) {

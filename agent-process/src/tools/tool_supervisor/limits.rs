@@ -1,6 +1,6 @@
-//! The limits of what an enclosure stands around.
+//! The limits of what a tool supervisor stands around.
 //!
-//! The enclosure takes them upon itself, and whatever it starts inherits them: so they hold from the
+//! The supervisor takes them upon itself, and whatever it starts inherits them: so they hold from the
 //! first instruction of the program, and without code between `fork` and `exec`.
 
 use std::ffi::OsString;

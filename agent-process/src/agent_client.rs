@@ -1,6 +1,6 @@
 //! Asking for other agents: the way from a tool to the orchestrator and back.
 //!
-//! [`Colleagues`] is the handle that tools have; [`Enquiries`] is its other end, in the process loop.
+//! [`AgentClient`] is the handle that tools have; [`AgentRequests`] is its other end, in the process loop.
 
 use std::collections::HashMap;
 
@@ -8,11 +8,11 @@ use goondan_protocol::agents::{AgentAnswer, AgentAsk};
 use goondan_protocol::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 
-/// Enquiries that wait for the process loop. A step has at most
-/// [`MAX_CALLS_PER_STEP`](crate::turn::MAX_CALLS_PER_STEP) calls, each with one; more wait.
-const WAITING_ENQUIRIES_MAX: usize = 64;
+/// Requests that wait for the process loop. A step has at most
+/// [`MAX_CALLS_PER_STEP`](crate::tool_call::MAX_CALLS_PER_STEP) calls, each with one; more wait.
+const WAITING_REQUESTS_MAX: usize = 64;
 
-struct Enquiry {
+struct AgentRequest {
     ask: AgentAsk,
     trace: Option<TraceContext>,
     waiter: oneshot::Sender<AgentAnswer>,
@@ -20,27 +20,27 @@ struct Enquiry {
 
 /// The way to other agents. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Colleagues(mpsc::Sender<Enquiry>);
+pub(crate) struct AgentClient(mpsc::Sender<AgentRequest>);
 
 /// The process loop's end.
-pub(crate) struct Enquiries {
-    queue: mpsc::Receiver<Enquiry>,
+pub(crate) struct AgentRequests {
+    queue: mpsc::Receiver<AgentRequest>,
     /// Who waits for the answer to which request.
     waiting: HashMap<u64, oneshot::Sender<AgentAnswer>>,
 }
 
-impl std::fmt::Debug for Colleagues {
+impl std::fmt::Debug for AgentClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Colleagues")
+        f.write_str("AgentClient")
     }
 }
 
-impl Colleagues {
+impl AgentClient {
     /// A way to other agents, and where what is asked comes out.
-    pub(crate) fn new() -> (Self, Enquiries) {
-        let (sender, queue) = mpsc::channel(WAITING_ENQUIRIES_MAX);
+    pub(crate) fn new() -> (Self, AgentRequests) {
+        let (sender, queue) = mpsc::channel(WAITING_REQUESTS_MAX);
         let waiting = HashMap::new();
-        (Self(sender), Enquiries { queue, waiting })
+        (Self(sender), AgentRequests { queue, waiting })
     }
 
     /// Asks and waits for the answer; none if the process ends before it comes. Asking the same again
@@ -51,20 +51,20 @@ impl Colleagues {
         trace: Option<TraceContext>,
     ) -> Option<AgentAnswer> {
         let (waiter, answer) = oneshot::channel();
-        let enquiry = Enquiry { ask, trace, waiter };
-        self.0.send(enquiry).await.ok()?;
+        let request = AgentRequest { ask, trace, waiter };
+        self.0.send(request).await.ok()?;
         answer.await.ok()
     }
 }
 
-impl Enquiries {
+impl AgentRequests {
     /// The next question to be sent, with the trace it belongs to; its answer is to name
     /// `request_id`. Cancel-safe.
     pub(crate) async fn next(
         &mut self,
         request_id: u64,
     ) -> Option<(AgentAsk, Option<TraceContext>)> {
-        let Enquiry { ask, trace, waiter } = self.queue.recv().await?;
+        let AgentRequest { ask, trace, waiter } = self.queue.recv().await?;
         self.waiting.insert(request_id, waiter);
         Some((ask, trace))
     }

@@ -4,63 +4,26 @@
 //! middleware that returns without `next()` gives the call its result, and the tool does not run; one
 //! that throws makes it an error.
 
-use super::{Calls, Slot, State, called};
-use crate::extensions::onion::{Layer, Ring};
-use crate::extensions::{Extensions, Made};
+use super::Calls;
+use super::slot::{Direction, Invoking, Inwards, Open, Outwards, Slot, State, called};
+use crate::extensions::middleware_stack::Layer;
+use crate::extensions::{ExtensionOutput, Extensions};
+use crate::middleware::{
+    Enter, InvocationId, MiddlewareEvent, MiddlewareReturn, MiddlewareScope, Moment, NextResult,
+};
+use crate::tool_call::{CallKey, ToolOutcome, ToolRules};
 use crate::turn::around::Around;
-use crate::turn::effect::{CallKey, Effect, ToolOutcome};
-use crate::turn::engine::ToolRules;
-use crate::turn::visit::{Came, Enter, Heard, Moment, Said, VisitId};
+use crate::turn::effect::Effect;
 
 /// The code of a call that a middleware failed without a code of its own.
 const FAILED: &str = "E_EXT_FAILED";
 
-/// The means of moving calls on.
-pub(crate) struct Walk<'a, 'b> {
+/// The means of moving calls on through the layers around them.
+pub(crate) struct ChainContext<'a, 'b> {
     pub(crate) around: &'a mut Around<'b>,
     pub(crate) effects: &'a mut Vec<Effect>,
     /// What came of asking built-in extensions.
-    pub(crate) made: Vec<Made>,
-}
-
-/// A middleware that was entered: its layer and the visit.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Open {
-    at: usize,
-    visit: VisitId,
-}
-
-/// A call on its way inwards.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Inwards {
-    /// The layer to be entered.
-    at: usize,
-    /// Whether a middleware changed the arguments.
-    is_changed: bool,
-}
-
-/// A call that a middleware works on.
-#[derive(Debug)]
-pub(super) struct Visited {
-    place: usize,
-    open: Open,
-    way: Way,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Way {
-    In { is_changed: bool },
-    Out { has_run: bool },
-}
-
-/// A call on its way outwards.
-#[derive(Debug)]
-pub(super) struct Outwards {
-    /// The layers from this one on have been left, or were never entered.
-    below: usize,
-    outcome: ToolOutcome,
-    /// Whether the tool has run.
-    has_run: bool,
+    pub(crate) outputs: Vec<ExtensionOutput>,
 }
 
 /// What one move led to.
@@ -93,20 +56,24 @@ impl Calls {
     }
 
     /// Moves every call on that waits for nothing. False if none came to its end by that.
-    pub(crate) fn walk<R: ToolRules>(&mut self, rules: &R, walk: &mut Walk<'_, '_>) -> bool {
+    pub(crate) fn advance<R: ToolRules>(
+        &mut self,
+        rules: &R,
+        chain: &mut ChainContext<'_, '_>,
+    ) -> bool {
         let (step, step_id) = (self.step, &self.step_id);
         let mut has_ended = false;
         for (index, slot) in self.slots.iter_mut().enumerate() {
             loop {
                 let moved = match std::mem::replace(&mut slot.state, State::Running) {
-                    State::Inwards(inwards) => go_in(slot, step, inwards, rules, walk),
+                    State::Inwards(inwards) => go_in(slot, step, inwards, rules, chain),
                     State::Outwards(outwards) => {
                         let has_run = outwards.has_run;
-                        let moved = go_out(slot, outwards, walk);
+                        let moved = go_out(slot, outwards, chain);
                         if let Moved::Waits(State::Finished(_)) = &moved {
                             has_ended = true;
                             if !has_run {
-                                walk.effects.push(called(step_id, &slot.call));
+                                chain.effects.push(called(step_id, &slot.call));
                             }
                         }
                         moved
@@ -120,10 +87,10 @@ impl Calls {
                         break;
                     }
                     Moved::Runs => {
-                        walk.effects.push(called(step_id, &slot.call));
+                        chain.effects.push(called(step_id, &slot.call));
                         let call = slot.call.clone();
                         let key = CallKey { step, index };
-                        walk.effects.push(Effect::RunTool { key, call });
+                        chain.effects.push(Effect::RunTool { key, call });
                         break;
                     }
                 }
@@ -133,28 +100,39 @@ impl Calls {
     }
 
     /// A middleware did something.
-    pub(crate) fn hear(&mut self, extensions: &mut Extensions, visit: VisitId, heard: Heard) {
-        let is_it = |slot: &&mut Slot| matches!(&slot.state, State::Visited(visited) if visited.open.visit == visit);
+    pub(crate) fn hear(
+        &mut self,
+        extensions: &mut Extensions,
+        invocation: InvocationId,
+        event: MiddlewareEvent,
+    ) {
+        let is_it = |slot: &&mut Slot| match &slot.state {
+            State::Invoking(invoking) => invoking.open.invocation == invocation,
+            _ => false,
+        };
         let Some(slot) = self.slots.iter_mut().find(is_it) else {
             return;
         };
-        let State::Visited(Visited { place, open, way }) =
-            std::mem::replace(&mut slot.state, State::Running)
+        let State::Invoking(Invoking {
+            place,
+            open,
+            direction,
+        }) = std::mem::replace(&mut slot.state, State::Running)
         else {
             return;
         };
-        let outcome = match heard {
-            Heard::Next { notes, args, .. } => {
+        let outcome = match event {
+            MiddlewareEvent::Next { notes, args, .. } => {
                 let taken = extensions.take_notes(place, notes);
-                slot.state = match (way, taken) {
-                    (Way::In { is_changed }, Ok(_)) => {
+                slot.state = match (direction, taken) {
+                    (Direction::In { is_changed }, Ok(_)) => {
                         slot.open.push(open);
                         let is_changed = is_changed || args.is_some();
                         slot.call.input = args.unwrap_or_else(|| slot.call.input.take());
                         let at = open.at + 1;
                         State::Inwards(Inwards { at, is_changed })
                     }
-                    (Way::In { .. }, Err(why)) => {
+                    (Direction::In { .. }, Err(why)) => {
                         slot.open.push(open);
                         State::Outwards(Outwards {
                             below: open.at + 1,
@@ -163,19 +141,25 @@ impl Calls {
                         })
                     }
                     // A host does not let a middleware ask twice.
-                    (Way::Out { .. }, _) => State::Visited(Visited { place, open, way }),
+                    (Direction::Out { .. }, _) => State::Invoking(Invoking {
+                        place,
+                        open,
+                        direction,
+                    }),
                 };
                 return;
             }
-            Heard::Left { notes, said } => match (extensions.take_notes(place, notes), said) {
-                (Ok(_), Said::Call(outcome)) => outcome,
-                (Err(why), _) => failed_by(extensions, place, None, &why),
-                (Ok(_), Said::Turn(_) | Said::Step) => {
-                    let why = "it returned no result of a tool call";
-                    failed_by(extensions, place, None, why)
+            MiddlewareEvent::Left { notes, returned } => {
+                match (extensions.take_notes(place, notes), returned) {
+                    (Ok(_), MiddlewareReturn::Call(outcome)) => outcome,
+                    (Err(why), _) => failed_by(extensions, place, None, &why),
+                    (Ok(_), MiddlewareReturn::Turn(_) | MiddlewareReturn::Step) => {
+                        let why = "it returned no result of a tool call";
+                        failed_by(extensions, place, None, why)
+                    }
                 }
-            },
-            Heard::Threw {
+            }
+            MiddlewareEvent::Threw {
                 notes,
                 code,
                 message,
@@ -188,7 +172,7 @@ impl Calls {
         slot.state = State::Outwards(Outwards {
             below: open.at,
             outcome,
-            has_run: matches!(way, Way::Out { has_run: true }),
+            has_run: matches!(direction, Direction::Out { has_run: true }),
         });
     }
 
@@ -198,7 +182,9 @@ impl Calls {
             slot.open.clear();
             let has_run = match &slot.state {
                 State::ToRun | State::Unfit(_) | State::Inwards(_) => false,
-                State::Visited(Visited { way, .. }) => matches!(way, Way::Out { has_run: true }),
+                State::Invoking(Invoking { direction, .. }) => {
+                    matches!(direction, Direction::Out { has_run: true })
+                }
                 State::Running | State::Outwards(_) | State::Finished(_) | State::Recorded => {
                     continue;
                 }
@@ -223,7 +209,7 @@ fn go_in<R: ToolRules>(
     step: u32,
     inwards: Inwards,
     rules: &R,
-    walk: &mut Walk<'_, '_>,
+    chain: &mut ChainContext<'_, '_>,
 ) -> Moved {
     let Inwards { at, is_changed } = inwards;
     let turned_back = |text: String| {
@@ -237,15 +223,16 @@ fn go_in<R: ToolRules>(
         extensions,
         conversation,
         now,
-    } = &mut *walk.around;
-    match extensions.layer(Ring::ToolCall, at) {
+    } = &mut *chain.around;
+    match extensions.layer(MiddlewareScope::ToolCall, at) {
         None => match rules.check(&slot.call) {
             Err(fault) if is_changed => turned_back(fault.to_string()),
             Ok(()) | Err(_) => Moved::Runs,
         },
         Some(Layer::Builtin { place }) => {
-            let (verdict, made) = extensions.before_call_at(place, &slot.call, conversation, *now);
-            walk.made.extend(made);
+            let (verdict, outputs) =
+                extensions.before_call_at(place, &slot.call, conversation, *now);
+            chain.outputs.extend(outputs);
             match verdict {
                 Err(reason) => turned_back(reason),
                 Ok(()) => Moved::On(State::Inwards(Inwards {
@@ -258,9 +245,9 @@ fn go_in<R: ToolRules>(
             let Some(name) = extensions.name_at(place).cloned() else {
                 return turned_back("E_EXT_FAILED: the extension is not there".to_owned());
             };
-            let visit = extensions.next_visit();
-            walk.effects.push(Effect::Enter(Box::new(Enter {
-                visit,
+            let invocation = extensions.next_invocation();
+            chain.effects.push(Effect::Enter(Box::new(Enter {
+                invocation,
                 extension: name,
                 number,
                 moment: Moment::Call {
@@ -269,14 +256,18 @@ fn go_in<R: ToolRules>(
                 },
                 id_prefix: String::new(),
             })));
-            let open = Open { at, visit };
-            let way = Way::In { is_changed };
-            Moved::Waits(State::Visited(Visited { place, open, way }))
+            let open = Open { at, invocation };
+            let direction = Direction::In { is_changed };
+            Moved::Waits(State::Invoking(Invoking {
+                place,
+                open,
+                direction,
+            }))
         }
     }
 }
 
-fn go_out(slot: &mut Slot, outwards: Outwards, walk: &mut Walk<'_, '_>) -> Moved {
+fn go_out(slot: &mut Slot, outwards: Outwards, chain: &mut ChainContext<'_, '_>) -> Moved {
     let Outwards {
         below,
         mut outcome,
@@ -286,25 +277,29 @@ fn go_out(slot: &mut Slot, outwards: Outwards, walk: &mut Walk<'_, '_>) -> Moved
         extensions,
         conversation,
         now,
-    } = &mut *walk.around;
-    let below = below.min(extensions.depth(Ring::ToolCall));
+    } = &mut *chain.around;
+    let below = below.min(extensions.depth(MiddlewareScope::ToolCall));
     let Some(at) = below.checked_sub(1) else {
         return Moved::Waits(State::Finished(outcome));
     };
-    match extensions.layer(Ring::ToolCall, at) {
+    match extensions.layer(MiddlewareScope::ToolCall, at) {
         Some(Layer::Builtin { place }) if has_run => {
-            let made =
+            let outputs =
                 extensions.after_call_at(place, &slot.call, &mut outcome, conversation, *now);
-            walk.made.extend(made);
+            chain.outputs.extend(outputs);
         }
         Some(Layer::Module { place, .. }) => {
             if let Some(open) = slot.open.pop_if(|open| open.at == at) {
-                walk.effects.push(Effect::Return {
-                    visit: open.visit,
-                    came: Came::Call(outcome),
+                chain.effects.push(Effect::Return {
+                    invocation: open.invocation,
+                    result: NextResult::Call(outcome),
                 });
-                let way = Way::Out { has_run };
-                return Moved::Waits(State::Visited(Visited { place, open, way }));
+                let direction = Direction::Out { has_run };
+                return Moved::Waits(State::Invoking(Invoking {
+                    place,
+                    open,
+                    direction,
+                }));
             }
         }
         Some(Layer::Builtin { .. }) | None => {}

@@ -1,4 +1,4 @@
-//! The enclosure of a program that reads its standard input: a host of tool modules.
+//! The supervisor of a program that reads its standard input: a host of tool modules.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd as _;
@@ -9,14 +9,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 use tokio::process::{ChildStdin, Command};
 
-use super::super::descendants;
-use super::{code_at_end, end_group};
+use super::super::orphan_reaper;
+use super::ending::{code_at_end, end_group};
 
 /// Bytes passed on at once.
 const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Runs a program until it ends, or this process's standard input does.
-pub(super) async fn enclose(program: &[OsString]) -> std::io::Result<u8> {
+pub(super) async fn supervise(program: &[OsString]) -> std::io::Result<u8> {
     let Some((program, arguments)) = program.split_first() else {
         return Err(std::io::ErrorKind::InvalidInput.into());
     };
@@ -53,7 +53,7 @@ async fn pass_on(
             return;
         };
         // A program that lives long must not leave more and more dead orphans behind.
-        descendants::reap_all_but(program);
+        orphan_reaper::reap_all_but(program);
         if let Some(open) = input
             && open.write_all(read).await.is_err()
         {

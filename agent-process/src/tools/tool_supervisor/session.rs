@@ -1,11 +1,11 @@
-//! The enclosure of a shell that runs one command after another and keeps its state between them.
+//! The supervisor of a shell that runs one command after another and keeps its state between them.
 //!
 //! Commands and exit codes go over a socket of their own, never over the shell's outputs: whatever a
 //! command prints, it cannot look like the end of a command. Each record ends with a zero byte, which
 //! no command and no number holds.
 //!
-//! * agent → enclosure: a command; or nothing but the zero byte, which interrupts the running one.
-//! * enclosure → agent: the exit code of a command that has ended, in decimal digits.
+//! * agent → supervisor: a command; or nothing but the zero byte, which interrupts the running one.
+//! * supervisor → agent: the exit code of a command that has ended, in decimal digits.
 //!
 //! To interrupt, the shell is sent `SIGURG`, whose trap leaves the command as `return` does, and whatever
 //! processes the command has started are killed, so that the shell gets to see the signal. A shell
@@ -23,8 +23,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::process::Command;
 
-use super::super::descendants;
-use super::{code_at_end, end_group};
+use super::super::orphan_reaper;
+use super::ending::{code_at_end, end_group};
 
 /// What ends each record.
 pub(in super::super) const RECORD_END: u8 = 0;
@@ -45,7 +45,7 @@ const INTERRUPT_PAUSE: Duration = Duration::from_millis(20);
 const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Runs the shell until it ends, or the agent closes the socket.
-pub(super) async fn enclose() -> std::io::Result<u8> {
+pub(super) async fn supervise() -> std::io::Result<u8> {
     let mut agent = socket_of(std::io::stdin().as_fd().try_clone_to_owned()?)?;
     let (own_end, shells_end) = std::os::unix::net::UnixStream::pair()?;
     let mut shell_socket = socket_of(own_end.into())?;
@@ -123,7 +123,7 @@ impl Session {
                 }
                 (false, is_start) => {
                     if is_start {
-                        descendants::reap_all_but(self.shell);
+                        orphan_reaper::reap_all_but(self.shell);
                         self.before = self.started().into_iter().collect();
                         self.is_interrupting = false;
                     }
@@ -137,7 +137,7 @@ impl Session {
 
     /// Everything that descends from the shell, orphans too.
     fn started(&self) -> Vec<Pid> {
-        let mut found = descendants::all_beneath(Pid::this(), &[]);
+        let mut found = orphan_reaper::all_beneath(Pid::this(), &[]);
         found.retain(|pid| Some(*pid) != self.shell);
         found
     }
@@ -157,6 +157,6 @@ impl Session {
                 kill(pid, Signal::SIGKILL).ok();
             }
         }
-        descendants::reap_all_but(self.shell);
+        orphan_reaper::reap_all_but(self.shell);
     }
 }

@@ -6,18 +6,45 @@ use goondan_protocol::message::{MessageEvent, ToolCall, ToolResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::effect::ToolOutcome;
+use crate::tool_call::ToolOutcome;
+
+/// What a middleware stands around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum MiddlewareScope {
+    /// A whole turn.
+    Turn,
+    /// A step: the model's reply and the calls it leads to.
+    Step,
+    /// One tool call.
+    ToolCall,
+}
+
+/// A middleware that a module has registered.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Middleware {
+    /// Whose it is.
+    pub extension: ExtensionName,
+    /// What it stands around.
+    #[serde(rename = "type")]
+    pub scope: MiddlewareScope,
+    /// Its place among those of its extension, from 0.
+    pub number: u32,
+    /// The lower, the further out.
+    #[serde(default)]
+    pub priority: i64,
+}
 
 /// One time that a middleware is entered, as long as the process lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct VisitId(pub u64);
+pub struct InvocationId(pub u64);
 
 /// A middleware is to be entered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Enter {
-    /// The visit.
-    pub visit: VisitId,
+    /// The invocation.
+    pub invocation: InvocationId,
     /// Whose middleware.
     pub extension: ExtensionName,
     /// Which of them.
@@ -49,7 +76,7 @@ pub enum Moment {
 
 /// What a middleware did.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Heard {
+pub enum MiddlewareEvent {
     /// It asked for what lies further in.
     Next {
         /// What it did before.
@@ -64,7 +91,7 @@ pub enum Heard {
         /// What it did before.
         notes: Notes,
         /// What it returned.
-        said: Said,
+        returned: MiddlewareReturn,
     },
     /// It has failed.
     Threw {
@@ -88,7 +115,7 @@ pub struct Notes {
 
 /// What a middleware returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum MiddlewareReturn {
     /// Of a turn: how it ends.
     Turn(TurnOutcome),
     /// Of a step.
@@ -99,7 +126,7 @@ pub enum Said {
 
 /// What came of `next()`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Came {
+pub enum NextResult {
     /// Of a turn: how it ends.
     Turn(TurnOutcome),
     /// Of a step.

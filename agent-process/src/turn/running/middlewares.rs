@@ -1,11 +1,9 @@
 //! A turn that modules of extensions stand around.
 //!
-//! Each ring of the onion is passed inwards layer by layer; a middleware that asked for `next()` stays
-//! open, and is told what came of it when the turn leaves the ring, the innermost first. Nothing of this
-//! is recorded: a turn that a crash cut short enters its rings again, and what its middlewares emit a
+//! Each scope of the middlewares is passed inwards layer by layer; a middleware that asked for `next()` stays
+//! open, and is told what came of it when the turn leaves the scope, the innermost first. Nothing of this
+//! is recorded: a turn that a crash cut short enters its scopes again, and what its middlewares emit a
 //! second time is known by what is recorded.
-
-use std::collections::BTreeSet;
 
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
@@ -13,150 +11,36 @@ use goondan_protocol::ids::{StepId, TurnId};
 use goondan_protocol::message::{Message, MessageEvent, ToolResult};
 use goondan_protocol::observe::RuntimeEventKind as Kind;
 
-use super::{Next, Phase, Turn};
+use super::Turn;
+use super::phase::{ChainCursor, Direction, Invoking, Next, Open, Phase};
+use super::turn_middlewares::TurnMiddlewares;
 use crate::extensions::Extensions;
-use crate::extensions::onion::{Layer, Middleware, Ring};
+use crate::extensions::middleware_stack::Layer;
+use crate::middleware::{
+    Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, MiddlewareReturn,
+    MiddlewareScope, Moment, NextResult, Notes,
+};
+use crate::tool_call::ToolRules;
 use crate::turn::around::Around;
-use crate::turn::calls::{Calls, Walk};
+use crate::turn::calls::Calls;
+use crate::turn::calls::chain::ChainContext;
 use crate::turn::effect::{Effect, Scope};
-use crate::turn::engine::ToolRules;
 use crate::turn::recorded::OpenTurn;
-use crate::turn::visit::{Came, Enter, ExtensionFault, Heard, Moment, Notes, Said, VisitId};
 
 /// The code of a turn that a middleware failed without a code of its own.
 const FAILED: &str = "E_EXT_FAILED";
 
-/// What a turn remembers for the modules around it.
-#[derive(Debug, Default)]
-pub(super) struct Onion {
-    event: Option<Box<AgentEvent>>,
-    /// The events of the turn, in order.
-    events: Vec<MessageEvent>,
-    /// Middlewares of the turn that wait for what comes of `next()`, the outermost first.
-    open_turn: Vec<Open>,
-    /// The same of the step.
-    open_step: Vec<Open>,
-    /// The step that was begun last.
-    step: u32,
-    /// Tools that are not offered in it.
-    hidden: BTreeSet<String>,
-    /// Why the turn fails as soon as its calls have their results.
-    fault: Option<ExtensionFault>,
-    /// What is emitted while calls that a crash cut short have no results yet.
-    held_back: Option<Vec<MessageEvent>>,
-}
-
-/// A middleware that waits for what comes of its `next()`.
-#[derive(Debug, Clone, Copy)]
-struct Open {
-    place: usize,
-    visit: VisitId,
-}
-
-/// The way inwards through a ring.
-#[derive(Debug)]
-pub(super) struct Pass {
-    /// The step, if the ring is that of a step.
-    step: Option<u32>,
-    /// The layer to be entered.
-    at: usize,
-    /// What lies further in.
-    then: Box<Next>,
-}
-
-/// A middleware is at work.
-#[derive(Debug)]
-pub(super) struct Visiting {
-    open: Open,
-    way: Way,
-}
-
-#[derive(Debug)]
-enum Way {
-    In(Pass),
-    Out(Next),
-}
-
-impl Onion {
-    pub(super) fn note(&mut self, event: &MessageEvent) {
-        self.events.push(event.clone());
-    }
-
-    /// Why a tool is not offered in the step that was begun last, if a middleware took it out.
-    fn why_not_offered(&self, tool_name: &str) -> Option<String> {
-        let is_hidden = self.hidden.contains(tool_name);
-        is_hidden.then(|| format!("`{tool_name}` is not offered in this step"))
-    }
-
-    /// Whether the step and the turn are left before the turn goes on like this.
-    fn leaves(&self, next: &Next) -> (bool, bool) {
-        match next {
-            Next::Ask { step } => (*step > self.step, false),
-            Next::End { .. } => (true, false),
-            Next::Complete(_) => (true, true),
-            Next::Call(_) | Next::Assemble(_) | Next::Enter(_) => (false, false),
-        }
-    }
-
-    /// Whether a module is to be asked before the turn goes on like this.
-    fn is_asked_before(&self, next: &Next) -> bool {
-        let (leaves_step, leaves_turn) = self.leaves(next);
-        (leaves_step && !self.open_step.is_empty())
-            || (leaves_turn && !self.open_turn.is_empty())
-            || matches!(next, Next::Assemble(_) | Next::Enter(_) | Next::Call(_))
-    }
-
-    /// The middleware that is to leave before the turn goes on like this.
-    fn leaver(&mut self, next: &Next) -> Option<(Ring, Open)> {
-        let (leaves_step, leaves_turn) = self.leaves(next);
-        let of_step = leaves_step.then(|| self.open_step.pop()).flatten();
-        if let Some(open) = of_step {
-            return Some((Ring::Step, open));
-        }
-        let of_turn = leaves_turn.then(|| self.open_turn.pop()).flatten();
-        of_turn.map(|open| (Ring::Turn, open))
-    }
-}
-
-impl Next {
-    /// What a way inwards leads to.
-    fn innermost(self) -> Self {
-        match self {
-            Self::Assemble(then) | Self::Enter(Pass { then, .. }) => then.innermost(),
-            core @ (Self::Ask { .. } | Self::Call(_) | Self::End { .. } | Self::Complete(_)) => {
-                core
-            }
-        }
-    }
-
-    /// What becomes of it when an extension has failed the turn. Calls need their results all the same.
-    fn in_spite_of(self, fault: &ExtensionFault) -> Self {
-        match self.innermost() {
-            calls @ Self::Call(_) => calls,
-            failed @ Self::Complete(TurnOutcome::Failed { .. }) => failed,
-            Self::Ask { .. }
-            | Self::End { .. }
-            | Self::Complete(TurnOutcome::Completed { .. })
-            | Self::Assemble(_)
-            | Self::Enter(_) => Self::Complete(TurnOutcome::Failed {
-                code: fault.code.clone(),
-                message: fault.message.clone(),
-            }),
-        }
-    }
-}
-
 impl Turn {
     /// Modules stand around this turn, of which `recorded` is there already.
     pub(crate) fn keep_for_modules(&mut self, event: &AgentEvent, recorded: &OpenTurn) {
-        self.onion = Some(Box::new(Onion {
+        self.middlewares = Some(Box::new(TurnMiddlewares {
             event: Some(Box::new(event.clone())),
             events: recorded.events().to_vec(),
-            ..Onion::default()
+            ..TurnMiddlewares::default()
         }));
     }
 
-    /// Has the turn pass the modules before it goes on from where it is.
+    /// Has the turn cursor the modules before it goes on from where it is.
     pub(crate) fn enter_modules(&mut self) {
         let Phase::Settling(next) = std::mem::replace(&mut self.phase, Phase::Completing) else {
             return;
@@ -166,32 +50,34 @@ impl Turn {
             Next::End { step, .. } => Some(*step),
             Next::Ask { .. } | Next::Complete(_) | Next::Assemble(_) | Next::Enter(_) => None,
         };
-        if let (Next::Call(_), Some(onion)) = (&next, &mut self.onion) {
-            onion.held_back = Some(Vec::new());
+        if let (Next::Call(_), Some(middlewares)) = (&next, &mut self.middlewares) {
+            middlewares.held_back = Some(Vec::new());
         }
         let within = match resumed_step {
             None => next,
             Some(step) => {
                 self.prepared_step = step;
-                Next::Enter(self.pass_of_step(step, next))
+                Next::Enter(self.cursor_of_step(step, next))
             }
         };
-        let pass = Pass {
+        let cursor = ChainCursor {
             step: None,
             at: 0,
             then: Box::new(within),
         };
-        self.phase = Phase::Settling(Next::Assemble(Box::new(Next::Enter(pass))));
+        self.phase = Phase::Settling(Next::Assemble(Box::new(Next::Enter(cursor))));
     }
 
     /// The events of the turn so far; none if no module stands around it.
     pub(crate) fn events(&self) -> &[MessageEvent] {
-        self.onion.as_ref().map_or(&[], |onion| &onion.events)
+        self.middlewares
+            .as_ref()
+            .map_or(&[], |middlewares| &middlewares.events)
     }
 
     /// The event the turn answers, if modules stand around it.
     pub(crate) fn event(&self) -> Option<&AgentEvent> {
-        self.onion.as_ref()?.event.as_deref()
+        self.middlewares.as_ref()?.event.as_deref()
     }
 
     pub(crate) fn is_assembling(&self) -> bool {
@@ -209,17 +95,17 @@ impl Turn {
 
     /// The modules are gone: whatever waits for one of them does so no longer, and the turn fails.
     pub(crate) fn lose_modules(&mut self, fault: ExtensionFault) {
-        let Some(onion) = &mut self.onion else {
+        let Some(middlewares) = &mut self.middlewares else {
             return;
         };
-        onion.open_turn.clear();
-        onion.open_step.clear();
-        let fault = onion.fault.get_or_insert(fault).clone();
+        middlewares.open_turn.clear();
+        middlewares.open_step.clear();
+        let fault = middlewares.fault.get_or_insert(fault).clone();
         self.phase = match std::mem::replace(&mut self.phase, Phase::Completing) {
             Phase::Assembling(then) => Phase::Settling(then),
-            Phase::Visiting(visiting) => Phase::Settling(match visiting.way {
-                Way::In(pass) => *pass.then,
-                Way::Out(next) => next,
+            Phase::Invoking(invoking) => Phase::Settling(match invoking.direction {
+                Direction::In(cursor) => *cursor.then,
+                Direction::Out(next) => next,
             }),
             Phase::Calling(mut calls) => {
                 calls.give_up(&told(&fault), &mut self.effects);
@@ -233,58 +119,75 @@ impl Turn {
     }
 
     /// A middleware did something. Words of one that nobody waits for any more mean nothing.
-    pub(crate) fn hear(&mut self, around: &mut Around<'_>, visit: VisitId, heard: Heard) {
+    pub(crate) fn hear(
+        &mut self,
+        around: &mut Around<'_>,
+        invocation: InvocationId,
+        event: MiddlewareEvent,
+    ) {
         match std::mem::replace(&mut self.phase, Phase::Completing) {
-            Phase::Visiting(visiting) if visiting.open.visit == visit => {
-                self.phase = Phase::Settling(self.answered(around, visiting, heard));
+            Phase::Invoking(invoking) if invoking.open.invocation == invocation => {
+                self.phase = Phase::Settling(self.answered(around, invoking, event));
             }
             Phase::Calling(mut calls) => {
-                calls.hear(around.extensions, visit, heard);
+                calls.hear(around.extensions, invocation, event);
                 self.phase = Phase::Calling(calls);
             }
             other => self.phase = other,
         }
     }
 
-    fn answered(&mut self, around: &mut Around<'_>, visiting: Visiting, heard: Heard) -> Next {
-        let Visiting { open, way } = visiting;
-        let (notes, threw) = match heard {
-            Heard::Next {
+    fn answered(
+        &mut self,
+        around: &mut Around<'_>,
+        invoking: Invoking,
+        event: MiddlewareEvent,
+    ) -> Next {
+        let Invoking { open, direction } = invoking;
+        let (notes, threw) = match event {
+            MiddlewareEvent::Next {
                 notes,
                 hidden,
                 args: _,
             } => {
                 self.take_notes(around, open.place, notes);
-                match way {
-                    Way::In(mut pass) => {
-                        if let Some(onion) = &mut self.onion {
-                            onion.hidden.extend(hidden);
-                            match pass.step {
-                                Some(_) => onion.open_step.push(open),
-                                None => onion.open_turn.push(open),
+                match direction {
+                    Direction::In(mut cursor) => {
+                        if let Some(middlewares) = &mut self.middlewares {
+                            middlewares.hidden.extend(hidden);
+                            match cursor.step {
+                                Some(_) => middlewares.open_step.push(open),
+                                None => middlewares.open_turn.push(open),
                             }
                         }
-                        pass.at += 1;
-                        return Next::Enter(pass);
+                        cursor.at += 1;
+                        return Next::Enter(cursor);
                     }
                     // A host does not let a middleware ask twice.
-                    Way::Out(next) => return next,
+                    Direction::Out(next) => return next,
                 }
             }
-            Heard::Left { notes, said } => match way {
-                Way::Out(next) => {
+            MiddlewareEvent::Left { notes, returned } => match direction {
+                Direction::Out(next) => {
                     self.take_notes(around, open.place, notes);
-                    return match (next, said) {
-                        (Next::Complete(_), Said::Turn(outcome)) => Next::Complete(outcome),
-                        (next, Said::Turn(_) | Said::Step | Said::Call(_)) => next,
+                    return match (next, returned) {
+                        (Next::Complete(_), MiddlewareReturn::Turn(outcome)) => {
+                            Next::Complete(outcome)
+                        }
+                        (
+                            next,
+                            MiddlewareReturn::Turn(_)
+                            | MiddlewareReturn::Step
+                            | MiddlewareReturn::Call(_),
+                        ) => next,
                     };
                 }
-                Way::In(_) => (
+                Direction::In(_) => (
                     notes,
                     (None, "it returned without calling `next()`".to_owned()),
                 ),
             },
-            Heard::Threw {
+            MiddlewareEvent::Threw {
                 notes,
                 code,
                 message,
@@ -293,9 +196,9 @@ impl Turn {
         self.take_notes(around, open.place, notes);
         let (code, message) = threw;
         self.fail_by(around.extensions, open.place, code, &message);
-        match way {
-            Way::In(pass) => *pass.then,
-            Way::Out(next) => next,
+        match direction {
+            Direction::In(cursor) => *cursor.then,
+            Direction::Out(next) => next,
         }
     }
 
@@ -307,8 +210,8 @@ impl Turn {
             code: code.unwrap_or_else(|| FAILED.to_owned()),
             message: format!("extension `{name}` failed: {why}"),
         };
-        if let Some(onion) = &mut self.onion {
-            onion.fault.get_or_insert(fault);
+        if let Some(middlewares) = &mut self.middlewares {
+            middlewares.fault.get_or_insert(fault);
         }
     }
 
@@ -321,9 +224,9 @@ impl Turn {
             }
         };
         let held_back = self
-            .onion
+            .middlewares
             .as_mut()
-            .and_then(|onion| onion.held_back.as_mut());
+            .and_then(|middlewares| middlewares.held_back.as_mut());
         match held_back {
             Some(held_back) => held_back.extend(events),
             None => self.emit(around.conversation, events),
@@ -332,7 +235,10 @@ impl Turn {
 
     /// Records what was held back: the calls have their results.
     pub(super) fn release(&mut self, conversation: &mut Conversation) {
-        let held_back = self.onion.as_mut().and_then(|onion| onion.held_back.take());
+        let held_back = self
+            .middlewares
+            .as_mut()
+            .and_then(|middlewares| middlewares.held_back.take());
         self.emit(conversation, held_back.unwrap_or_default());
     }
 
@@ -352,16 +258,16 @@ impl Turn {
 
     /// The way into a step.
     pub(super) fn begin_step(&mut self, step: u32, then: Next) -> Phase {
-        let pass = self.pass_of_step(step, then);
-        Phase::Settling(Next::Enter(pass))
+        let cursor = self.cursor_of_step(step, then);
+        Phase::Settling(Next::Enter(cursor))
     }
 
-    fn pass_of_step(&mut self, step: u32, then: Next) -> Pass {
-        if let Some(onion) = &mut self.onion {
-            onion.step = step;
-            onion.hidden.clear();
+    fn cursor_of_step(&mut self, step: u32, then: Next) -> ChainCursor {
+        if let Some(middlewares) = &mut self.middlewares {
+            middlewares.step = step;
+            middlewares.hidden.clear();
         }
-        Pass {
+        ChainCursor {
             step: Some(step),
             at: 0,
             then: Box::new(then),
@@ -370,15 +276,15 @@ impl Turn {
 
     /// Whether a middleware has taken this tool from the step's catalog.
     pub(crate) fn hides(&self, tool_name: &str) -> bool {
-        let onion = self.onion.as_ref();
-        onion.is_some_and(|onion| onion.why_not_offered(tool_name).is_some())
+        let middlewares = self.middlewares.as_ref();
+        middlewares.is_some_and(|middlewares| middlewares.why_not_offered(tool_name).is_some())
     }
 
     /// Does the next thing that modules have to do with. Whether it has, or waits until all is durable;
     /// none if modules have nothing to do with what is next.
     pub(super) fn go_around(&mut self, around: &mut Around<'_>) -> Option<bool> {
         let is_settled = self.durable_seq == self.sent_seq;
-        let onion = self.onion.as_mut()?;
+        let middlewares = self.middlewares.as_mut()?;
         let next = match std::mem::replace(&mut self.phase, Phase::Completing) {
             Phase::Settling(next) => next,
             other => {
@@ -386,21 +292,21 @@ impl Turn {
                 return None;
             }
         };
-        let next = match &onion.fault {
+        let next = match &middlewares.fault {
             Some(fault) => next.in_spite_of(fault),
             None => next,
         };
         if !is_settled {
-            let waits = onion.is_asked_before(&next);
+            let waits = middlewares.is_asked_before(&next);
             self.phase = Phase::Settling(next);
             return waits.then_some(false);
         }
-        if let Some((ring, open)) = onion.leaver(&next) {
-            let came = what_came(onion, &self.id, ring, &next);
-            let visit = open.visit;
-            self.effects.push(Effect::Return { visit, came });
-            let way = Way::Out(next);
-            self.phase = Phase::Visiting(Visiting { open, way });
+        if let Some((scope, open)) = middlewares.leaver(&next) {
+            let result = result_of_next(middlewares, &self.id, scope, &next);
+            let invocation = open.invocation;
+            self.effects.push(Effect::Return { invocation, result });
+            let direction = Direction::Out(next);
+            self.phase = Phase::Invoking(Invoking { open, direction });
             return Some(true);
         }
         match next {
@@ -408,19 +314,19 @@ impl Turn {
                 self.effects.push(Effect::Assemble);
                 self.phase = Phase::Assembling(*then);
             }
-            Next::Enter(pass) => self.phase = self.enter(pass, around),
+            Next::Enter(cursor) => self.phase = self.enter(cursor, around),
             Next::Call(mut calls) => {
                 let extensions = &around.extensions;
                 calls.keep_to_catalog(
                     |tool_name| {
-                        onion
+                        middlewares
                             .why_not_offered(tool_name)
                             .or_else(|| extensions.why_not_offered(tool_name))
                     },
                     &mut self.effects,
                 );
                 calls.begin_way_in();
-                if let Some(fault) = &onion.fault {
+                if let Some(fault) = &middlewares.fault {
                     calls.give_up(&told(fault), &mut self.effects);
                 }
                 self.phase = Phase::Calling(calls);
@@ -433,49 +339,49 @@ impl Turn {
         Some(true)
     }
 
-    /// Enters the next layer of a ring, or what lies within.
-    fn enter(&mut self, mut pass: Pass, around: &mut Around<'_>) -> Phase {
-        let ring = match pass.step {
-            Some(_) => Ring::Step,
-            None => Ring::Turn,
+    /// Enters the next layer of a scope, or what lies within.
+    fn enter(&mut self, mut cursor: ChainCursor, around: &mut Around<'_>) -> Phase {
+        let scope = match cursor.step {
+            Some(_) => MiddlewareScope::Step,
+            None => MiddlewareScope::Turn,
         };
-        match around.extensions.layer(ring, pass.at) {
-            None => Phase::Settling(*pass.then),
+        match around.extensions.layer(scope, cursor.at) {
+            None => Phase::Settling(*cursor.then),
             Some(Layer::Builtin { place }) => {
-                pass.at += 1;
+                cursor.at += 1;
                 let (extensions, conversation) = (&mut around.extensions, &mut around.conversation);
-                let made = extensions.enter_at(place, pass.step, conversation, around.now);
-                self.take_made(made);
-                Phase::Settling(Next::Enter(pass))
+                let outputs = extensions.enter_at(place, cursor.step, conversation, around.now);
+                self.take_outputs(outputs);
+                Phase::Settling(Next::Enter(cursor))
             }
             Some(Layer::Module { place, number }) => {
-                let visit = around.extensions.next_visit();
-                let moment = match pass.step {
+                let invocation = around.extensions.next_invocation();
+                let moment = match cursor.step {
                     Some(step) => Moment::Step { step },
                     None => Moment::Turn,
                 };
-                let hook = pass
+                let hook = cursor
                     .step
                     .map_or_else(|| "b".to_owned(), |step| format!("s{step}"));
                 let name = around.extensions.name_at(place);
                 self.effects.extend(name.map(|name| {
                     Effect::Enter(Box::new(Enter {
-                        visit,
+                        invocation,
                         extension: name.clone(),
                         number,
                         moment,
                         id_prefix: format!("{}:x{place}m{number}{hook}.", self.id),
                     }))
                 }));
-                let open = Open { place, visit };
-                let way = Way::In(pass);
-                Phase::Visiting(Visiting { open, way })
+                let open = Open { place, invocation };
+                let direction = Direction::In(cursor);
+                Phase::Invoking(Invoking { open, direction })
             }
         }
     }
 
     /// Moves the calls of a step on. False if nothing came to its end by that.
-    pub(super) fn walk<R: ToolRules>(
+    pub(super) fn advance_calls<R: ToolRules>(
         &mut self,
         calls: &mut Calls,
         rules: &R,
@@ -485,25 +391,30 @@ impl Turn {
         if self.durable_seq != self.sent_seq {
             return false;
         }
-        let mut walk = Walk {
+        let mut chain = ChainContext {
             around,
             effects: &mut self.effects,
-            made: Vec::new(),
+            outputs: Vec::new(),
         };
-        let has_ended = calls.walk(rules, &mut walk);
-        let made = walk.made;
-        self.take_made(made);
+        let has_ended = calls.advance(rules, &mut chain);
+        let outputs = chain.outputs;
+        self.take_outputs(outputs);
         has_ended
     }
 }
 
 /// What a middleware is told that leaves.
-fn what_came(onion: &Onion, turn_id: &TurnId, ring: Ring, next: &Next) -> Came {
-    if let (Ring::Turn, Next::Complete(outcome)) = (ring, next) {
-        return Came::Turn(outcome.clone());
+fn result_of_next(
+    middlewares: &TurnMiddlewares,
+    turn_id: &TurnId,
+    scope: MiddlewareScope,
+    next: &Next,
+) -> NextResult {
+    if let (MiddlewareScope::Turn, Next::Complete(outcome)) = (scope, next) {
+        return NextResult::Turn(outcome.clone());
     }
-    let step_id = StepId::of_turn(turn_id, onion.step);
-    let messages = onion.events.iter().filter_map(|event| match event {
+    let step_id = StepId::of_turn(turn_id, middlewares.step);
+    let messages = middlewares.events.iter().filter_map(|event| match event {
         MessageEvent::Append { message } => Some(message),
         MessageEvent::Replace { .. } | MessageEvent::Remove { .. } | MessageEvent::Truncate => None,
     });
@@ -513,7 +424,7 @@ fn what_came(onion: &Onion, turn_id: &TurnId, ring: Ring, next: &Next) -> Came {
         Next::Complete(TurnOutcome::Failed { code, message }) => Some(format!("{code}: {message}")),
         _ => None,
     };
-    Came::Step {
+    NextResult::Step {
         calls: calls.unwrap_or_default(),
         results: messages.flat_map(results_of).collect(),
         error,

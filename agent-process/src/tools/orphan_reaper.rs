@@ -68,14 +68,14 @@ pub(crate) fn end_all_but(spared: &[Pid]) -> bool {
         if children().is_some_and(|children| children.iter().all(|pid| spared.contains(pid))) {
             return true;
         }
-        let strays = all_beneath(Pid::this(), spared);
-        if strays.is_empty() {
+        let left = all_beneath(Pid::this(), spared);
+        if left.is_empty() {
             return true;
         }
         if started.elapsed() > END_TIMEOUT {
             return false;
         }
-        for pid in strays {
+        for pid in left {
             kill(pid, Signal::SIGKILL).ok();
             // Only a child of this process can be waited for; who is none will be one.
             waitpid(pid, Some(WaitPidFlag::WNOHANG)).ok();

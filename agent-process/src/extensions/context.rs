@@ -1,0 +1,102 @@
+//! What an extension sees of a turn, and the means it has.
+
+use goondan_protocol::conversation::Conversation;
+use goondan_protocol::event::AgentEvent;
+use goondan_protocol::ids::{AgentName, ExtensionName, InstanceKey, MessageId, TurnId};
+use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
+use goondan_protocol::message::{Message, MessageEvent, Role};
+use goondan_protocol::time::Timestamp;
+use serde_json::Value;
+
+/// The note of a message that its extension wants to stay where it is.
+pub(super) const KEPT: &str = "kept";
+
+/// The turn that extensions stand around.
+#[derive(Debug, Clone)]
+pub(crate) struct TurnFacts {
+    pub(crate) agent_name: AgentName,
+    pub(crate) instance_key: InstanceKey,
+    pub(crate) turn_id: TurnId,
+    pub(crate) event: AgentEvent,
+}
+
+/// What an extension sees, and the means it has.
+pub(crate) struct ExtensionContext<'a> {
+    /// The turn.
+    pub(crate) turn: &'a TurnFacts,
+    /// The time.
+    pub(crate) now: Timestamp,
+    /// The messages as they stand, the running turn's included.
+    pub(crate) conversation: &'a Conversation,
+    pub(super) name: &'a ExtensionName,
+    pub(super) state: &'a mut Option<Value>,
+    pub(super) place: &'a str,
+    pub(super) appended: usize,
+    pub(super) events: Vec<MessageEvent>,
+    pub(super) lines: Vec<String>,
+}
+
+impl ExtensionContext<'_> {
+    /// What the extension remembers (`EXT-2`).
+    pub(crate) fn state(&self) -> Option<&Value> {
+        self.state.as_ref()
+    }
+
+    /// Remembers a value from the end of the turn on. One that is too large is not taken, and the log
+    /// says so.
+    pub(crate) fn set_state(&mut self, value: Value) {
+        let bytes = value.to_string().len();
+        if bytes < MAX_EXTENSION_STATE_BYTES {
+            *self.state = Some(value);
+        } else {
+            self.log(format!(
+                "a state of {bytes} bytes is not remembered; at most {MAX_EXTENSION_STATE_BYTES} are \
+                 allowed"
+            ));
+        }
+    }
+
+    /// Changes the conversation, after this extension is done.
+    pub(crate) fn emit(&mut self, event: MessageEvent) {
+        self.events.push(event);
+    }
+
+    /// The id of the next message that is appended here; the same again after a crash.
+    pub(crate) fn next_id(&mut self) -> Option<MessageId> {
+        self.appended += 1;
+        MessageId::new(format!(
+            "{}:{}.{}",
+            self.turn.turn_id, self.place, self.appended
+        ))
+        .ok()
+    }
+
+    /// Appends a message of the extension's own.
+    pub(crate) fn append(&mut self, role: Role, text: &str) -> Option<MessageId> {
+        let id = self.next_id()?;
+        let message = Message::extension(id.clone(), self.now, self.name.clone(), role, text);
+        self.emit(MessageEvent::Append { message });
+        Some(id)
+    }
+
+    /// Whether a message with this id is there.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.messages().any(|message| message.id.as_str() == id)
+    }
+
+    /// The messages that can be read, oldest first.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = std::borrow::Cow<'_, Message>> {
+        self.conversation.messages().filter_map(Result::ok)
+    }
+
+    /// Whether a message was made in the running turn.
+    pub(crate) fn is_of_turn(&self, message: &Message) -> bool {
+        let rest = message.id.as_str().strip_prefix(self.turn.turn_id.as_str());
+        rest.is_some_and(|rest| rest.starts_with([':', '.']))
+    }
+
+    /// Writes a line to the agent's log.
+    pub(crate) fn log(&mut self, line: impl Into<String>) {
+        self.lines.push(line.into());
+    }
+}

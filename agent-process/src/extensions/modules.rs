@@ -1,0 +1,243 @@
+//! Extensions around a turn when modules of the project are among them.
+//!
+//! A built-in extension is asked in here, by its hooks. A module is a process of its own: its middlewares
+//! are asked one by one, and each stands around what lies further in until that is done.
+
+use goondan_protocol::conversation::Conversation;
+use goondan_protocol::event::AgentEvent;
+use goondan_protocol::ids::{ExtensionName, ExtensionStates, TurnId};
+use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
+use goondan_protocol::message::{MessageEvent, ToolCall};
+use goondan_protocol::time::Timestamp;
+use serde_json::Value;
+
+use super::Extensions;
+use super::context::ExtensionContext;
+use super::extension::{Extension, ExtensionOutput};
+use super::middleware_stack::Layer;
+use crate::middleware::{InvocationId, Middleware, MiddlewareScope, Notes};
+use crate::tool_call::ToolOutcome;
+
+impl Extensions {
+    /// Whether modules are among them.
+    #[must_use]
+    pub(crate) fn has_modules(&self) -> bool {
+        self.loaded.iter().any(|loaded| loaded.is_module)
+    }
+
+    /// A turn begins around which modules stand; `recorded` is what a crash left of it.
+    pub(crate) fn begin_with_modules(
+        &mut self,
+        turn_id: &TurnId,
+        event: &AgentEvent,
+        recorded: &[MessageEvent],
+    ) {
+        self.stand_around(turn_id, event);
+        self.stack.recall(recorded);
+    }
+
+    /// The modules are ready: puts all layers in order. What is registered by nobody is left out.
+    pub(crate) fn assemble(&mut self, middlewares: &[Middleware]) {
+        self.stack.assemble(&self.loaded, middlewares);
+    }
+
+    /// A layer of a scope, the outermost being 0.
+    pub(crate) fn layer(&self, scope: MiddlewareScope, at: usize) -> Option<Layer> {
+        self.stack.layers(scope).get(at).copied()
+    }
+
+    /// How many layers a scope has.
+    pub(crate) fn depth(&self, scope: MiddlewareScope) -> usize {
+        self.stack.layers(scope).len()
+    }
+
+    /// The name of the extension at a place.
+    pub(crate) fn name_at(&self, place: usize) -> Option<&ExtensionName> {
+        self.loaded.get(place).map(|loaded| &loaded.name)
+    }
+
+    /// A number for the next invocation, never given twice.
+    pub(crate) fn next_invocation(&mut self) -> InvocationId {
+        self.stack.next_invocation()
+    }
+
+    /// A built-in extension is asked where a turn or a step begins.
+    pub(crate) fn enter_at(
+        &mut self,
+        place: usize,
+        step: Option<u32>,
+        conversation: &mut Conversation,
+        now: Timestamp,
+    ) -> Vec<ExtensionOutput> {
+        let hook = step.map_or_else(|| "b".to_owned(), |step| format!("s{step}"));
+        let mut ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| match step
+        {
+            None => extension.begin_turn(context),
+            Some(_) => extension.before_step(context),
+        };
+        self.ask_at(place, conversation, now, &hook, &mut ask)
+    }
+
+    /// A built-in extension is asked before a tool runs.
+    pub(crate) fn before_call_at(
+        &mut self,
+        place: usize,
+        call: &ToolCall,
+        conversation: &mut Conversation,
+        now: Timestamp,
+    ) -> (Result<(), String>, Vec<ExtensionOutput>) {
+        let mut verdict = Ok(());
+        let mut ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
+            verdict = extension.before_call(context, call);
+        };
+        let outputs = self.ask_at(place, conversation, now, &format!("c{}", call.id), &mut ask);
+        (verdict, outputs)
+    }
+
+    /// A built-in extension is asked after a tool has run.
+    pub(crate) fn after_call_at(
+        &mut self,
+        place: usize,
+        call: &ToolCall,
+        outcome: &mut ToolOutcome,
+        conversation: &mut Conversation,
+        now: Timestamp,
+    ) -> Vec<ExtensionOutput> {
+        let mut ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
+            extension.after_call(context, call, outcome);
+        };
+        self.ask_at(place, conversation, now, &format!("r{}", call.id), &mut ask)
+    }
+
+    /// Takes what a module brought: its state, and the events it emitted but for those that the turn
+    /// recorded before a crash.
+    ///
+    /// # Errors
+    ///
+    /// In words, if the agent's extensions would remember too much.
+    pub(crate) fn take_notes(
+        &mut self,
+        place: usize,
+        notes: Notes,
+    ) -> Result<Vec<MessageEvent>, String> {
+        if let Some(state) = notes.state {
+            self.remember(place, state)?;
+        }
+        let stack = &mut self.stack;
+        let events = notes.events.into_iter();
+        Ok(events.filter(|event| stack.is_new(event)).collect())
+    }
+
+    fn remember(&mut self, place: usize, state: Value) -> Result<(), String> {
+        let of_others = self.loaded.iter().enumerate();
+        let of_others = of_others.filter(|(at, _)| *at != place);
+        let of_others = of_others.filter_map(|(_, loaded)| loaded.state.as_ref());
+        let of_all: usize = of_others
+            .chain([&state])
+            .map(|state| state.to_string().len() + 1)
+            .sum();
+        if of_all > MAX_EXTENSION_STATE_BYTES {
+            return Err(format!(
+                "the agent's extensions would remember {of_all} bytes; at most \
+                 {MAX_EXTENSION_STATE_BYTES} are allowed for all together"
+            ));
+        }
+        if let Some(loaded) = self.loaded.get_mut(place) {
+            loaded.state = Some(state);
+        }
+        Ok(())
+    }
+
+    /// What modules remember.
+    pub(crate) fn states_of_modules(&self) -> ExtensionStates {
+        let modules = self.loaded.iter().filter(|loaded| loaded.is_module);
+        modules
+            .filter_map(|loaded| Some((loaded.name.clone(), loaded.state.clone()?)))
+            .collect()
+    }
+
+    /// The turn has failed: what modules remember is what it was before.
+    pub(crate) fn forget_turn(&mut self) {
+        for loaded in self.loaded.iter_mut().filter(|loaded| loaded.is_module) {
+            loaded.state.clone_from(&loaded.committed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::JsonObject;
+    use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
+
+    use super::*;
+
+    /// `log`, `module`, `integrity`: a module between two built-in extensions.
+    fn extensions() -> Extensions {
+        let builtin = |name: &str, builtin: &str| ExtensionDefinition {
+            name: name.parse().unwrap(),
+            source: ExtensionSource::Builtin {
+                package: "@goondan/base".to_owned(),
+                name: builtin.parse().unwrap(),
+            },
+            config: JsonObject::new(),
+        };
+        let module = ExtensionDefinition {
+            source: ExtensionSource::Module {
+                entry: "module.mjs".into(),
+                digest: String::new(),
+                timeout_ms: 1,
+            },
+            ..builtin("module", "logging")
+        };
+        let definitions = [
+            builtin("log", "logging"),
+            module,
+            builtin("integrity", "message-integrity"),
+        ];
+        let (agent, key) = ("clerk".parse().unwrap(), "ann".parse().unwrap());
+        Extensions::new(agent, key, &definitions, ExtensionStates::new()).unwrap()
+    }
+
+    fn layers(extensions: &Extensions, scope: MiddlewareScope) -> Vec<String> {
+        let layers = (0..extensions.depth(scope)).filter_map(|at| extensions.layer(scope, at));
+        let named = layers.map(|layer| match layer {
+            Layer::Builtin { place } => extensions.name_at(place).unwrap().to_string(),
+            Layer::Module { place, number } => {
+                format!("{} {number}", extensions.name_at(place).unwrap())
+            }
+        });
+        named.collect()
+    }
+
+    #[test]
+    fn a_lower_priority_is_further_out_and_equals_keep_their_order() {
+        let mut extensions = extensions();
+        let priorities = [0, 5, -5, 0];
+        let middlewares = priorities
+            .iter()
+            .zip(0..)
+            .map(|(priority, number)| Middleware {
+                extension: "module".parse().unwrap(),
+                scope: MiddlewareScope::Step,
+                number,
+                priority: *priority,
+            });
+        let middlewares: Vec<Middleware> = middlewares.collect();
+        extensions.assemble(&middlewares);
+        assert_eq!(
+            layers(&extensions, MiddlewareScope::Step),
+            [
+                "module 2",
+                "log",
+                "module 0",
+                "module 3",
+                "integrity",
+                "module 1"
+            ]
+        );
+        assert_eq!(
+            layers(&extensions, MiddlewareScope::Turn),
+            ["log", "integrity"]
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! A tool call as turns, tools and extensions all know it: plain data, and the rules of tools.
+
+use goondan_protocol::images::Image;
+use goondan_protocol::message::ToolCall;
+
+/// Most tool calls of one step; they run in parallel. A reply with more is a fault of the model.
+pub const MAX_CALLS_PER_STEP: usize = 64;
+
+/// The place of a tool call in its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallKey {
+    /// The step, from 1.
+    pub step: u32,
+    /// The call's place within the step, from 0.
+    pub index: usize,
+}
+
+/// How a tool call ended, as the model is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolOutcome {
+    /// What the tool returned, or what went wrong.
+    pub text: String,
+    /// Whether it went wrong.
+    pub is_error: bool,
+    /// Images it returned beside the text.
+    pub images: Vec<Image>,
+    /// Whether the tool did its work and what it ran says that it failed: a command with another exit code
+    /// than 0. Its output is for the model to judge; people are shown a failure.
+    pub has_failed: bool,
+}
+
+impl ToolOutcome {
+    /// A tool that did its work.
+    pub fn ok(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            is_error: false,
+            images: Vec::new(),
+            has_failed: false,
+        }
+    }
+
+    /// A tool that did not.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            is_error: true,
+            images: Vec::new(),
+            has_failed: false,
+        }
+    }
+}
+
+/// What the engine must know about tools.
+pub trait ToolRules {
+    /// Checks a call before it is made: the tool is in the catalog and the arguments fit its schema.
+    ///
+    /// # Errors
+    ///
+    /// What the model is told instead of a result.
+    fn check(&self, call: &ToolCall) -> Result<(), Misfit>;
+
+    /// Whether the tool may be run a second time when nobody knows if it ran before.
+    fn is_idempotent(&self, tool_name: &str) -> bool;
+
+    /// Longest error text the model is told about this tool, in characters.
+    fn error_limit_chars(&self, tool_name: &str) -> usize;
+}
+
+/// Why a call is not made, as the model is told.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Misfit {
+    /// There is no such tool; the text says which there are.
+    #[error("E_TOOL_NOT_IN_CATALOG: {0}")]
+    NotInCatalog(String),
+    /// The arguments do not fit; the text says where.
+    #[error("E_TOOL_INVALID_ARGS: {0}")]
+    InvalidArgs(String),
+}

@@ -1,0 +1,272 @@
+//! A turn goes forward: what is done next, once what was appended is durable.
+//!
+//! `act` asks the model, runs tools and completes the turn, and is behind one condition.
+
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::StepId;
+use goondan_protocol::message::Message;
+use goondan_protocol::observe::RuntimeEventKind as Kind;
+use goondan_protocol::usage::Spent;
+
+use super::phase::{Next, Phase};
+use super::{Turn, reply_id};
+use crate::extensions::Ending;
+use crate::model::ModelPlace;
+use crate::tool_call::{CallKey, ToolOutcome, ToolRules};
+use crate::turn::around::Around;
+use crate::turn::calls::Calls;
+use crate::turn::effect::{Effect, Scope};
+use crate::turn::fault::EngineFault;
+use crate::turn::recorded::{OpenTurn, Replied};
+
+impl Turn {
+    /// Takes note of what was recorded of the turn before.
+    pub(crate) fn remember(&mut self, open: &OpenTurn) {
+        self.remember_summary(open);
+        let is_summary = |message: &&Message| message.step_id().is_some_and(StepId::is_summary);
+        for message in open.messages().filter(|message| !is_summary(message)) {
+            self.watch.take(message);
+        }
+        let replies = open.replies(&self.id);
+        let spent: Vec<Spent> = replies.map(|r| Spent::of_metadata(&r.metadata)).collect();
+        for spent in spent {
+            self.count(spent);
+        }
+    }
+
+    /// Goes on behind the last recorded reply.
+    pub(crate) fn resume_after<R: ToolRules>(&mut self, rules: &R, replied: Replied) {
+        self.end_compaction();
+        self.phase = Phase::Settling(if replied.calls.is_empty() {
+            Next::End {
+                step: replied.step,
+                reply: replied.text,
+            }
+        } else {
+            let step_id = StepId::of_turn(&self.id, replied.step);
+            Next::Call(Calls::resumed(rules, step_id, replied, &mut self.effects))
+        });
+    }
+
+    /// A tool has ended; extensions may say something else of it than it does.
+    pub(crate) fn finish_call(
+        &mut self,
+        around: &mut Around<'_>,
+        key: CallKey,
+        mut outcome: ToolOutcome,
+    ) {
+        let Phase::Calling(calls) = &mut self.phase else {
+            return;
+        };
+        if self.middlewares.is_some() {
+            calls.begin_way_out(key, outcome);
+            return;
+        }
+        let call = calls.call(key).cloned();
+        let outputs = call.map(|call| {
+            let Around {
+                extensions,
+                conversation,
+                now,
+            } = around;
+            extensions.after_call(&call, &mut outcome, conversation, *now)
+        });
+        calls.finish(key, outcome);
+        self.take_outputs(outputs.unwrap_or_default());
+    }
+
+    /// Does the next thing that needs no input. False if there is none.
+    pub(crate) fn step_forward<R: ToolRules>(
+        &mut self,
+        rules: &R,
+        step_count_max: u32,
+        around: &mut Around<'_>,
+    ) -> Result<bool, EngineFault> {
+        if let Some(has_moved) = self.go_around(around) {
+            return Ok(has_moved);
+        }
+        let is_settled = self.durable_seq == self.sent_seq;
+        let may_ask = is_settled || self.model == ModelPlace::Inside;
+        // `Completing` stands in only while the phase is looked at.
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Completing) {
+            Phase::Settling(Next::Ask { step }) if may_ask => {
+                self.prepare_step(step, step_count_max, around)?
+            }
+            Phase::Settling(Next::Call(calls)) if is_settled => {
+                let calls = self.ask_before_calls(calls, around);
+                self.act(Next::Call(calls), step_count_max)?
+            }
+            Phase::Settling(Next::End { step, reply }) => self.ask_before_end(step, reply, around),
+            // A commit makes durable what was appended before it, with one sync for all.
+            Phase::Settling(next @ Next::Complete(_)) => self.act(next, step_count_max)?,
+            Phase::Settling(next) if is_settled => self.act(next, step_count_max)?,
+            Phase::Calling(calls) => return self.record_results(calls, rules, around),
+            waiting @ (Phase::Settling(_)
+            | Phase::Asking { .. }
+            | Phase::Assembling(_)
+            | Phase::Invoking(_)
+            | Phase::Summarizing { .. }
+            | Phase::Completing) => {
+                self.phase = waiting;
+                return Ok(false);
+            }
+        };
+        Ok(true)
+    }
+
+    /// Does the next thing that comes before the model is asked for a step: a summary is had, answers are
+    /// taken in, extensions are asked. If nothing is left of that, asks the model.
+    fn prepare_step(
+        &mut self,
+        step: u32,
+        step_count_max: u32,
+        around: &mut Around<'_>,
+    ) -> Result<Phase, EngineFault> {
+        if self.is_compaction_open() {
+            return Ok(self.compact(step, around)?);
+        }
+        let ask = Next::Ask { step };
+        if let Some(message) = self.answers.next_message(&self.id, around.now)? {
+            self.append(around.conversation, message);
+            return Ok(Phase::Settling(ask));
+        }
+        if self.prepared_step >= step {
+            return self.act(ask, step_count_max);
+        }
+        self.prepared_step = step;
+        if self.middlewares.is_some() {
+            return Ok(self.begin_step(step, ask));
+        }
+        let outputs = around
+            .extensions
+            .before_step(step, around.conversation, around.now);
+        self.take_outputs(outputs);
+        Ok(Phase::Settling(ask))
+    }
+
+    /// Records the results that are there; with the last of them, the step is over. False if nothing
+    /// more can be done without another input.
+    fn record_results<R: ToolRules>(
+        &mut self,
+        mut calls: Calls,
+        rules: &R,
+        around: &mut Around<'_>,
+    ) -> Result<bool, EngineFault> {
+        calls.tell_ends(rules, &mut self.effects);
+        while let Some(message) = calls.next_result(around.now)? {
+            self.append(around.conversation, message);
+        }
+        if !calls.all_recorded() {
+            let has_moved =
+                self.middlewares.is_some() && self.advance_calls(&mut calls, rules, around);
+            self.phase = Phase::Calling(calls);
+            return Ok(has_moved);
+        }
+        self.release(around.conversation);
+        let scope = Scope::Step(calls.step_id().clone());
+        self.observe(Kind::StepCompleted, scope, "");
+        let step = calls.step().saturating_add(1);
+        self.phase = Phase::Settling(Next::Ask { step });
+        Ok(true)
+    }
+
+    /// Asks extensions about the calls that are to be made.
+    fn ask_before_calls(&mut self, mut calls: Calls, around: &mut Around<'_>) -> Calls {
+        let extensions = &around.extensions;
+        calls.keep_to_catalog(
+            |tool_name| extensions.why_not_offered(tool_name),
+            &mut self.effects,
+        );
+        for (index, call) in calls.to_run() {
+            let Around {
+                extensions,
+                conversation,
+                now,
+            } = around;
+            let (verdict, outputs) = extensions.before_call(&call, conversation, *now);
+            self.take_outputs(outputs);
+            if let Err(reason) = verdict {
+                calls.refuse(index, reason, &mut self.effects);
+            }
+        }
+        calls
+    }
+
+    /// Asks extensions whether the turn may end.
+    fn ask_before_end(&mut self, step: u32, mut reply: String, around: &mut Around<'_>) -> Phase {
+        let Around {
+            extensions,
+            conversation,
+            now,
+        } = around;
+        let (ending, outputs) = extensions.end_turn(step, &mut reply, conversation, *now);
+        self.take_outputs(outputs);
+        Phase::Settling(match ending {
+            Ending::Accept => Next::Complete(TurnOutcome::Completed { reply }),
+            Ending::GoOn => Next::Ask {
+                step: step.saturating_add(1),
+            },
+            Ending::Refuse { code, message } => Next::Complete(TurnOutcome::Failed {
+                code: code.to_owned(),
+                message,
+            }),
+        })
+    }
+
+    /// Everything appended is durable, or becomes so with the commit: touches the outside.
+    fn act(&mut self, next: Next, step_count_max: u32) -> Result<Phase, EngineFault> {
+        let circle = self.watch.verdict();
+        Ok(match (next, circle) {
+            (Next::Ask { .. }, Some(message)) => {
+                Phase::Settling(Next::Complete(TurnOutcome::Failed {
+                    code: "E_LOOP".to_owned(),
+                    message,
+                }))
+            }
+            (Next::Ask { step }, None) if step > step_count_max => {
+                let message = format!(
+                    "the turn needs more than {step_count_max} steps; raise `maxStepsPerTurn` in \
+                     the swarm's policy, or ask for less at a time"
+                );
+                Phase::Settling(Next::Complete(TurnOutcome::Failed {
+                    code: "E_MAX_STEPS".to_owned(),
+                    message,
+                }))
+            }
+            (Next::Ask { step }, None) => {
+                let step_id = StepId::of_turn(&self.id, step);
+                let message_id = reply_id(&step_id)?;
+                self.observe(Kind::StepStarted, Scope::Step(step_id), "");
+                self.effects.push(Effect::AskModel {
+                    step,
+                    seq: self.sent_seq + 1,
+                    message_id,
+                });
+                Phase::Asking { step }
+            }
+            (Next::Call(mut calls), _) => {
+                calls.run(&mut self.effects);
+                Phase::Calling(calls)
+            }
+            (next @ (Next::End { .. } | Next::Assemble(_) | Next::Enter(_)), _) => {
+                Phase::Settling(next)
+            }
+            (Next::Complete(outcome), _) => {
+                let (kind, detail) = match &outcome {
+                    TurnOutcome::Completed { reply } => (Kind::TurnCompleted, reply.clone()),
+                    TurnOutcome::Failed { code, message } => {
+                        (Kind::TurnFailed, format!("{code}: {message}"))
+                    }
+                };
+                self.observe(kind, Scope::Turn, &detail);
+                self.effects.push(Effect::Complete {
+                    turn_id: self.id.clone(),
+                    last_seq: self.sent_seq,
+                    outcome,
+                    answered: self.answers.taken_in(),
+                });
+                Phase::Completing
+            }
+        })
+    }
+}
