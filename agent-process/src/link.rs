@@ -8,7 +8,7 @@ use goondan_log::{HeldStdout, error_chain};
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::envelope::{Address, Envelope, MessageError};
 use goondan_protocol::frame::{FrameCodec, FrameError};
-use goondan_protocol::ipc::{Assignment, ChildRole, Head, Hello, ToChild, ToOrchestrator};
+use goondan_protocol::ipc::{Assignment, ChildRole, Head, Hello, ToAgent, ToOrchestrator};
 use goondan_protocol::records::NotAsAnnounced;
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::version::{Version, VersionMismatch};
@@ -65,7 +65,7 @@ pub(crate) enum LinkError {
 #[derive(Debug)]
 pub(crate) struct Incoming {
     /// The message.
-    pub(crate) message: ToChild,
+    pub(crate) message: ToAgent,
     /// The trace.
     pub(crate) trace: Option<TraceContext>,
     /// The request it answers.
@@ -101,8 +101,8 @@ pub(crate) async fn greet(lines: HeldStdout) -> Result<(Link, Box<AgentAssignmen
     frames_out.send(Bytes::from(hello.to_frame(&head)?)).await?;
 
     let frame = frames_in.next().await.ok_or(LinkError::NoWelcome)??;
-    let welcome = match ToChild::from_envelope(&Envelope::from_frame(&frame)?)? {
-        ToChild::Welcome(welcome) => *welcome,
+    let welcome = match ToAgent::from_envelope(&Envelope::from_frame(&frame)?)? {
+        ToAgent::Welcome(welcome) => *welcome,
         other => {
             let got = format!("`{}`", other.kind());
             return Err(LinkError::NotWelcomed { got });
@@ -164,7 +164,7 @@ impl Link {
         };
         let envelope = Envelope::from_frame(&frame)?;
         Ok(Some(Incoming {
-            message: ToChild::from_envelope(&envelope)?,
+            message: ToAgent::from_envelope(&envelope)?,
             trace: envelope.trace,
             in_reply_to: envelope.in_reply_to,
         }))

@@ -18,7 +18,7 @@ use goondan_protocol::definition::{AgentAssignment, CatalogEntry};
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::ids::{ExtensionStates, MessageId, StepId, ToolCallId};
 use goondan_protocol::ipc::{
-    ConversationLoad, ConversationPage, Pong, ShutdownAck, ToChild, ToOrchestrator, TurnAppend,
+    ConversationLoad, ConversationPage, Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnAppend,
     TurnComplete, TurnStart,
 };
 use goondan_protocol::message::{Message, ToolCall};
@@ -216,7 +216,7 @@ async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
             return Ok(Loading::Ended(Ended::Orphaned));
         };
         match message {
-            ToChild::ConversationPage(mut page) => {
+            ToAgent::ConversationPage(mut page) => {
                 page_count += 1;
                 if let Some(offset) = page.next {
                     // The next page is made ready while this one is received.
@@ -236,17 +236,17 @@ async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
                     return Ok(Loading::Loaded(loaded));
                 }
             }
-            ToChild::Ping(ping) => {
+            ToAgent::Ping(ping) => {
                 let pong = ToOrchestrator::Pong(Pong { nonce: ping.nonce });
                 link.send(&pong, None, None).await?;
             }
-            ToChild::Shutdown(shutdown) => {
+            ToAgent::Shutdown(shutdown) => {
                 tracing::info!(reason = shutdown.reason, "shutdown was asked for");
                 let ack = ToOrchestrator::ShutdownAck(ShutdownAck {});
                 link.send(&ack, None, None).await?;
                 return Ok(Loading::Ended(Ended::Shutdown));
             }
-            ToChild::Event(start) if loaded.first_turn.is_none() => {
+            ToAgent::Event(start) if loaded.first_turn.is_none() => {
                 loaded.first_turn = Some((start, trace));
             }
             other => {
@@ -420,48 +420,38 @@ impl Agent {
 
     async fn receive(&mut self, incoming: Incoming) -> Result<(), ProcessError> {
         match incoming.message {
-            ToChild::Ping(ping) => {
+            ToAgent::Ping(ping) => {
                 let pong = ToOrchestrator::Pong(Pong { nonce: ping.nonce });
                 self.link.send(&pong, None, None).await?;
             }
-            ToChild::Shutdown(shutdown) => {
+            ToAgent::Shutdown(shutdown) => {
                 tracing::info!(reason = shutdown.reason, "shutdown was asked for");
                 self.is_draining = true;
             }
             // A turn that crossed the shutdown on its way is not begun; it stays in the inbox.
-            ToChild::Event(_) if self.is_draining => {}
-            ToChild::Event(start) => self.start(&start, incoming.trace).await?,
-            ToChild::TurnAppended(appended) => {
+            ToAgent::Event(_) if self.is_draining => {}
+            ToAgent::Event(start) => self.start(&start, incoming.trace).await?,
+            ToAgent::TurnAppended(appended) => {
                 let (turn_id, seq) = (appended.turn_id, appended.seq);
                 self.handle(Input::Durable { turn_id, seq }).await?;
             }
-            ToChild::TurnCommitted(committed) => {
+            ToAgent::TurnCommitted(committed) => {
                 let turn_id = committed.turn_id;
                 self.handle(Input::Committed { turn_id }).await?;
                 self.recorder = None;
             }
-            ToChild::CallResult(result) => self.desk.settle(result),
-            ToChild::AgentAnswer(answer) => {
+            ToAgent::CallResult(result) => self.desk.settle(result),
+            ToAgent::AgentAnswer(answer) => {
                 self.agent_requests.settle(incoming.in_reply_to, *answer);
             }
             // An answer that crossed the end of its turn waits for another.
-            ToChild::TurnInput(input) if self.engine.turn_id() == Some(&input.turn_id) => {
+            ToAgent::TurnInput(input) if self.engine.turn_id() == Some(&input.turn_id) => {
                 let event = Box::new(input.event);
                 self.handle(Input::Answer { event }).await?;
             }
-            ToChild::TurnInput(_) => {}
-            other @ (ToChild::Call(_)
-            | ToChild::CallPiece(_)
-            | ToChild::CallCancel(_)
-            | ToChild::QuestionAnswered(_)
-            | ToChild::QuestionRefused(_)
-            | ToChild::State(_)
-            | ToChild::StateKept(_)
-            | ToChild::StateRefused(_)
-            | ToChild::Welcome(_)
-            | ToChild::EventAccepted(_)
-            | ToChild::EventRefused(_)
-            | ToChild::ConversationPage(_)) => {
+            ToAgent::TurnInput(_) => {}
+            other
+            @ (ToAgent::Welcome(_) | ToAgent::ConversationPage(_) | ToAgent::CallPiece(_)) => {
                 let (kind, doing) = (other.kind(), "the agent was ready for turns");
                 return Err(ProcessError::Unexpected { kind, doing });
             }

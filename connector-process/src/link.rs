@@ -13,7 +13,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::definition::{ConnectorAssignment, ModelAssignment};
 use goondan_protocol::envelope::{Address, Envelope, MessageError};
 use goondan_protocol::frame::{FrameCodec, FrameError};
-use goondan_protocol::ipc::{Assignment, ChildRole, Head, Hello, ToChild, ToOrchestrator};
+use goondan_protocol::ipc::{Assignment, ChildRole, Head, Hello, ToConnector, ToOrchestrator};
 use goondan_protocol::limits::HANDSHAKE_TIMEOUT_MS;
 use goondan_protocol::version::{Version, VersionMismatch};
 use tokio::net::UnixStream;
@@ -179,8 +179,8 @@ fn assignment_of(frame: &[u8]) -> Result<Role, LinkError> {
     if let Some(version) = version_of(&envelope) {
         version.check().map_err(LinkError::OtherVersion)?;
     }
-    match ToChild::from_envelope(&envelope).map_err(LinkError::NotAMessage)? {
-        ToChild::Welcome(welcome) => match welcome.assignment {
+    match ToConnector::from_envelope(&envelope).map_err(LinkError::NotAMessage)? {
+        ToConnector::Welcome(welcome) => match welcome.assignment {
             Assignment::Connector(assignment) => Ok(Role::Connection(*assignment)),
             Assignment::Model(assignment) => Ok(Role::Model(*assignment)),
             Assignment::Agent(_) => Err(LinkError::NotAConnector),

@@ -1,6 +1,6 @@
 //! The messages between the orchestrator and its children (`IPC-2`).
 //!
-//! One enum for each direction. A child's first message is [`Hello`], the orchestrator's first is
+//! One enum for each direction and kind of child. A child's first message is [`Hello`], the orchestrator's first is
 //! [`Welcome`]; both name their exact version. Whoever sees the other end closed is alone: a child
 //! exits at once.
 
@@ -215,44 +215,26 @@ messages! {
 }
 
 messages! {
-    /// What the orchestrator says to a child.
-    ToChild {
-        /// The answer to `hello`: the child's assignment.
+    /// What the orchestrator says to an agent.
+    ToAgent {
+        /// The answer to `hello`: the agent's assignment.
         Welcome(Box<Welcome>) = "welcome",
         /// Are you there?
         Ping(Ping) = "ping",
         /// Finish what is in progress, begin nothing new, answer `shutdown_ack`, exit.
         Shutdown(Shutdown) = "shutdown",
-        /// An agent's next turn.
+        /// The next turn.
         Event(Box<TurnStart>) = "event",
-        /// A connector's event is durable.
-        EventAccepted(EventAccepted) = "event.accepted",
-        /// A connector's event was refused.
-        EventRefused(EventRefused) = "event.refused",
-        /// What a connection last kept.
-        State(State) = "state",
-        /// What a connection asked to be kept is durable.
-        StateKept(StateKept) = "state.kept",
-        /// A connection's state could not be read or kept.
-        StateRefused(StateRefused) = "state.refused",
         /// A page of the conversation.
         ConversationPage(ConversationPage) = "conversation.page",
         /// Message events are durable, up to and with a sequence number.
         TurnAppended(TurnAppended) = "turn.appended",
         /// The turn is committed.
         TurnCommitted(TurnCommitted) = "turn.committed",
-        /// A connector is to make this call.
-        Call(Box<CallOrder>) = "call",
-        /// A part of what comes of an agent's call.
+        /// A part of what comes of a call.
         CallPiece(CallPiece) = "call.piece",
-        /// What came of an agent's call.
+        /// What came of a call.
         CallResult(CallResult) = "call.result",
-        /// Nobody waits for this call of a connector any more.
-        CallCancel(CallCancel) = "call.cancel",
-        /// What came of a connector's question to a person.
-        QuestionAnswered(Box<QuestionAnswered>) = "question.answered",
-        /// A connector's question that nobody will be asked.
-        QuestionRefused(QuestionRefused) = "question.refused",
         /// What came of `agent.ask`.
         AgentAnswer(Box<AgentAnswer>) = "agent.answer",
         /// An answer to a question of the agent, for the next step of the running turn.
@@ -260,13 +242,125 @@ messages! {
     }
 }
 
-impl ToChild {
+impl ToAgent {
     /// The frame that follows the message's own, if one does: records, as one JSON array.
     #[must_use]
     pub fn records_frame(&self) -> Option<&Bytes> {
         match self {
             Self::ConversationPage(page) => page.messages.frame(),
             _ => None,
+        }
+    }
+}
+
+messages! {
+    /// What the orchestrator says to the process of a connection or a model.
+    ToConnector {
+        /// The answer to `hello`: the process's assignment.
+        Welcome(Box<Welcome>) = "welcome",
+        /// Are you there?
+        Ping(Ping) = "ping",
+        /// Finish what is in progress, begin nothing new, answer `shutdown_ack`, exit.
+        Shutdown(Shutdown) = "shutdown",
+        /// An event is durable.
+        EventAccepted(EventAccepted) = "event.accepted",
+        /// An event was refused.
+        EventRefused(EventRefused) = "event.refused",
+        /// What the connection last kept.
+        State(State) = "state",
+        /// What the connection asked to be kept is durable.
+        StateKept(StateKept) = "state.kept",
+        /// The connection's state could not be read or kept.
+        StateRefused(StateRefused) = "state.refused",
+        /// A call to be made.
+        Call(Box<CallOrder>) = "call",
+        /// Nobody waits for this call any more.
+        CallCancel(CallCancel) = "call.cancel",
+        /// What came of a question to a person.
+        QuestionAnswered(Box<QuestionAnswered>) = "question.answered",
+        /// A question that nobody will be asked.
+        QuestionRefused(QuestionRefused) = "question.refused",
+    }
+}
+
+/// What the orchestrator says to a child, whatever it is.
+#[derive(Debug, Clone)]
+pub enum ToChild {
+    /// To an agent.
+    Agent(ToAgent),
+    /// To the process of a connection or a model.
+    Connector(ToConnector),
+}
+
+impl From<ToAgent> for ToChild {
+    fn from(message: ToAgent) -> Self {
+        Self::Agent(message)
+    }
+}
+
+impl From<ToConnector> for ToChild {
+    fn from(message: ToConnector) -> Self {
+        Self::Connector(message)
+    }
+}
+
+impl ToChild {
+    /// What every child is told, in the form that a child of this role takes.
+    #[must_use]
+    pub fn welcome(role: ChildRole, welcome: Welcome) -> Self {
+        match role {
+            ChildRole::Agent => ToAgent::Welcome(Box::new(welcome)).into(),
+            ChildRole::Connector | ChildRole::Model => {
+                ToConnector::Welcome(Box::new(welcome)).into()
+            }
+        }
+    }
+
+    /// As [`Self::welcome`], for a ping.
+    #[must_use]
+    pub fn ping(role: ChildRole, ping: Ping) -> Self {
+        match role {
+            ChildRole::Agent => ToAgent::Ping(ping).into(),
+            ChildRole::Connector | ChildRole::Model => ToConnector::Ping(ping).into(),
+        }
+    }
+
+    /// The message's type, as the envelope names it.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Agent(message) => message.kind(),
+            Self::Connector(message) => message.kind(),
+        }
+    }
+
+    /// Whether the child is to end.
+    #[must_use]
+    pub fn is_shutdown(&self) -> bool {
+        matches!(
+            self,
+            Self::Agent(ToAgent::Shutdown(_)) | Self::Connector(ToConnector::Shutdown(_))
+        )
+    }
+
+    /// Puts the message in an envelope and writes it as a frame's body.
+    ///
+    /// # Errors
+    ///
+    /// [`MessageError::BadPayload`] if the payload cannot be written as JSON.
+    pub fn to_frame(&self, head: &Head) -> Result<Vec<u8>, MessageError> {
+        match self {
+            Self::Agent(message) => message.to_frame(head),
+            Self::Connector(message) => message.to_frame(head),
+        }
+    }
+
+    /// The frame that follows the message's own, if one does: records, as one JSON array.
+    #[must_use]
+    pub fn records_frame(&self) -> Option<&Bytes> {
+        match self {
+            Self::Agent(message) => message.records_frame(),
+            Self::Connector(_) => None,
         }
     }
 }

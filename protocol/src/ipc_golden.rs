@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::{Head, ToChild, ToOrchestrator};
+use super::{Head, ToAgent, ToChild, ToConnector, ToOrchestrator};
 use crate::envelope::{Address, Envelope};
 
 const TRACE: &str =
@@ -106,18 +106,32 @@ fn every_message_has_golden_bytes() {
         .flat_map(|body| [(*body).to_owned(), with_trace(body)])
     {
         let envelope = Envelope::from_frame(body.as_bytes()).unwrap();
-        let message = ToChild::from_envelope(&envelope).unwrap();
+        let message = match envelope.to {
+            Address::Agent { .. } => ToAgent::from_envelope(&envelope).map(ToChild::from),
+            _ => ToConnector::from_envelope(&envelope).map(ToChild::from),
+        };
+        let message = message.unwrap();
         seen.insert(message.kind());
         let again = message.to_frame(&head_of(&envelope)).unwrap();
         assert_eq!(String::from_utf8(again).unwrap(), body);
     }
-    assert_eq!(seen, ToChild::KINDS.iter().copied().collect());
+    let kinds = ToAgent::KINDS.iter().chain(ToConnector::KINDS);
+    assert_eq!(seen, kinds.copied().collect());
 }
 
 #[test]
 fn a_message_of_the_other_direction_is_refused() {
     let envelope = Envelope::from_frame(TO_CHILD[0].as_bytes()).unwrap();
     assert!(ToOrchestrator::from_envelope(&envelope).is_err());
+    // What is for a connector is not for an agent, and the other way around.
+    for (body, is_for_agents) in [(TO_CHILD[3], true), (TO_CHILD[4], false)] {
+        let envelope = Envelope::from_frame(body.as_bytes()).unwrap();
+        assert_eq!(ToAgent::from_envelope(&envelope).is_ok(), is_for_agents);
+        assert_eq!(
+            ToConnector::from_envelope(&envelope).is_ok(),
+            !is_for_agents
+        );
+    }
 }
 
 proptest! {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use goondan_protocol::ipc::{ToChild, ToOrchestrator, TurnAppend, TurnAppended};
+use goondan_protocol::ipc::{ToAgent, ToOrchestrator, TurnAppend, TurnAppended};
 use goondan_protocol::message::Role;
 
 use crate::support::{Orchestrator, Site, Stored, script, trace};
@@ -171,7 +171,7 @@ fn nothing_is_touched_before_what_was_said_is_durable() {
             matches!(clerk.next(), Some(ToOrchestrator::Pong(_))),
             "after {kinds_before:?}"
         );
-        clerk.send(&ToChild::TurnAppended(TurnAppended {
+        clerk.send(&ToAgent::TurnAppended(TurnAppended {
             turn_id: append.turn_id,
             seq,
         }));

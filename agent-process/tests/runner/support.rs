@@ -19,7 +19,7 @@ use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::ids::TurnId;
 use goondan_protocol::ipc::{
-    Assignment, ConversationPage, Head, IPC_FD_VAR, Ping, Shutdown, ToChild, ToOrchestrator,
+    Assignment, ConversationPage, Head, IPC_FD_VAR, Ping, Shutdown, ToAgent, ToOrchestrator,
     TurnAppended, TurnCommitted, TurnStart, Welcome,
 };
 use goondan_protocol::message::{Message, MessageEvent};
@@ -217,13 +217,13 @@ impl Orchestrator {
     }
 
     pub(crate) fn welcome(&mut self, assignment: &AgentAssignment, version: Version) {
-        self.send(&ToChild::Welcome(Box::new(Welcome {
+        self.send(&ToAgent::Welcome(Box::new(Welcome {
             version,
             assignment: Assignment::Agent(Box::new(assignment.clone())),
         })));
     }
 
-    pub(crate) fn send(&mut self, message: &ToChild) {
+    pub(crate) fn send(&mut self, message: &ToAgent) {
         let child = Address::Child;
         let head = Head::new(Address::Orchestrator, child).in_trace(trace());
         let mut wire = BytesMut::new();
@@ -244,11 +244,11 @@ impl Orchestrator {
     }
 
     pub(crate) fn ping(&mut self, nonce: u64) {
-        self.send(&ToChild::Ping(Ping { nonce }));
+        self.send(&ToAgent::Ping(Ping { nonce }));
     }
 
     pub(crate) fn shut_down(&mut self) {
-        self.send(&ToChild::Shutdown(Shutdown {
+        self.send(&ToAgent::Shutdown(Shutdown {
             grace_period_ms: 1_000,
             reason: "test".to_owned(),
         }));
@@ -256,7 +256,7 @@ impl Orchestrator {
 
     /// Gives a turn. The event's id follows from its input.
     pub(crate) fn give(&mut self, turn_id: &str, attempt: u32, input: &str) {
-        self.send(&ToChild::Event(Box::new(TurnStart {
+        self.send(&ToAgent::Event(Box::new(TurnStart {
             turn_id: turn_id.parse().unwrap(),
             attempt,
             event: AgentEvent {
@@ -349,14 +349,14 @@ impl Orchestrator {
                     states: Default::default(),
                     next: next.map(|next| u64::try_from(next).unwrap()),
                 };
-                self.send(&ToChild::ConversationPage(page));
+                self.send(&ToAgent::ConversationPage(page));
             }
             ToOrchestrator::TurnAppend(append) => {
                 let expected = u64::try_from(self.stored.events.len()).unwrap() + 1;
                 assert_eq!(append.seq, expected, "a gap in the numbers");
                 let event = serde_json::from_str(append.event.get()).unwrap();
                 self.stored.events.push(event);
-                self.send(&ToChild::TurnAppended(TurnAppended {
+                self.send(&ToAgent::TurnAppended(TurnAppended {
                     turn_id: append.turn_id,
                     seq: append.seq,
                 }));
@@ -388,7 +388,7 @@ impl Orchestrator {
     }
 
     fn commit(&mut self, turn_id: TurnId) {
-        self.send(&ToChild::TurnCommitted(TurnCommitted { turn_id }));
+        self.send(&ToAgent::TurnCommitted(TurnCommitted { turn_id }));
     }
 
     /// A whole turn that must end with an answer.

@@ -18,7 +18,7 @@ use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::ipc::{
     Assignment, EventAccepted, EventRefused, Head, Hello, IPC_FD_VAR, Ping, RefusalCode, Shutdown,
-    Status, ToChild, ToOrchestrator, Welcome,
+    Status, ToConnector, ToOrchestrator, Welcome,
 };
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::version::Version;
@@ -112,16 +112,16 @@ impl Orchestrator {
         self.socket.write_all(bytes).unwrap();
     }
 
-    fn send(&mut self, message: &ToChild, in_reply_to: Option<u64>) {
+    fn send(&mut self, message: &ToConnector, in_reply_to: Option<u64>) {
         self.try_send(message, in_reply_to).unwrap();
     }
 
-    fn try_send(&mut self, message: &ToChild, in_reply_to: Option<u64>) -> std::io::Result<()> {
+    fn try_send(&mut self, message: &ToConnector, in_reply_to: Option<u64>) -> std::io::Result<()> {
         let head = Head::new(Address::Orchestrator, Address::Child).answering(in_reply_to);
         self.try_send_with(&head, message)
     }
 
-    fn try_send_with(&mut self, head: &Head, message: &ToChild) -> std::io::Result<()> {
+    fn try_send_with(&mut self, head: &Head, message: &ToConnector) -> std::io::Result<()> {
         let body = message.to_frame(head).unwrap();
         let len = u32::try_from(body.len()).unwrap();
         let frame = [&len.to_be_bytes()[..], &body].concat();
@@ -160,7 +160,7 @@ impl Orchestrator {
             version: Version::current(),
             assignment: Assignment::Connector(Box::new(assignment)),
         };
-        self.send(&ToChild::Welcome(Box::new(welcome)), None);
+        self.send(&ToConnector::Welcome(Box::new(welcome)), None);
     }
 
     /// Starts the binary as the connector of a model.
@@ -179,7 +179,7 @@ impl Orchestrator {
             version: Version::current(),
             assignment: Assignment::Model(Box::new(assignment)),
         };
-        self.send(&ToChild::Welcome(Box::new(welcome)), None);
+        self.send(&ToConnector::Welcome(Box::new(welcome)), None);
     }
 
     pub(crate) fn call(&mut self, call: CallOrder) {
@@ -190,12 +190,12 @@ impl Orchestrator {
     pub(crate) fn call_in(&mut self, trace: Option<TraceContext>, call: CallOrder) {
         let head = Head::new(Address::Orchestrator, Address::Child);
         let head = Head { trace, ..head };
-        self.try_send_with(&head, &ToChild::Call(Box::new(call)))
+        self.try_send_with(&head, &ToConnector::Call(Box::new(call)))
             .unwrap();
     }
 
     pub(crate) fn cancel(&mut self, call_id: CallId) {
-        self.send(&ToChild::CallCancel(CallCancel { call_id }), None);
+        self.send(&ToConnector::CallCancel(CallCancel { call_id }), None);
     }
 
     pub(crate) fn status(&mut self) -> Status {
@@ -257,7 +257,7 @@ impl Orchestrator {
             event_id: EventId::new(event_id).unwrap(),
             duplicate,
         };
-        self.send(&ToChild::EventAccepted(accepted), Some(pending.request));
+        self.send(&ToConnector::EventAccepted(accepted), Some(pending.request));
     }
 
     pub(crate) fn refuse(&mut self, pending: &Pending, code: RefusalCode) {
@@ -265,7 +265,7 @@ impl Orchestrator {
             code,
             message: "because of the test".into(),
         };
-        self.send(&ToChild::EventRefused(refused), Some(pending.request));
+        self.send(&ToConnector::EventRefused(refused), Some(pending.request));
     }
 
     pub(crate) fn send_ping(&mut self) {
@@ -273,7 +273,7 @@ impl Orchestrator {
     }
 
     pub(crate) fn try_send_ping(&mut self) -> std::io::Result<()> {
-        self.try_send(&ToChild::Ping(Ping { nonce: 4711 }), None)
+        self.try_send(&ToConnector::Ping(Ping { nonce: 4711 }), None)
     }
 
     /// A round trip over the socket. Its answer is the next message: the child sent nothing else.
@@ -311,7 +311,7 @@ impl Orchestrator {
             grace_period_ms: 60_000,
             reason: "the test is over".into(),
         };
-        self.send(&ToChild::Shutdown(shutdown), None);
+        self.send(&ToConnector::Shutdown(shutdown), None);
     }
 
     /// The next message must be `shutdown_ack`, and then the process ends well.

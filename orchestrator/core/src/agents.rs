@@ -8,7 +8,7 @@ use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::envelope::Address;
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef, TurnId, WorkspaceId};
-use goondan_protocol::ipc::{Assignment, ChildRole, Head, Shutdown, ToChild};
+use goondan_protocol::ipc::{Assignment, ChildRole, Head, Shutdown, ToAgent};
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
 use goondan_protocol::trace::{TraceContext, TraceId};
 use goondan_store::StoreError;
@@ -472,7 +472,7 @@ impl Core {
         process: ProcessId,
         reply_to: Option<u64>,
         trace: Option<TraceContext>,
-        message: ToChild,
+        message: ToAgent,
     ) {
         if self.owners.get(&process) != Some(&Owner::Agent(at.clone())) {
             return;
@@ -485,7 +485,7 @@ impl Core {
             self.push(Effect::Send {
                 process,
                 head,
-                message: Box::new(message),
+                message: Box::new(message.into()),
             });
         }
     }
@@ -643,7 +643,7 @@ impl Core {
                     grace_period_ms,
                     reason: reason.to_owned(),
                 };
-                self.send_agent(at, process, None, None, ToChild::Shutdown(shutdown));
+                self.send_agent(at, process, None, None, ToAgent::Shutdown(shutdown));
             }
             None if entry.slot.shown(false) == ProcessState::Spawning => {
                 // It has no work yet, so nothing is lost.

@@ -13,7 +13,7 @@ use goondan_protocol::agents::{AgentAnswer, REPLY_KIND, TurnInput};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId};
-use goondan_protocol::ipc::{RefusalCode, ToChild};
+use goondan_protocol::ipc::{RefusalCode, ToAgent};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_store::StoreError;
 use goondan_store::instance::{Awaited, EventState};
@@ -662,7 +662,7 @@ impl Core {
         }
         let process = up.process;
         for input in inputs {
-            let message = ToChild::TurnInput(Box::new(input));
+            let message = ToAgent::TurnInput(Box::new(input));
             self.send_agent(at, process, None, None, message);
         }
     }

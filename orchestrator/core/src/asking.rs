@@ -19,7 +19,7 @@ use goondan_protocol::agents::{
 };
 use goondan_protocol::event::{AgentEvent, Chain, EventSource, ReplyTo};
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef};
-use goondan_protocol::ipc::ToChild;
+use goondan_protocol::ipc::ToAgent;
 use goondan_protocol::limits::{MAX_INPUT_BYTES, MAX_REQUEST_TIMEOUT_MS};
 use goondan_protocol::trace::{SpanId, TraceContext};
 use goondan_store::instance::{Awaited, Metadata};
@@ -573,7 +573,7 @@ impl Core {
 
     /// Tells an agent what came of what it asked.
     pub(super) fn answer_agent(&mut self, asker: &Asker, answer: AgentAnswer) {
-        let message = ToChild::AgentAnswer(Box::new(answer));
+        let message = ToAgent::AgentAnswer(Box::new(answer));
         self.send_agent(&asker.at, asker.process, asker.request_id, None, message);
     }
 }

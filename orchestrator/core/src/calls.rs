@@ -24,7 +24,7 @@ use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{
     AgentName, ConnectionName, InstanceRef, ResourceName, StepId, TurnId, WorkspaceId,
 };
-use goondan_protocol::ipc::{Head, ToChild};
+use goondan_protocol::ipc::{Head, ToAgent, ToConnector};
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::usage::Charge;
 use goondan_store::ledger::Entry;
@@ -429,7 +429,7 @@ impl Core {
             params,
             deadline_ms,
         };
-        self.send_provider(process, &target, trace, ToChild::Call(Box::new(order)));
+        self.send_provider(process, &target, trace, ToConnector::Call(Box::new(order)));
     }
 
     fn send_provider(
@@ -437,13 +437,13 @@ impl Core {
         process: ProcessId,
         target: &CallTarget,
         trace: Option<TraceContext>,
-        message: ToChild,
+        message: ToConnector,
     ) {
         let head = Head::new(Address::Orchestrator, address_of(target));
         self.push(Effect::Send {
             process,
             head: Head { trace, ..head },
-            message: Box::new(message),
+            message: Box::new(message.into()),
         });
     }
 
@@ -455,7 +455,7 @@ impl Core {
         outcome: CallOutcome,
     ) {
         let result = CallResult { call_id, outcome };
-        self.send_agent(at, process, None, None, ToChild::CallResult(result));
+        self.send_agent(at, process, None, None, ToAgent::CallResult(result));
     }
 
     /// Ends a call, telling whoever waits for it.
@@ -504,7 +504,7 @@ impl Core {
         let place = call.place.clone();
         if let Some((process, call_id)) = call.waiter.filter(|_| call.wants_pieces) {
             let piece = piece.to_owned();
-            let piece = ToChild::CallPiece(CallPiece { call_id, piece });
+            let piece = ToAgent::CallPiece(CallPiece { call_id, piece });
             self.send_agent(&at, process, None, None, piece);
         }
         // A summary of what is long past is no part of the turn's answer.
@@ -640,7 +640,7 @@ impl Core {
             self.put_down(call.at.clone(), bill);
         }
         if let Some(process) = call.process() {
-            let cancel = ToChild::CallCancel(CallCancel { call_id: id });
+            let cancel = ToConnector::CallCancel(CallCancel { call_id: id });
             self.send_provider(process, &call.target, call.trace, cancel);
         }
         self.serve_lane(&call.lane);
@@ -749,7 +749,7 @@ impl Core {
                 )
             };
             if let Some(process) = process {
-                let cancel = ToChild::CallCancel(CallCancel { call_id: id });
+                let cancel = ToConnector::CallCancel(CallCancel { call_id: id });
                 self.send_provider(process, &target, trace, cancel);
             }
             let error = CallError::new(CallErrorCode::TimedOut, message).suggest(suggestion);

@@ -13,7 +13,7 @@ use goondan_protocol::definition::{HostedModel, HostedProvider, ModelProvider};
 use goondan_protocol::envelope::Address;
 use goondan_protocol::export::{EXPORT, Export, ExportedEvent, ExportedModel};
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
-use goondan_protocol::ipc::{Head, ToChild};
+use goondan_protocol::ipc::{Head, ToConnector};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
 use serde_json::value::to_raw_value;
 
@@ -165,7 +165,7 @@ impl Core {
         self.push(Effect::Send {
             process,
             head: Head::new(Address::Orchestrator, to),
-            message: Box::new(ToChild::Call(Box::new(order))),
+            message: Box::new(ToConnector::Call(Box::new(order)).into()),
         });
     }
 

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use goondan_protocol::ids::{ConnectionName, WorkspaceId};
-use goondan_protocol::ipc::{State, StateKept, StateRefused, ToChild};
+use goondan_protocol::ipc::{State, StateKept, StateRefused, ToConnector};
 use serde_json::value::RawValue;
 
 use super::{Core, Effect, ProcessId};
@@ -64,7 +64,7 @@ impl Core {
         let queue = &mut connector.state;
         if queue.waiting.len() >= WAITING_MAX {
             let message = format!("{WAITING_MAX} requests for the connection's state wait already");
-            let refused = ToChild::StateRefused(StateRefused { message });
+            let refused = ToConnector::StateRefused(StateRefused { message });
             return self.answer_connector(process, request_id, refused);
         }
         queue.waiting.push_back((asker, work));
@@ -101,9 +101,9 @@ impl Core {
         };
         if let Some(asker) = connector.state.under_way.take() {
             let answer = match result {
-                Ok(StateDone::Found(state)) => ToChild::State(State { state }),
-                Ok(StateDone::Kept) => ToChild::StateKept(StateKept {}),
-                Err(message) => ToChild::StateRefused(StateRefused { message }),
+                Ok(StateDone::Found(state)) => ToConnector::State(State { state }),
+                Ok(StateDone::Kept) => ToConnector::StateKept(StateKept {}),
+                Err(message) => ToConnector::StateRefused(StateRefused { message }),
             };
             self.answer_connector(asker.process, asker.request_id, answer);
         }

@@ -11,7 +11,7 @@ use goondan_protocol::export::OTLP;
 use goondan_protocol::ids::{ConnectionName, EventId, WorkspaceId};
 use goondan_protocol::images;
 use goondan_protocol::ipc::{
-    Assignment, ChildRole, EventRefused, Head, RefusalCode, Shutdown, Status, ToChild,
+    Assignment, ChildRole, EventRefused, Head, RefusalCode, Shutdown, Status, ToConnector,
 };
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
@@ -285,14 +285,14 @@ impl Core {
         message: String,
     ) {
         let refused = EventRefused { code, message };
-        self.answer_connector(process, request_id, ToChild::EventRefused(refused));
+        self.answer_connector(process, request_id, ToConnector::EventRefused(refused));
     }
 
     pub(super) fn answer_connector(
         &mut self,
         process: ProcessId,
         request_id: Option<u64>,
-        message: ToChild,
+        message: ToConnector,
     ) {
         let to = match self.owners.get(&process) {
             Some(Owner::Connector(_, name)) => Address::Connector { name: name.clone() },
@@ -303,7 +303,7 @@ impl Core {
         self.push(Effect::Send {
             process,
             head,
-            message: Box::new(message),
+            message: Box::new(message.into()),
         });
     }
 
@@ -354,7 +354,7 @@ impl Core {
                 grace_period_ms,
                 reason: reason.to_owned(),
             };
-            self.answer_connector(process, None, ToChild::Shutdown(shutdown));
+            self.answer_connector(process, None, ToConnector::Shutdown(shutdown));
         } else if connector.slot.shown(false) == goondan_protocol::control::ProcessState::Spawning {
             self.kill(running, true);
         }

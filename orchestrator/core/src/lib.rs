@@ -41,6 +41,7 @@ use std::sync::Arc;
 use goondan_config::{Bundle, Sources};
 use goondan_protocol::control::{ControlError, ErrorCode, Watching, WorkspaceProblem};
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
+use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::version::Version;
 use goondan_store::root::Layout;
@@ -129,6 +130,14 @@ enum Owner {
 }
 
 impl Owner {
+    fn role(&self) -> ChildRole {
+        match self {
+            Self::Agent(_) => ChildRole::Agent,
+            Self::Connector(..) => ChildRole::Connector,
+            Self::Model(..) => ChildRole::Model,
+        }
+    }
+
     fn workspace_id(&self) -> &WorkspaceId {
         match self {
             Self::Agent(instance) => &instance.workspace_id,

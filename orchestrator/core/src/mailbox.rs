@@ -3,7 +3,7 @@
 use goondan_protocol::control::{ControlError, ErrorCode, Sent};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef, WorkspaceId};
-use goondan_protocol::ipc::{EventAccepted, RefusalCode, ToChild};
+use goondan_protocol::ipc::{EventAccepted, RefusalCode, ToConnector};
 use goondan_protocol::limits::MAX_PENDING_EVENTS_PER_INSTANCE;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
@@ -194,7 +194,7 @@ impl Core {
                     event_id: said,
                     duplicate,
                 };
-                self.answer_connector(process, request_id, ToChild::EventAccepted(accepted));
+                self.answer_connector(process, request_id, ToConnector::EventAccepted(accepted));
             }
             AcceptReply::Agent {
                 asker,

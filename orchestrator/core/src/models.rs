@@ -5,7 +5,7 @@ use goondan_protocol::call::{CallError, CallErrorCode, CallTarget};
 use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{HostedModel, ModelAssignment};
 use goondan_protocol::ids::{ResourceName, WorkspaceId};
-use goondan_protocol::ipc::{Assignment, ChildRole, Shutdown, Status, ToChild};
+use goondan_protocol::ipc::{Assignment, ChildRole, Shutdown, Status, ToConnector};
 use goondan_protocol::trace::TraceId;
 use serde_json::json;
 
@@ -254,7 +254,7 @@ impl Core {
                 grace_period_ms,
                 reason: reason.to_owned(),
             };
-            self.answer_connector(process, None, ToChild::Shutdown(shutdown));
+            self.answer_connector(process, None, ToConnector::Shutdown(shutdown));
         } else if model.slot.shown(false) == goondan_protocol::control::ProcessState::Spawning {
             self.kill(running, true);
         }

@@ -171,7 +171,7 @@ impl Core {
             version: self.version(),
             assignment,
         };
-        let message = Box::new(ToChild::Welcome(Box::new(welcome)));
+        let message = Box::new(ToChild::welcome(owner.role(), welcome));
         self.push(Effect::Send {
             process,
             head,
@@ -261,7 +261,8 @@ impl Core {
                 };
                 if let Some(to) = to {
                     let head = Head::new(Address::Orchestrator, to);
-                    let message = Box::new(ToChild::Ping(Ping { nonce: now.mono_ms }));
+                    let message =
+                        Box::new(ToChild::ping(owner.role(), Ping { nonce: now.mono_ms }));
                     self.push(Effect::Send {
                         process,
                         head,

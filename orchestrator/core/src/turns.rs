@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{EventId, ExtensionStates, InstanceRef, StepId, TurnId};
 use goondan_protocol::ipc::{
-    ConversationPage, ToChild, TurnAppend, TurnAppended, TurnCommitted, TurnComplete, TurnStart,
+    ConversationPage, ToAgent, TurnAppend, TurnAppended, TurnCommitted, TurnComplete, TurnStart,
 };
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
@@ -108,7 +108,7 @@ impl Core {
             process,
             request_id,
             None,
-            ToChild::ConversationPage(page),
+            ToAgent::ConversationPage(page),
         );
         if let Some(entry) = self.instance_mut(at)
             && entry.slot.up().is_some_and(|up| up.process == process)
@@ -226,7 +226,7 @@ impl Core {
         let event = event.with("turnId", open.turn_id.as_str());
         let event = event.with("eventId", event_id.as_str());
         self.log(event.with("attempt", open.attempt));
-        let start = ToChild::Event(Box::new(start));
+        let start = ToAgent::Event(Box::new(start));
         self.send_agent(at, process, None, Some(trace), start);
         self.hand_over_answers(at);
     }
@@ -348,7 +348,7 @@ impl Core {
                     return;
                 }
                 let appended = TurnAppended { turn_id, seq };
-                self.send_agent(at, process, None, None, ToChild::TurnAppended(appended));
+                self.send_agent(at, process, None, None, ToAgent::TurnAppended(appended));
             }
             Ok(other) => self.log_confusion(at, &other),
             Err(error) => self.on_store_failure(at, Some(process), &error),
@@ -456,7 +456,7 @@ impl Core {
         let committed = TurnCommitted {
             turn_id: turn_id.clone(),
         };
-        self.send_agent(at, process, None, trace, ToChild::TurnCommitted(committed));
+        self.send_agent(at, process, None, trace, ToAgent::TurnCommitted(committed));
         self.push(Effect::SetTrace {
             process,
             trace: None,

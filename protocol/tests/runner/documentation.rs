@@ -10,7 +10,7 @@ use goondan_protocol::control::{
 use goondan_protocol::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use goondan_protocol::envelope::Envelope;
 use goondan_protocol::event::{AgentEvent, ConnectorEvent, TurnOutcome};
-use goondan_protocol::ipc::{Head, RefusalCode, ToChild, ToOrchestrator};
+use goondan_protocol::ipc::{Head, RefusalCode, ToAgent, ToConnector, ToOrchestrator};
 use goondan_protocol::limits;
 use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
@@ -98,7 +98,8 @@ macro_rules! frame_round_trip {
 
 #[test]
 fn every_example_of_the_protocol_page_is_what_it_says() {
-    let (mut from_child, mut to_child) = (BTreeSet::new(), BTreeSet::new());
+    let mut from_child = BTreeSet::new();
+    let (mut to_agent, mut to_connector) = (BTreeSet::new(), BTreeSet::new());
     for Example {
         heading,
         type_name,
@@ -111,9 +112,14 @@ fn every_example_of_the_protocol_page_is_what_it_says() {
                 from_child.insert(kind);
                 kind
             }
-            "ToChild" => {
-                let kind = frame_round_trip!(ToChild, json);
-                to_child.insert(kind);
+            "ToAgent" => {
+                let kind = frame_round_trip!(ToAgent, json);
+                to_agent.insert(kind);
+                kind
+            }
+            "ToConnector" => {
+                let kind = frame_round_trip!(ToConnector, json);
+                to_connector.insert(kind);
                 kind
             }
             record => {
@@ -139,7 +145,10 @@ fn every_example_of_the_protocol_page_is_what_it_says() {
         );
     }
     assert_eq!(from_child, ToOrchestrator::KINDS.iter().copied().collect());
-    assert_eq!(to_child, ToChild::KINDS.iter().copied().collect());
+    // What every child is told is shown once.
+    let shown: BTreeSet<_> = to_agent.union(&to_connector).copied().collect();
+    let kinds = ToAgent::KINDS.iter().chain(ToConnector::KINDS);
+    assert_eq!(shown, kinds.copied().collect());
 }
 
 #[test]

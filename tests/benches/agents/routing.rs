@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use goondan_protocol::call::{CallId, CallOrder, CallTarget, Caller, OutgoingCall};
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::frame::FrameCodec;
-use goondan_protocol::ipc::{Head, ToChild, ToOrchestrator};
+use goondan_protocol::ipc::{Head, ToConnector, ToOrchestrator};
 use serde_json::json;
 use serde_json::value::to_raw_value;
 use tokio_util::codec::{Decoder as _, Encoder as _};
@@ -95,7 +95,7 @@ fn hand_on(frame: &[u8], number: u64) -> Result<Vec<u8>, Box<dyn Error>> {
     };
     let mut head = Head::new(Address::Orchestrator, Address::Child);
     head.trace = envelope.trace;
-    Ok(ToChild::Call(Box::new(order)).to_frame(&head)?)
+    Ok(ToConnector::Call(Box::new(order)).to_frame(&head)?)
 }
 
 /// A frame of an agent that calls a model, of [`MESSAGE_BYTES`] bytes and a few.

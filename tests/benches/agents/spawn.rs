@@ -13,7 +13,7 @@ use goondan_protocol::definition::{
     AgentAssignment, AgentDefinition, LoopBreaker, ModelDefinition, ModelProvider,
 };
 use goondan_protocol::envelope::Address;
-use goondan_protocol::ipc::{Assignment, Head, IPC_FD_VAR, ToChild, Welcome};
+use goondan_protocol::ipc::{Assignment, Head, IPC_FD_VAR, ToAgent, Welcome};
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::version::Version;
 use goondan_protocol::working_directory::CwdMode;
@@ -68,7 +68,7 @@ fn welcome(dir: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
         work_dir: dir.to_owned(),
         project_root: dir.to_owned(),
     };
-    let welcome = ToChild::Welcome(Box::new(Welcome {
+    let welcome = ToAgent::Welcome(Box::new(Welcome {
         version: Version::current(),
         assignment: Assignment::Agent(Box::new(assignment)),
     }));

@@ -10,7 +10,7 @@ use goondan_protocol::control::{
     QuestionInfo, QuestionSource, ShowQuestion,
 };
 use goondan_protocol::ids::{ConnectionName, QuestionId, WorkspaceId};
-use goondan_protocol::ipc::ToChild;
+use goondan_protocol::ipc::ToConnector;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::question::{
     QuestionAction, QuestionAnswered, QuestionAsk, QuestionRefused, QuestionWithdraw,
@@ -96,7 +96,7 @@ impl Core {
                     .with("workspaceId", id.as_str())
                     .with("connection", connection.as_str());
                 self.log(event.with("problem", message.clone()));
-                let refused = ToChild::QuestionRefused(QuestionRefused { message });
+                let refused = ToConnector::QuestionRefused(QuestionRefused { message });
                 self.answer_connector(process, request_id, refused);
             }
         }
@@ -228,7 +228,7 @@ impl Core {
         };
         let answered = Box::new(QuestionAnswered { action, content });
         let (process, request_id) = question.asker;
-        self.answer_connector(process, request_id, ToChild::QuestionAnswered(answered));
+        self.answer_connector(process, request_id, ToConnector::QuestionAnswered(answered));
         Some(QuestionClosed {
             question_id: question_id.clone(),
             action,

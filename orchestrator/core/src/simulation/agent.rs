@@ -10,7 +10,7 @@ use goondan_protocol::call::{
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{EventId, ExtensionStates, ResourceName, StepId, TurnId};
 use goondan_protocol::ipc::{
-    Assignment, ConversationLoad, Pong, ShutdownAck, ToChild, ToOrchestrator, TurnAppend,
+    Assignment, ConversationLoad, Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnAppend,
     TurnComplete, TurnStart,
 };
 use goondan_protocol::message::{Content, Message, MessageEvent};
@@ -297,16 +297,16 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    pub(super) fn on_message(&mut self, message: ToChild, in_reply_to: Option<u64>) -> Vec<Act> {
+    pub(super) fn on_message(&mut self, message: ToAgent, in_reply_to: Option<u64>) -> Vec<Act> {
         match message {
-            ToChild::Welcome(welcome) => {
+            ToAgent::Welcome(welcome) => {
                 let Assignment::Agent(assignment) = welcome.assignment else {
                     panic!("an agent is to be one");
                 };
                 self.model = Some(assignment.agent.model.name);
                 vec![load(0)]
             }
-            ToChild::ConversationPage(page) => {
+            ToAgent::ConversationPage(page) => {
                 let ids = page.messages.iter().map(|raw| {
                     let message: Identified = serde_json::from_slice(raw).unwrap();
                     message.id
@@ -323,8 +323,8 @@ impl Agent {
                     }
                 }
             }
-            ToChild::Event(start) => self.begin(*start),
-            ToChild::TurnAppended(appended) => {
+            ToAgent::Event(start) => self.begin(*start),
+            ToAgent::TurnAppended(appended) => {
                 let turn = self.turn.as_mut().expect("an acknowledgement needs a turn");
                 assert_eq!(appended.turn_id, turn.turn_id);
                 assert!(appended.seq <= turn.sent, "acknowledged what was not sent");
@@ -332,7 +332,7 @@ impl Agent {
                 turn.acknowledged = appended.seq;
                 self.go_on()
             }
-            ToChild::TurnCommitted(committed) => {
+            ToAgent::TurnCommitted(committed) => {
                 let turn = self.turn.take().expect("a commit needs a turn");
                 assert_eq!(committed.turn_id, turn.turn_id);
                 assert!(turn.is_completed, "committed before it was complete");
@@ -340,21 +340,20 @@ impl Agent {
                 self.confirmed.extend(turn.taken.iter().map(taken_in));
                 self.end_if_draining()
             }
-            ToChild::Ping(ping) => {
+            ToAgent::Ping(ping) => {
                 let nonce = ping.nonce;
                 let mut acts = vec![Act::Say(ToOrchestrator::Pong(Pong { nonce }))];
                 // What failed is asked for again in its own time.
                 acts.extend(self.go_on());
                 acts
             }
-            ToChild::CallResult(result) => self.on_result(result),
-            ToChild::CallPiece(_) => Vec::new(),
-            ToChild::Call(_) | ToChild::CallCancel(_) => panic!("an agent makes no calls"),
-            ToChild::Shutdown(_) => {
+            ToAgent::CallResult(result) => self.on_result(result),
+            ToAgent::CallPiece(_) => Vec::new(),
+            ToAgent::Shutdown(_) => {
                 self.is_draining = true;
                 self.end_if_draining()
             }
-            ToChild::TurnInput(input) => {
+            ToAgent::TurnInput(input) => {
                 let turn = self
                     .turn
                     .as_mut()
@@ -372,7 +371,7 @@ impl Agent {
                 }
                 self.go_on()
             }
-            ToChild::AgentAnswer(answer) => {
+            ToAgent::AgentAnswer(answer) => {
                 let turn = self.turn.as_mut().expect("an answer needs a turn");
                 let ask = in_reply_to.and_then(|request| turn.asked.remove(&request));
                 check_answer(
@@ -380,15 +379,6 @@ impl Agent {
                     &answer,
                 );
                 self.go_on()
-            }
-            ToChild::EventAccepted(_)
-            | ToChild::EventRefused(_)
-            | ToChild::State(_)
-            | ToChild::StateKept(_)
-            | ToChild::StateRefused(_)
-            | ToChild::QuestionAnswered(_)
-            | ToChild::QuestionRefused(_) => {
-                panic!("an agent is told of no ingress events")
             }
         }
     }

@@ -8,7 +8,7 @@ use goondan_protocol::call::{COMPLETE, CallId, CallOrder, CallOutcome, CallResul
 use goondan_protocol::control::{EventInfo, Sent};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{EventId, InstanceKey, StepId};
-use goondan_protocol::ipc::ToChild;
+use goondan_protocol::ipc::{ToAgent, ToConnector};
 use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::usage::Spent;
 use goondan_store::ledger::Ledgered;
@@ -112,9 +112,9 @@ impl Oracle {
     }
 
     /// A connector is told what came of a question to a person.
-    pub(super) fn hear_of_question(&mut self, message: &ToChild) {
+    pub(super) fn hear_of_question(&mut self, message: &ToConnector) {
         let told = match message {
-            ToChild::QuestionAnswered(answered) => answered.action.as_str(),
+            ToConnector::QuestionAnswered(answered) => answered.action.as_str(),
             _ => "refused",
         };
         *self.told.entry(format!("question: {told}")).or_default() += 1;
@@ -260,7 +260,7 @@ impl Oracle {
     }
 
     /// An agent hears something: a reply that was seen once is never another.
-    pub(super) fn hear(&mut self, message: &ToChild) {
+    pub(super) fn hear(&mut self, message: &ToAgent) {
         let seen_tokens = &mut self.seen_tokens;
         let mut see = |replies: &mut HashMap<StepId, Value>, message: &Message| {
             let usage = Spent::of_metadata(&message.metadata).usage;
@@ -272,7 +272,7 @@ impl Oracle {
             }
         };
         match message {
-            ToChild::CallResult(CallResult {
+            ToAgent::CallResult(CallResult {
                 outcome: CallOutcome::Ok(raw),
                 ..
             }) => {
@@ -282,7 +282,7 @@ impl Oracle {
                     see(&mut self.replies, &message);
                 }
             }
-            ToChild::ConversationPage(page) => {
+            ToAgent::ConversationPage(page) => {
                 for text in page.messages.iter() {
                     let message: Message = serde_json::from_slice(text).unwrap();
                     if message.data.content.to_text().starts_with("reply") {

@@ -7,7 +7,7 @@ use goondan_config::Bundle;
 use goondan_protocol::control::{Call, EventInfo, Stop};
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
-use goondan_protocol::ipc::{ChildRole, ToChild, ToOrchestrator};
+use goondan_protocol::ipc::{ChildRole, ToAgent, ToChild, ToConnector, ToOrchestrator};
 use goondan_protocol::time::Timestamp;
 use goondan_store::disk::{Crash, Disk, Fault, SimulatedDisk};
 use goondan_store::ledger::{self, Ledgered};
@@ -348,8 +348,9 @@ impl World {
                     return Vec::new();
                 };
                 match &*message {
-                    ToChild::TurnCommitted(_) => self.oracle.forgive(&child.owner),
-                    ToChild::Shutdown(shutdown) => {
+                    ToChild::Agent(ToAgent::TurnCommitted(_)) => self.oracle.forgive(&child.owner),
+                    ToChild::Agent(ToAgent::Shutdown(shutdown))
+                    | ToChild::Connector(ToConnector::Shutdown(shutdown)) => {
                         (child.was_asked, child.was_told) = (true, true);
                         if shutdown.reason == CONFIGURATION_CHANGED {
                             let (role, name) = &child.name;
@@ -371,7 +372,7 @@ impl World {
                             }
                         }
                     }
-                    ToChild::Event(_) => {
+                    ToChild::Agent(ToAgent::Event(_)) => {
                         let (begun_under, before) = &self.begun[&child.owner];
                         let mut since = self.replaced_under.iter().skip(*before);
                         assert!(
@@ -380,8 +381,10 @@ impl World {
                             child.owner
                         );
                     }
-                    ToChild::AgentAnswer(answer) => self.oracle.answer_agent(answer),
-                    ToChild::EventAccepted(accepted) => {
+                    ToChild::Agent(ToAgent::AgentAnswer(answer)) => {
+                        self.oracle.answer_agent(answer);
+                    }
+                    ToChild::Connector(ToConnector::EventAccepted(accepted)) => {
                         self.oracle.forgive(&child.owner);
                         self.oracle
                             .acknowledge(&accepted.event_id, accepted.duplicate);

@@ -152,7 +152,7 @@ impl Supervisor {
 
     fn send(&mut self, process: ProcessId, head: &Head, message: &ToChild) -> Option<Input> {
         let child = self.children.get_mut(&process)?;
-        child.ends_in_order |= matches!(message, ToChild::Shutdown(_));
+        child.ends_in_order |= message.is_shutdown();
         let sent = message.to_frame(head).map(|frame| {
             let records = message.records_frame().cloned();
             let mut frames = std::iter::once(Bytes::from(frame)).chain(records);

@@ -6,7 +6,7 @@ use goondan_protocol::call::{
     COMPLETE, CallError, CallErrorCode, CallOrder, CallOutcome, CallPiece, CallResult, ModelAnswer,
 };
 use goondan_protocol::ids::InstanceKey;
-use goondan_protocol::ipc::{ChildRole, Hello, Pong, Status, ToChild, ToOrchestrator};
+use goondan_protocol::ipc::{ChildRole, Hello, Pong, Status, ToChild, ToConnector, ToOrchestrator};
 use goondan_protocol::question::QuestionAsk;
 use goondan_protocol::usage::{USAGE, Usage};
 use goondan_protocol::version::Version;
@@ -113,34 +113,34 @@ impl World {
         if child.is_hung || child.is_dying {
             return;
         }
-        if let Role::Agent(_) = child.role {
-            self.oracle.hear(&message);
-        }
-        let acts = match &mut child.role {
-            Role::Agent(agent) => agent.on_message(message, in_reply_to),
-            Role::Connector | Role::Model => match message {
-                ToChild::Call(call) => {
+        let acts = match (&mut child.role, message) {
+            (Role::Agent(agent), ToChild::Agent(message)) => {
+                self.oracle.hear(&message);
+                agent.on_message(message, in_reply_to)
+            }
+            (Role::Connector | Role::Model, ToChild::Connector(message)) => match message {
+                ToConnector::Call(call) => {
                     let is_healing = self.is_healing;
                     self.oracle.begin(&call);
                     made(&mut self.rng, is_healing, &call)
                 }
-                ToChild::Welcome(_) => {
+                ToConnector::Welcome(_) => {
                     child.is_greeted = matches!(child.role, Role::Connector);
                     let (ready, detail) = (true, "listening".to_owned());
                     vec![Act::Say(ToOrchestrator::Status(Status { ready, detail }))]
                 }
-                ToChild::Ping(ping) => {
+                ToConnector::Ping(ping) => {
                     let pong = Pong { nonce: ping.nonce };
                     vec![Act::Say(ToOrchestrator::Pong(pong))]
                 }
-                ToChild::EventRefused(_) => {
+                ToConnector::EventRefused(_) => {
                     let refused = in_reply_to.and_then(|request| child.posts.remove(&request));
                     if let Some(event_id) = refused {
                         self.post_again(&event_id);
                     }
                     Vec::new()
                 }
-                ToChild::QuestionAnswered(_) | ToChild::QuestionRefused(_) => {
+                ToConnector::QuestionAnswered(_) | ToConnector::QuestionRefused(_) => {
                     let request = in_reply_to.expect("it is a reply");
                     let is_open = child.questions.remove(&request);
                     assert!(
@@ -150,9 +150,10 @@ impl World {
                     self.oracle.hear_of_question(&message);
                     Vec::new()
                 }
-                ToChild::Shutdown(_) => vec![Act::Exit],
+                ToConnector::Shutdown(_) => vec![Act::Exit],
                 _ => Vec::new(),
             },
+            (_, message) => panic!("`{}` is not for it", message.kind()),
         };
         for act in acts {
             // What it does takes its time, but happens in order.
