@@ -39,8 +39,8 @@ use crate::model::{self, Answer, Model, ModelError, ModelRequest};
 use crate::outgoing::{Desk, Order, Outgoing};
 use crate::recorder::Recorder;
 use crate::tool_call::{CallKey, ToolOutcome};
+use crate::tools::Origin;
 use crate::tools::host::HostProgram;
-use crate::tools::outside::Origin;
 use crate::tools::{CallSite, ToolFault, Toolbox, ToolboxError};
 use crate::turn::{Effect, Engine, EngineFault, Input, OpenTurn, Scope, TurnLimits};
 

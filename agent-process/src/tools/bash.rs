@@ -10,22 +10,20 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::capture::{Capture, Stream};
-use super::pipe::{Pipe, supervisor_in};
+use super::export::{Export, Output};
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
+use super::pipe::{DRAIN_TIMEOUT, Pipe, SUPERVISOR_GRACE, supervisor_in};
+use super::places::Places;
+use super::session::MAX_TIMEOUT_MS;
 use super::tool_supervisor;
-use super::{Export, Output, Places, ToolFault, ToolInvocation};
 use crate::tool_call::ToolOutcome;
 
 /// Longest command, in characters: four bytes each still fit one argument of a Linux process.
 const MAX_COMMAND_CHARS: usize = 30_000;
 /// How long a command may run unless the call says otherwise, in milliseconds.
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
-/// How long a command may run at most, in milliseconds.
-pub(super) const MAX_TIMEOUT_MS: u64 = 600_000;
-/// Time a tool supervisor has to end its tree before it is killed itself.
-pub(super) const SUPERVISOR_GRACE: Duration = Duration::from_secs(6);
-/// Time for the rest of the output once the supervisor has ended. Everybody who could hold the pipes
-/// open is dead by then; this bounds the case that the supervisor was killed.
-pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     vec![Export {
@@ -71,7 +69,14 @@ async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome
     if let Some(session) = &args.session {
         return places
             .sessions
-            .exec(places, session, call, args.command, timeout_ms)
+            .exec(
+                &places.work,
+                &places.surroundings,
+                session,
+                call,
+                args.command,
+                timeout_ms,
+            )
             .await;
     }
     let failed = |what: &str, error: &std::io::Error| {

@@ -20,9 +20,13 @@ use regex_lite::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::file_system::{MAX_FILE_BYTES, io_fault, open_file};
-use super::rooted::{Access, Root, fault_of, locate};
-use super::{Export, Output, Places, Run, ToolFault, ToolInvocation, blocking};
+use super::export::{Export, Output, Run, blocking};
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
+use super::places::Places;
+use super::places::{Access, locate};
+use super::readable_file::{MAX_FILE_BYTES, io_fault, not_text, open_file};
+use super::rooted::{Root, fault_of};
 
 /// Most files that one `glob` returns.
 const MAX_GLOB_FILES: usize = 1_000;
@@ -381,7 +385,7 @@ fn grep(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<St
     } else {
         match text_of(root, &start, shown)? {
             Some(text) => found.search(shown, &text, &mut bounds),
-            None => return Err(super::file_system::not_text(shown)),
+            None => return Err(not_text(shown)),
         }
     }
     if found.text.is_empty() {

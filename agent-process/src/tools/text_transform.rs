@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Export, Output, ToolFault, blocking};
+use super::export::{Export, Output, blocking};
+use super::fault::ToolFault;
 
 /// Longest text, in characters.
 const MAX_TEXT_CHARS: usize = 1_048_576;
