@@ -1,10 +1,11 @@
 //! What the host says, taken in.
 
+use goondan_protocol::ids::ExtensionName;
 use serde_json::Value;
 
 use super::invocation::MomentOf;
 use super::looked_at::{notes_of, return_of};
-use super::wire::{Asked, FromHost, RawNotes};
+use super::wire::{Asked, FromHost, RawNotes, Returned};
 use super::{Ask, ExtensionHost, HostEvent};
 use crate::middleware::{InvocationId, MiddlewareEvent, Notes};
 use crate::tools::host::MAX_LINE_BYTES;
@@ -73,19 +74,7 @@ impl ExtensionHost {
                 extension,
                 code,
                 message,
-            }) => {
-                let entry = self.modules.iter().find(|module| module.name == extension);
-                let entry = entry.map(|module| module.entry.display().to_string());
-                let entry = entry.unwrap_or_default();
-                let what = match code.as_str() {
-                    "E_EXT_LOAD" => "cannot be loaded",
-                    _ => "failed in `register`",
-                };
-                self.lose(
-                    &code,
-                    format!("extension `{extension}` (`{entry}`) {what}: {message}"),
-                );
-            }
+            }) => self.hear_unfit(&extension, &code, &message),
             Ok(FromHost::Next {
                 invocation,
                 notes,
@@ -96,46 +85,13 @@ impl ExtensionHost {
                 invocation,
                 notes,
                 result,
-            }) => {
-                let Some(left) = self.invocations.remove(&invocation) else {
-                    return;
-                };
-                let made_result_of = match (&left.moment, &result) {
-                    (MomentOf::Call { call_id, .. }, Some(_)) => Some(call_id.clone()),
-                    _ => None,
-                };
-                let event = match notes_of(notes, &left.extension) {
-                    Ok(notes) => MiddlewareEvent::Left {
-                        notes,
-                        returned: return_of(result, left.moment),
-                    },
-                    Err(message) => threw(message),
-                };
-                self.host_events.push_back(HostEvent::MiddlewareActed {
-                    invocation,
-                    event,
-                    made_result_of,
-                });
-            }
+            }) => self.hear_left(invocation, notes, result),
             Ok(FromHost::Throw {
                 invocation,
                 notes,
                 code,
                 message,
-            }) => {
-                let Some(left) = self.invocations.remove(&invocation) else {
-                    return;
-                };
-                let event = match notes_of(notes, &left.extension) {
-                    Ok(notes) => MiddlewareEvent::Threw {
-                        notes,
-                        code,
-                        message,
-                    },
-                    Err(fault) => threw(fault),
-                };
-                self.host_events.push_back(acted(invocation, event));
-            }
+            }) => self.hear_thrown(invocation, notes, code, message),
             Ok(FromHost::Ask {
                 id,
                 invocation,
@@ -150,15 +106,33 @@ impl ExtensionHost {
                 let name = extension.as_deref().unwrap_or("extensions");
                 log(&self.span, name, level, &message);
             }
-            Err(_) => {
-                let text = String::from_utf8_lossy(line);
-                let text = text.trim_end();
-                let end = text.floor_char_boundary(MAX_LOG_LINE_BYTES);
-                let text = text.get(..end).unwrap_or_default();
-                if !text.is_empty() {
-                    log(&self.span, "extensions", LogLevel::Info, text);
-                }
-            }
+            Err(_) => self.hear_text(line),
+        }
+    }
+
+    /// A module could not be loaded or registered.
+    fn hear_unfit(&mut self, extension: &ExtensionName, code: &str, message: &str) {
+        let entry = self.modules.iter().find(|module| module.name == *extension);
+        let entry = entry.map(|module| module.entry.display().to_string());
+        let entry = entry.unwrap_or_default();
+        let what = match code {
+            "E_EXT_LOAD" => "cannot be loaded",
+            _ => "failed in `register`",
+        };
+        self.lose(
+            code,
+            format!("extension `{extension}` (`{entry}`) {what}: {message}"),
+        );
+    }
+
+    /// Something that is not of the protocol, for the log.
+    fn hear_text(&self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_end();
+        let end = text.floor_char_boundary(MAX_LOG_LINE_BYTES);
+        let text = text.get(..end).unwrap_or_default();
+        if !text.is_empty() {
+            log(&self.span, "extensions", LogLevel::Info, text);
         }
     }
 
@@ -187,6 +161,51 @@ impl ExtensionHost {
                 self.invocations.remove(&id);
                 threw(message)
             }
+        };
+        self.host_events.push_back(acted(id, event));
+    }
+
+    /// A middleware returned.
+    fn hear_left(&mut self, id: InvocationId, notes: RawNotes, result: Option<Returned>) {
+        let Some(left) = self.invocations.remove(&id) else {
+            return;
+        };
+        let made_result_of = match (&left.moment, &result) {
+            (MomentOf::Call { call_id, .. }, Some(_)) => Some(call_id.clone()),
+            _ => None,
+        };
+        let event = match notes_of(notes, &left.extension) {
+            Ok(notes) => MiddlewareEvent::Left {
+                notes,
+                returned: return_of(result, left.moment),
+            },
+            Err(message) => threw(message),
+        };
+        self.host_events.push_back(HostEvent::MiddlewareActed {
+            invocation: id,
+            event,
+            made_result_of,
+        });
+    }
+
+    /// A middleware failed.
+    fn hear_thrown(
+        &mut self,
+        id: InvocationId,
+        notes: RawNotes,
+        code: Option<String>,
+        message: String,
+    ) {
+        let Some(left) = self.invocations.remove(&id) else {
+            return;
+        };
+        let event = match notes_of(notes, &left.extension) {
+            Ok(notes) => MiddlewareEvent::Threw {
+                notes,
+                code,
+                message,
+            },
+            Err(fault) => threw(fault),
         };
         self.host_events.push_back(acted(id, event));
     }
