@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::ipc::{Pong, ShutdownAck, ToChild, ToOrchestrator, TurnStart};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
@@ -24,6 +25,7 @@ use uuid::Uuid;
 use crate::agent_client::AgentClient;
 use crate::extension_host::{ExtensionHost, HostEvent};
 use crate::extensions::Extensions;
+use crate::history::History;
 use crate::link::{Incoming, Link};
 use crate::model::{self, Answer};
 use crate::outgoing::{Order, Outgoing};
@@ -73,12 +75,7 @@ pub(crate) async fn run(
             return Ok(ended);
         }
     };
-    let conversation = loaded.history.finish();
-    tracing::debug!(
-        messages = conversation.len(),
-        elapsed_us = u64::try_from(loading_since.elapsed().as_micros()).unwrap_or(u64::MAX),
-        "conversation loaded"
-    );
+    let conversation = finish_loading(loaded.history, loading_since);
     let extensions = Extensions::new(
         assignment.agent.name.clone(),
         assignment.instance_key.clone(),
@@ -122,6 +119,16 @@ pub(crate) async fn run(
         agent.link.close().await;
     }
     Ok(ended)
+}
+
+fn finish_loading(history: History, loading_since: Instant) -> Conversation {
+    let conversation = history.finish();
+    tracing::debug!(
+        messages = conversation.len(),
+        elapsed_us = u64::try_from(loading_since.elapsed().as_micros()).unwrap_or(u64::MAX),
+        "conversation loaded"
+    );
+    conversation
 }
 
 impl Agent {

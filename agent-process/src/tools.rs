@@ -171,36 +171,7 @@ impl Toolbox {
     ///
     /// [`ToolboxError`] if a tool is not known or its directories are not there.
     pub fn new(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Self, ToolboxError> {
-        let secret_files = Arc::new(SecretFiles::of(&assignment.agent));
-        let open = |what: &'static str, path: &Path| {
-            let opened = Root::open(path).map(|root| root.keeping(secret_files.clone()));
-            opened.map_err(|source| ToolboxError::NoDirectory {
-                what,
-                path: path.to_owned(),
-                source,
-            })
-        };
-        let places = Places {
-            work: Arc::new(open("work directory", &assignment.work_dir)?),
-            project: open("project root", &assignment.project_root)?,
-            surroundings: Arc::new(Surroundings {
-                supervisor,
-                cwd: working_directory(Purpose::Agent {
-                    mode: assignment.agent.cwd_mode,
-                    work_dir: &assignment.work_dir,
-                    project_root: &assignment.project_root,
-                })
-                .to_owned(),
-                work_dir: assignment.work_dir.clone(),
-                project_root: assignment.project_root.clone(),
-                instance_key: assignment.instance_key.clone(),
-                agent_name: assignment.agent.name.clone(),
-                residents: Residents::default(),
-            }),
-            sessions: Sessions::default(),
-            hosts: Hosts::default(),
-            runtimes: Runtimes::default(),
-        };
+        let places = places_of(assignment, supervisor)?;
         let mut tools = BTreeMap::new();
         let (mut catalog, mut servers) = (Vec::new(), Vec::new());
         for definition in &assignment.agent.tools {
@@ -398,6 +369,40 @@ impl ToolRules for Toolbox {
         let server = || Some(self.server_of(tool_name)?.error_limit_chars);
         tool.or_else(server).unwrap_or(UNKNOWN_TOOL_ERROR_CHARS)
     }
+}
+
+/// Where the agent's tools work. `supervisor` is this crate's binary.
+fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places, ToolboxError> {
+    let secret_files = Arc::new(SecretFiles::of(&assignment.agent));
+    let open = |what: &'static str, path: &Path| {
+        let opened = Root::open(path).map(|root| root.keeping(secret_files.clone()));
+        opened.map_err(|source| ToolboxError::NoDirectory {
+            what,
+            path: path.to_owned(),
+            source,
+        })
+    };
+    Ok(Places {
+        work: Arc::new(open("work directory", &assignment.work_dir)?),
+        project: open("project root", &assignment.project_root)?,
+        surroundings: Arc::new(Surroundings {
+            supervisor,
+            cwd: working_directory(Purpose::Agent {
+                mode: assignment.agent.cwd_mode,
+                work_dir: &assignment.work_dir,
+                project_root: &assignment.project_root,
+            })
+            .to_owned(),
+            work_dir: assignment.work_dir.clone(),
+            project_root: assignment.project_root.clone(),
+            instance_key: assignment.instance_key.clone(),
+            agent_name: assignment.agent.name.clone(),
+            residents: Residents::default(),
+        }),
+        sessions: Sessions::default(),
+        hosts: Hosts::default(),
+        runtimes: Runtimes::default(),
+    })
 }
 
 /// An error is cut by its own limit ([`ToolRules::error_limit_chars`]).

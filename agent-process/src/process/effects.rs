@@ -10,12 +10,13 @@ use goondan_protocol::definition::CatalogEntry;
 use goondan_protocol::ids::{MessageId, StepId, ToolCallId};
 use goondan_protocol::ipc::{ToOrchestrator, TurnAppend, TurnComplete};
 use goondan_protocol::message::{Message, ToolCall};
+use goondan_protocol::trace::TraceContext;
 
 use crate::model::ModelRequest;
 use crate::recorder::Recorder;
 use crate::tool_call::CallKey;
 use crate::tools::CallSite;
-use crate::turn::{Effect, Input, Scope};
+use crate::turn::{Effect, Input, Observation, Scope};
 
 use super::agent::{Agent, Done, now};
 use super::fault::ProcessError;
@@ -66,35 +67,11 @@ impl Agent {
                     system,
                     text,
                 } => self.ask_summary(&step_id, seq, &message_id, &system, &text),
-                Effect::RunTool { key, call } => {
-                    let span = self.log_span(key, &call);
-                    let site = self.site_of(key, &call.id, &call.tool_name);
-                    let running = span.in_scope(|| self.toolbox.run_at(&call, site));
-                    self.work.spawn(async move {
-                        let outcome = running.await;
-                        Done::Tool { key, outcome }
-                    });
-                }
+                Effect::RunTool { key, call } => self.run_tool(key, &call),
                 Effect::Log { extension, line } => {
                     tracing::info!(extension = extension.as_str(), "{line}");
                 }
-                Effect::Observe(observation) => {
-                    let assignment = &self.assignment;
-                    if let Some(recorder) = &mut self.recorder {
-                        let event = recorder.record(
-                            observation,
-                            &assignment.agent.name,
-                            &assignment.instance_key,
-                            now(),
-                            Instant::now(),
-                        );
-                        if let Some(host) = &mut self.extension_host {
-                            host.tell_event(&event);
-                        }
-                        let observe = ToOrchestrator::Observe(Box::new(event));
-                        self.link.send(&observe, trace, None).await?;
-                    }
-                }
+                Effect::Observe(observation) => self.observe(observation, trace).await?,
                 Effect::Complete {
                     turn_id,
                     last_seq,
@@ -112,6 +89,42 @@ impl Agent {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Runs a tool beside the loop.
+    fn run_tool(&mut self, key: CallKey, call: &ToolCall) {
+        let span = self.log_span(key, call);
+        let site = self.site_of(key, &call.id, &call.tool_name);
+        let running = span.in_scope(|| self.toolbox.run_at(call, site));
+        self.work.spawn(async move {
+            let outcome = running.await;
+            Done::Tool { key, outcome }
+        });
+    }
+
+    /// Tells the orchestrator and the modules of extensions what happened.
+    async fn observe(
+        &mut self,
+        observation: Observation,
+        trace: Option<TraceContext>,
+    ) -> Result<(), ProcessError> {
+        let assignment = &self.assignment;
+        let Some(recorder) = &mut self.recorder else {
+            return Ok(());
+        };
+        let event = recorder.record(
+            observation,
+            &assignment.agent.name,
+            &assignment.instance_key,
+            now(),
+            Instant::now(),
+        );
+        if let Some(host) = &mut self.extension_host {
+            host.tell_event(&event);
+        }
+        let observe = ToOrchestrator::Observe(Box::new(event));
+        self.link.send(&observe, trace, None).await?;
         Ok(())
     }
 

@@ -79,9 +79,6 @@ async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome
             )
             .await;
     }
-    let failed = |what: &str, error: &std::io::Error| {
-        ToolFault::new("E_TOOL_FAILED", format!("{what}: {error}"))
-    };
     let mut supervisor = supervisor_in(&places.surroundings)
         .arg(tool_supervisor::COMMAND)
         .arg(&args.command)
@@ -126,22 +123,33 @@ async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome
         }
     }
 
+    let code = status.and_then(|status| status.code());
+    let has_failed = status.is_some_and(|status| !status.success());
+    let timed_out_after_ms = is_given_up.then_some(timeout_ms);
+    Ok(ToolOutcome {
+        text: told(timed_out_after_ms, code, &capture),
+        is_error: is_given_up,
+        images: Vec::new(),
+        has_failed,
+    })
+}
+
+fn failed(what: &str, error: &std::io::Error) -> ToolFault {
+    ToolFault::new("E_TOOL_FAILED", format!("{what}: {error}"))
+}
+
+/// What the model is told of a command that has ended.
+fn told(timed_out_after_ms: Option<u64>, code: Option<i32>, capture: &Capture) -> String {
     let mut text = String::new();
-    if is_given_up {
+    if let Some(timeout_ms) = timed_out_after_ms {
         text.push_str(&format!(
             "E_TOOL_TIMEOUT: the command ran longer than {timeout_ms} ms and was ended with all it \
              started; do less at once or give a larger `timeoutMs` (at most {MAX_TIMEOUT_MS})\n"
         ));
     } else {
-        let code = status.and_then(|status| status.code());
         let code = code.map_or_else(|| "none".to_owned(), |code| code.to_string());
         text.push_str(&format!("exit code: {code}\n"));
     }
     capture.show(&mut text);
-    Ok(ToolOutcome {
-        text,
-        is_error: is_given_up,
-        images: Vec::new(),
-        has_failed: status.is_some_and(|status| !status.success()),
-    })
+    text
 }

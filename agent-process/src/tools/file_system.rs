@@ -9,7 +9,7 @@ use nix::fcntl::{AtFlags, OFlag, renameat};
 use nix::sys::stat::{Mode, SFlag, fchmod, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::export::{Export, Output, Run, blocking};
 use super::fault::ToolFault;
@@ -39,10 +39,6 @@ pub(crate) fn exports() -> Vec<Export> {
 }
 
 fn own_exports() -> Vec<Export> {
-    let path = json!({
-        "type": "string", "minLength": 1, "maxLength": 4096,
-        "description": "Relative to the work directory, or absolute; may begin with $GOONDAN_PROJECT_ROOT or $GOONDAN_WORK_DIR",
-    });
     vec![
         Export {
             name: "read".into(),
@@ -52,7 +48,7 @@ fn own_exports() -> Vec<Export> {
                 "required": ["path"],
                 "additionalProperties": false,
                 "properties": {
-                    "path": path,
+                    "path": path_schema(),
                     "offset": {"type": "integer", "minimum": 1, "description": "First line to return, from 1"},
                     "limit": {"type": "integer", "minimum": 1, "description": "Most lines to return"},
                 },
@@ -69,7 +65,7 @@ fn own_exports() -> Vec<Export> {
                 "required": ["path", "content"],
                 "additionalProperties": false,
                 "properties": {
-                    "path": path,
+                    "path": path_schema(),
                     "content": {"type": "string", "maxLength": MAX_WRITE_BYTES},
                 },
             }),
@@ -85,7 +81,7 @@ fn own_exports() -> Vec<Export> {
                 "required": ["path", "oldText", "newText"],
                 "additionalProperties": false,
                 "properties": {
-                    "path": path,
+                    "path": path_schema(),
                     "oldText": {"type": "string", "minLength": 1, "maxLength": MAX_WRITE_BYTES},
                     "newText": {"type": "string", "maxLength": MAX_WRITE_BYTES},
                     "count": {"type": "integer", "minimum": 1, "description": "How often `oldText` stands in the file; each is replaced. 1 if not given"},
@@ -101,13 +97,20 @@ fn own_exports() -> Vec<Export> {
             parameters: json!({
                 "type": "object",
                 "additionalProperties": false,
-                "properties": {"path": path},
+                "properties": {"path": path_schema()},
             }),
             is_idempotent: true,
             output: Output::BoundedByTool,
             run: on_files(list),
         },
     ]
+}
+
+fn path_schema() -> Value {
+    json!({
+        "type": "string", "minLength": 1, "maxLength": 4096,
+        "description": "Relative to the work directory, or absolute; may begin with $GOONDAN_PROJECT_ROOT or $GOONDAN_WORK_DIR",
+    })
 }
 
 fn on_files(work: fn(&Places, &ToolInvocation) -> Result<String, ToolFault>) -> Run {

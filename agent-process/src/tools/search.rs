@@ -329,6 +329,31 @@ struct GrepArgs {
     limit: Option<usize>,
 }
 
+/// Which files a `grep` looks at.
+struct Include {
+    pattern: GlobMatcher,
+    /// Whether the pattern is of a file's name, not of its path.
+    by_name: bool,
+}
+
+impl Include {
+    fn new(pattern: &str) -> Result<Self, ToolFault> {
+        Ok(Self {
+            pattern: matcher(pattern)?,
+            by_name: !pattern.contains('/'),
+        })
+    }
+
+    fn fits(&self, relative: &Path) -> bool {
+        let tested = if self.by_name {
+            relative.file_name().map_or(relative, Path::new)
+        } else {
+            relative
+        };
+        self.pattern.is_match(tested)
+    }
+}
+
 fn grep(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<String, ToolFault> {
     let args: GrepArgs = call.args()?;
     let pattern = RegexBuilder::new(&args.pattern)
@@ -337,11 +362,7 @@ fn grep(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<St
         .map_err(|error| {
             ToolFault::new("E_INVALID_PATTERN", format!("`{}`: {error}", args.pattern))
         })?;
-    let include = args.include.as_deref().map(matcher).transpose()?;
-    let by_name = args
-        .include
-        .as_deref()
-        .is_some_and(|include| !include.contains('/'));
+    let include = args.include.as_deref().map(Include::new).transpose()?;
     let shown = args.path.as_deref().unwrap_or(".");
     let (root, start) = locate(places, shown, Access::Read)?;
     let mut found = Found {
@@ -363,14 +384,9 @@ fn grep(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<St
             shown,
             &mut bounds,
             &mut |full, relative, bounds| {
-                let tested = if by_name {
-                    relative.file_name().map_or(relative, Path::new)
-                } else {
-                    relative
-                };
                 if include
                     .as_ref()
-                    .is_none_or(|include| include.is_match(tested))
+                    .is_none_or(|include| include.fits(relative))
                 {
                     let name = readable(args.path.as_deref(), relative);
                     match text_of(root, full, &name) {
