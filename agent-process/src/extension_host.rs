@@ -5,6 +5,8 @@
 //! a module does, a crash or a hang is the end of the turn and no more, and the next turn starts the host
 //! anew. What the engine decides is said to the host; what the host says comes out as [`HostEvent`].
 
+mod hearing;
+mod invocation;
 mod looked_at;
 mod wire;
 
@@ -17,39 +19,34 @@ use goondan_clock::{Instant, sleep_until};
 use goondan_protocol::JsonObject;
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::{AgentAssignment, CatalogEntry, ExtensionSource};
-use goondan_protocol::event::{AgentEvent, TurnOutcome};
+use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{AgentName, ExtensionName, ExtensionStates, InstanceKey, TurnId};
-use goondan_protocol::limits::{MAX_EXTENSION_STATE_BYTES, MAX_INPUT_BYTES};
+use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
 use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::observe::RuntimeEvent;
 use goondan_protocol::trace::TraceId;
 use serde_json::Value;
 
 use crate::middleware::{
-    Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, Moment, NextResult, Notes,
+    Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, Moment, NextResult,
 };
-use crate::tool_call::ToolOutcome;
-use crate::tools::host::process::{Happened, MAX_LOG_LINE_BYTES, Process, happening, log};
-use crate::tools::host::wire::LogLevel;
+use crate::tools::host::process::{Process, happening};
 use crate::tools::host::{HostProgram, MAX_LINE_BYTES};
 use crate::tools::pipe::Surroundings;
-use looked_at::{notes_of, return_of};
+use invocation::{MiddlewareInvocation, MomentOf, asks_from};
+use looked_at::MAX_EVENT_BYTES;
 pub(crate) use wire::Asked;
-use wire::{FromHost, Limits, RawNotes, Refusal, ToHost, ToRegister};
+use wire::{Limits, Refusal, ToHost, ToRegister};
 
 /// What the runtime is given to run.
 pub(crate) const SCRIPT: &str = include_str!("extension_host/host.mjs");
 
-/// Longest message event of a module, in bytes.
-const MAX_EVENT_BYTES: usize = MAX_INPUT_BYTES;
 /// Most message events that a middleware emits before it is heard of again.
 const MAX_EVENTS: usize = 1_000;
 /// Longest line of a host that says what a middleware did, in bytes; the rest is for what stands around it.
 const MAX_SAID_BYTES: usize = MAX_LINE_BYTES - 64 * 1024;
 /// Messages that are told to a host at once.
 const MESSAGES_AT_ONCE: usize = 500;
-/// Most questions of one invocation to other agents.
-const MAX_ASKS: u32 = 99;
 
 /// Something to be given to the engine, or to be done for a module.
 #[derive(Debug)]
@@ -99,35 +96,6 @@ struct ModuleOf {
     path: PathBuf,
     config: JsonObject,
     timeout: Duration,
-}
-
-/// A middleware that was entered and is not done.
-#[derive(Debug)]
-struct MiddlewareInvocation {
-    extension: ExtensionName,
-    timeout: Duration,
-    /// When it must be heard of; none while it waits for what lies further in, or for other agents.
-    deadline: Option<Instant>,
-    /// Questions that wait for an answer.
-    asking: usize,
-    /// What distinguishes its questions from those of others.
-    asks_from: u32,
-    moment: MomentOf,
-}
-
-#[derive(Debug)]
-enum MomentOf {
-    Turn {
-        outcome: Option<TurnOutcome>,
-    },
-    Step {
-        step: u32,
-        offered: Vec<String>,
-    },
-    Call {
-        call_id: String,
-        result: Option<ToolOutcome>,
-    },
 }
 
 /// The extensions of an agent that are modules, and their host.
@@ -430,204 +398,19 @@ impl ExtensionHost {
         }
     }
 
-    fn take(&mut self, happened: Happened) {
-        match happened {
-            Happened::Wrote => {}
-            Happened::Stdout(chunk) => {
-                let Some(process) = &mut self.process else {
-                    return;
-                };
-                for line in process.out_lines.take(&chunk, MAX_LINE_BYTES) {
-                    self.hear(&line);
-                }
-            }
-            Happened::Stderr(chunk) => {
-                let Some(process) = &mut self.process else {
-                    return;
-                };
-                for line in process.err_lines.take(&chunk, MAX_LOG_LINE_BYTES) {
-                    let text = String::from_utf8_lossy(&line);
-                    let text = text.trim_end();
-                    if !text.is_empty() {
-                        log(&self.span, "extensions", LogLevel::Warn, text);
-                        if let Some(process) = &mut self.process {
-                            process.hear_last_words(text);
-                        }
-                    }
-                }
-            }
-            Happened::Ended(how) => {
-                let Some(process) = self.process.take() else {
-                    return;
-                };
-                let last_words = process.last_words();
-                let mut why = format!("the process of the agent's extensions ended ({how})");
-                if let Some(at_work) = self.at_work() {
-                    why.push_str(&format!(" while {at_work}"));
-                }
-                if !last_words.is_empty() {
-                    why.push_str("; its last words:\n");
-                    why.push_str(&last_words);
-                }
-                self.lose("E_EXT_CRASHED", why);
-            }
-        }
-    }
-
-    /// One line of the host's standard output: of the protocol, or for the log.
-    fn hear(&mut self, line: &[u8]) {
-        match serde_json::from_slice(line) {
-            Ok(FromHost::Registered { middlewares }) => {
-                self.registered_by = None;
-                self.middlewares = Some(middlewares.clone());
-                self.host_events
-                    .push_back(HostEvent::Assembled(middlewares));
-            }
-            Ok(FromHost::Unfit {
-                extension,
-                code,
-                message,
-            }) => {
-                let entry = self.modules.iter().find(|module| module.name == extension);
-                let entry = entry.map(|module| module.entry.display().to_string());
-                let entry = entry.unwrap_or_default();
-                let what = match code.as_str() {
-                    "E_EXT_LOAD" => "cannot be loaded",
-                    _ => "failed in `register`",
-                };
-                self.lose(
-                    &code,
-                    format!("extension `{extension}` (`{entry}`) {what}: {message}"),
-                );
-            }
-            Ok(FromHost::Next {
-                invocation,
-                notes,
-                tools,
-                args,
-            }) => self.hear_next(invocation, notes, tools, args),
-            Ok(FromHost::Leave {
-                invocation,
-                notes,
-                result,
-            }) => {
-                let Some(left) = self.invocations.remove(&invocation) else {
-                    return;
-                };
-                let made_result_of = match (&left.moment, &result) {
-                    (MomentOf::Call { call_id, .. }, Some(_)) => Some(call_id.clone()),
-                    _ => None,
-                };
-                let event = match notes_of(notes, &left.extension) {
-                    Ok(notes) => MiddlewareEvent::Left {
-                        notes,
-                        returned: return_of(result, left.moment),
-                    },
-                    Err(message) => threw(message),
-                };
-                self.host_events.push_back(HostEvent::MiddlewareActed {
-                    invocation,
-                    event,
-                    made_result_of,
-                });
-            }
-            Ok(FromHost::Throw {
-                invocation,
-                notes,
-                code,
-                message,
-            }) => {
-                let Some(left) = self.invocations.remove(&invocation) else {
-                    return;
-                };
-                let event = match notes_of(notes, &left.extension) {
-                    Ok(notes) => MiddlewareEvent::Threw {
-                        notes,
-                        code,
-                        message,
-                    },
-                    Err(fault) => threw(fault),
-                };
-                self.host_events.push_back(acted(invocation, event));
-            }
-            Ok(FromHost::Ask {
-                id,
-                invocation,
-                place,
-                question,
-            }) => self.hear_ask(id, invocation, place, question),
-            Ok(FromHost::Log {
-                level,
-                message,
-                extension,
-            }) => {
-                let name = extension.as_deref().unwrap_or("extensions");
-                log(&self.span, name, level, &message);
-            }
-            Err(_) => {
-                let text = String::from_utf8_lossy(line);
-                let text = text.trim_end();
-                let end = text.floor_char_boundary(MAX_LOG_LINE_BYTES);
-                let text = text.get(..end).unwrap_or_default();
-                if !text.is_empty() {
-                    log(&self.span, "extensions", LogLevel::Info, text);
-                }
-            }
-        }
-    }
-
-    fn hear_next(
-        &mut self,
-        id: InvocationId,
-        notes: RawNotes,
-        tools: Option<Vec<String>>,
-        args: Option<Value>,
-    ) {
-        let Some(invocation) = self.invocations.get_mut(&id) else {
-            return;
-        };
-        invocation.deadline = None;
-        let mut hidden = Vec::new();
-        if let (MomentOf::Step { offered, .. }, Some(tools)) = (&invocation.moment, tools) {
-            hidden.extend(offered.iter().filter(|name| !tools.contains(name)).cloned());
-        }
-        let event = match notes_of(notes, &invocation.extension) {
-            Ok(notes) => MiddlewareEvent::Next {
-                notes,
-                hidden,
-                args,
-            },
-            Err(message) => {
-                self.invocations.remove(&id);
-                threw(message)
-            }
-        };
-        self.host_events.push_back(acted(id, event));
-    }
-
-    fn hear_ask(&mut self, id: u64, invocation_id: InvocationId, place: u32, asked: Asked) {
-        let Some(invocation) = self.invocations.get_mut(&invocation_id) else {
-            return;
-        };
-        let step = match &invocation.moment {
-            MomentOf::Turn { .. } => None,
-            MomentOf::Step { step, .. } => Some(*step),
-            MomentOf::Call { .. } => return,
-        };
-        invocation.asking += 1;
-        invocation.deadline = None;
-        let asks_from = invocation.asks_from;
-        self.asks.insert(id, invocation_id);
-        if place > MAX_ASKS {
-            let message = format!("a middleware asks other agents at most {MAX_ASKS} times");
-            self.answer(id, Err(("E_TOO_MANY_QUESTIONS".to_owned(), message)));
-            return;
-        }
-        self.host_events.push_back(HostEvent::Ask(Ask {
-            id,
-            step,
-            place: asks_from.saturating_add(place),
-            asked,
+    /// Ends the host, if it is there.
+    fn lose(&mut self, code: &str, why: String) {
+        self.span
+            .in_scope(|| tracing::warn!(code, why, "the agent's extensions are lost"));
+        self.process = None;
+        self.middlewares = None;
+        self.registered_by = None;
+        self.invocations.clear();
+        self.asks.clear();
+        self.host_events.clear();
+        self.host_events.push_back(HostEvent::Lost(ExtensionFault {
+            code: code.to_owned(),
+            message: why,
         }));
     }
 
@@ -654,64 +437,10 @@ impl ExtensionHost {
         };
         self.lose("E_EXT_TIMEOUT", why);
     }
-
-    /// Ends the host, if it is there.
-    fn lose(&mut self, code: &str, why: String) {
-        self.span
-            .in_scope(|| tracing::warn!(code, why, "the agent's extensions are lost"));
-        self.process = None;
-        self.middlewares = None;
-        self.registered_by = None;
-        self.invocations.clear();
-        self.asks.clear();
-        self.host_events.clear();
-        self.host_events.push_back(HostEvent::Lost(ExtensionFault {
-            code: code.to_owned(),
-            message: why,
-        }));
-    }
-
-    /// Whose middlewares are at work, in words.
-    fn at_work(&self) -> Option<String> {
-        let working = self
-            .invocations
-            .values()
-            .filter(|invocation| invocation.deadline.is_some());
-        let names: Vec<String> = working
-            .map(|invocation| format!("extension `{}`", invocation.extension))
-            .collect();
-        if names.is_empty() && self.registered_by.is_some() {
-            return Some("the extensions registered".to_owned());
-        }
-        (!names.is_empty()).then(|| format!("{} worked", names.join(", ")))
-    }
-}
-
-/// Where the places of a middleware's questions begin: above those of tool calls, and each apart.
-fn asks_from(place: u32, number: u32) -> u32 {
-    1_000_000_u32
-        .saturating_add(place.saturating_mul(100_000))
-        .saturating_add(number.saturating_mul(100))
 }
 
 /// The messages that can be read.
 fn readable(conversation: &Conversation) -> Vec<Message> {
     let messages = conversation.messages().filter_map(Result::ok);
     messages.map(std::borrow::Cow::into_owned).collect()
-}
-
-fn acted(invocation: InvocationId, event: MiddlewareEvent) -> HostEvent {
-    HostEvent::MiddlewareActed {
-        invocation,
-        event,
-        made_result_of: None,
-    }
-}
-
-fn threw(message: String) -> MiddlewareEvent {
-    MiddlewareEvent::Threw {
-        notes: Notes::default(),
-        code: None,
-        message,
-    }
 }

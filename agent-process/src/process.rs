@@ -4,100 +4,40 @@
 //! the engine; its effects become frames, model calls and tool calls. Between two inputs nothing runs
 //! here, so `ping` is answered while models and tools work.
 
+mod agent;
+mod effects;
+mod fault;
+mod loading;
 mod modules;
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::future::BoxFuture;
-use goondan_log::unix_millis_now;
 use goondan_protocol::conversation::Conversation;
-use goondan_protocol::definition::{AgentAssignment, CatalogEntry};
-use goondan_protocol::frame::FrameCodec;
-use goondan_protocol::ids::{ExtensionStates, MessageId, StepId, ToolCallId};
-use goondan_protocol::ipc::{
-    ConversationLoad, ConversationPage, Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnAppend,
-    TurnComplete, TurnStart,
-};
-use goondan_protocol::message::{Message, ToolCall};
-use goondan_protocol::records::Records;
-use goondan_protocol::time::Timestamp;
+use goondan_protocol::definition::AgentAssignment;
+use goondan_protocol::ipc::{Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnStart};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::agent_client::{AgentClient, AgentRequests};
+use crate::agent_client::AgentClient;
 use crate::extension_host::{ExtensionHost, HostEvent};
-use crate::extensions::{ExtensionError, Extensions};
+use crate::extensions::Extensions;
 use crate::history::History;
-use crate::link::{Incoming, Link, LinkError};
-use crate::middleware::Enter;
-use crate::model::{self, Answer, Model, ModelError, ModelRequest};
-use crate::outgoing::{Desk, Order, Outgoing};
+use crate::link::{Incoming, Link};
+use crate::model::{self, Answer};
+use crate::outgoing::{Order, Outgoing};
 use crate::recorder::Recorder;
-use crate::tool_call::{CallKey, ToolOutcome};
-use crate::tools::host::HostProgram;
-use crate::tools::outside::Origin;
-use crate::tools::{CallSite, ToolFault, Toolbox, ToolboxError};
-use crate::turn::{Effect, Engine, EngineFault, Input, OpenTurn, Scope, TurnLimits};
+use crate::tools::Origin;
+use crate::tools::Toolbox;
+use crate::turn::{Engine, Input, TurnLimits};
 
-/// How the process came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// The orchestrator asked for it.
-    Shutdown,
-    /// The orchestrator is gone.
-    Orphaned,
-}
+use agent::{Agent, Done, now};
+use loading::{Loading, load};
 
-/// Why the process cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ProcessError {
-    /// The process could not be set up.
-    #[error("the process could not be set up")]
-    Setup(#[source] std::io::Error),
-    /// The link failed.
-    #[error("the link to the orchestrator failed")]
-    Link(#[from] LinkError),
-    /// The agent's tools cannot be set up.
-    #[error("the agent's tools cannot be set up")]
-    Toolbox(#[from] ToolboxError),
-    /// The engine refused what came.
-    #[error("the orchestrator broke the protocol of turns")]
-    Engine(#[from] EngineFault),
-    /// A message came that has no meaning now.
-    #[error("`{kind}` came while {doing}")]
-    Unexpected {
-        /// The message's type.
-        kind: &'static str,
-        /// What the process was doing.
-        doing: &'static str,
-    },
-    /// There is no memory for the conversation.
-    #[error("there is no memory for the conversation")]
-    Memory(#[source] std::io::Error),
-    /// A recorded event of the open turn cannot be read.
-    #[error("record {place} of the open turn is no message event")]
-    BadRecord {
-        /// Its place in the turn, from 1.
-        place: usize,
-        /// Why.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// A message event cannot be written.
-    #[error("a message event cannot be written as JSON")]
-    Unwritable(#[source] serde_json::Error),
-    /// The agent's extensions cannot be set up.
-    #[error("the agent's extensions cannot be set up")]
-    Extension(#[from] ExtensionError),
-    /// A model or tool panicked.
-    #[error("a model or a tool of this process failed")]
-    Work(#[source] JoinError),
-}
+pub(crate) use fault::{Ended, ProcessError};
 
 /// Keeps the process running when a terminal's Ctrl-C or a service manager signals the whole group:
 /// the orchestrator decides when its children stop. A handler, unlike ignoring, is not inherited by
@@ -135,12 +75,7 @@ pub(crate) async fn run(
             return Ok(ended);
         }
     };
-    let conversation = loaded.history.finish();
-    tracing::debug!(
-        messages = conversation.len(),
-        elapsed_us = u64::try_from(loading_since.elapsed().as_micros()).unwrap_or(u64::MAX),
-        "conversation loaded"
-    );
+    let conversation = finish_loading(loaded.history, loading_since);
     let extensions = Extensions::new(
         assignment.agent.name.clone(),
         assignment.instance_key.clone(),
@@ -186,162 +121,14 @@ pub(crate) async fn run(
     Ok(ended)
 }
 
-/// A loaded conversation.
-#[derive(Default)]
-struct Loaded {
-    history: History,
-    open: OpenTurn,
-    states: ExtensionStates,
-    /// A turn that was given before the conversation was loaded.
-    first_turn: Option<(Box<TurnStart>, Option<TraceContext>)>,
-    /// The number of the next request; those before it asked for the conversation.
-    next_request: u64,
-}
-
-enum Loading {
-    Loaded(Box<Loaded>),
-    Ended(Ended),
-}
-
-/// Asks for the conversation, page by page.
-async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
-    let doing = "the conversation was loaded";
-    let mut loaded = Box::<Loaded>::default();
-    let mut request_id = 1;
-    let mut page_count = 0;
-    let load = ToOrchestrator::ConversationLoad(ConversationLoad { offset: 0 });
-    link.send(&load, None, Some(request_id)).await?;
-    loop {
-        let Some(Incoming { message, trace, .. }) = link.receive().await? else {
-            return Ok(Loading::Ended(Ended::Orphaned));
-        };
-        match message {
-            ToAgent::ConversationPage(mut page) => {
-                page_count += 1;
-                if let Some(offset) = page.next {
-                    // The next page is made ready while this one is received.
-                    request_id += 1;
-                    let load = ToOrchestrator::ConversationLoad(ConversationLoad { offset });
-                    link.send(&load, None, Some(request_id)).await?;
-                }
-                let is_last = page.next.is_none();
-                let is_all = is_last && page_count == 1;
-                if !receive_messages(link, &page.messages, &mut loaded.history, is_all).await? {
-                    return Ok(Loading::Ended(Ended::Orphaned));
-                }
-                loaded.states.append(&mut page.states);
-                take_events(&page, &mut loaded.open)?;
-                if is_last {
-                    loaded.next_request = request_id + 1;
-                    return Ok(Loading::Loaded(loaded));
-                }
-            }
-            ToAgent::Ping(ping) => {
-                let pong = ToOrchestrator::Pong(Pong { nonce: ping.nonce });
-                link.send(&pong, None, None).await?;
-            }
-            ToAgent::Shutdown(shutdown) => {
-                tracing::info!(reason = shutdown.reason, "shutdown was asked for");
-                let ack = ToOrchestrator::ShutdownAck(ShutdownAck {});
-                link.send(&ack, None, None).await?;
-                return Ok(Loading::Ended(Ended::Shutdown));
-            }
-            ToAgent::Event(start) if loaded.first_turn.is_none() => {
-                loaded.first_turn = Some((start, trace));
-            }
-            other => {
-                let kind = other.kind();
-                return Err(ProcessError::Unexpected { kind, doing });
-            }
-        }
-    }
-}
-
-/// Receives the messages that a page announced; false when the orchestrator is gone.
-async fn receive_messages(
-    link: &mut Link,
-    announced: &Records,
-    history: &mut History,
-    is_all: bool,
-) -> Result<bool, ProcessError> {
-    if announced.is_empty() {
-        return Ok(true);
-    }
-    let bytes = announced.frame_bytes();
-    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    FrameCodec::new().header(bytes).map_err(LinkError::from)?;
-    let room = history.room(bytes, is_all).map_err(ProcessError::Memory)?;
-    if !link.receive_into(room).await? {
-        return Ok(false);
-    }
-    history.take(announced).map_err(LinkError::from)?;
-    Ok(true)
-}
-
-fn take_events(page: &ConversationPage, open: &mut OpenTurn) -> Result<(), ProcessError> {
-    for (record, place) in page.events.iter().zip(1..) {
-        open.push_record(record.get())
-            .map_err(|source| ProcessError::BadRecord { place, source })?;
-    }
-    Ok(())
-}
-
-/// What a task of the process brings back.
-enum Done {
-    Model {
-        step: u32,
-        answer: Result<Answer, ModelError>,
-    },
-    Summary {
-        came: Result<Answer, ModelError>,
-    },
-    Tool {
-        key: CallKey,
-        outcome: ToolOutcome,
-    },
-    /// What MCP servers offer is known; the model can be asked.
-    Offered {
-        step: u32,
-        seq: u64,
-        message_id: MessageId,
-    },
-    /// The same, for a middleware that is to be entered.
-    OfferedTo {
-        enter: Box<Enter>,
-    },
-    /// What runs the modules of extensions.
-    HostOfModules {
-        program: Result<Option<HostProgram>, ToolFault>,
-    },
-    /// What came of a module's question to other agents.
-    Answered {
-        id: u64,
-        answer: modules::Answered,
-    },
-}
-
-struct Agent {
-    engine: Engine<Toolbox>,
-    link: Link,
-    assignment: AgentAssignment,
-    toolbox: Toolbox,
-    model: Box<dyn Model>,
-    outgoing: Outgoing,
-    /// Where the event of the turn came from.
-    origin: Option<Arc<Origin>>,
-    /// What models and tools want done outside.
-    desk: Desk,
-    agent_client: AgentClient,
-    agent_requests: AgentRequests,
-    next_request: u64,
-    recorder: Option<Recorder>,
-    /// The extensions that are modules, if there are any.
-    extension_host: Option<ExtensionHost>,
-    /// The step of the turn for which MCP servers were asked what they offer.
-    asked_servers: Option<u32>,
-    /// Model and tool calls. Dropping a task ends the processes of its tool.
-    work: JoinSet<Done>,
-    is_draining: bool,
+fn finish_loading(history: History, loading_since: Instant) -> Conversation {
+    let conversation = history.finish();
+    tracing::debug!(
+        messages = conversation.len(),
+        elapsed_us = u64::try_from(loading_since.elapsed().as_micros()).unwrap_or(u64::MAX),
+        "conversation loaded"
+    );
+    conversation
 }
 
 impl Agent {
@@ -483,232 +270,6 @@ impl Agent {
         ));
         self.carry_out(effects).await
     }
-
-    async fn handle(&mut self, input: Input) -> Result<(), ProcessError> {
-        let effects = self.engine.handle(input, now())?;
-        self.carry_out(effects).await
-    }
-
-    async fn carry_out(&mut self, effects: Vec<Effect>) -> Result<(), ProcessError> {
-        let trace = self.recorder.as_ref().map(Recorder::trace);
-        for effect in effects {
-            match effect {
-                Effect::Append {
-                    turn_id,
-                    seq,
-                    event,
-                } => {
-                    let event = serde_json::value::to_raw_value(&event)
-                        .map_err(ProcessError::Unwritable)?;
-                    let append = ToOrchestrator::TurnAppend(TurnAppend {
-                        turn_id,
-                        seq,
-                        event,
-                    });
-                    self.link.send(&append, trace, None).await?;
-                }
-                Effect::AskModel {
-                    step,
-                    seq,
-                    message_id,
-                } => {
-                    let has_asked = self.asked_servers == Some(step);
-                    if has_asked || self.toolbox.servers().is_empty() {
-                        self.ask_model(step, seq, &message_id);
-                    } else {
-                        self.ask_servers(step, seq, message_id);
-                    }
-                }
-                Effect::Assemble => self.assemble(),
-                Effect::Enter(enter) => self.enter(enter),
-                Effect::Return { invocation, result } => self.return_to(invocation, &result),
-                Effect::AskSummary {
-                    step_id,
-                    seq,
-                    message_id,
-                    system,
-                    text,
-                } => self.ask_summary(&step_id, seq, &message_id, &system, &text),
-                Effect::RunTool { key, call } => {
-                    let span = self.log_span(key, &call);
-                    let site = self.site_of(key, &call.id, &call.tool_name);
-                    let running = span.in_scope(|| self.toolbox.run_at(&call, site));
-                    self.work.spawn(async move {
-                        let outcome = running.await;
-                        Done::Tool { key, outcome }
-                    });
-                }
-                Effect::Log { extension, line } => {
-                    tracing::info!(extension = extension.as_str(), "{line}");
-                }
-                Effect::Observe(observation) => {
-                    let assignment = &self.assignment;
-                    if let Some(recorder) = &mut self.recorder {
-                        let event = recorder.record(
-                            observation,
-                            &assignment.agent.name,
-                            &assignment.instance_key,
-                            now(),
-                            Instant::now(),
-                        );
-                        if let Some(host) = &mut self.extension_host {
-                            host.tell_event(&event);
-                        }
-                        let observe = ToOrchestrator::Observe(Box::new(event));
-                        self.link.send(&observe, trace, None).await?;
-                    }
-                }
-                Effect::Complete {
-                    turn_id,
-                    last_seq,
-                    outcome,
-                    answered,
-                } => {
-                    let complete = ToOrchestrator::TurnComplete(TurnComplete {
-                        turn_id,
-                        last_seq,
-                        outcome,
-                        answered,
-                        states: self.engine.changed_states(),
-                    });
-                    self.link.send(&complete, trace, None).await?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// What a call is logged under.
-    fn log_span(&self, key: CallKey, call: &ToolCall) -> tracing::Span {
-        match (&self.recorder, self.engine.turn_id()) {
-            (Some(recorder), Some(turn_id)) => {
-                recorder.log_span(&StepId::of_turn(turn_id, key.step), call)
-            }
-            (None, _) | (_, None) => tracing::Span::none(),
-        }
-    }
-
-    fn site_of(&self, key: CallKey, call_id: &ToolCallId, tool_name: &str) -> Option<CallSite> {
-        let turn_id = self.engine.turn_id()?.clone();
-        let scope = Scope::Call {
-            step_id: StepId::of_turn(&turn_id, key.step),
-            call_id: call_id.clone(),
-            tool_name: tool_name.to_owned(),
-        };
-        let recorder = self.recorder.as_ref();
-        Some(CallSite {
-            turn_id,
-            key,
-            trace: recorder.map(|recorder| recorder.place_of(&scope)),
-            agent_client: self.agent_client.clone(),
-            outgoing: self.outgoing.clone(),
-            origin: self.origin.clone(),
-        })
-    }
-
-    /// Asks MCP servers what they offer; then comes the model. One that does not answer offers what it
-    /// offered before.
-    fn ask_servers(&mut self, step: u32, seq: u64, message_id: MessageId) {
-        let Some(asking) = self.asking_servers(step) else {
-            return;
-        };
-        self.work.spawn(async move {
-            asking.await;
-            Done::Offered {
-                step,
-                seq,
-                message_id,
-            }
-        });
-    }
-
-    fn asking_servers(&self, step: u32) -> Option<BoxFuture<'static, ()>> {
-        let place = self.place_of_step(step)?;
-        let scope = Scope::Step(place.step_id.clone()?);
-        let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
-        let servers = Arc::clone(self.toolbox.servers());
-        let outgoing = self.outgoing.clone();
-        Some(Box::pin(async move {
-            let asked = servers.iter().map(|server| async {
-                let refreshed = server.refresh(&outgoing, place.clone(), trace).await;
-                if let Err(fault) = refreshed {
-                    tracing::warn!(
-                        connection = server.connection(),
-                        reason = %fault,
-                        "an MCP server does not say what it offers"
-                    );
-                }
-            });
-            futures_util::future::join_all(asked).await;
-        }))
-    }
-
-    /// What the model is offered in the coming step.
-    fn offered(&self) -> Cow<'_, [CatalogEntry]> {
-        let mut catalog = self.toolbox.catalog();
-        let is_left_out = |entry: &CatalogEntry| !self.engine.offers(entry.name.as_str());
-        if catalog.iter().any(is_left_out) {
-            catalog.to_mut().retain(|entry| !is_left_out(entry));
-        }
-        catalog
-    }
-
-    /// Has the model summarize a text, which it is given as a conversation of one message.
-    fn ask_summary(
-        &mut self,
-        step_id: &StepId,
-        seq: u64,
-        message_id: &MessageId,
-        system: &str,
-        text: &str,
-    ) {
-        let Some(turn_id) = self.engine.turn_id() else {
-            return;
-        };
-        let question = Message::user(message_id.clone(), now(), text);
-        let scope = Scope::Step(step_id.clone());
-        let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
-        let answer = self.model.ask(ModelRequest {
-            system: Some(system),
-            messages: &Conversation::from_base(vec![question]),
-            catalog: &[],
-            turn_id,
-            step_id,
-            seq,
-            message_id,
-            trace,
-            step: 0,
-        });
-        self.work.spawn(async move {
-            let came = answer.await;
-            Done::Summary { came }
-        });
-    }
-
-    fn ask_model(&mut self, step: u32, seq: u64, message_id: &MessageId) {
-        let Some(turn_id) = self.engine.turn_id() else {
-            return;
-        };
-        let step_id = StepId::of_turn(turn_id, step);
-        let scope = Scope::Step(step_id.clone());
-        let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
-        let catalog = self.offered();
-        let answer = self.model.ask(ModelRequest {
-            system: self.assignment.agent.system_prompt.as_deref(),
-            messages: self.engine.conversation(),
-            catalog: &catalog,
-            turn_id,
-            step_id: &step_id,
-            seq,
-            message_id,
-            trace,
-            step,
-        });
-        self.work.spawn(async move {
-            let answer = answer.await;
-            Done::Model { step, answer }
-        });
-    }
 }
 
 /// What is new of the modules; never if there are none. Cancel-safe.
@@ -717,8 +278,4 @@ async fn next_of(extension_host: &mut Option<ExtensionHost>) -> HostEvent {
         Some(host) => host.next().await,
         None => std::future::pending().await,
     }
-}
-
-fn now() -> Timestamp {
-    Timestamp::from_unix_millis(unix_millis_now())
 }

@@ -7,16 +7,23 @@
 mod agents;
 mod bash;
 mod capture;
+mod export;
+mod fault;
 mod file_system;
 pub(crate) mod host;
+mod invocation;
 mod json_query;
 pub(crate) mod mcp;
 mod module;
+mod origin;
 pub(crate) mod orphan_reaper;
 pub(crate) mod outside;
 pub(crate) mod pipe;
+mod places;
+mod readable_file;
 mod residents;
 mod rooted;
+mod runtimes;
 mod schema;
 mod search;
 mod secret_files;
@@ -37,161 +44,30 @@ use goondan_protocol::base_package::{self, BASE_PACKAGE};
 use goondan_protocol::definition::{
     AgentAssignment, CatalogEntry, ToolDefinition, ToolExport, ToolSource,
 };
-use goondan_protocol::ids::{ResourceName, ToolName, TurnId};
+use goondan_protocol::ids::{ResourceName, ToolName};
 use goondan_protocol::message::{ToolCall, tool_full_name};
 use goondan_protocol::settings::{self, TOOL_SEARCH_FIND};
-use goondan_protocol::trace::TraceContext;
 use goondan_protocol::working_directory::{Purpose, working_directory};
-use serde_json::Value;
 
-use crate::agent_client::AgentClient;
-use crate::outgoing::Outgoing;
-use crate::tool_call::{CallKey, Misfit, ToolOutcome, ToolRules};
+use crate::tool_call::{Misfit, ToolOutcome, ToolRules};
+use export::{Export, Output, Run};
+pub(crate) use fault::ToolFault;
 use host::{HostProgram, Hosts};
+pub(crate) use invocation::CallSite;
+use invocation::ToolInvocation;
 use mcp::Server;
-use module::Runtimes;
-use outside::Origin;
+pub(crate) use origin::Origin;
 use pipe::Surroundings;
+use places::Places;
 use residents::Residents;
 use rooted::Root;
+use runtimes::Runtimes;
 use schema::ArgumentSchema;
 use secret_files::SecretFiles;
 use session::Sessions;
 
 /// Longest error text about a tool that is not in the catalog, in characters.
 const UNKNOWN_TOOL_ERROR_CHARS: usize = 1_000;
-
-/// Where the tools of an agent work.
-#[derive(Debug)]
-pub(crate) struct Places {
-    /// The directory tools run in and write to.
-    pub(crate) work: Arc<Root>,
-    /// The project, which tools may read.
-    pub(crate) project: Root,
-    /// What everything that tools start is started with.
-    pub(crate) surroundings: Arc<Surroundings>,
-    /// The shells of `bash`.
-    pub(crate) sessions: Sessions,
-    /// The processes of modules.
-    pub(crate) hosts: Hosts,
-    /// What runs modules on this machine.
-    pub(crate) runtimes: Runtimes,
-}
-
-/// A tool that could not do its work, as the model is told.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{code}: {message}")]
-pub(crate) struct ToolFault {
-    /// A stable code.
-    pub(crate) code: &'static str,
-    /// What failed, where, and what to do instead.
-    pub(crate) message: String,
-}
-
-impl ToolFault {
-    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-        }
-    }
-}
-
-impl From<Misfit> for ToolFault {
-    fn from(misfit: Misfit) -> Self {
-        match misfit {
-            Misfit::NotInCatalog(message) => Self::new("E_TOOL_NOT_IN_CATALOG", message),
-            Misfit::InvalidArgs(message) => Self::new("E_TOOL_INVALID_ARGS", message),
-        }
-    }
-}
-
-impl From<ToolFault> for ToolOutcome {
-    fn from(fault: ToolFault) -> Self {
-        Self::error(fault.to_string())
-    }
-}
-
-/// One thing a tool can do.
-pub(crate) struct Export {
-    /// The second half of its full name.
-    pub(crate) name: Cow<'static, str>,
-    /// What it does and when to use it, for the model.
-    pub(crate) description: Cow<'static, str>,
-    /// JSON Schema of its arguments.
-    pub(crate) parameters: Value,
-    /// Whether it may be run a second time when nobody knows if it ran before.
-    pub(crate) is_idempotent: bool,
-    /// Who sees to it that its output is not too long for the model.
-    pub(crate) output: Output,
-    /// Runs it with arguments that fit the schema.
-    pub(crate) run: Run,
-}
-
-/// Runs an export. Dropping the future ends the tool and every process it started.
-pub(crate) type Run =
-    Box<dyn Fn(Arc<Places>, ToolInvocation) -> BoxFuture<'static, ToolOutcome> + Send + Sync>;
-
-/// Who bounds what an export returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Output {
-    /// The tool itself, by limits that suit it.
-    BoundedByTool,
-    /// The toolbox: what is too long goes to a file, its ends to the model.
-    MayBeLong,
-}
-
-/// Work of a tool that blocks, beside the loop that answers the orchestrator.
-pub(crate) async fn blocking(
-    work: impl FnOnce() -> Result<String, ToolFault> + Send + 'static,
-) -> ToolOutcome {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(text)) => ToolOutcome::ok(text),
-        Ok(Err(fault)) => fault.into(),
-        Err(error) => {
-            ToolFault::new("E_TOOL_FAILED", format!("the tool itself failed: {error}")).into()
-        }
-    }
-}
-
-/// One call that is to be run.
-#[derive(Debug, Clone)]
-pub(crate) struct ToolInvocation {
-    /// Identifies the call; names the file its long output goes to.
-    pub(crate) call_id: String,
-    /// The arguments.
-    pub(crate) args: Value,
-    /// What the call is logged under.
-    pub(crate) span: tracing::Span,
-    /// Where in a turn it stands; none outside of one.
-    pub(crate) site: Option<CallSite>,
-}
-
-/// Where in a turn a call stands.
-#[derive(Debug, Clone)]
-pub(crate) struct CallSite {
-    /// The turn.
-    pub(crate) turn_id: TurnId,
-    /// The call's place in it.
-    pub(crate) key: CallKey,
-    /// Its span.
-    pub(crate) trace: Option<TraceContext>,
-    /// The way to other agents.
-    pub(crate) agent_client: AgentClient,
-    /// The way outside.
-    pub(crate) outgoing: Outgoing,
-    /// Where the event came from that the turn answers.
-    pub(crate) origin: Option<Arc<Origin>>,
-}
-
-impl ToolInvocation {
-    /// Reads the arguments. They fit the schema, so that a mistake here is one of this program; the
-    /// model is told all the same.
-    pub(crate) fn args<T: serde::de::DeserializeOwned>(&self) -> Result<T, ToolFault> {
-        serde_json::from_value(self.args.clone())
-            .map_err(|error| ToolFault::new("E_TOOL_INVALID_ARGS", error.to_string()))
-    }
-}
 
 struct Tool {
     /// Its place in the catalog, which alone holds what models are told of it.
@@ -295,36 +171,7 @@ impl Toolbox {
     ///
     /// [`ToolboxError`] if a tool is not known or its directories are not there.
     pub fn new(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Self, ToolboxError> {
-        let secret_files = Arc::new(SecretFiles::of(&assignment.agent));
-        let open = |what: &'static str, path: &Path| {
-            let opened = Root::open(path).map(|root| root.keeping(secret_files.clone()));
-            opened.map_err(|source| ToolboxError::NoDirectory {
-                what,
-                path: path.to_owned(),
-                source,
-            })
-        };
-        let places = Places {
-            work: Arc::new(open("work directory", &assignment.work_dir)?),
-            project: open("project root", &assignment.project_root)?,
-            surroundings: Arc::new(Surroundings {
-                supervisor,
-                cwd: working_directory(Purpose::Agent {
-                    mode: assignment.agent.cwd_mode,
-                    work_dir: &assignment.work_dir,
-                    project_root: &assignment.project_root,
-                })
-                .to_owned(),
-                work_dir: assignment.work_dir.clone(),
-                project_root: assignment.project_root.clone(),
-                instance_key: assignment.instance_key.clone(),
-                agent_name: assignment.agent.name.clone(),
-                residents: Residents::default(),
-            }),
-            sessions: Sessions::default(),
-            hosts: Hosts::default(),
-            runtimes: Runtimes::default(),
-        };
+        let places = places_of(assignment, supervisor)?;
         let mut tools = BTreeMap::new();
         let (mut catalog, mut servers) = (Vec::new(), Vec::new());
         for definition in &assignment.agent.tools {
@@ -522,6 +369,40 @@ impl ToolRules for Toolbox {
         let server = || Some(self.server_of(tool_name)?.error_limit_chars);
         tool.or_else(server).unwrap_or(UNKNOWN_TOOL_ERROR_CHARS)
     }
+}
+
+/// Where the agent's tools work. `supervisor` is this crate's binary.
+fn places_of(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Places, ToolboxError> {
+    let secret_files = Arc::new(SecretFiles::of(&assignment.agent));
+    let open = |what: &'static str, path: &Path| {
+        let opened = Root::open(path).map(|root| root.keeping(secret_files.clone()));
+        opened.map_err(|source| ToolboxError::NoDirectory {
+            what,
+            path: path.to_owned(),
+            source,
+        })
+    };
+    Ok(Places {
+        work: Arc::new(open("work directory", &assignment.work_dir)?),
+        project: open("project root", &assignment.project_root)?,
+        surroundings: Arc::new(Surroundings {
+            supervisor,
+            cwd: working_directory(Purpose::Agent {
+                mode: assignment.agent.cwd_mode,
+                work_dir: &assignment.work_dir,
+                project_root: &assignment.project_root,
+            })
+            .to_owned(),
+            work_dir: assignment.work_dir.clone(),
+            project_root: assignment.project_root.clone(),
+            instance_key: assignment.instance_key.clone(),
+            agent_name: assignment.agent.name.clone(),
+            residents: Residents::default(),
+        }),
+        sessions: Sessions::default(),
+        hosts: Hosts::default(),
+        runtimes: Runtimes::default(),
+    })
 }
 
 /// An error is cut by its own limit ([`ToolRules::error_limit_chars`]).

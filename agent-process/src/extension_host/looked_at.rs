@@ -3,12 +3,16 @@
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::ExtensionName;
+use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::message::{MessageEvent, MessageSource, Role};
 
+use super::invocation::MomentOf;
 use super::wire::{RawNotes, Returned};
-use super::{MAX_EVENT_BYTES, MomentOf};
 use crate::middleware::{MiddlewareReturn, Notes};
 use crate::tool_call::ToolOutcome;
+
+/// Longest message event of a module, in bytes.
+pub(super) const MAX_EVENT_BYTES: usize = MAX_INPUT_BYTES;
 
 /// Looks at what a middleware brought. A module writes no tool calls and no results, and nothing in
 /// another's name.

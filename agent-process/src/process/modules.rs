@@ -10,7 +10,8 @@ use goondan_protocol::limits::{
 };
 use serde_json::{Value, json};
 
-use super::{Agent, Done, ProcessError};
+use super::agent::{Agent, Answered, Done};
+use super::fault::ProcessError;
 use crate::extension_host::{Ask, Asked, Begun, HostEvent, SCRIPT};
 use crate::middleware::{
     Enter, ExtensionFault, InvocationId, MiddlewareEvent, MiddlewareReturn, Moment, NextResult,
@@ -18,9 +19,6 @@ use crate::middleware::{
 use crate::tools::ToolFault;
 use crate::tools::host::HostProgram;
 use crate::turn::{Input, Scope};
-
-/// What a question to other agents came to: an answer, or a code and what is wrong.
-pub(super) type Answered = Result<Value, (String, String)>;
 
 impl Agent {
     /// A turn is about to begin.

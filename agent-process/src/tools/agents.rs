@@ -15,7 +15,9 @@ use goondan_protocol::limits::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Export, Output, ToolFault, ToolInvocation};
+use super::export::{Export, Output};
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
 use crate::tool_call::ToolOutcome;
 
 /// The exports of the tool.

@@ -10,22 +10,20 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::capture::{Capture, Stream};
-use super::pipe::{Pipe, supervisor_in};
+use super::export::{Export, Output};
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
+use super::pipe::{DRAIN_TIMEOUT, Pipe, SUPERVISOR_GRACE, supervisor_in};
+use super::places::Places;
+use super::session::MAX_TIMEOUT_MS;
 use super::tool_supervisor;
-use super::{Export, Output, Places, ToolFault, ToolInvocation};
 use crate::tool_call::ToolOutcome;
 
 /// Longest command, in characters: four bytes each still fit one argument of a Linux process.
 const MAX_COMMAND_CHARS: usize = 30_000;
 /// How long a command may run unless the call says otherwise, in milliseconds.
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
-/// How long a command may run at most, in milliseconds.
-pub(super) const MAX_TIMEOUT_MS: u64 = 600_000;
-/// Time a tool supervisor has to end its tree before it is killed itself.
-pub(super) const SUPERVISOR_GRACE: Duration = Duration::from_secs(6);
-/// Time for the rest of the output once the supervisor has ended. Everybody who could hold the pipes
-/// open is dead by then; this bounds the case that the supervisor was killed.
-pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     vec![Export {
@@ -71,12 +69,16 @@ async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome
     if let Some(session) = &args.session {
         return places
             .sessions
-            .exec(places, session, call, args.command, timeout_ms)
+            .exec(
+                &places.work,
+                &places.surroundings,
+                session,
+                call,
+                args.command,
+                timeout_ms,
+            )
             .await;
     }
-    let failed = |what: &str, error: &std::io::Error| {
-        ToolFault::new("E_TOOL_FAILED", format!("{what}: {error}"))
-    };
     let mut supervisor = supervisor_in(&places.surroundings)
         .arg(tool_supervisor::COMMAND)
         .arg(&args.command)
@@ -121,22 +123,33 @@ async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome
         }
     }
 
+    let code = status.and_then(|status| status.code());
+    let has_failed = status.is_some_and(|status| !status.success());
+    let timed_out_after_ms = is_given_up.then_some(timeout_ms);
+    Ok(ToolOutcome {
+        text: told(timed_out_after_ms, code, &capture),
+        is_error: is_given_up,
+        images: Vec::new(),
+        has_failed,
+    })
+}
+
+fn failed(what: &str, error: &std::io::Error) -> ToolFault {
+    ToolFault::new("E_TOOL_FAILED", format!("{what}: {error}"))
+}
+
+/// What the model is told of a command that has ended.
+fn told(timed_out_after_ms: Option<u64>, code: Option<i32>, capture: &Capture) -> String {
     let mut text = String::new();
-    if is_given_up {
+    if let Some(timeout_ms) = timed_out_after_ms {
         text.push_str(&format!(
             "E_TOOL_TIMEOUT: the command ran longer than {timeout_ms} ms and was ended with all it \
              started; do less at once or give a larger `timeoutMs` (at most {MAX_TIMEOUT_MS})\n"
         ));
     } else {
-        let code = status.and_then(|status| status.code());
         let code = code.map_or_else(|| "none".to_owned(), |code| code.to_string());
         text.push_str(&format!("exit code: {code}\n"));
     }
     capture.show(&mut text);
-    Ok(ToolOutcome {
-        text,
-        is_error: is_given_up,
-        images: Vec::new(),
-        has_failed: status.is_some_and(|status| !status.success()),
-    })
+    text
 }

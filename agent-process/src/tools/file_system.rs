@@ -3,21 +3,23 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::path::Path;
 
 use nix::dir::{Dir, Type};
 use nix::fcntl::{AtFlags, OFlag, renameat};
 use nix::sys::stat::{Mode, SFlag, fchmod, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::rooted::{Access, Root, fault_of, locate, split};
-use super::secret_files::real_path;
-use super::{Export, Output, Places, Run, ToolFault, ToolInvocation, blocking, search};
+use super::export::{Export, Output, Run, blocking};
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
+use super::places::Places;
+use super::places::{Access, locate};
+use super::readable_file::{MAX_FILE_BYTES, io_fault, not_text, open_file};
+use super::rooted::{fault_of, split};
+use super::search;
 
-/// Largest file that is read or edited, in bytes.
-pub(crate) const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// Most text that one `read` returns, in bytes.
 const MAX_READ_BYTES: usize = 128 * 1024;
 /// Largest file that is written, in bytes.
@@ -37,10 +39,6 @@ pub(crate) fn exports() -> Vec<Export> {
 }
 
 fn own_exports() -> Vec<Export> {
-    let path = json!({
-        "type": "string", "minLength": 1, "maxLength": 4096,
-        "description": "Relative to the work directory, or absolute; may begin with $GOONDAN_PROJECT_ROOT or $GOONDAN_WORK_DIR",
-    });
     vec![
         Export {
             name: "read".into(),
@@ -50,7 +48,7 @@ fn own_exports() -> Vec<Export> {
                 "required": ["path"],
                 "additionalProperties": false,
                 "properties": {
-                    "path": path,
+                    "path": path_schema(),
                     "offset": {"type": "integer", "minimum": 1, "description": "First line to return, from 1"},
                     "limit": {"type": "integer", "minimum": 1, "description": "Most lines to return"},
                 },
@@ -67,7 +65,7 @@ fn own_exports() -> Vec<Export> {
                 "required": ["path", "content"],
                 "additionalProperties": false,
                 "properties": {
-                    "path": path,
+                    "path": path_schema(),
                     "content": {"type": "string", "maxLength": MAX_WRITE_BYTES},
                 },
             }),
@@ -83,7 +81,7 @@ fn own_exports() -> Vec<Export> {
                 "required": ["path", "oldText", "newText"],
                 "additionalProperties": false,
                 "properties": {
-                    "path": path,
+                    "path": path_schema(),
                     "oldText": {"type": "string", "minLength": 1, "maxLength": MAX_WRITE_BYTES},
                     "newText": {"type": "string", "maxLength": MAX_WRITE_BYTES},
                     "count": {"type": "integer", "minimum": 1, "description": "How often `oldText` stands in the file; each is replaced. 1 if not given"},
@@ -99,13 +97,20 @@ fn own_exports() -> Vec<Export> {
             parameters: json!({
                 "type": "object",
                 "additionalProperties": false,
-                "properties": {"path": path},
+                "properties": {"path": path_schema()},
             }),
             is_idempotent: true,
             output: Output::BoundedByTool,
             run: on_files(list),
         },
     ]
+}
+
+fn path_schema() -> Value {
+    json!({
+        "type": "string", "minLength": 1, "maxLength": 4096,
+        "description": "Relative to the work directory, or absolute; may begin with $GOONDAN_PROJECT_ROOT or $GOONDAN_WORK_DIR",
+    })
 }
 
 fn on_files(work: fn(&Places, &ToolInvocation) -> Result<String, ToolFault>) -> Run {
@@ -282,53 +287,6 @@ fn list(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
     Ok(text)
 }
 
-fn secret(shown: &str) -> ToolFault {
-    ToolFault::new(
-        "E_FILE_SECRET",
-        format!(
-            "`{shown}` is a file for secrets, which file tools do not open, since what they read stays in \
-             the conversation; ask the person for what you need of it, or read its template"
-        ),
-    )
-}
-
-/// Opens a regular file for reading, of at most [`MAX_FILE_BYTES`].
-pub(crate) fn open_file(root: &Root, path: &Path, shown: &str) -> Result<File, ToolFault> {
-    let secrets = root.secret_files();
-    if secrets.refuses_path(path) {
-        return Err(secret(shown));
-    }
-    let opened = root.open_beneath(path, OFlag::O_RDONLY, Mode::empty());
-    let file = File::from(opened.map_err(|errno| fault_of(shown, errno))?);
-    // A link to such a file is that file. What lies above the root is nobody's name here.
-    let real = real_path(&file);
-    let real = real.as_deref().and_then(|real| root.beneath(real));
-    if real.is_some_and(|real| secrets.refuses_path(real)) {
-        return Err(secret(shown));
-    }
-    let metadata = file.metadata().map_err(|error| io_fault(shown, &error))?;
-    if secrets.refuses_file(&metadata) {
-        return Err(secret(shown));
-    }
-    if metadata.is_dir() {
-        return Err(fault_of(shown, nix::errno::Errno::EISDIR));
-    }
-    if !metadata.is_file() {
-        return Err(fault_of(shown, nix::errno::Errno::ENXIO));
-    }
-    if metadata.len() > MAX_FILE_BYTES {
-        return Err(ToolFault::new(
-            "E_TOO_LARGE",
-            format!(
-                "`{shown}` has {} bytes; at most {MAX_FILE_BYTES} are read; use a shell command \
-                 for a part of it",
-                metadata.len()
-            ),
-        ));
-    }
-    Ok(file)
-}
-
 /// Writes a file whole or not at all: beside its place first, then over it.
 fn put(places: &Places, shown: &str, content: &[u8]) -> Result<(), ToolFault> {
     if content.len() > MAX_WRITE_BYTES {
@@ -379,12 +337,4 @@ fn put(places: &Places, shown: &str, content: &[u8]) -> Result<(), ToolFault> {
         .ok();
     }
     written
-}
-
-pub(crate) fn not_text(shown: &str) -> ToolFault {
-    ToolFault::new("E_NOT_TEXT", format!("`{shown}` is not UTF-8 text"))
-}
-
-pub(crate) fn io_fault(shown: &str, error: &std::io::Error) -> ToolFault {
-    ToolFault::new("E_IO", format!("`{shown}`: {error}"))
 }

@@ -6,10 +6,10 @@
 //! a hang is the error of a call and no more.
 
 pub(crate) mod process;
+mod program;
 pub(crate) mod wire;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
@@ -18,14 +18,16 @@ use std::time::Duration;
 use goondan_clock::{Instant, sleep_until};
 use goondan_protocol::JsonObject;
 use goondan_protocol::limits::MAX_MESSAGE_BYTES;
-use goondan_protocol::process_limits::ProcessLimits;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
 use super::pipe::Surroundings;
-use super::{Places, ToolFault, ToolInvocation};
 use crate::tool_call::{MAX_CALLS_PER_STEP, ToolOutcome};
+pub(crate) use program::HostProgram;
+
 use process::{Happened, MAX_LOG_LINE_BYTES, Process, happening, log};
 use wire::{Context, FromHost, LogLevel, ToHost};
 
@@ -42,17 +44,6 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Longest error code of a module, in bytes.
 const MAX_CODE_BYTES: usize = 64;
-
-/// What a host runs: the program, its arguments, and where its modules are.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct HostProgram {
-    /// The host's name, for people.
-    pub(crate) name: String,
-    /// The program and its arguments.
-    pub(crate) command: Vec<OsString>,
-    /// What each of its processes may take.
-    pub(crate) limits: ProcessLimits,
-}
 
 /// One call of a module.
 #[derive(Debug)]
@@ -87,13 +78,13 @@ impl Hosts {
     /// the call.
     pub(super) async fn call(
         &self,
-        places: &Places,
+        surroundings: &Arc<Surroundings>,
         program: HostProgram,
         call: ModuleCall,
         invocation: ToolInvocation,
     ) -> Result<ToolOutcome, ToolFault> {
         let lost = || ToolFault::new("E_TOOL_CRASHED", "the host of the module is gone");
-        let sender = self.of_program(places, program);
+        let sender = self.of_program(surroundings, program);
         let (reply, answer) = oneshot::channel();
         let request = Request {
             call,
@@ -104,7 +95,11 @@ impl Hosts {
         answer.await.map_err(|_| lost())?
     }
 
-    fn of_program(&self, places: &Places, program: HostProgram) -> mpsc::Sender<Request> {
+    fn of_program(
+        &self,
+        surroundings: &Arc<Surroundings>,
+        program: HostProgram,
+    ) -> mpsc::Sender<Request> {
         // Nothing is held across a panic that could be half done.
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while open.tasks.try_join_next().is_some() {}
@@ -115,7 +110,7 @@ impl Hosts {
         }
         let (sender, requests) = mpsc::channel(MAX_CALLS_PER_STEP);
         let host = Host {
-            surroundings: Arc::clone(&places.surroundings),
+            surroundings: Arc::clone(surroundings),
             program: program.clone(),
             process: None,
             calls: BTreeMap::new(),

@@ -10,14 +10,15 @@ use jmespath::{Rcvar, Variable};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::evaluate::QueryError;
+use self::evaluate::{MAX_QUERY_CHARS, QueryError};
 
-use super::file_system::{MAX_FILE_BYTES, io_fault, open_file};
-use super::rooted::{Access, locate};
-use super::{Export, Output, Places, Run, ToolFault, ToolInvocation, blocking};
+use super::export::{Export, Output, Run, blocking};
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
+use super::places::Places;
+use super::places::{Access, locate};
+use super::readable_file::{MAX_FILE_BYTES, io_fault, open_file};
 
-/// Longest query, in characters.
-const MAX_QUERY_CHARS: usize = 1_000;
 /// Stack of the thread that runs a query, in bytes. Parser and interpreter call themselves as deep as the
 /// query nests: every character of the longest one may be a level. Only what is used is ever memory.
 const QUERY_STACK_BYTES: usize = 32 * 1024 * 1024;

@@ -17,9 +17,10 @@ use goondan_protocol::service::{Mcp, McpResult, McpTool, McpTools, to_call};
 use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
 use super::outside::{ConnectionRoute, fault_of};
 use super::schema::ArgumentSchema;
-use super::{ToolFault, ToolInvocation};
 use crate::outgoing::{Ask, Outgoing};
 use crate::tool_call::{Misfit, ToolOutcome};
 

@@ -1,28 +1,18 @@
 //! Tools that are modules of the project: what runs them, and what they export.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use goondan_clock::timeout;
 use goondan_protocol::definition::ToolDefinition;
-use goondan_protocol::module_file::{ModuleKind, NoRuntime, NodeVersion, Runtime, UnfitNode};
 use goondan_protocol::process_limits::ProcessLimits;
-use goondan_protocol::working_directory::{Purpose, working_directory};
-use nix::unistd::{AccessFlags, access};
 use serde_json::json;
-use tokio::process::Command;
-use tokio::sync::OnceCell;
 
-use super::host::{HostProgram, JAVASCRIPT_HOST, ModuleCall};
-use super::{Export, Output, Places, ToolFault, ToolInvocation};
+use super::export::{Export, Output};
+use super::fault::ToolFault;
+use super::host::{JAVASCRIPT_HOST, ModuleCall};
+use super::invocation::ToolInvocation;
+use super::places::Places;
 use crate::tool_call::ToolOutcome;
-
-/// Longest wait for node to say its version.
-const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The exports of a module, as its definition lists them. `entry` is the module's path as it is written,
 /// `path` where it is.
@@ -80,155 +70,8 @@ async fn run(
     let program = runtimes
         .host_of(JAVASCRIPT_HOST, entry, &call.module, limits)
         .await?;
-    places.hosts.call(places, program, call, invocation).await
-}
-
-/// What runs modules on this machine, found out when it is needed.
-#[derive(Debug, Default)]
-pub(crate) struct Runtimes {
-    node: OnceCell<Option<NodeVersion>>,
-}
-
-impl Runtimes {
-    /// The one host for modules in JavaScript and TypeScript, which runs `script`.
-    ///
-    /// # Errors
-    ///
-    /// `E_TOOL_NO_RUNTIME` if nothing here runs one of them.
-    pub(super) async fn host_of_all(
-        &self,
-        script: &str,
-        entries: &[(PathBuf, PathBuf)],
-    ) -> Result<Option<HostProgram>, ToolFault> {
-        let mut program = None;
-        for (entry, path) in entries {
-            let limits = ProcessLimits::default();
-            program = Some(self.host_of(script, entry, path, limits).await?);
-        }
-        Ok(program)
-    }
-
-    /// The host for a module; `script` is what runs those in JavaScript and TypeScript.
-    ///
-    /// # Errors
-    ///
-    /// `E_TOOL_NO_RUNTIME` if nothing here runs it; the text names what would.
-    async fn host_of(
-        &self,
-        script: &str,
-        entry: &Path,
-        path: &Path,
-        limits: ProcessLimits,
-    ) -> Result<HostProgram, ToolFault> {
-        let kind = ModuleKind::of(path);
-        let mut node = UnfitNode::Absent;
-        for runtime in kind.runtimes() {
-            let Some(program) = in_path(runtime.program()) else {
-                continue;
-            };
-            let name = runtime.program().to_owned();
-            let mut command = vec![program.clone().into_os_string()];
-            match runtime {
-                Runtime::Bun => command.extend(words(&["-e", script])),
-                Runtime::Deno => command.extend(words(&["eval", script])),
-                Runtime::Node => {
-                    let version = self.node.get_or_init(|| node_version(&program)).await;
-                    let version = match *version {
-                        Some(version) if version.runs(kind) => version,
-                        Some(version) => {
-                            node = UnfitNode::TooOld(version);
-                            continue;
-                        }
-                        None => {
-                            node = UnfitNode::Silent;
-                            continue;
-                        }
-                    };
-                    // One host runs both languages.
-                    command.extend(words(version.arguments(ModuleKind::TypeScript)));
-                    command.extend(words(&["--input-type=module", "-e", script]));
-                }
-                Runtime::Python => {
-                    command.extend(words(runtime.file_arguments(kind, NodeVersion::TYPESCRIPT)));
-                    command.push(path.into());
-                    return Ok(HostProgram {
-                        name: entry.display().to_string(),
-                        command,
-                        limits,
-                    });
-                }
-            }
-            return Ok(HostProgram {
-                name,
-                command,
-                limits,
-            });
-        }
-        if kind == ModuleKind::Executable && access(path, AccessFlags::X_OK).is_ok() {
-            return Ok(HostProgram {
-                name: entry.display().to_string(),
-                command: vec![path.into()],
-                limits,
-            });
-        }
-        Err(no_runtime(entry, NoRuntime { kind, node }))
-    }
-}
-
-fn no_runtime(entry: &Path, why: NoRuntime) -> ToolFault {
-    let (entry, choices) = (entry.display(), why.kind.choices());
-    ToolFault::new("E_TOOL_NO_RUNTIME", format!("`{entry}` {why}; {choices}"))
-}
-
-fn words(words: &[&str]) -> Vec<OsString> {
-    words.iter().map(OsString::from).collect()
-}
-
-/// Finds a program as a shell would.
-fn in_path(program: &str) -> Option<PathBuf> {
-    let directories = std::env::var_os("PATH")?;
-    let directories = directories.as_bytes().split(|byte| *byte == b':');
-    directories
-        .map(|directory| Path::new(std::ffi::OsStr::from_bytes(directory)).join(program))
-        .find(|path| {
-            path.is_absolute() && path.is_file() && access(path, AccessFlags::X_OK).is_ok()
-        })
-}
-
-async fn node_version(program: &Path) -> Option<NodeVersion> {
-    let asked = Command::new(program)
-        .arg("--version")
-        .current_dir(working_directory(Purpose::Own))
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let printed = timeout(VERSION_TIMEOUT, asked).await.ok()?.ok()?;
-    NodeVersion::parse(&String::from_utf8_lossy(&printed.stdout))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_cannot_be_run_says_what_would_run_it() {
-        let told = |kind, node| no_runtime(Path::new("tools/x"), NoRuntime { kind, node }).message;
-        assert_eq!(
-            told(ModuleKind::JavaScript, UnfitNode::Absent),
-            "`tools/x` is JavaScript, and nothing that runs it is in PATH; install bun, deno or node"
-        );
-        let old = NodeVersion {
-            major: 20,
-            minor: 9,
-        };
-        assert_eq!(
-            told(ModuleKind::TypeScript, UnfitNode::TooOld(old)),
-            "`tools/x` is TypeScript, which the node 20.9 in PATH is too old for; install bun, deno \
-             or node 22.6 or newer"
-        );
-        assert_eq!(
-            told(ModuleKind::Executable, UnfitNode::Absent),
-            "`tools/x` cannot be executed; make the file executable (chmod +x)"
-        );
-    }
+    places
+        .hosts
+        .call(&places.surroundings, program, call, invocation)
+        .await
 }

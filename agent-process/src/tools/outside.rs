@@ -7,9 +7,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode, CallPlace, CallTarget};
-use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::{ConnectionName, StepId};
 use goondan_protocol::service::to_call;
 use goondan_protocol::trace::TraceContext;
@@ -17,7 +15,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{CallSite, Export, Output, ToolFault, ToolInvocation};
+use super::export::{Export, Output};
+use super::fault::ToolFault;
+use super::invocation::{CallSite, ToolInvocation};
 use crate::outgoing::{Ask, Outgoing};
 use crate::tool_call::ToolOutcome;
 
@@ -34,27 +34,6 @@ const DEADLINE_MS: u64 = 120_000;
 
 /// Most messages that one text is split into.
 const PARTS_MAX: usize = 20;
-
-/// Where the event came from that a turn answers.
-#[derive(Debug)]
-pub(crate) struct Origin {
-    connection: Option<ConnectionName>,
-    metadata: JsonObject,
-}
-
-impl Origin {
-    /// Where `event` came from.
-    pub(crate) fn of(event: &AgentEvent) -> Self {
-        let connection = match &event.source {
-            EventSource::Connector { name } => Some(name.clone()),
-            EventSource::Agent { .. } => None,
-        };
-        Self {
-            connection,
-            metadata: event.metadata.clone(),
-        }
-    }
-}
 
 /// The connections that a tool may work by.
 pub(crate) type Connections = Arc<[ConnectionName]>;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use goondan_protocol::ids::{AgentName, InstanceKey};
@@ -13,6 +14,11 @@ use super::residents::Residents;
 /// What the environment of a command may have under goondan's own prefix, and nothing else.
 const OWN_PREFIX: &str = "GOONDAN_";
 
+/// Time a tool supervisor has to end its tree before it is killed itself.
+pub(crate) const SUPERVISOR_GRACE: Duration = Duration::from_secs(6);
+/// Time for the rest of the output once the supervisor has ended. Everybody who could hold the pipes
+/// open is dead by then; this bounds the case that the supervisor was killed.
+pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes read from a pipe at once.
 const READ_BYTES: usize = 16 * 1024;
 

@@ -8,20 +8,15 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, mkdirat};
 
+use super::fault::ToolFault;
 use super::secret_files::SecretFiles;
-use super::{Places, ToolFault};
-
-/// How a path may begin that is spelled as in a shell command.
-const WORK_DIR_VAR: &str = "$GOONDAN_WORK_DIR";
-/// The same, for the project.
-const PROJECT_ROOT_VAR: &str = "$GOONDAN_PROJECT_ROOT";
 
 /// Mode of a directory that a tool makes.
 const NEW_DIRECTORY_MODE: Mode = Mode::from_bits_truncate(0o777);
@@ -142,72 +137,6 @@ fn open_beneath(root: &Root, path: &Path, flags: OFlag, mode: Mode) -> nix::Resu
         return Err(Errno::EXDEV);
     }
     nix::fcntl::open(&resolved, flags | OFlag::O_NOFOLLOW, mode)
-}
-
-/// What a tool wants of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Look only: the project is open to it, too.
-    Read,
-    /// Change: within the work directory only.
-    Write,
-}
-
-/// Finds the root a path lies beneath, and the path within it.
-///
-/// # Errors
-///
-/// [`ToolFault`] if the path lies beneath no root that allows the access.
-pub(crate) fn locate<'a>(
-    places: &'a Places,
-    path: &str,
-    access: Access,
-) -> Result<(&'a Root, PathBuf), ToolFault> {
-    let spelled = |variable: &str, root: &Root| {
-        let rest = path.strip_prefix(variable)?;
-        (rest.is_empty() || rest.starts_with('/'))
-            .then(|| root.path().join(rest.trim_start_matches('/')))
-    };
-    let full = spelled(WORK_DIR_VAR, &places.work)
-        .or_else(|| spelled(PROJECT_ROOT_VAR, &places.project))
-        .unwrap_or_else(|| PathBuf::from(path));
-    let outside = |why: &str| {
-        let advice = "paths are relative to the work directory, or begin with \
-                      $GOONDAN_PROJECT_ROOT for reading the project";
-        Err(ToolFault::new(
-            "E_PATH_OUTSIDE",
-            format!("`{path}` {why}; {advice}"),
-        ))
-    };
-    let work: &Root = &places.work;
-    let (root, relative) = if full.is_relative() {
-        (work, full.as_path())
-    } else if let Some(relative) = work.beneath(&full) {
-        (work, relative)
-    } else if let Some(relative) = places.project.beneath(&full) {
-        if access == Access::Write {
-            return Err(ToolFault::new(
-                "E_PATH_READ_ONLY",
-                format!(
-                    "`{path}` is in the project, which is read-only; write in the work directory"
-                ),
-            ));
-        }
-        (&places.project, relative)
-    } else {
-        return outside("is outside of the directories of this agent");
-    };
-    let mut clean = PathBuf::new();
-    for part in relative.components() {
-        match part {
-            Component::Normal(name) => clean.push(name),
-            Component::CurDir => {}
-            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                return outside("holds `..`");
-            }
-        }
-    }
-    Ok((root, clean))
 }
 
 /// A path's parent directory and its last name.

@@ -20,9 +20,13 @@ use regex_lite::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::file_system::{MAX_FILE_BYTES, io_fault, open_file};
-use super::rooted::{Access, Root, fault_of, locate};
-use super::{Export, Output, Places, Run, ToolFault, ToolInvocation, blocking};
+use super::export::{Export, Output, Run, blocking};
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
+use super::places::Places;
+use super::places::{Access, locate};
+use super::readable_file::{MAX_FILE_BYTES, io_fault, not_text, open_file};
+use super::rooted::{Root, fault_of};
 
 /// Most files that one `glob` returns.
 const MAX_GLOB_FILES: usize = 1_000;
@@ -325,6 +329,31 @@ struct GrepArgs {
     limit: Option<usize>,
 }
 
+/// Which files a `grep` looks at.
+struct Include {
+    pattern: GlobMatcher,
+    /// Whether the pattern is of a file's name, not of its path.
+    by_name: bool,
+}
+
+impl Include {
+    fn new(pattern: &str) -> Result<Self, ToolFault> {
+        Ok(Self {
+            pattern: matcher(pattern)?,
+            by_name: !pattern.contains('/'),
+        })
+    }
+
+    fn fits(&self, relative: &Path) -> bool {
+        let tested = if self.by_name {
+            relative.file_name().map_or(relative, Path::new)
+        } else {
+            relative
+        };
+        self.pattern.is_match(tested)
+    }
+}
+
 fn grep(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<String, ToolFault> {
     let args: GrepArgs = call.args()?;
     let pattern = RegexBuilder::new(&args.pattern)
@@ -333,11 +362,7 @@ fn grep(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<St
         .map_err(|error| {
             ToolFault::new("E_INVALID_PATTERN", format!("`{}`: {error}", args.pattern))
         })?;
-    let include = args.include.as_deref().map(matcher).transpose()?;
-    let by_name = args
-        .include
-        .as_deref()
-        .is_some_and(|include| !include.contains('/'));
+    let include = args.include.as_deref().map(Include::new).transpose()?;
     let shown = args.path.as_deref().unwrap_or(".");
     let (root, start) = locate(places, shown, Access::Read)?;
     let mut found = Found {
@@ -359,14 +384,9 @@ fn grep(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<St
             shown,
             &mut bounds,
             &mut |full, relative, bounds| {
-                let tested = if by_name {
-                    relative.file_name().map_or(relative, Path::new)
-                } else {
-                    relative
-                };
                 if include
                     .as_ref()
-                    .is_none_or(|include| include.is_match(tested))
+                    .is_none_or(|include| include.fits(relative))
                 {
                     let name = readable(args.path.as_deref(), relative);
                     match text_of(root, full, &name) {
@@ -381,7 +401,7 @@ fn grep(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<St
     } else {
         match text_of(root, &start, shown)? {
             Some(text) => found.search(shown, &text, &mut bounds),
-            None => return Err(super::file_system::not_text(shown)),
+            None => return Err(not_text(shown)),
         }
     }
     if found.text.is_empty() {

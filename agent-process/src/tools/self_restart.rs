@@ -9,7 +9,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::agents::export;
-use super::{Export, ToolFault, ToolInvocation};
+use super::export::Export;
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
 
 /// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {

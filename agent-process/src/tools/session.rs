@@ -17,16 +17,18 @@ use tokio::process::{Child, ChildStderr, ChildStdout};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::bash::{DRAIN_TIMEOUT, MAX_TIMEOUT_MS, SUPERVISOR_GRACE};
 use super::capture::{Capture, Stream};
-use super::pipe::{Pipe, supervisor_in};
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
+use super::pipe::{DRAIN_TIMEOUT, Pipe, SUPERVISOR_GRACE, Surroundings, supervisor_in};
 use super::residents::Resident;
 use super::rooted::Root;
 use super::tool_supervisor;
 use super::tool_supervisor::session::RECORD_END;
-use super::{Places, ToolFault, ToolInvocation};
 use crate::tool_call::{MAX_CALLS_PER_STEP, ToolOutcome};
 
+/// How long a command may run at most, in milliseconds.
+pub(super) const MAX_TIMEOUT_MS: u64 = 600_000;
 /// Most sessions one agent process has at a time.
 const MAX_SESSIONS: usize = 8;
 /// Time an interrupted command has to give the shell back before the session is ended.
@@ -59,7 +61,8 @@ impl Sessions {
     /// interrupts the command.
     pub(crate) async fn exec(
         &self,
-        places: &Places,
+        work: &Arc<Root>,
+        surroundings: &Surroundings,
         name: &str,
         call: &ToolInvocation,
         command: String,
@@ -71,7 +74,7 @@ impl Sessions {
                 "a command cannot hold a zero byte",
             ));
         }
-        let (sender, is_new) = self.of_name(places, name)?;
+        let (sender, is_new) = self.of_name(work, surroundings, name)?;
         let (reply, answer) = oneshot::channel();
         let request = Request {
             command,
@@ -101,7 +104,8 @@ impl Sessions {
     /// The session of a name, and whether it was just started.
     fn of_name(
         &self,
-        places: &Places,
+        work: &Arc<Root>,
+        surroundings: &Surroundings,
         name: &str,
     ) -> Result<(mpsc::Sender<Request>, bool), ToolFault> {
         // Nothing is held across a panic that could be half done.
@@ -122,7 +126,7 @@ impl Sessions {
                 ),
             ));
         }
-        let session = Session::start(places, name).map_err(|error| {
+        let session = Session::start(work, surroundings, name).map_err(|error| {
             ToolFault::new(
                 "E_TOOL_FAILED",
                 format!("the session `{name}` could not be started: {error}"),
@@ -159,22 +163,22 @@ struct Session {
 }
 
 impl Session {
-    fn start(places: &Places, name: &str) -> std::io::Result<Self> {
+    fn start(work: &Arc<Root>, surroundings: &Surroundings, name: &str) -> std::io::Result<Self> {
         let (own_end, its_end) = std::os::unix::net::UnixStream::pair()?;
         own_end.set_nonblocking(true)?;
-        let mut supervisor = supervisor_in(&places.surroundings)
+        let mut supervisor = supervisor_in(surroundings)
             .arg(tool_supervisor::SESSION)
             .stdin(Stdio::from(OwnedFd::from(its_end)))
             .spawn()?;
         Ok(Self {
             name: name.to_owned(),
-            _resident: places.surroundings.residents.admit(supervisor.id()),
+            _resident: surroundings.residents.admit(supervisor.id()),
             socket: UnixStream::from_std(own_end)?,
             record: BytesMut::new(),
             stdout: Pipe::new(supervisor.stdout.take()),
             stderr: Pipe::new(supervisor.stderr.take()),
             supervisor,
-            work: Arc::clone(&places.work),
+            work: Arc::clone(work),
             between: between(name),
         })
     }

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Export, Output, ToolFault, blocking};
+use super::export::{Export, Output, blocking};
+use super::fault::ToolFault;
 
 /// Longest text, in characters.
 const MAX_TEXT_CHARS: usize = 1_048_576;
@@ -18,30 +19,25 @@ const MAX_PART_CHARS: usize = 10_000;
 /// Most parts that are joined.
 const MAX_PARTS: usize = 100_000;
 
+fn part(about: &str) -> Value {
+    json!({"type": "string", "maxLength": MAX_PART_CHARS, "description": about})
+}
+
+fn needed(about: &str) -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": MAX_PART_CHARS, "description": about})
+}
+
+fn flag(about: &str) -> Value {
+    json!({"type": "boolean", "description": about})
+}
+
 /// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
-    let part =
-        |about: &str| json!({"type": "string", "maxLength": MAX_PART_CHARS, "description": about});
-    let needed = |about: &str| json!({"type": "string", "minLength": 1, "maxLength": MAX_PART_CHARS, "description": about});
-    let flag = |about: &str| json!({"type": "boolean", "description": about});
     vec![
         of_text(
             "replace",
             "Replaces every occurrence of a text, or of a regular expression.",
-            &[
-                ("find", true, needed("What is replaced")),
-                (
-                    "with",
-                    true,
-                    part("What takes its place; `$1` or `${name}` is a group if `regex`"),
-                ),
-                ("regex", false, flag("`find` is a regular expression")),
-                (
-                    "ignoreCase",
-                    false,
-                    flag("Upper and lower case are the same; for `regex` only"),
-                ),
-            ],
+            &replace_arguments(),
             replace,
         ),
         of_text(
@@ -82,30 +78,7 @@ pub(crate) fn exports() -> Vec<Export> {
         of_text(
             "lines",
             "Picks lines of a text and orders them: first by `match`, then unique, sorted, reversed, and at last `from` to `to`.",
-            &[
-                (
-                    "match",
-                    false,
-                    needed("A regular expression; only lines it matches stay"),
-                ),
-                (
-                    "unique",
-                    false,
-                    flag("A line that was there before is left out"),
-                ),
-                ("sort", false, flag("By the order of their characters")),
-                ("reverse", false, flag("The last line first")),
-                (
-                    "from",
-                    false,
-                    json!({"type": "integer", "minimum": 1, "description": "First line, from 1"}),
-                ),
-                (
-                    "to",
-                    false,
-                    json!({"type": "integer", "minimum": 1, "description": "Last line"}),
-                ),
-            ],
+            &lines_arguments(),
             lines,
         ),
         of_text(
@@ -117,6 +90,52 @@ pub(crate) fn exports() -> Vec<Export> {
                 needed("A text; its occurrences are counted, without overlaps"),
             )],
             count,
+        ),
+    ]
+}
+
+/// The further arguments of `replace`: name, whether it is required, schema.
+fn replace_arguments() -> [(&'static str, bool, Value); 4] {
+    [
+        ("find", true, needed("What is replaced")),
+        (
+            "with",
+            true,
+            part("What takes its place; `$1` or `${name}` is a group if `regex`"),
+        ),
+        ("regex", false, flag("`find` is a regular expression")),
+        (
+            "ignoreCase",
+            false,
+            flag("Upper and lower case are the same; for `regex` only"),
+        ),
+    ]
+}
+
+/// The further arguments of `lines`: name, whether it is required, schema.
+fn lines_arguments() -> [(&'static str, bool, Value); 6] {
+    [
+        (
+            "match",
+            false,
+            needed("A regular expression; only lines it matches stay"),
+        ),
+        (
+            "unique",
+            false,
+            flag("A line that was there before is left out"),
+        ),
+        ("sort", false, flag("By the order of their characters")),
+        ("reverse", false, flag("The last line first")),
+        (
+            "from",
+            false,
+            json!({"type": "integer", "minimum": 1, "description": "First line, from 1"}),
+        ),
+        (
+            "to",
+            false,
+            json!({"type": "integer", "minimum": 1, "description": "Last line"}),
         ),
     ]
 }

@@ -12,7 +12,8 @@ use goondan_protocol::settings::TOOL_SEARCH_FIND;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{ToolFault, ToolInvocation};
+use super::fault::ToolFault;
+use super::invocation::ToolInvocation;
 use crate::tool_call::ToolOutcome;
 
 /// Longest description of a result, in characters: the catalog tells the rest.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Export, Output};
+use super::export::{Export, Output};
 use crate::tool_call::ToolOutcome;
 
 /// Longest wait of one call, in seconds.

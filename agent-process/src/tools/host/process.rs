@@ -8,10 +8,9 @@ use serde::Serialize;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
-use super::HostProgram;
+use super::program::HostProgram;
 use super::wire::{Lines, LogLevel};
-use crate::tools::bash::SUPERVISOR_GRACE;
-use crate::tools::pipe::{Pipe, Surroundings, supervisor_in};
+use crate::tools::pipe::{Pipe, SUPERVISOR_GRACE, Surroundings, supervisor_in};
 use crate::tools::residents::Resident;
 use crate::tools::tool_supervisor;
 

@@ -9,12 +9,14 @@ use jmespath::{
     Context, DEFAULT_RUNTIME, ErrorReason, JmespathError, Rcvar, RuntimeError, Variable,
 };
 
+/// Longest query, in characters.
+pub(super) const MAX_QUERY_CHARS: usize = 1_000;
 /// Most steps of one query. A step visits one node of the query or of a value.
 pub(super) const MAX_QUERY_STEPS: u64 = 10_000_000;
 /// Bytes of a text that weigh as much as a node.
 const TEXT_BYTES_PER_STEP: usize = 16;
 /// What it costs to make a value of an expression (`&name`), which copies it.
-const EXPRESSION_STEPS: usize = super::MAX_QUERY_CHARS;
+const EXPRESSION_STEPS: usize = MAX_QUERY_CHARS;
 
 /// Why a query has no result.
 #[derive(Debug, thiserror::Error)]

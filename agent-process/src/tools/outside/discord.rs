@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::split::{Measure, split};
 use super::{ConnectionRoute, Connections, Offer, export, name_of, not_too_many};
-use crate::tools::{Export, ToolFault};
+use crate::tools::export::Export;
+use crate::tools::fault::ToolFault;
 
 /// The exports of the tool.
 pub(crate) fn exports(connections: &[ConnectionName]) -> Vec<Export> {

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{ConnectionRoute, Connections, Offer, export};
-use crate::tools::{Export, ToolFault};
+use crate::tools::export::Export;
+use crate::tools::fault::ToolFault;
 
 /// The exports of the tool.
 pub(crate) fn exports(connections: &[ConnectionName]) -> Vec<Export> {

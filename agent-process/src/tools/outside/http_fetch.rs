@@ -10,7 +10,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{ConnectionRoute, Connections, Offer, export};
-use crate::tools::{Export, ToolFault};
+use crate::tools::export::Export;
+use crate::tools::fault::ToolFault;
 
 /// How long a request may take if nothing is said, in milliseconds.
 const TIMEOUT_DEFAULT_MS: u64 = 30_000;

@@ -10,35 +10,19 @@ use serde_json::{Value, json};
 
 use super::split::{Measure, split};
 use super::{ConnectionRoute, Connections, Offer, export, name_of, not_too_many};
-use crate::tools::{Export, ToolFault};
+use crate::tools::export::Export;
+use crate::tools::fault::ToolFault;
 
 /// The exports of the tool.
 pub(crate) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
     let connections: Connections = Arc::from(connections);
-    let channel = json!({
-        "type": "string", "minLength": 1,
-        "description": "The channel's id, such as C0123. If not given, the one this turn's message came from",
-    });
-    let text = json!({
-        "type": "string", "minLength": 1, "maxLength": MAX_INPUT_BYTES,
-        "description": "What is written. `<@U0123>` mentions somebody",
-    });
-    let format = json!({
-        "enum": ["mrkdwn", "markdown", "plain"],
-        "description": "How the text is marked up: in Slack's way (the default), as Markdown, or not",
-    });
-    let own = json!({"type": "string", "minLength": 1, "description": "The message's ts, as `send` returned it"});
-    let any = json!({
-        "type": "string", "minLength": 1,
-        "description": "The message's ts. If not given, the message this turn answers",
-    });
     vec![
         export(
             Offer {
                 name: "send",
                 description: "Writes a message in Slack and returns its ts. A text that is too long for one message becomes several.",
                 properties: json!({
-                    "text": text, "channel": channel, "format": format,
+                    "text": text_schema(), "channel": channel_schema(), "format": format_schema(),
                     "thread": {"type": "string", "description": "The ts of the thread's first message; empty: in no thread. If not given, the thread this turn's message belongs to"},
                 }),
                 required: &["text"],
@@ -51,7 +35,10 @@ pub(crate) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
             Offer {
                 name: "edit",
                 description: "Gives a message that `send` wrote another text.",
-                properties: json!({"message": own, "text": text, "channel": channel, "format": format}),
+                properties: json!({
+                    "message": own_schema(), "text": text_schema(),
+                    "channel": channel_schema(), "format": format_schema(),
+                }),
                 required: &["message", "text"],
                 is_idempotent: true,
             },
@@ -62,7 +49,7 @@ pub(crate) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
             Offer {
                 name: "delete",
                 description: "Takes a message back that `send` wrote.",
-                properties: json!({"message": own, "channel": channel}),
+                properties: json!({"message": own_schema(), "channel": channel_schema()}),
                 required: &["message"],
                 is_idempotent: false,
             },
@@ -75,7 +62,7 @@ pub(crate) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
                 description: "Puts an emoji under a message.",
                 properties: json!({
                     "emoji": {"type": "string", "minLength": 1, "description": "Its name, such as thumbsup"},
-                    "message": any, "channel": channel,
+                    "message": any_schema(), "channel": channel_schema(),
                     "remove": {"type": "boolean", "description": "Whether it is taken away; false if not given"},
                 }),
                 required: &["emoji"],
@@ -85,6 +72,38 @@ pub(crate) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
             react,
         ),
     ]
+}
+
+fn channel_schema() -> Value {
+    json!({
+        "type": "string", "minLength": 1,
+        "description": "The channel's id, such as C0123. If not given, the one this turn's message came from",
+    })
+}
+
+fn text_schema() -> Value {
+    json!({
+        "type": "string", "minLength": 1, "maxLength": MAX_INPUT_BYTES,
+        "description": "What is written. `<@U0123>` mentions somebody",
+    })
+}
+
+fn format_schema() -> Value {
+    json!({
+        "enum": ["mrkdwn", "markdown", "plain"],
+        "description": "How the text is marked up: in Slack's way (the default), as Markdown, or not",
+    })
+}
+
+fn own_schema() -> Value {
+    json!({"type": "string", "minLength": 1, "description": "The message's ts, as `send` returned it"})
+}
+
+fn any_schema() -> Value {
+    json!({
+        "type": "string", "minLength": 1,
+        "description": "The message's ts. If not given, the message this turn answers",
+    })
 }
 
 #[derive(Deserialize)]

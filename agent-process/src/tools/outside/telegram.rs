@@ -10,44 +10,18 @@ use serde_json::{Value, json};
 
 use super::split::{Measure, split};
 use super::{ConnectionRoute, Connections, Offer, export, not_too_many};
-use crate::tools::{Export, ToolFault};
+use crate::tools::export::Export;
+use crate::tools::fault::ToolFault;
 
 /// The exports of the tool.
 pub(crate) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
     let connections: Connections = Arc::from(connections);
-    let chat = json!({
-        "type": ["string", "integer"],
-        "description": "The chat's id, or `@name` of a public one. If not given, the chat this turn's message came from",
-    });
-    let text = json!({
-        "type": "string", "minLength": 1, "maxLength": MAX_INPUT_BYTES,
-        "description": "What is written",
-    });
-    let parse_mode = json!({
-        "enum": ["MarkdownV2", "HTML", "Markdown"],
-        "description": "How the text is marked up. If not given, it is shown to the letter",
-    });
-    let own = json!({"type": "integer", "description": "The message's id, as `send` returned it"});
-    let any = json!({
-        "type": "integer",
-        "description": "The message's id. If not given, the message this turn answers",
-    });
-    let thread = json!({
-        "type": "integer",
-        "description": "The topic of a forum. If not given, the one this turn's message came from",
-    });
     vec![
         export(
             Offer {
                 name: "send",
                 description: "Writes a message to a Telegram chat and returns its id. A text that is too long for one message becomes several, unless it has a `parseMode`.",
-                properties: json!({
-                    "text": text, "chat": chat, "parseMode": parse_mode,
-                    "replyTo": {"type": "integer", "description": "The id of the message it is shown as an answer to"},
-                    "quote": {"type": "boolean", "description": "Whether it is shown as an answer to the message this turn answers; false if not given"},
-                    "thread": thread,
-                    "silent": {"type": "boolean", "description": "Whether nobody is notified; false if not given"},
-                }),
+                properties: send_properties(),
                 required: &["text"],
                 is_idempotent: false,
             },
@@ -58,7 +32,10 @@ pub(crate) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
             Offer {
                 name: "edit",
                 description: "Gives a message that `send` wrote another text.",
-                properties: json!({"message": own, "text": text, "chat": chat, "parseMode": parse_mode}),
+                properties: json!({
+                    "message": own_schema(), "text": text_schema(),
+                    "chat": chat_schema(), "parseMode": parse_mode_schema(),
+                }),
                 required: &["message", "text"],
                 is_idempotent: true,
             },
@@ -69,7 +46,7 @@ pub(crate) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
             Offer {
                 name: "delete",
                 description: "Takes a message back that `send` wrote.",
-                properties: json!({"message": own, "chat": chat}),
+                properties: json!({"message": own_schema(), "chat": chat_schema()}),
                 required: &["message"],
                 is_idempotent: false,
             },
@@ -82,7 +59,7 @@ pub(crate) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
                 description: "Puts an emoji under a message.",
                 properties: json!({
                     "emoji": {"type": "string", "description": "One of Telegram's reactions, such as 👍; empty to take it away"},
-                    "message": any, "chat": chat,
+                    "message": any_schema(), "chat": chat_schema(),
                 }),
                 required: &["emoji"],
                 is_idempotent: true,
@@ -94,7 +71,7 @@ pub(crate) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
             Offer {
                 name: "typing",
                 description: "Shows for five seconds that the bot is writing.",
-                properties: json!({"chat": chat, "thread": thread}),
+                properties: json!({"chat": chat_schema(), "thread": thread_schema()}),
                 required: &[],
                 is_idempotent: true,
             },
@@ -102,6 +79,56 @@ pub(crate) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
             typing,
         ),
     ]
+}
+
+/// The arguments of `send`.
+fn send_properties() -> Value {
+    json!({
+        "text": text_schema(), "chat": chat_schema(), "parseMode": parse_mode_schema(),
+        "replyTo": {"type": "integer", "description": "The id of the message it is shown as an answer to"},
+        "quote": {"type": "boolean", "description": "Whether it is shown as an answer to the message this turn answers; false if not given"},
+        "thread": thread_schema(),
+        "silent": {"type": "boolean", "description": "Whether nobody is notified; false if not given"},
+    })
+}
+
+fn chat_schema() -> Value {
+    json!({
+        "type": ["string", "integer"],
+        "description": "The chat's id, or `@name` of a public one. If not given, the chat this turn's message came from",
+    })
+}
+
+fn text_schema() -> Value {
+    json!({
+        "type": "string", "minLength": 1, "maxLength": MAX_INPUT_BYTES,
+        "description": "What is written",
+    })
+}
+
+fn parse_mode_schema() -> Value {
+    json!({
+        "enum": ["MarkdownV2", "HTML", "Markdown"],
+        "description": "How the text is marked up. If not given, it is shown to the letter",
+    })
+}
+
+fn own_schema() -> Value {
+    json!({"type": "integer", "description": "The message's id, as `send` returned it"})
+}
+
+fn any_schema() -> Value {
+    json!({
+        "type": "integer",
+        "description": "The message's id. If not given, the message this turn answers",
+    })
+}
+
+fn thread_schema() -> Value {
+    json!({
+        "type": "integer",
+        "description": "The topic of a forum. If not given, the one this turn's message came from",
+    })
 }
 
 #[derive(Deserialize)]

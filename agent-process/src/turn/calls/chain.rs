@@ -4,12 +4,15 @@
 //! middleware that returns without `next()` gives the call its result, and the tool does not run; one
 //! that throws makes it an error.
 
+use serde_json::Value;
+
 use super::Calls;
 use super::slot::{Direction, Invoking, Inwards, Open, Outwards, Slot, State, called};
 use crate::extensions::middleware_stack::Layer;
 use crate::extensions::{ExtensionOutput, Extensions};
 use crate::middleware::{
     Enter, InvocationId, MiddlewareEvent, MiddlewareReturn, MiddlewareScope, Moment, NextResult,
+    Notes,
 };
 use crate::tool_call::{CallKey, ToolOutcome, ToolRules};
 use crate::turn::around::Around;
@@ -113,40 +116,17 @@ impl Calls {
         let Some(slot) = self.slots.iter_mut().find(is_it) else {
             return;
         };
-        let State::Invoking(Invoking {
+        let State::Invoking(invoking) = std::mem::replace(&mut slot.state, State::Running) else {
+            return;
+        };
+        let Invoking {
             place,
             open,
             direction,
-        }) = std::mem::replace(&mut slot.state, State::Running)
-        else {
-            return;
-        };
+        } = invoking;
         let outcome = match event {
             MiddlewareEvent::Next { notes, args, .. } => {
-                let taken = extensions.take_notes(place, notes);
-                slot.state = match (direction, taken) {
-                    (Direction::In { is_changed }, Ok(_)) => {
-                        slot.open.push(open);
-                        let is_changed = is_changed || args.is_some();
-                        slot.call.input = args.unwrap_or_else(|| slot.call.input.take());
-                        let at = open.at + 1;
-                        State::Inwards(Inwards { at, is_changed })
-                    }
-                    (Direction::In { .. }, Err(why)) => {
-                        slot.open.push(open);
-                        State::Outwards(Outwards {
-                            below: open.at + 1,
-                            outcome: failed_by(extensions, place, None, &why),
-                            has_run: false,
-                        })
-                    }
-                    // A host does not let a middleware ask twice.
-                    (Direction::Out { .. }, _) => State::Invoking(Invoking {
-                        place,
-                        open,
-                        direction,
-                    }),
-                };
+                slot.state = go_further_in(extensions, slot, invoking, notes, args);
                 return;
             }
             MiddlewareEvent::Left { notes, returned } => {
@@ -194,6 +174,36 @@ impl Calls {
             }
             slot.state = State::Finished(ToolOutcome::error(why));
         }
+    }
+}
+
+/// A middleware has asked for what lies further in.
+fn go_further_in(
+    extensions: &mut Extensions,
+    slot: &mut Slot,
+    invoking: Invoking,
+    notes: Notes,
+    args: Option<Value>,
+) -> State {
+    let Invoking { place, open, .. } = invoking;
+    match (invoking.direction, extensions.take_notes(place, notes)) {
+        (Direction::In { is_changed }, Ok(_)) => {
+            slot.open.push(open);
+            let is_changed = is_changed || args.is_some();
+            slot.call.input = args.unwrap_or_else(|| slot.call.input.take());
+            let at = open.at + 1;
+            State::Inwards(Inwards { at, is_changed })
+        }
+        (Direction::In { .. }, Err(why)) => {
+            slot.open.push(open);
+            State::Outwards(Outwards {
+                below: open.at + 1,
+                outcome: failed_by(extensions, place, None, &why),
+                has_run: false,
+            })
+        }
+        // A host does not let a middleware ask twice.
+        (Direction::Out { .. }, _) => State::Invoking(invoking),
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) struct Inwards {
 }
 
 /// A call that a middleware works on.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Invoking {
     pub(super) place: usize,
     pub(super) open: Open,

@@ -12,7 +12,7 @@ fn ours(query: &str, document: &Value) -> Result<Value, QueryError> {
 }
 
 fn is_too_much(query: &str, document: &Value) -> bool {
-    assert!(query.chars().count() <= super::super::MAX_QUERY_CHARS);
+    assert!(query.chars().count() <= MAX_QUERY_CHARS);
     matches!(ours(query, document), Err(QueryError::TooMuchWork))
 }
 
@@ -20,7 +20,7 @@ fn is_too_much(query: &str, document: &Value) -> bool {
 fn what_doubles_with_each_part_of_a_query_is_stopped() {
     let document = json!({"a": "\"text\\", "list": ["x", "x", "x"]});
     let piped = |part: &str| {
-        let count = (super::super::MAX_QUERY_CHARS - 20) / (part.len() + 1);
+        let count = (MAX_QUERY_CHARS - 20) / (part.len() + 1);
         vec![part; count].join("|")
     };
     for part in [

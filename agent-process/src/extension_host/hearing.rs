@@ -1,0 +1,269 @@
+//! What the host says, taken in.
+
+use goondan_protocol::ids::ExtensionName;
+use serde_json::Value;
+
+use super::invocation::MomentOf;
+use super::looked_at::{notes_of, return_of};
+use super::wire::{Asked, FromHost, RawNotes, Returned};
+use super::{Ask, ExtensionHost, HostEvent};
+use crate::middleware::{InvocationId, MiddlewareEvent, Notes};
+use crate::tools::host::MAX_LINE_BYTES;
+use crate::tools::host::process::{Happened, MAX_LOG_LINE_BYTES, log};
+use crate::tools::host::wire::LogLevel;
+
+/// Most questions of one invocation to other agents.
+const MAX_ASKS: u32 = 99;
+
+impl ExtensionHost {
+    /// Takes in what a look at the process brought.
+    pub(super) fn take(&mut self, happened: Happened) {
+        match happened {
+            Happened::Wrote => {}
+            Happened::Stdout(chunk) => {
+                let Some(process) = &mut self.process else {
+                    return;
+                };
+                for line in process.out_lines.take(&chunk, MAX_LINE_BYTES) {
+                    self.hear(&line);
+                }
+            }
+            Happened::Stderr(chunk) => {
+                let Some(process) = &mut self.process else {
+                    return;
+                };
+                for line in process.err_lines.take(&chunk, MAX_LOG_LINE_BYTES) {
+                    let text = String::from_utf8_lossy(&line);
+                    let text = text.trim_end();
+                    if !text.is_empty() {
+                        log(&self.span, "extensions", LogLevel::Warn, text);
+                        if let Some(process) = &mut self.process {
+                            process.hear_last_words(text);
+                        }
+                    }
+                }
+            }
+            Happened::Ended(how) => {
+                let Some(process) = self.process.take() else {
+                    return;
+                };
+                let last_words = process.last_words();
+                let mut why = format!("the process of the agent's extensions ended ({how})");
+                if let Some(at_work) = self.at_work() {
+                    why.push_str(&format!(" while {at_work}"));
+                }
+                if !last_words.is_empty() {
+                    why.push_str("; its last words:\n");
+                    why.push_str(&last_words);
+                }
+                self.lose("E_EXT_CRASHED", why);
+            }
+        }
+    }
+
+    /// One line of the host's standard output: of the protocol, or for the log.
+    fn hear(&mut self, line: &[u8]) {
+        match serde_json::from_slice(line) {
+            Ok(FromHost::Registered { middlewares }) => {
+                self.registered_by = None;
+                self.middlewares = Some(middlewares.clone());
+                self.host_events
+                    .push_back(HostEvent::Assembled(middlewares));
+            }
+            Ok(FromHost::Unfit {
+                extension,
+                code,
+                message,
+            }) => self.hear_unfit(&extension, &code, &message),
+            Ok(FromHost::Next {
+                invocation,
+                notes,
+                tools,
+                args,
+            }) => self.hear_next(invocation, notes, tools, args),
+            Ok(FromHost::Leave {
+                invocation,
+                notes,
+                result,
+            }) => self.hear_left(invocation, notes, result),
+            Ok(FromHost::Throw {
+                invocation,
+                notes,
+                code,
+                message,
+            }) => self.hear_thrown(invocation, notes, code, message),
+            Ok(FromHost::Ask {
+                id,
+                invocation,
+                place,
+                question,
+            }) => self.hear_ask(id, invocation, place, question),
+            Ok(FromHost::Log {
+                level,
+                message,
+                extension,
+            }) => {
+                let name = extension.as_deref().unwrap_or("extensions");
+                log(&self.span, name, level, &message);
+            }
+            Err(_) => self.hear_text(line),
+        }
+    }
+
+    /// A module could not be loaded or registered.
+    fn hear_unfit(&mut self, extension: &ExtensionName, code: &str, message: &str) {
+        let entry = self.modules.iter().find(|module| module.name == *extension);
+        let entry = entry.map(|module| module.entry.display().to_string());
+        let entry = entry.unwrap_or_default();
+        let what = match code {
+            "E_EXT_LOAD" => "cannot be loaded",
+            _ => "failed in `register`",
+        };
+        self.lose(
+            code,
+            format!("extension `{extension}` (`{entry}`) {what}: {message}"),
+        );
+    }
+
+    /// Something that is not of the protocol, for the log.
+    fn hear_text(&self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_end();
+        let end = text.floor_char_boundary(MAX_LOG_LINE_BYTES);
+        let text = text.get(..end).unwrap_or_default();
+        if !text.is_empty() {
+            log(&self.span, "extensions", LogLevel::Info, text);
+        }
+    }
+
+    fn hear_next(
+        &mut self,
+        id: InvocationId,
+        notes: RawNotes,
+        tools: Option<Vec<String>>,
+        args: Option<Value>,
+    ) {
+        let Some(invocation) = self.invocations.get_mut(&id) else {
+            return;
+        };
+        invocation.deadline = None;
+        let mut hidden = Vec::new();
+        if let (MomentOf::Step { offered, .. }, Some(tools)) = (&invocation.moment, tools) {
+            hidden.extend(offered.iter().filter(|name| !tools.contains(name)).cloned());
+        }
+        let event = match notes_of(notes, &invocation.extension) {
+            Ok(notes) => MiddlewareEvent::Next {
+                notes,
+                hidden,
+                args,
+            },
+            Err(message) => {
+                self.invocations.remove(&id);
+                threw(message)
+            }
+        };
+        self.host_events.push_back(acted(id, event));
+    }
+
+    /// A middleware returned.
+    fn hear_left(&mut self, id: InvocationId, notes: RawNotes, result: Option<Returned>) {
+        let Some(left) = self.invocations.remove(&id) else {
+            return;
+        };
+        let made_result_of = match (&left.moment, &result) {
+            (MomentOf::Call { call_id, .. }, Some(_)) => Some(call_id.clone()),
+            _ => None,
+        };
+        let event = match notes_of(notes, &left.extension) {
+            Ok(notes) => MiddlewareEvent::Left {
+                notes,
+                returned: return_of(result, left.moment),
+            },
+            Err(message) => threw(message),
+        };
+        self.host_events.push_back(HostEvent::MiddlewareActed {
+            invocation: id,
+            event,
+            made_result_of,
+        });
+    }
+
+    /// A middleware failed.
+    fn hear_thrown(
+        &mut self,
+        id: InvocationId,
+        notes: RawNotes,
+        code: Option<String>,
+        message: String,
+    ) {
+        let Some(left) = self.invocations.remove(&id) else {
+            return;
+        };
+        let event = match notes_of(notes, &left.extension) {
+            Ok(notes) => MiddlewareEvent::Threw {
+                notes,
+                code,
+                message,
+            },
+            Err(fault) => threw(fault),
+        };
+        self.host_events.push_back(acted(id, event));
+    }
+
+    fn hear_ask(&mut self, id: u64, invocation_id: InvocationId, place: u32, asked: Asked) {
+        let Some(invocation) = self.invocations.get_mut(&invocation_id) else {
+            return;
+        };
+        let step = match &invocation.moment {
+            MomentOf::Turn { .. } => None,
+            MomentOf::Step { step, .. } => Some(*step),
+            MomentOf::Call { .. } => return,
+        };
+        invocation.asking += 1;
+        invocation.deadline = None;
+        let asks_from = invocation.asks_from;
+        self.asks.insert(id, invocation_id);
+        if place > MAX_ASKS {
+            let message = format!("a middleware asks other agents at most {MAX_ASKS} times");
+            self.answer(id, Err(("E_TOO_MANY_QUESTIONS".to_owned(), message)));
+            return;
+        }
+        self.host_events.push_back(HostEvent::Ask(Ask {
+            id,
+            step,
+            place: asks_from.saturating_add(place),
+            asked,
+        }));
+    }
+
+    /// Whose middlewares are at work, in words.
+    fn at_work(&self) -> Option<String> {
+        let working = self
+            .invocations
+            .values()
+            .filter(|invocation| invocation.deadline.is_some());
+        let names: Vec<String> = working
+            .map(|invocation| format!("extension `{}`", invocation.extension))
+            .collect();
+        if names.is_empty() && self.registered_by.is_some() {
+            return Some("the extensions registered".to_owned());
+        }
+        (!names.is_empty()).then(|| format!("{} worked", names.join(", ")))
+    }
+}
+
+fn acted(invocation: InvocationId, event: MiddlewareEvent) -> HostEvent {
+    HostEvent::MiddlewareActed {
+        invocation,
+        event,
+        made_result_of: None,
+    }
+}
+
+fn threw(message: String) -> MiddlewareEvent {
+    MiddlewareEvent::Threw {
+        notes: Notes::default(),
+        code: None,
+        message,
+    }
+}

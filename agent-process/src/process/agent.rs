@@ -1,0 +1,89 @@
+//! The agent of the process: what the loop and all it carries out work with.
+
+use std::sync::Arc;
+
+use goondan_log::unix_millis_now;
+use goondan_protocol::definition::AgentAssignment;
+use goondan_protocol::ids::MessageId;
+use goondan_protocol::time::Timestamp;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::agent_client::{AgentClient, AgentRequests};
+use crate::extension_host::ExtensionHost;
+use crate::link::Link;
+use crate::middleware::Enter;
+use crate::model::{Answer, Model, ModelError};
+use crate::outgoing::{Desk, Outgoing};
+use crate::recorder::Recorder;
+use crate::tool_call::{CallKey, ToolOutcome};
+use crate::tools::host::HostProgram;
+use crate::tools::{Origin, ToolFault, Toolbox};
+use crate::turn::Engine;
+
+/// What a question to other agents came to: an answer, or a code and what is wrong.
+pub(super) type Answered = Result<Value, (String, String)>;
+
+/// What a task of the process brings back.
+pub(super) enum Done {
+    Model {
+        step: u32,
+        answer: Result<Answer, ModelError>,
+    },
+    Summary {
+        came: Result<Answer, ModelError>,
+    },
+    Tool {
+        key: CallKey,
+        outcome: ToolOutcome,
+    },
+    /// What MCP servers offer is known; the model can be asked.
+    Offered {
+        step: u32,
+        seq: u64,
+        message_id: MessageId,
+    },
+    /// The same, for a middleware that is to be entered.
+    OfferedTo {
+        enter: Box<Enter>,
+    },
+    /// What runs the modules of extensions.
+    HostOfModules {
+        program: Result<Option<HostProgram>, ToolFault>,
+    },
+    /// What came of a module's question to other agents.
+    Answered {
+        id: u64,
+        answer: Answered,
+    },
+}
+
+/// The agent of this process, and what it works with.
+pub(super) struct Agent {
+    pub(super) engine: Engine<Toolbox>,
+    pub(super) link: Link,
+    pub(super) assignment: AgentAssignment,
+    pub(super) toolbox: Toolbox,
+    pub(super) model: Box<dyn Model>,
+    pub(super) outgoing: Outgoing,
+    /// Where the event of the turn came from.
+    pub(super) origin: Option<Arc<Origin>>,
+    /// What models and tools want done outside.
+    pub(super) desk: Desk,
+    pub(super) agent_client: AgentClient,
+    pub(super) agent_requests: AgentRequests,
+    pub(super) next_request: u64,
+    pub(super) recorder: Option<Recorder>,
+    /// The extensions that are modules, if there are any.
+    pub(super) extension_host: Option<ExtensionHost>,
+    /// The step of the turn for which MCP servers were asked what they offer.
+    pub(super) asked_servers: Option<u32>,
+    /// Model and tool calls. Dropping a task ends the processes of its tool.
+    pub(super) work: JoinSet<Done>,
+    pub(super) is_draining: bool,
+}
+
+/// The time.
+pub(super) fn now() -> Timestamp {
+    Timestamp::from_unix_millis(unix_millis_now())
+}

@@ -1,0 +1,262 @@
+//! What the engine decides, carried out.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::future::BoxFuture;
+use goondan_protocol::conversation::Conversation;
+use goondan_protocol::definition::CatalogEntry;
+use goondan_protocol::ids::{MessageId, StepId, ToolCallId};
+use goondan_protocol::ipc::{ToOrchestrator, TurnAppend, TurnComplete};
+use goondan_protocol::message::{Message, ToolCall};
+use goondan_protocol::trace::TraceContext;
+
+use crate::model::ModelRequest;
+use crate::recorder::Recorder;
+use crate::tool_call::CallKey;
+use crate::tools::CallSite;
+use crate::turn::{Effect, Input, Observation, Scope};
+
+use super::agent::{Agent, Done, now};
+use super::fault::ProcessError;
+
+impl Agent {
+    pub(super) async fn handle(&mut self, input: Input) -> Result<(), ProcessError> {
+        let effects = self.engine.handle(input, now())?;
+        self.carry_out(effects).await
+    }
+
+    pub(super) async fn carry_out(&mut self, effects: Vec<Effect>) -> Result<(), ProcessError> {
+        let trace = self.recorder.as_ref().map(Recorder::trace);
+        for effect in effects {
+            match effect {
+                Effect::Append {
+                    turn_id,
+                    seq,
+                    event,
+                } => {
+                    let event = serde_json::value::to_raw_value(&event)
+                        .map_err(ProcessError::Unwritable)?;
+                    let append = ToOrchestrator::TurnAppend(TurnAppend {
+                        turn_id,
+                        seq,
+                        event,
+                    });
+                    self.link.send(&append, trace, None).await?;
+                }
+                Effect::AskModel {
+                    step,
+                    seq,
+                    message_id,
+                } => {
+                    let has_asked = self.asked_servers == Some(step);
+                    if has_asked || self.toolbox.servers().is_empty() {
+                        self.ask_model(step, seq, &message_id);
+                    } else {
+                        self.ask_servers(step, seq, message_id);
+                    }
+                }
+                Effect::Assemble => self.assemble(),
+                Effect::Enter(enter) => self.enter(enter),
+                Effect::Return { invocation, result } => self.return_to(invocation, &result),
+                Effect::AskSummary {
+                    step_id,
+                    seq,
+                    message_id,
+                    system,
+                    text,
+                } => self.ask_summary(&step_id, seq, &message_id, &system, &text),
+                Effect::RunTool { key, call } => self.run_tool(key, &call),
+                Effect::Log { extension, line } => {
+                    tracing::info!(extension = extension.as_str(), "{line}");
+                }
+                Effect::Observe(observation) => self.observe(observation, trace).await?,
+                Effect::Complete {
+                    turn_id,
+                    last_seq,
+                    outcome,
+                    answered,
+                } => {
+                    let complete = ToOrchestrator::TurnComplete(TurnComplete {
+                        turn_id,
+                        last_seq,
+                        outcome,
+                        answered,
+                        states: self.engine.changed_states(),
+                    });
+                    self.link.send(&complete, trace, None).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a tool beside the loop.
+    fn run_tool(&mut self, key: CallKey, call: &ToolCall) {
+        let span = self.log_span(key, call);
+        let site = self.site_of(key, &call.id, &call.tool_name);
+        let running = span.in_scope(|| self.toolbox.run_at(call, site));
+        self.work.spawn(async move {
+            let outcome = running.await;
+            Done::Tool { key, outcome }
+        });
+    }
+
+    /// Tells the orchestrator and the modules of extensions what happened.
+    async fn observe(
+        &mut self,
+        observation: Observation,
+        trace: Option<TraceContext>,
+    ) -> Result<(), ProcessError> {
+        let assignment = &self.assignment;
+        let Some(recorder) = &mut self.recorder else {
+            return Ok(());
+        };
+        let event = recorder.record(
+            observation,
+            &assignment.agent.name,
+            &assignment.instance_key,
+            now(),
+            Instant::now(),
+        );
+        if let Some(host) = &mut self.extension_host {
+            host.tell_event(&event);
+        }
+        let observe = ToOrchestrator::Observe(Box::new(event));
+        self.link.send(&observe, trace, None).await?;
+        Ok(())
+    }
+
+    /// What a call is logged under.
+    fn log_span(&self, key: CallKey, call: &ToolCall) -> tracing::Span {
+        match (&self.recorder, self.engine.turn_id()) {
+            (Some(recorder), Some(turn_id)) => {
+                recorder.log_span(&StepId::of_turn(turn_id, key.step), call)
+            }
+            (None, _) | (_, None) => tracing::Span::none(),
+        }
+    }
+
+    fn site_of(&self, key: CallKey, call_id: &ToolCallId, tool_name: &str) -> Option<CallSite> {
+        let turn_id = self.engine.turn_id()?.clone();
+        let scope = Scope::Call {
+            step_id: StepId::of_turn(&turn_id, key.step),
+            call_id: call_id.clone(),
+            tool_name: tool_name.to_owned(),
+        };
+        let recorder = self.recorder.as_ref();
+        Some(CallSite {
+            turn_id,
+            key,
+            trace: recorder.map(|recorder| recorder.place_of(&scope)),
+            agent_client: self.agent_client.clone(),
+            outgoing: self.outgoing.clone(),
+            origin: self.origin.clone(),
+        })
+    }
+
+    /// Asks MCP servers what they offer; then comes the model. One that does not answer offers what it
+    /// offered before.
+    fn ask_servers(&mut self, step: u32, seq: u64, message_id: MessageId) {
+        let Some(asking) = self.asking_servers(step) else {
+            return;
+        };
+        self.work.spawn(async move {
+            asking.await;
+            Done::Offered {
+                step,
+                seq,
+                message_id,
+            }
+        });
+    }
+
+    pub(super) fn asking_servers(&self, step: u32) -> Option<BoxFuture<'static, ()>> {
+        let place = self.place_of_step(step)?;
+        let scope = Scope::Step(place.step_id.clone()?);
+        let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
+        let servers = Arc::clone(self.toolbox.servers());
+        let outgoing = self.outgoing.clone();
+        Some(Box::pin(async move {
+            let asked = servers.iter().map(|server| async {
+                let refreshed = server.refresh(&outgoing, place.clone(), trace).await;
+                if let Err(fault) = refreshed {
+                    tracing::warn!(
+                        connection = server.connection(),
+                        reason = %fault,
+                        "an MCP server does not say what it offers"
+                    );
+                }
+            });
+            futures_util::future::join_all(asked).await;
+        }))
+    }
+
+    /// What the model is offered in the coming step.
+    pub(super) fn offered(&self) -> Cow<'_, [CatalogEntry]> {
+        let mut catalog = self.toolbox.catalog();
+        let is_left_out = |entry: &CatalogEntry| !self.engine.offers(entry.name.as_str());
+        if catalog.iter().any(is_left_out) {
+            catalog.to_mut().retain(|entry| !is_left_out(entry));
+        }
+        catalog
+    }
+
+    /// Has the model summarize a text, which it is given as a conversation of one message.
+    fn ask_summary(
+        &mut self,
+        step_id: &StepId,
+        seq: u64,
+        message_id: &MessageId,
+        system: &str,
+        text: &str,
+    ) {
+        let Some(turn_id) = self.engine.turn_id() else {
+            return;
+        };
+        let question = Message::user(message_id.clone(), now(), text);
+        let scope = Scope::Step(step_id.clone());
+        let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
+        let answer = self.model.ask(ModelRequest {
+            system: Some(system),
+            messages: &Conversation::from_base(vec![question]),
+            catalog: &[],
+            turn_id,
+            step_id,
+            seq,
+            message_id,
+            trace,
+            step: 0,
+        });
+        self.work.spawn(async move {
+            let came = answer.await;
+            Done::Summary { came }
+        });
+    }
+
+    pub(super) fn ask_model(&mut self, step: u32, seq: u64, message_id: &MessageId) {
+        let Some(turn_id) = self.engine.turn_id() else {
+            return;
+        };
+        let step_id = StepId::of_turn(turn_id, step);
+        let scope = Scope::Step(step_id.clone());
+        let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
+        let catalog = self.offered();
+        let answer = self.model.ask(ModelRequest {
+            system: self.assignment.agent.system_prompt.as_deref(),
+            messages: self.engine.conversation(),
+            catalog: &catalog,
+            turn_id,
+            step_id: &step_id,
+            seq,
+            message_id,
+            trace,
+            step,
+        });
+        self.work.spawn(async move {
+            let answer = answer.await;
+            Done::Model { step, answer }
+        });
+    }
+}

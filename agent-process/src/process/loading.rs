@@ -1,0 +1,115 @@
+//! The conversation, asked for page by page.
+
+use goondan_protocol::frame::FrameCodec;
+use goondan_protocol::ids::ExtensionStates;
+use goondan_protocol::ipc::{
+    ConversationLoad, ConversationPage, Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnStart,
+};
+use goondan_protocol::records::Records;
+use goondan_protocol::trace::TraceContext;
+
+use super::fault::{Ended, ProcessError};
+use crate::history::History;
+use crate::link::{Incoming, Link, LinkError};
+use crate::turn::OpenTurn;
+
+/// A loaded conversation.
+#[derive(Default)]
+pub(super) struct Loaded {
+    pub(super) history: History,
+    pub(super) open: OpenTurn,
+    pub(super) states: ExtensionStates,
+    /// A turn that was given before the conversation was loaded.
+    pub(super) first_turn: Option<(Box<TurnStart>, Option<TraceContext>)>,
+    /// The number of the next request; those before it asked for the conversation.
+    pub(super) next_request: u64,
+}
+
+/// What came of asking for it.
+pub(super) enum Loading {
+    Loaded(Box<Loaded>),
+    Ended(Ended),
+}
+
+/// Asks for the conversation, page by page.
+pub(super) async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
+    let doing = "the conversation was loaded";
+    let mut loaded = Box::<Loaded>::default();
+    let mut request_id = 1;
+    let mut page_count = 0;
+    let load = ToOrchestrator::ConversationLoad(ConversationLoad { offset: 0 });
+    link.send(&load, None, Some(request_id)).await?;
+    loop {
+        let Some(Incoming { message, trace, .. }) = link.receive().await? else {
+            return Ok(Loading::Ended(Ended::Orphaned));
+        };
+        match message {
+            ToAgent::ConversationPage(mut page) => {
+                page_count += 1;
+                if let Some(offset) = page.next {
+                    // The next page is made ready while this one is received.
+                    request_id += 1;
+                    let load = ToOrchestrator::ConversationLoad(ConversationLoad { offset });
+                    link.send(&load, None, Some(request_id)).await?;
+                }
+                let is_last = page.next.is_none();
+                let is_all = is_last && page_count == 1;
+                if !receive_messages(link, &page.messages, &mut loaded.history, is_all).await? {
+                    return Ok(Loading::Ended(Ended::Orphaned));
+                }
+                loaded.states.append(&mut page.states);
+                take_events(&page, &mut loaded.open)?;
+                if is_last {
+                    loaded.next_request = request_id + 1;
+                    return Ok(Loading::Loaded(loaded));
+                }
+            }
+            ToAgent::Ping(ping) => {
+                let pong = ToOrchestrator::Pong(Pong { nonce: ping.nonce });
+                link.send(&pong, None, None).await?;
+            }
+            ToAgent::Shutdown(shutdown) => {
+                tracing::info!(reason = shutdown.reason, "shutdown was asked for");
+                let ack = ToOrchestrator::ShutdownAck(ShutdownAck {});
+                link.send(&ack, None, None).await?;
+                return Ok(Loading::Ended(Ended::Shutdown));
+            }
+            ToAgent::Event(start) if loaded.first_turn.is_none() => {
+                loaded.first_turn = Some((start, trace));
+            }
+            other => {
+                let kind = other.kind();
+                return Err(ProcessError::Unexpected { kind, doing });
+            }
+        }
+    }
+}
+
+/// Receives the messages that a page announced; false when the orchestrator is gone.
+async fn receive_messages(
+    link: &mut Link,
+    announced: &Records,
+    history: &mut History,
+    is_all: bool,
+) -> Result<bool, ProcessError> {
+    if announced.is_empty() {
+        return Ok(true);
+    }
+    let bytes = announced.frame_bytes();
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    FrameCodec::new().header(bytes).map_err(LinkError::from)?;
+    let room = history.room(bytes, is_all).map_err(ProcessError::Memory)?;
+    if !link.receive_into(room).await? {
+        return Ok(false);
+    }
+    history.take(announced).map_err(LinkError::from)?;
+    Ok(true)
+}
+
+fn take_events(page: &ConversationPage, open: &mut OpenTurn) -> Result<(), ProcessError> {
+    for (record, place) in page.events.iter().zip(1..) {
+        open.push_record(record.get())
+            .map_err(|source| ProcessError::BadRecord { place, source })?;
+    }
+    Ok(())
+}

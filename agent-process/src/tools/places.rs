@@ -1,0 +1,99 @@
+//! Where the tools of an agent work, and how a path finds its place there.
+
+use std::path::{Component, PathBuf};
+use std::sync::Arc;
+
+use super::fault::ToolFault;
+use super::host::Hosts;
+use super::pipe::Surroundings;
+use super::rooted::Root;
+use super::runtimes::Runtimes;
+use super::session::Sessions;
+
+/// How a path may begin that is spelled as in a shell command.
+const WORK_DIR_VAR: &str = "$GOONDAN_WORK_DIR";
+/// The same, for the project.
+const PROJECT_ROOT_VAR: &str = "$GOONDAN_PROJECT_ROOT";
+
+/// Where the tools of an agent work.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// The directory tools run in and write to.
+    pub(crate) work: Arc<Root>,
+    /// The project, which tools may read.
+    pub(crate) project: Root,
+    /// What everything that tools start is started with.
+    pub(crate) surroundings: Arc<Surroundings>,
+    /// The shells of `bash`.
+    pub(crate) sessions: Sessions,
+    /// The processes of modules.
+    pub(crate) hosts: Hosts,
+    /// What runs modules on this machine.
+    pub(crate) runtimes: Runtimes,
+}
+
+/// What a tool wants of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Look only: the project is open to it, too.
+    Read,
+    /// Change: within the work directory only.
+    Write,
+}
+
+/// Finds the root a path lies beneath, and the path within it.
+///
+/// # Errors
+///
+/// [`ToolFault`] if the path lies beneath no root that allows the access.
+pub(crate) fn locate<'a>(
+    places: &'a Places,
+    path: &str,
+    access: Access,
+) -> Result<(&'a Root, PathBuf), ToolFault> {
+    let spelled = |variable: &str, root: &Root| {
+        let rest = path.strip_prefix(variable)?;
+        (rest.is_empty() || rest.starts_with('/'))
+            .then(|| root.path().join(rest.trim_start_matches('/')))
+    };
+    let full = spelled(WORK_DIR_VAR, &places.work)
+        .or_else(|| spelled(PROJECT_ROOT_VAR, &places.project))
+        .unwrap_or_else(|| PathBuf::from(path));
+    let outside = |why: &str| {
+        let advice = "paths are relative to the work directory, or begin with \
+                      $GOONDAN_PROJECT_ROOT for reading the project";
+        Err(ToolFault::new(
+            "E_PATH_OUTSIDE",
+            format!("`{path}` {why}; {advice}"),
+        ))
+    };
+    let work: &Root = &places.work;
+    let (root, relative) = if full.is_relative() {
+        (work, full.as_path())
+    } else if let Some(relative) = work.beneath(&full) {
+        (work, relative)
+    } else if let Some(relative) = places.project.beneath(&full) {
+        if access == Access::Write {
+            return Err(ToolFault::new(
+                "E_PATH_READ_ONLY",
+                format!(
+                    "`{path}` is in the project, which is read-only; write in the work directory"
+                ),
+            ));
+        }
+        (&places.project, relative)
+    } else {
+        return outside("is outside of the directories of this agent");
+    };
+    let mut clean = PathBuf::new();
+    for part in relative.components() {
+        match part {
+            Component::Normal(name) => clean.push(name),
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                return outside("holds `..`");
+            }
+        }
+    }
+    Ok((root, clean))
+}
