@@ -8,6 +8,7 @@ use crate::failure::Failure;
 
 mod archive;
 mod ask;
+mod attach;
 mod audit;
 mod chat;
 mod config;

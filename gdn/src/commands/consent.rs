@@ -11,7 +11,7 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::SecretName;
 use goondan_vault::{ProjectIdentity, Reader};
 
-use super::run::attach_or_start;
+use super::attach::attach_or_start;
 use super::{confirm, shutdown};
 use crate::client::{CallError, Client};
 use crate::context::Context;

@@ -10,10 +10,10 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::{SecretName, WorkspaceId};
 use serde::Serialize;
 
+use super::attach::attach_or_start;
 use super::confirm::confirm;
 use super::draining::while_draining;
 use super::known::{self, Known};
-use super::run::attach_or_start;
 use crate::cli::Forget;
 use crate::client::Client;
 use crate::context::Context;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use goondan_protocol::control::{CloseWorkspace, ListWorkspaces, OpenWorkspace, WorkspaceInfo};
 use serde_json::json;
 
+use super::attach::attach_or_start;
 use super::consent;
 use super::health;
 use super::running::{self, Running};
@@ -13,11 +14,11 @@ use super::status;
 use crate::cli::Run;
 use crate::client::Client;
 use crate::context::Context;
-use crate::daemon::{self, Started};
+use crate::daemon;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
-use crate::output::table::{Cell, Table};
+use crate::output::table::{Cell, Table, listed};
 use crate::output::text;
 use crate::{project, schemas};
 
@@ -186,23 +187,6 @@ impl Settings {
     }
 }
 
-/// The running daemon, or one that is started now and whose log directory is told.
-pub(super) async fn attach_or_start(
-    context: &Context,
-    is_strict: bool,
-) -> Result<(Client, Option<PathBuf>), Failure> {
-    if let Some(client) = daemon::attach(&context.state_root).await? {
-        return Ok((client, None));
-    }
-    let Started { client, log_dir } = daemon::start(&context.state_root, is_strict).await?;
-    context.output.note(format!(
-        "Started the daemon: pid {}, log in {}",
-        client.daemon().pid,
-        log_dir.display()
-    ));
-    Ok((client, Some(log_dir)))
-}
-
 fn summary(info: &WorkspaceInfo) -> Table {
     let entry = info.entry_agent.as_ref();
     let agents: Vec<String> = info
@@ -254,13 +238,5 @@ fn watched(info: &WorkspaceInfo) -> String {
             names.join(", "),
             text::count(more, "more file")
         ),
-    }
-}
-
-pub(super) fn listed(names: &[String]) -> Cell {
-    if names.is_empty() {
-        Cell::styled("none", style::FAINT)
-    } else {
-        names.join(", ").into()
     }
 }

@@ -9,9 +9,9 @@ use goondan_protocol::control::{
 use goondan_protocol::limits::MAX_SECRET_VALUE_BYTES;
 use goondan_protocol::secret::SecretValue;
 
+use super::attach::attach_or_start;
 use super::confirm::confirm;
 use super::reload;
-use super::run::attach_or_start;
 use crate::cli::{Secret, SecretAllow, SecretDeny, SecretRemove, SecretSet};
 use crate::context::Context;
 use crate::exit::Exit;

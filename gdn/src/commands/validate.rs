@@ -6,13 +6,12 @@ use goondan_config::{Bundle, Checked, Diagnostic, Loader, ProcessEnvironment, Th
 use goondan_vault::Reader;
 use serde_json::{Value, json};
 
-use super::run::listed;
 use crate::cli::{Validate, ValidateFormat};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
-use crate::output::table::{Cell, Table};
+use crate::output::table::{Cell, Table, listed};
 use crate::output::text;
 use crate::{project, schemas};
 

@@ -176,6 +176,15 @@ impl Table {
     }
 }
 
+/// Names in one cell, or that there are none.
+pub(crate) fn listed(names: &[String]) -> Cell {
+    if names.is_empty() {
+        Cell::styled("none", style::FAINT)
+    } else {
+        names.join(", ").into()
+    }
+}
+
 fn total(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
