@@ -51,30 +51,10 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
         root => root,
     };
     let (info, refused) = match root {
-        Some(project_root) => {
-            let open = OpenWorkspace {
-                project_root: project_root.clone(),
-                watch: settings.watch,
-                env_files: settings.env_files,
-            };
-            match consent::open(&mut client, open, context).await {
-                Ok(info) => (info, None),
-                Err(failure) => {
-                    let running = running_instead(&mut client, &project_root, &failure).await?;
-                    match running {
-                        None => return Err(failure),
-                        Some(info) if args.strict && info.last_known_good => {
-                            return Err(stopped_instead(&mut client, info, failure).await?);
-                        }
-                        Some(info) => (info, Some(failure)),
-                    }
-                }
-            }
-        }
+        Some(root) => open(&mut client, root, settings, args.strict, context).await?,
         None => (context.find(&mut client).await?, None),
     };
-    let output = context.output;
-    output.object(
+    context.output.object(
         schemas::RUN,
         &json!({
             "daemon": {
@@ -86,11 +66,44 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
             "workspace": info,
         }),
     )?;
-    output.data(summary(&info).render(output.canvas()))?;
-    if let Some(failure) = refused {
-        return Err(told_with_what_runs(failure, &info, context));
+    tell(&info, refused, context)
+}
+
+/// Opens a project's workspace. If the project is refused and something runs of it all the same, it is that
+/// workspace, with what is wrong.
+async fn open(
+    client: &mut Client,
+    project_root: PathBuf,
+    settings: Settings,
+    is_strict: bool,
+    context: &Context,
+) -> Result<(WorkspaceInfo, Option<Failure>), Failure> {
+    let open = OpenWorkspace {
+        project_root: project_root.clone(),
+        watch: settings.watch,
+        env_files: settings.env_files,
+    };
+    let failure = match consent::open(client, open, context).await {
+        Ok(info) => return Ok((info, None)),
+        Err(failure) => failure,
+    };
+    match running_instead(client, &project_root, &failure).await? {
+        None => Err(failure),
+        Some(info) if is_strict && info.last_known_good => {
+            Err(stopped_instead(client, info, failure).await?)
+        }
+        Some(info) => Ok((info, Some(failure))),
     }
-    health::report(&info, context);
+}
+
+/// Tells people what runs now and what to do next, or why it is not what they asked for.
+fn tell(info: &WorkspaceInfo, refused: Option<Failure>, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    output.data(summary(info).render(output.canvas()))?;
+    if let Some(failure) = refused {
+        return Err(told_with_what_runs(failure, info, context));
+    }
+    health::report(info, context);
     output.note(format!(
         "Talk to it: {}    Watch it: {}",
         context.command("chat"),
