@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::confirm::confirm;
-use super::{archive, ps, transcript, turns};
+use super::ps::table::state_words;
+use super::{archive, transcript, turns};
 use crate::cli::{
     Instance, InstanceDelete, InstanceHistory, InstanceList, InstancePrune, InstanceShow,
 };
@@ -108,7 +109,7 @@ fn detail_table(detail: &InstanceDetail) -> Table {
             let pid = process
                 .pid
                 .map_or_else(String::new, |pid| format!(", pid {pid}"));
-            let (state, look) = ps::state_words(process);
+            let (state, look) = state_words(process);
             table.field("Process", Cell::styled(format!("{state}{pid}"), look));
             if let Some(detail) = &process.detail {
                 table.field("", Cell::styled(detail, style::FAINT));

@@ -1,22 +1,18 @@
 //! `gdn ps`.
 
+pub(super) mod table;
 mod watch;
 
-use anstyle::Style;
-use goondan_protocol::control::{
-    ListProcesses, ListWorkspaces, ProcessInfo, ProcessState, Readiness,
-};
+use goondan_protocol::control::{ListProcesses, ListWorkspaces};
 use goondan_protocol::ids::WorkspaceId;
-use goondan_protocol::time::Timestamp;
 use serde_json::json;
 
+use self::table::table;
 use super::health;
 use crate::cli::Ps;
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::style;
-use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
@@ -52,201 +48,4 @@ async fn report_problems(
         health::report(workspace, context);
     }
     health::verdict(&workspaces, context)
-}
-
-fn table(processes: &[ProcessInfo], all: bool, now: Timestamp) -> Table {
-    let workspace = all.then_some(Column::new("WORKSPACE").cut());
-    let titles = [
-        Column::new("KIND"),
-        Column::new("NAME").cut(),
-        Column::new("CONVERSATION").cut(),
-        Column::new("STATE"),
-        Column::new("PID").below(1, "pid"),
-        Column::new("UP").below(2, "up"),
-        Column::new("MEMORY").below(4, "memory"),
-        Column::new("PENDING").below(3, "pending"),
-        Column::new("CRASHES").below(3, "crashes"),
-        Column::new("DETAIL").below(5, ""),
-    ];
-    let mut table = Table::new(workspace.into_iter().chain(titles));
-    for process in processes {
-        let cells = [
-            process.role.as_str().into(),
-            Cell::from(&process.name),
-            or_dash(process.instance_key.as_ref()),
-            state_of(process),
-            or_dash(process.pid.map(|pid| pid.to_string())),
-            or_dash(process.started_at.map(|at| text::age(at, now))),
-            or_dash(memory(process)),
-            process.pending_events.to_string().into(),
-            process.consecutive_crashes.to_string().into(),
-            detail(process, now).into(),
-        ];
-        let workspace = all.then(|| Cell::from(&process.workspace_id));
-        table.row(workspace.into_iter().chain(cells));
-    }
-    table
-}
-
-fn or_dash(value: Option<impl AsRef<str>>) -> Cell {
-    value.map_or_else(|| Cell::styled("-", style::FAINT), Cell::from)
-}
-
-/// How much memory the process takes; if it is limited, how much of that counts, and how much may.
-fn memory(process: &ProcessInfo) -> Option<String> {
-    let taken = process.counted_memory_bytes.or(process.memory_bytes);
-    let taken = taken.map(text::bytes);
-    let most = process.limits.memory_bytes.map(text::bytes);
-    match (taken, most) {
-        (taken, None) => taken,
-        (None, Some(most)) => Some(format!("of {most}")),
-        (Some(taken), Some(most)) => Some(format!("{taken} of {most}")),
-    }
-}
-
-/// What stands in the column STATE: of a process that works for others, whether it can.
-pub(super) fn state_of(process: &ProcessInfo) -> Cell {
-    let (word, look) = state_words(process);
-    Cell::styled(word, look)
-}
-
-/// The state as people read it, and how it looks.
-pub(super) fn state_words(process: &ProcessInfo) -> (&'static str, Style) {
-    use ProcessState as State;
-    match (process.state, process.readiness) {
-        (State::Idle | State::Processing, Some(readiness @ Readiness::NotReady)) => {
-            (readiness.as_str(), style::BAD)
-        }
-        (State::Idle, Some(readiness @ Readiness::Starting)) => (readiness.as_str(), style::WARN),
-        (State::Idle, Some(readiness @ Readiness::Ready)) => (readiness.as_str(), style::GOOD),
-        (state, _) => (state.as_str(), look_of(state)),
-    }
-}
-
-/// How a state looks.
-fn look_of(state: ProcessState) -> Style {
-    match state {
-        ProcessState::Idle | ProcessState::Processing => style::GOOD,
-        ProcessState::Spawning | ProcessState::Draining => style::WARN,
-        ProcessState::Crashed | ProcessState::CrashLoopBackOff => style::BAD,
-        ProcessState::Terminated => style::FAINT,
-    }
-}
-
-/// What the process does; in back-off, when it is started again.
-fn detail(process: &ProcessInfo, now: Timestamp) -> String {
-    let next = process.next_start_at.map(|at| {
-        // The wait is the age of now as seen from then.
-        format!("starts again in {}", text::age(now, at))
-    });
-    let others = &process.waiting_for;
-    let others: Vec<&str> = others.iter().map(AsRef::as_ref).collect();
-    let waiting = (!others.is_empty()).then(|| format!("waiting for {}", others.join(", ")));
-    let questions: Vec<&str> = process.questions.iter().map(AsRef::as_ref).collect();
-    let questions = (!questions.is_empty())
-        .then(|| format!("waits for a person's answer: {}", questions.join(", ")));
-    let parts: Vec<String> = [next, questions, waiting, process.detail.clone()]
-        .into_iter()
-        .flatten()
-        .collect();
-    parts.join("; ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::output::table::at_three_widths;
-
-    fn process(state: &str, more: &serde_json::Value) -> ProcessInfo {
-        let mut process = json!({
-            "workspaceId": "w",
-            "role": "agent",
-            "name": "clerk",
-            "instanceKey": "main",
-            "state": state,
-            "consecutiveCrashes": 0,
-            "pendingEvents": 1,
-        });
-        let fields = more.as_object().unwrap().clone();
-        process.as_object_mut().unwrap().extend(fields);
-        serde_json::from_value(process).unwrap()
-    }
-
-    #[test]
-    fn back_off_says_when_it_ends() {
-        let now = Timestamp::from_unix_millis(1_000_000);
-        let next = Timestamp::from_unix_millis(1_032_000);
-        let waiting = process(
-            "crashLoopBackOff",
-            &json!({"nextStartAt": next, "detail": "exit code 1"}),
-        );
-        assert_eq!(detail(&waiting, now), "starts again in 32.0s; exit code 1");
-    }
-
-    #[test]
-    fn an_agent_that_asked_another_says_whom_it_waits_for() {
-        let now = Timestamp::from_unix_millis(1_000_000);
-        let asking = process("processing", &json!({"waitingFor": ["helper:main"]}));
-        assert_eq!(detail(&asking, now), "waiting for helper:main");
-        let asking = process("processing", &json!({"questions": ["q-1", "q-2"]}));
-        assert_eq!(
-            detail(&asking, now),
-            "waits for a person's answer: q-1, q-2"
-        );
-    }
-
-    #[test]
-    fn a_row_holds_what_is_known() {
-        let now = Timestamp::from_unix_millis(1_000_000);
-        let started = Timestamp::from_unix_millis(940_000);
-        let busy = process(
-            "processing",
-            &json!({"pid": 12, "startedAt": started, "memoryBytes": 3_250_586}),
-        );
-        assert_eq!(
-            table(&[busy], true, now).render(style::Palette::new(false)),
-            "WORKSPACE  KIND   NAME   CONVERSATION  STATE       PID  UP      MEMORY   PENDING  CRASHES  \
-             DETAIL\n\
-             w          agent  clerk  main          processing  12   1m 00s  3.1 MiB  1        0\n"
-        );
-    }
-
-    #[test]
-    fn memory_is_shown_beside_its_limit() {
-        let told = |more| memory(&process("idle", &more)).unwrap_or_default();
-        let limited = json!({
-            "memoryBytes": 99_999_999, "countedMemoryBytes": 3_250_586,
-            "limits": {"memoryBytes": 67_108_864},
-        });
-        assert_eq!(told(limited), "3.1 MiB of 64.0 MiB");
-        assert_eq!(told(json!({"memoryBytes": 3_250_586})), "3.1 MiB");
-        assert_eq!(told(json!({})), "");
-    }
-
-    #[test]
-    fn a_narrow_terminal_shows_all_of_it_in_lines_that_fit() {
-        let now = Timestamp::from_unix_millis(1_000_000);
-        let started = Timestamp::from_unix_millis(940_000);
-        let hook = process(
-            "idle",
-            &json!({
-                "role": "connector", "name": "hook", "instanceKey": null, "readiness": "notReady",
-                "pid": 41, "startedAt": started, "memoryBytes": 6_291_456, "pendingEvents": 0,
-                "detail": "cannot listen on 127.0.0.1:8787: Address already in use (os error 98); trying again",
-            }),
-        );
-        let key = format!("telegram:{}", "7".repeat(1_015));
-        let busy = process(
-            "processing",
-            &json!({"instanceKey": key, "pid": 42, "startedAt": started, "memoryBytes": 3_250_586}),
-        );
-        let next = Timestamp::from_unix_millis(1_032_000);
-        let waiting = process(
-            "crashLoopBackOff",
-            &json!({"nextStartAt": next, "detail": "exit code 1", "consecutiveCrashes": 6}),
-        );
-        let all = [hook, busy, waiting];
-        let shown = at_three_widths(|canvas| table(&all, false, now).render(canvas));
-        assert_eq!(shown, include_str!("narrow/ps.txt"));
-    }
 }

@@ -6,20 +6,19 @@ use goondan_config::{Bundle, Checked, Diagnostic, Loader, ProcessEnvironment, Th
 use goondan_vault::Reader;
 use serde_json::{Value, json};
 
-use super::run::listed;
 use crate::cli::{Validate, ValidateFormat};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
-use crate::output::table::{Cell, Table};
+use crate::output::table::{Cell, Table, listed};
 use crate::output::text;
 use crate::{project, schemas};
 
 mod fix;
 mod github;
 
-use fix::Mended;
+use fix::Autofix;
 
 pub(super) fn run(args: &Validate, context: &Context) -> Result<(), Failure> {
     let root = match &args.path {
@@ -38,8 +37,8 @@ pub(super) fn run(args: &Validate, context: &Context) -> Result<(), Failure> {
         true => loader,
         false => loader.with_machine(&machine),
     };
-    let mended = if args.fix {
-        fix::mend(&root, &loader)?
+    let fixes = if args.fix {
+        fix::autofix(&root, &loader)?
     } else {
         Vec::new()
     };
@@ -48,7 +47,7 @@ pub(super) fn run(args: &Validate, context: &Context) -> Result<(), Failure> {
     let found = Found {
         root: &root,
         bundle: bundle.as_ref().ok(),
-        mended: &mended,
+        fixes: &fixes,
         errors,
         warnings: &warnings,
         is_valid: errors.is_empty() && (warnings.is_empty() || !args.strict),
@@ -73,7 +72,7 @@ struct Found<'f> {
     root: &'f Path,
     /// There if nothing is wrong, whatever is warned of.
     bundle: Option<&'f Bundle>,
-    mended: &'f [Mended],
+    fixes: &'f [Autofix],
     errors: &'f [Diagnostic],
     warnings: &'f [Diagnostic],
     is_valid: bool,
@@ -86,7 +85,7 @@ impl Found<'_> {
 
     fn print_json(&self, context: &Context) -> Result<(), Failure> {
         let problems: Vec<Value> = self.problems().map(problem_json).collect();
-        let fixed: Vec<Value> = self.mended.iter().map(Mended::to_json).collect();
+        let fixed: Vec<Value> = self.fixes.iter().map(Autofix::to_json).collect();
         let mut object = json!({
             "valid": self.is_valid,
             "projectRoot": self.root,
@@ -111,8 +110,8 @@ impl Found<'_> {
 
     fn print_text(&self, context: &Context) -> Result<(), Failure> {
         let output = context.output;
-        for mended in self.mended {
-            output.data(mended.to_text(output.out))?;
+        for fix in self.fixes {
+            output.data(fix.to_text(output.out))?;
         }
         for problem in self.problems() {
             output.note(format!("{problem}\n"));
@@ -131,7 +130,7 @@ impl Found<'_> {
             .map(|(found, noun)| text::count(found.len(), noun))
             .collect::<Vec<_>>();
         let can_fix = self.problems().any(|problem| problem.fix.is_some());
-        let hint = if can_fix && self.mended.is_empty() {
+        let hint = if can_fix && self.fixes.is_empty() {
             "mend what needs no judgement with `gdn validate --fix`, and the rest by hand"
         } else {
             "mend the places named above, then check again: `gdn validate`"

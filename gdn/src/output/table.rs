@@ -3,85 +3,14 @@
 //! On a terminal too narrow for that, long names are cut in the middle, and what matters less moves to
 //! lines of its own below its row. Nothing is left out, and where no terminal is nothing is changed.
 
-use anstyle::Style;
-
 use super::style::{self, Palette};
 use super::text;
 
+mod cells;
 mod narrow;
 
-/// Blanks between two columns.
-const GAP: usize = 2;
-
-/// One cell: a text and how it looks.
-#[derive(Debug, Clone)]
-pub(crate) struct Cell {
-    text: String,
-    style: Style,
-}
-
-impl Cell {
-    /// A cell in `style`. Control characters are made visible.
-    pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Self {
-        Self {
-            text: text::one_line(text.as_ref()),
-            style,
-        }
-    }
-}
-
-impl<T: AsRef<str>> From<T> for Cell {
-    fn from(text: T) -> Self {
-        Self::styled(text, style::PLAIN)
-    }
-}
-
-/// A column: its title, and what becomes of it where there is little room.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Column {
-    title: &'static str,
-    /// What stands before its value on a line below the row.
-    label: &'static str,
-    /// Whether its values may be cut in the middle.
-    is_cut: bool,
-    /// Where there is no room, columns of higher rank move below their rows first; one of rank 0 stays.
-    rank: u8,
-}
-
-impl Column {
-    /// A column that is always whole and in its place.
-    pub(crate) const fn new(title: &'static str) -> Self {
-        Self {
-            title,
-            label: "",
-            is_cut: false,
-            rank: 0,
-        }
-    }
-
-    /// The same, with values that may be cut in the middle: names, keys, paths.
-    pub(crate) const fn cut(self) -> Self {
-        Self {
-            is_cut: true,
-            ..self
-        }
-    }
-
-    /// The same, which moves below its row as `label value`; the higher its rank, the sooner.
-    pub(crate) const fn below(self, rank: u8, label: &'static str) -> Self {
-        Self {
-            label,
-            rank,
-            ..self
-        }
-    }
-}
-
-impl From<&'static str> for Column {
-    fn from(title: &'static str) -> Self {
-        Self::new(title)
-    }
-}
+pub(crate) use cells::{Cell, Column, listed};
+use cells::{push_row, total};
 
 /// How much room a table has, and whether it may be coloured.
 #[derive(Debug, Clone, Copy)]
@@ -146,9 +75,11 @@ impl Table {
         let total = total(&widths);
         match canvas.columns {
             Some(room) if total > room && self.is_of_fields => {
-                self.fields_within(room, &widths, canvas.palette)
+                narrow::fields(&self.rows, &widths, room, canvas.palette)
             }
-            Some(room) if total > room => self.within(room, canvas.palette),
+            Some(room) if total > room => {
+                narrow::rows(&self.columns, &self.rows, &widths, room, canvas.palette)
+            }
             _ => {
                 let mut out = String::new();
                 for row in &self.rows {
@@ -174,23 +105,6 @@ impl Table {
         }
         widths
     }
-}
-
-fn total(widths: &[usize]) -> usize {
-    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
-}
-
-fn push_row(out: &mut String, cells: &[(&Cell, usize)], palette: Palette) {
-    let last = cells.iter().rposition(|(cell, _)| !cell.text.is_empty());
-    for (column, (cell, widest)) in cells.iter().enumerate() {
-        out.push_str(&palette.paint(cell.style, &cell.text));
-        if Some(column) >= last {
-            break;
-        }
-        let padding = widest.saturating_sub(text::width(&cell.text)) + GAP;
-        out.extend(std::iter::repeat_n(' ', padding));
-    }
-    out.push('\n');
 }
 
 /// What is shown at 60, 80 and 120 columns, of which no line may be wider.

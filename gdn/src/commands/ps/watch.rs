@@ -12,6 +12,7 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 use serde_json::json;
 
+use super::table::{detail, state_words, table};
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -40,8 +41,8 @@ pub(super) async fn run(
         if let Some(screen) = &mut screen {
             let head = format!("{}, every {} s", text::clock(now), INTERVAL_MS / 1_000);
             let head = output.out.paint(style::FAINT, &head);
-            let table = super::table(&processes, all, now).render(output.canvas());
-            screen.show(&format!("{head}\n{table}"))?;
+            let processes = table(&processes, all, now).render(output.canvas());
+            screen.show(&format!("{head}\n{processes}"))?;
         } else {
             for change in changes(&mut before, processes) {
                 let object = json!({
@@ -130,7 +131,7 @@ fn line(change: &Change, now: Timestamp, palette: Palette) -> String {
     }
     let (state, look) = match change.what {
         What::Gone => ("gone", style::FAINT),
-        What::Appeared | What::Changed => super::state_words(process),
+        What::Appeared | What::Changed => state_words(process),
     };
     let pid = process.pid.map(|pid| format!("pid {pid}"));
     let pending =
@@ -141,7 +142,7 @@ fn line(change: &Change, now: Timestamp, palette: Palette) -> String {
         1 => Some("1 crash".to_owned()),
         n => Some(format!("{n} crashes")),
     };
-    let detail = Some(super::detail(process, now)).filter(|detail| !detail.is_empty());
+    let detail = Some(detail(process, now)).filter(|detail| !detail.is_empty());
     let mut parts = vec![
         palette.paint(style::FAINT, &text::clock_ms(now)),
         palette.paint(style::TITLE, &text::one_line(&who)),

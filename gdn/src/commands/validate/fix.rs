@@ -40,27 +40,27 @@ impl From<FixError> for Failure {
     }
 }
 
-/// One thing that was mended and written.
+/// One thing that was fixed and written.
 #[derive(Debug)]
-pub(super) struct Mended {
+pub(super) struct Autofix {
     file: PathBuf,
     change: Change,
 }
 
-/// Mends the project's files and says what was done. Each file is replaced as a whole or not at all.
-pub(super) fn mend(root: &Path, loader: &Loader<'_>) -> Result<Vec<Mended>, Failure> {
+/// Fixes the project's files and says what was done. Each file is replaced as a whole or not at all.
+pub(super) fn autofix(root: &Path, loader: &Loader<'_>) -> Result<Vec<Autofix>, Failure> {
     // A Project Root that cannot be opened is told by the check that follows.
     let files = loader.mend(root).unwrap_or_default();
-    let mut mended = Vec::new();
+    let mut fixes = Vec::new();
     for file in files {
         write(root, &file)?;
         let MendedFile { path, changes, .. } = file;
-        mended.extend(changes.into_iter().map(|change| Mended {
+        fixes.extend(changes.into_iter().map(|change| Autofix {
             file: path.clone(),
             change,
         }));
     }
-    Ok(mended)
+    Ok(fixes)
 }
 
 fn write(root: &Path, file: &MendedFile) -> Result<(), FixError> {
@@ -85,7 +85,7 @@ fn write(root: &Path, file: &MendedFile) -> Result<(), FixError> {
     Ok(())
 }
 
-impl Mended {
+impl Autofix {
     pub(super) fn to_json(&self) -> Value {
         let problem = &self.change.problem;
         json!({

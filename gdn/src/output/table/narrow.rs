@@ -4,7 +4,7 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::super::style::{self, Palette};
 use super::super::text;
-use super::{Cell, Column, GAP, Table, push_row, total};
+use super::cells::{Cell, Column, GAP, push_row, total};
 
 /// How short a name is cut before another column moves below its row, in terminal columns.
 const CUT_FIRST: usize = 20;
@@ -21,59 +21,68 @@ const WRAP_MIN: usize = 20;
 /// What is not worth a line below a row.
 const NOTHING: [&str; 3] = ["", "-", "0"];
 
-impl Table {
-    /// The table's lines, each within `room` columns as far as that can be.
-    pub(super) fn within(&self, room: usize, palette: Palette) -> String {
-        let widths = self.widths();
-        let (kept, cut) = arrangement(&self.columns, &widths, room);
-        let is_kept = |column: usize| kept.contains(&column);
-        let width_of = |column: usize| {
-            let natural = widths.get(column).copied().unwrap_or(0);
-            let is_cut = self.columns.get(column).is_some_and(|column| column.is_cut);
-            if is_cut { natural.min(cut) } else { natural }
-        };
-        let mut out = String::new();
-        for (number, row) in self.rows.iter().enumerate() {
-            let cells: Vec<(Cell, usize)> = row
-                .iter()
-                .enumerate()
-                .filter(|(column, _)| is_kept(*column))
-                .map(|(column, cell)| (shortened(cell, width_of(column)), width_of(column)))
-                .collect();
-            let shown: Vec<(&Cell, usize)> =
-                cells.iter().map(|(cell, width)| (cell, *width)).collect();
-            push_row(&mut out, &shown, palette);
-            if number > 0 {
-                let moved = row.iter().zip(&self.columns).enumerate();
-                let moved = moved.filter(|(column, _)| !is_kept(*column));
-                push_below(&mut out, moved.map(|(_, cell)| cell), room, palette);
-            }
+/// The lines of a table with titles, each within `room` columns as far as that can be. `widths` are those
+/// of the widest cells.
+pub(super) fn rows(
+    columns: &[Column],
+    rows: &[Vec<Cell>],
+    widths: &[usize],
+    room: usize,
+    palette: Palette,
+) -> String {
+    let (kept, cut) = arrangement(columns, widths, room);
+    let is_kept = |column: usize| kept.contains(&column);
+    let width_of = |column: usize| {
+        let natural = widths.get(column).copied().unwrap_or(0);
+        let is_cut = columns.get(column).is_some_and(|column| column.is_cut);
+        if is_cut { natural.min(cut) } else { natural }
+    };
+    let mut out = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        let cells: Vec<(Cell, usize)> = row
+            .iter()
+            .enumerate()
+            .filter(|(column, _)| is_kept(*column))
+            .map(|(column, cell)| (shortened(cell, width_of(column)), width_of(column)))
+            .collect();
+        let shown: Vec<(&Cell, usize)> = cells.iter().map(|(cell, width)| (cell, *width)).collect();
+        push_row(&mut out, &shown, palette);
+        if number > 0 {
+            let moved = row.iter().zip(columns).enumerate();
+            let moved = moved.filter(|(column, _)| !is_kept(*column));
+            push_below(&mut out, moved.map(|(_, cell)| cell), room, palette);
         }
-        out
     }
+    out
+}
 
-    /// Names and values, long values on several lines. They are not cut: paths are there to be used.
-    pub(super) fn fields_within(&self, room: usize, widths: &[usize], palette: Palette) -> String {
-        let indent = widths.first().copied().unwrap_or(0) + GAP;
-        let room = room.saturating_sub(indent).max(WRAP_MIN);
-        let mut out = String::new();
-        for row in &self.rows {
-            let [name, value] = row.as_slice() else {
-                continue;
+/// The lines of a table of names and values, long values on several lines. They are not cut: paths are
+/// there to be used.
+pub(super) fn fields(
+    rows: &[Vec<Cell>],
+    widths: &[usize],
+    room: usize,
+    palette: Palette,
+) -> String {
+    let indent = widths.first().copied().unwrap_or(0) + GAP;
+    let room = room.saturating_sub(indent).max(WRAP_MIN);
+    let mut out = String::new();
+    for row in rows {
+        let [name, value] = row.as_slice() else {
+            continue;
+        };
+        let lines = wrapped(&value.text, room, room);
+        for (number, line) in lines.iter().enumerate() {
+            let name = if number == 0 {
+                name.clone()
+            } else {
+                Cell::from("")
             };
-            let lines = wrapped(&value.text, room, room);
-            for (number, line) in lines.iter().enumerate() {
-                let name = if number == 0 {
-                    name.clone()
-                } else {
-                    Cell::from("")
-                };
-                let line = Cell::styled(line, value.style);
-                push_row(&mut out, &[(&name, indent - GAP), (&line, 0)], palette);
-            }
+            let line = Cell::styled(line, value.style);
+            push_row(&mut out, &[(&name, indent - GAP), (&line, 0)], palette);
         }
-        out
     }
+    out
 }
 
 /// Which columns stay in their rows, and how long names may be there.
@@ -221,7 +230,7 @@ fn wrapped(text: &str, first: usize, room: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::table::Canvas;
+    use crate::output::table::{Canvas, Table};
 
     #[test]
     fn a_text_is_cut_in_the_middle_by_columns() {
