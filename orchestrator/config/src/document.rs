@@ -1,98 +1,14 @@
 //! The frame every resource shares: `apiVersion`, `kind`, `metadata.name`, `spec`.
 
-use std::fmt;
-
 use crate::advice::{self, Foreign};
 use crate::codes;
 use crate::fields::{Fields, Label, Located, one_of};
-use crate::kinds;
+use crate::frame::{API_VERSION, FRAME};
+use crate::kind::Kind;
 use crate::report::{Problem, Report};
-use crate::shape::{Content, Field, Shape};
+use crate::shape::Content;
 use crate::similar::nearest;
 use crate::tree::{Entry, Node, Value};
-
-/// The only `apiVersion` there is.
-pub(crate) const API_VERSION: &str = "goondan.ai/v1";
-
-/// What every document holds. What is in `spec` is its kind's business.
-pub(crate) static FRAME: Shape = Shape::of(
-    "Document",
-    "A resource of a goondan project.",
-    &[
-        Field::required("apiVersion", Content::Text, "The version of this format."),
-        Field::required("kind", Content::Text, "What the document defines."),
-        Field::required(
-            "metadata",
-            Content::Mapping(&METADATA),
-            "What the resource is called.",
-        ),
-        Field::optional(
-            "spec",
-            Content::Anything,
-            "What the resource is. Optional for a Package.",
-        ),
-    ],
-);
-
-static METADATA: Shape = Shape::of(
-    "Metadata",
-    "What a resource is called.",
-    &[Field::required(
-        "name",
-        Content::Text,
-        "The name, unique within its kind.",
-    )],
-);
-
-/// The kinds of resources.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    Package,
-    Model,
-    Agent,
-    Swarm,
-    Tool,
-    Extension,
-    Connector,
-    Connection,
-}
-
-impl Kind {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Package,
-        Self::Model,
-        Self::Agent,
-        Self::Swarm,
-        Self::Tool,
-        Self::Extension,
-        Self::Connector,
-        Self::Connection,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Package => "Package",
-            Self::Model => "Model",
-            Self::Agent => "Agent",
-            Self::Swarm => "Swarm",
-            Self::Tool => "Tool",
-            Self::Extension => "Extension",
-            Self::Connector => "Connector",
-            Self::Connection => "Connection",
-        }
-    }
-
-    /// The kind of exactly this name.
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// A document whose frame is in order; its `spec` is still to be read.
 #[derive(Debug)]
@@ -101,6 +17,8 @@ pub(crate) struct Document<'n> {
     pub(crate) name: Located<&'n str>,
     pub(crate) label: Label,
     spec: Option<&'n Entry>,
+    /// What `spec` holds, by the kind.
+    content: Content,
 }
 
 impl<'n> Document<'n> {
@@ -116,7 +34,12 @@ impl<'n> Document<'n> {
     }
 
     /// Reads a document's frame. `None` if it cannot be told what the document defines.
-    pub(crate) fn read(node: &'n Node, report: &mut Report) -> Option<Self> {
+    /// `spec_of` says what the `spec` of a kind holds.
+    pub(crate) fn read(
+        node: &'n Node,
+        spec_of: fn(Kind) -> Content,
+        report: &mut Report,
+    ) -> Option<Self> {
         if let Some(foreign) = advice::foreign(node.entries()) {
             let Foreign { message, help } = foreign;
             report.add(Problem::new(codes::UNKNOWN_KIND, node.place, message).help(help));
@@ -140,6 +63,7 @@ impl<'n> Document<'n> {
             label: Label::of(format!("{kind} `{}`", name.value)),
             name,
             spec,
+            content: spec_of(kind),
         })
     }
 
@@ -165,8 +89,7 @@ impl<'n> Document<'n> {
     pub(crate) fn optional_spec(&self, report: &mut Report) -> Option<Fields<'n>> {
         let entry = self.spec?;
         let label = self.label.field("spec");
-        let content = kinds::spec_of(self.kind);
-        Fields::open(&entry.node, entry.key_place, label, content, report)
+        Fields::open(&entry.node, entry.key_place, label, self.content, report)
     }
 }
 

@@ -6,8 +6,9 @@ use goondan_protocol::secret::SECRET_PREFIX;
 use serde_json::Value as Json;
 
 use crate::diagnostic::Diagnostics;
-use crate::document::{Document, Kind};
+use crate::document::Document;
 use crate::environment::{Setter, Variables};
+use crate::kind::Kind;
 use crate::kinds;
 use crate::kinds::swarm::POLICY;
 use crate::load::{self, Outside};
@@ -86,7 +87,7 @@ pub(crate) fn effective(
         .trees
         .iter()
         .flat_map(|(_, nodes)| nodes)
-        .filter_map(|node| Document::read(node, &mut unheeded))
+        .filter_map(|node| Document::read(node, kinds::spec_of, &mut unheeded))
         .collect();
     let mut walk = Walk {
         report: &reading.report,

@@ -12,8 +12,7 @@ use goondan_protocol::usage::{InvalidAmount, MicroUsd};
 
 use crate::advice;
 use crate::codes;
-use crate::document::Kind;
-use crate::reference::Reference;
+use crate::kind::Kind;
 use crate::report::{Place, Problem, Report};
 use crate::shape::{Content, Rule, Shape};
 use crate::similar::nearest;
@@ -139,7 +138,7 @@ impl<'n> Fields<'n> {
     }
 
     /// The field and what it may be, if it is there and has a value.
-    fn ask(&mut self, name: &'static str) -> Option<(&'n Entry, Content)> {
+    pub(crate) fn ask(&mut self, name: &'static str) -> Option<(&'n Entry, Content)> {
         self.asked.push(name);
         let field = self.shape.field(name);
         debug_assert!(field.is_some(), "`{name}` is no field of {}", self.label);
@@ -278,7 +277,7 @@ impl<'n> Fields<'n> {
     }
 
     /// The items of a list field with their labels and what they may be; none if it is absent.
-    fn items(
+    pub(crate) fn items(
         &mut self,
         name: &'static str,
         report: &mut Report,
@@ -342,35 +341,6 @@ impl<'n> Fields<'n> {
         mapping(&entry.node, &label, report).unwrap_or_default()
     }
 
-    /// A reference to a resource of the kind the shape says.
-    pub(crate) fn reference(
-        &mut self,
-        name: &'static str,
-        report: &mut Report,
-    ) -> Option<Reference> {
-        let (entry, content) = self.ask(name)?;
-        let label = self.label.field(name);
-        let Content::Reference(kind) = content else {
-            debug_assert!(false, "{label} is no reference");
-            return None;
-        };
-        Reference::read(&entry.node, &label, kind, report)
-    }
-
-    /// The references of a list field; one that cannot be read is left out.
-    pub(crate) fn references(&mut self, name: &'static str, report: &mut Report) -> Vec<Reference> {
-        self.items(name, report)
-            .into_iter()
-            .filter_map(|(node, label, content)| {
-                let Content::Listed(shape) = content else {
-                    debug_assert!(false, "{label} is no reference");
-                    return None;
-                };
-                Reference::read_listed(node, &label, shape, report)
-            })
-            .collect()
-    }
-
     fn check_unknown(&self, report: &mut Report) {
         if self.shape.is_open {
             return;
@@ -386,6 +356,7 @@ impl<'n> Fields<'n> {
             let free = names
                 .into_iter()
                 .filter(|name| !self.entries.iter().any(|entry| entry.key == *name));
+            let advice = self.advice(&entry.key, report);
             report.add(
                 Problem::new(
                     codes::UNKNOWN_FIELD,
@@ -397,18 +368,18 @@ impl<'n> Fields<'n> {
                         one_of(&expected)
                     ),
                 )
-                .help_if(self.advise(&entry.key))
+                .help_if(advice)
                 .rename(&entry.key, nearest(&entry.key, free)),
             );
         }
     }
 
     /// What to do about a field that is not known here.
-    fn advise(&self, key: &str) -> Option<String> {
+    fn advice(&self, key: &str, report: &Report) -> Option<String> {
         let kind = self.label.owner.split(' ').next().and_then(Kind::from_name);
         let is_within = self.label.path.starts_with("spec.");
         let outer = kind.filter(|_| is_within);
-        advice::unknown_field(self.shape, key).or_else(|| advice::field_of_spec(outer?, key))
+        report.advise(self.shape, outer, key)
     }
 
     fn check_missing(&self, report: &mut Report) {

@@ -21,6 +21,7 @@ pub(crate) mod swarm;
 pub(crate) mod thinking;
 pub(crate) mod tool;
 pub(crate) mod value;
+mod written;
 
 use std::str::FromStr;
 
@@ -28,9 +29,9 @@ use goondan_protocol::ids::InvalidId;
 use goondan_protocol::secret::SecretStore;
 
 use crate::codes;
-use crate::document::Kind;
 use crate::environment::Variables;
 use crate::fields::Located;
+use crate::kind::Kind;
 use crate::machine::Machine;
 use crate::project_files::ProjectFiles;
 use crate::report::{Problem, Report};

@@ -30,8 +30,10 @@ mod document;
 mod effective;
 mod environment;
 mod fields;
+mod frame;
 mod imports;
 mod kept;
+mod kind;
 mod kinds;
 pub mod limits;
 mod listing;
@@ -39,7 +41,10 @@ mod load;
 mod loader;
 mod machine;
 mod mend;
+mod misplaced;
+mod node;
 mod outgoing;
+mod place;
 mod project_files;
 mod reference;
 mod report;
@@ -131,7 +136,7 @@ pub struct Checked {
 ///
 /// `goondan.yaml` cannot be read, is no valid YAML, or its Package document is wrong.
 pub fn package_name(project_root: &Path) -> Result<Option<String>, Diagnostics> {
-    let mut report = report::Report::default();
+    let mut report = report::Report::advised_by(misplaced::advise);
     let files = load::open(project_root, &mut report);
     load::package_name(files, report)
 }

@@ -6,13 +6,15 @@ use goondan_protocol::secret::SecretStore;
 
 use crate::codes;
 use crate::diagnostic::Diagnostics;
-use crate::document::{Document, Kind};
+use crate::document::Document;
 use crate::environment::Variables;
 use crate::fields::Located;
+use crate::kind::Kind;
 use crate::kinds::{self, Context};
 use crate::limits::MAX_YAML_BYTES;
 use crate::listing::{FileFailure, PROJECT_FILE};
 use crate::machine::Machine;
+use crate::misplaced;
 use crate::project_files::ProjectFiles;
 use crate::report::{FileId, Place, Problem, Report};
 use crate::resolve::resolve;
@@ -48,7 +50,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e
         store,
         machine,
     } = outside;
-    let mut report = Report::default();
+    let mut report = Report::advised_by(misplaced::advise);
     let trees = read_trees(files, &mut report);
     let variables = Variables::read(env, files, &mut report);
     let mut cx = Context {
@@ -90,7 +92,7 @@ pub(crate) fn package_name(
             if !Document::claims(first, Kind::Package) {
                 return None;
             }
-            let document = Document::read(first, &mut report)?;
+            let document = Document::read(first, kinds::spec_of, &mut report)?;
             kinds::package::read(&document, &mut report)
         });
     if report.has_errors() {
@@ -172,7 +174,7 @@ fn read_resources(trees: &[(FileId, Vec<Node>)], cx: &mut Context<'_>) -> Resour
         .iter()
         .flat_map(|(file, nodes)| nodes.iter().enumerate().map(move |at| (*file, at)));
     for (file, (index, node)) in nodes {
-        let Some(document) = Document::read(node, &mut cx.report) else {
+        let Some(document) = Document::read(node, kinds::spec_of, &mut cx.report) else {
             cx.report.set_partial();
             continue;
         };

@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 use crate::diagnostic::Diagnostic;
 use crate::limits::{MAX_FIXES, MAX_YAML_BYTES};
 use crate::load::{self, Outside};
+use crate::misplaced;
 use crate::project_files::ProjectFiles;
 use crate::report::Report;
 use crate::syntax;
@@ -121,7 +122,7 @@ fn try_fix(
 fn differences(before: &str, after: &str) -> Option<usize> {
     let parse = |text: &str| {
         let text = syntax::with_yaml_line_ends(text);
-        let mut report = Report::default();
+        let mut report = Report::advised_by(misplaced::advise);
         let file = report.add_file(Path::new(""), text.as_ref());
         let nodes = tree::parse(file, &text, &mut report)?;
         Some(nodes.iter().map(Node::to_json).collect::<Json>())

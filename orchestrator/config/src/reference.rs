@@ -6,12 +6,43 @@ use std::collections::{BTreeMap, BTreeSet};
 use goondan_protocol::base_package::{BASE_PACKAGE, EXTENSIONS, tool_exports, tool_names};
 
 use crate::codes;
-use crate::document::Kind;
 use crate::fields::{Fields, Label, one_of};
+use crate::kind::Kind;
 use crate::report::{Place, Problem, Report};
 use crate::shape::{Content, Field, Shape};
 use crate::similar::nearest;
 use crate::tree::{Entry, Node, Value};
+
+impl Fields<'_> {
+    /// A reference to a resource of the kind the shape says.
+    pub(crate) fn reference(
+        &mut self,
+        name: &'static str,
+        report: &mut Report,
+    ) -> Option<Reference> {
+        let (entry, content) = self.ask(name)?;
+        let label = self.label.field(name);
+        let Content::Reference(kind) = content else {
+            debug_assert!(false, "{label} is no reference");
+            return None;
+        };
+        Reference::read(&entry.node, &label, kind, report)
+    }
+
+    /// The references of a list field; one that cannot be read is left out.
+    pub(crate) fn references(&mut self, name: &'static str, report: &mut Report) -> Vec<Reference> {
+        self.items(name, report)
+            .into_iter()
+            .filter_map(|(node, label, content)| {
+                let Content::Listed(shape) = content else {
+                    debug_assert!(false, "{label} is no reference");
+                    return None;
+                };
+                Reference::read_listed(node, &label, shape, report)
+            })
+            .collect()
+    }
+}
 
 /// The connectors of [`BASE_PACKAGE`]: those that a process runs for, and the local client.
 pub(crate) const BUILTIN_CONNECTORS: &[&str] = &[

@@ -6,36 +6,11 @@ use std::path::{Path, PathBuf};
 
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::kind::Kind;
 use crate::limits::{MAX_DIAGNOSTICS, MAX_MESSAGE_CHARS, MAX_SOURCE_LINE_CHARS};
+pub(crate) use crate::place::{FileId, Place};
+use crate::shape::Shape;
 use crate::similar::Nearest;
-
-/// Names one file of a [`Report`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FileId(usize);
-
-/// Where something stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) file: FileId,
-    /// Counted from 1.
-    pub(crate) line: usize,
-    /// In characters, counted from 1.
-    pub(crate) column: usize,
-    /// In characters; may be 0 and may reach past the line's end.
-    pub(crate) len: usize,
-}
-
-impl Place {
-    /// The very start of a file: where a problem of the whole file is reported.
-    pub(crate) fn start_of(file: FileId) -> Self {
-        Self {
-            file,
-            line: 1,
-            column: 1,
-            len: 0,
-        }
-    }
-}
 
 /// One thing that is wrong.
 #[derive(Debug)]
@@ -146,15 +121,37 @@ struct Source {
     hidden_lines: BTreeSet<usize>,
 }
 
+/// Says what to do about a field that a mapping of this shape does not have, within the `spec` of a kind.
+pub(crate) type Advise = fn(&'static Shape, Option<Kind>, &str) -> Option<String>;
+
 /// Files that were read and problems that were found.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
+    advise: Option<Advise>,
     sources: Vec<Source>,
     problems: Vec<Problem>,
     partial: bool,
 }
 
 impl Report {
+    /// An empty one, with advice on fields that stand in the wrong place.
+    pub(crate) fn advised_by(advise: Advise) -> Self {
+        Self {
+            advise: Some(advise),
+            ..Self::default()
+        }
+    }
+
+    /// What to do about a field that a mapping of this shape does not have.
+    pub(crate) fn advise(
+        &self,
+        shape: &'static Shape,
+        outer: Option<Kind>,
+        key: &str,
+    ) -> Option<String> {
+        self.advise.and_then(|advise| advise(shape, outer, key))
+    }
+
     /// Registers a file by its path relative to the Project Root. `text` may be empty if the file
     /// could not be read.
     pub(crate) fn add_file(&mut self, path: &Path, text: impl Into<String>) -> FileId {

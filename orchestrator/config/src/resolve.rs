@@ -11,8 +11,8 @@ use goondan_protocol::settings::TOOL_SEARCH_FIND;
 
 use crate::codes;
 use crate::digest::digest;
-use crate::document::Kind;
 use crate::fields::{Located, one_of};
+use crate::kind::Kind;
 use crate::kinds::agent::AgentSpec;
 use crate::kinds::connection::{ConnectionSpec, RuleSpec, check_program};
 use crate::kinds::connector::{Events, Program};

@@ -7,8 +7,8 @@ use goondan_protocol::definition::{ExtensionDefinition, ModelDefinition, ToolDef
 use goondan_protocol::ids::ResourceName;
 
 use crate::Package;
-use crate::document::Kind;
 use crate::fields::Located;
+use crate::kind::Kind;
 use crate::kinds::agent::AgentSpec;
 use crate::kinds::connection::ConnectionSpec;
 use crate::kinds::connector::ConnectorSpec;

@@ -8,11 +8,12 @@ mod connectors;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::document::{API_VERSION, FRAME, Kind};
+use crate::frame::{API_VERSION, FRAME};
+use crate::kind::Kind;
 use crate::kinds;
 use crate::kinds::script::SCRIPT;
-use crate::kinds::value::{TAKEN, VALUE};
 use crate::reference::REFERENCE;
+use crate::shape::value::{TAKEN, VALUE};
 use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
 
 /// The dialect of the schemas.

@@ -5,9 +5,10 @@
 //! another. What a shape cannot say (a path that leaves the project, a pattern that does not compile,
 //! a reference to nothing) is the readers' business.
 
-use crate::document::Kind;
-use crate::kinds::value;
+use crate::kind::Kind;
 use crate::tree::{Entry, Value};
+
+pub(crate) mod value;
 
 /// A mapping with known fields.
 #[derive(Debug)]

@@ -8,104 +8,16 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use goondan_protocol::JsonObject;
-use goondan_protocol::secret::SECRET_PREFIX;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Number, Value as Json};
+use serde_json::Number;
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, MergeKeyPolicy, Spanned};
 
 use crate::codes;
 use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_DOCUMENTS, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
+pub(crate) use crate::node::{Entry, Node, Value, entries_to_json};
+use crate::node::{REFERENCE, is_reference};
 use crate::report::{FileId, Place, Problem, Report};
 use crate::syntax::{Explained, explain};
-
-/// One value and where it stands.
-#[derive(Debug, Clone)]
-pub(crate) struct Node {
-    pub(crate) value: Value,
-    pub(crate) place: Place,
-}
-
-/// A YAML value.
-#[derive(Debug, Clone)]
-pub(crate) enum Value {
-    Null,
-    Bool(bool),
-    Number(Number),
-    Text(String),
-    List(Vec<Node>),
-    /// In the order written, each key once.
-    Mapping(Vec<Entry>),
-}
-
-/// One field of a mapping.
-#[derive(Debug, Clone)]
-pub(crate) struct Entry {
-    pub(crate) key: String,
-    pub(crate) key_place: Place,
-    pub(crate) node: Node,
-}
-
-impl Value {
-    /// What the value is, for messages.
-    pub(crate) fn noun(&self) -> &'static str {
-        match self {
-            Self::Null => "nothing",
-            Self::Bool(_) => "true or false",
-            Self::Number(_) => "a number",
-            Self::Text(_) => "text",
-            Self::List(_) => "a list",
-            Self::Mapping(_) => "a mapping",
-        }
-    }
-}
-
-impl Node {
-    /// The node as plain JSON.
-    pub(crate) fn to_json(&self) -> Json {
-        match &self.value {
-            Value::Null => Json::Null,
-            Value::Bool(value) => Json::Bool(*value),
-            Value::Number(value) => Json::Number(value.clone()),
-            Value::Text(value) => Json::String(value.clone()),
-            Value::List(items) => items.iter().map(Self::to_json).collect(),
-            Value::Mapping(entries) => Json::Object(entries_to_json(entries)),
-        }
-    }
-
-    /// Calls `visit` with every line that what stands in the place of a secret is on: those of every
-    /// value in it, and of its keys. An entry that only names a secret is none.
-    fn each_line(&self, visit: &mut impl FnMut(usize)) {
-        match &self.value {
-            Value::List(items) => items.iter().for_each(|item| item.each_line(visit)),
-            Value::Mapping(entries) => {
-                let may_hold = entries.iter().filter(|entry| !entry.only_names_a_secret());
-                may_hold.for_each(|entry| {
-                    visit(entry.key_place.line);
-                    entry.node.each_line(visit);
-                });
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {
-                visit(self.place.line);
-            }
-        }
-    }
-
-    pub(crate) fn entries(&self) -> &[Entry] {
-        match &self.value {
-            Value::Mapping(entries) => entries,
-            _ => &[],
-        }
-    }
-}
-
-/// A mapping as a JSON object.
-pub(crate) fn entries_to_json(entries: &[Entry]) -> JsonObject {
-    entries
-        .iter()
-        .map(|entry| (entry.key.clone(), entry.node.to_json()))
-        .collect()
-}
 
 /// Parses every document of a file. Documents without content are left out.
 ///
@@ -321,34 +233,6 @@ fn is_taken(node: &Node) -> bool {
             ("env", Value::Text(name)) => is_variable(name),
             _ => false,
         }
-}
-
-/// The field that refers to a secret.
-const REFERENCE: &str = "secretRef";
-
-/// Whether a value is `{ref: Secret/name, key: …}`. What is written otherwise may be the secret itself.
-fn is_reference(node: &Node) -> bool {
-    let entries = node.entries();
-    let is_name = |entry: &Entry| match (entry.key.as_str(), &entry.node.value) {
-        ("ref", Value::Text(name)) => name.starts_with(SECRET_PREFIX),
-        ("key", Value::Text(_)) => true,
-        _ => false,
-    };
-    entries.len() == 2 && entries.iter().all(is_name)
-}
-
-impl Entry {
-    /// Whether it is `…: {valueFrom: {secretRef: {ref: Secret/name, key: …}}}`: then it can be shown.
-    fn only_names_a_secret(&self) -> bool {
-        let [source] = self.node.entries() else {
-            return false;
-        };
-        let [reference] = source.node.entries() else {
-            return false;
-        };
-        (source.key.as_str(), reference.key.as_str()) == ("valueFrom", REFERENCE)
-            && is_reference(&reference.node)
-    }
 }
 
 /// Whether a line of a file that does not parse may hold a secret: a line of the same document, not

@@ -8,8 +8,9 @@ use goondan_protocol::working_directory::CwdMode;
 
 use super::{Context, budgets, id, params, process_limits, read_named_file};
 use crate::codes;
-use crate::document::{Document, Kind};
+use crate::document::Document;
 use crate::fields::{Fields, Located};
+use crate::kind::Kind;
 use crate::limits::{DEFAULT_AGENT_MEMORY_MIB, MAX_PROMPT_BYTES};
 use crate::reference::Reference;
 use crate::report::{Place, Problem};

@@ -7,12 +7,13 @@ use goondan_protocol::ids::{ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::process_limits::ProcessLimits;
 use serde_json::Value as Json;
 
-use super::settings::Written;
+use super::written::Written;
 use super::{Context, id, process_limits, value};
 use crate::KeyRule;
 use crate::codes;
-use crate::document::{Document, Kind};
+use crate::document::Document;
 use crate::fields::{Fields, Label, Located};
+use crate::kind::Kind;
 use crate::limits::{DEFAULT_CONNECTOR_MEMORY_MIB, MAX_KEY_PREFIX_BYTES};
 use crate::reference::{LOCAL_CLIENT, Reference};
 use crate::report::{Problem, Report};

@@ -7,8 +7,9 @@ use goondan_protocol::ids::ResourceName;
 
 use super::{Context, id, read_entry};
 use crate::codes;
-use crate::document::{Document, Kind};
+use crate::document::Document;
 use crate::fields::Fields;
+use crate::kind::Kind;
 use crate::reference::check_builtin;
 use crate::report::{Problem, Report};
 use crate::shape::{Case, Choice, Content, Field, Rule, Shape};

@@ -9,8 +9,9 @@ use goondan_protocol::settings;
 
 use super::{Context, builtin_settings, id, read_entry};
 use crate::codes;
-use crate::document::{Document, Kind};
+use crate::document::Document;
 use crate::fields::Fields;
+use crate::kind::Kind;
 use crate::limits::{DEFAULT_TOOL_TIMEOUT_SECONDS, MAX_TOOL_TIMEOUT_SECONDS};
 use crate::reference::{Reference, check_builtin};
 use crate::report::{Problem, Report};

@@ -1,65 +1,11 @@
 //! A Connection's settings and secrets, checked by what their built-in connector takes.
 
-use std::collections::BTreeMap;
-
 use goondan_connectors::{Connector, Problem as Wrong, ProblemKind, ProblemPlace};
 
 use super::connection::ConnectionSpec;
 use crate::codes;
-use crate::fields::{Fields, Label};
-use crate::report::{Place, Problem, Report};
+use crate::report::{Problem, Report};
 use crate::similar::nearest;
-use crate::tree::{Entry, Node, Value};
-
-/// Where a Connection's settings and secrets stand.
-pub(crate) struct Written {
-    label: Label,
-    spec: Place,
-    /// The places of a setting's name and value, by the setting's label.
-    settings: BTreeMap<String, (Place, Place)>,
-    /// The places of the secrets' names.
-    secrets: BTreeMap<String, Place>,
-    /// Whether every value could be found; if not, what is missing was reported.
-    pub(crate) is_whole: bool,
-}
-
-impl Written {
-    pub(crate) fn new(spec: &Fields<'_>) -> Self {
-        Self {
-            label: spec.label.clone(),
-            spec: spec.place,
-            settings: BTreeMap::new(),
-            secrets: BTreeMap::new(),
-            is_whole: true,
-        }
-    }
-
-    /// Notes where settings stand, and those within them.
-    pub(crate) fn note_settings(&mut self, parent: &str, entries: &[Entry]) {
-        for entry in entries {
-            let dot = if parent.is_empty() { "" } else { "." };
-            let label = format!("{parent}{dot}{}", entry.key);
-            self.note(label, entry.key_place, &entry.node);
-        }
-    }
-
-    fn note(&mut self, label: String, name: Place, node: &Node) {
-        match &node.value {
-            Value::Mapping(entries) => self.note_settings(&label, entries),
-            Value::List(items) => {
-                for (index, item) in items.iter().enumerate() {
-                    self.note(format!("{label}[{index}]"), item.place, item);
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {}
-        }
-        self.settings.insert(label, (name, node.place));
-    }
-
-    pub(crate) fn note_secret(&mut self, entry: &Entry) {
-        self.secrets.insert(entry.key.clone(), entry.key_place);
-    }
-}
 
 /// Reports everything that the connector would refuse.
 pub(crate) fn check(connection: &ConnectionSpec, connector: &Connector, report: &mut Report) {

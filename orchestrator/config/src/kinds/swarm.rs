@@ -11,8 +11,9 @@ use goondan_protocol::observe::ObservationBounds;
 
 use super::{budgets, id};
 use crate::Lifecycle;
-use crate::document::{Document, Kind};
+use crate::document::Document;
 use crate::fields::{Fields, Located};
+use crate::kind::Kind;
 use crate::limits::{
     DEFAULT_GC_GRACE_SECONDS, DEFAULT_IDLE_SECONDS, MAX_GC_GRACE_SECONDS, MAX_GRACE_PERIOD_SECONDS,
     MAX_IDLE_SECONDS, MAX_OBSERVATION_DAYS, MAX_OBSERVATION_MIB, MAX_STEPS_PER_TURN,

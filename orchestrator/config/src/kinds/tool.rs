@@ -8,8 +8,9 @@ use goondan_protocol::settings;
 
 use super::{Context, builtin_settings, id, process_limits, read_entry};
 use crate::codes;
-use crate::document::{Document, Kind};
+use crate::document::Document;
 use crate::fields::{Fields, Located, one_of};
+use crate::kind::Kind;
 use crate::limits::{
     DEFAULT_ERROR_MESSAGE_LIMIT_CHARS, DEFAULT_TOOL_TIMEOUT_SECONDS, MAX_ERROR_MESSAGE_LIMIT_CHARS,
     MAX_TOOL_NAME_BYTES, MAX_TOOL_TIMEOUT_SECONDS,

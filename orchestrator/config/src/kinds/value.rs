@@ -8,62 +8,10 @@ use crate::advice;
 use crate::codes;
 use crate::fields::{Fields, Label, Located};
 use crate::report::Problem;
-use crate::shape::{Content, Field, Rule, Shape};
+use crate::shape::Content;
+use crate::shape::value::TAKEN;
 use crate::similar::nearest;
 use crate::tree::{Entry, Node, Value};
-
-/// A value that is never shown.
-pub(crate) static VALUE: Shape = Shape::of(
-    "Value",
-    "A value, written out or taken from elsewhere.",
-    &[
-        Field::optional(
-            "value",
-            Content::Text,
-            "The value itself. It stands in the file in plain text.",
-        ),
-        Field::optional(
-            "valueFrom",
-            Content::Mapping(&VALUE_FROM),
-            "Where the value is taken from.",
-        ),
-    ],
-)
-.with(&[
-    Rule::NotBoth("value", "valueFrom"),
-    Rule::AnyOf(&["value", "valueFrom"], "write `valueFrom: {env: NAME}`"),
-]);
-
-/// Where a value is taken from.
-pub(crate) static VALUE_FROM: Shape = Shape::of(
-    "ValueFrom",
-    "Where a value is taken from.",
-    &[
-        Field::optional(
-            "env",
-            Content::Text,
-            "An environment variable of the daemon, or one that `.env.local` or `.env` sets.",
-        ),
-        Field::optional(
-            "secretRef",
-            Content::Mapping(&SECRET_REF),
-            "An entry of the secret store.",
-        ),
-    ],
-)
-.with(&[
-    Rule::NotBoth("env", "secretRef"),
-    Rule::AnyOf(&["env", "secretRef"], "write `valueFrom: {env: NAME}`"),
-]);
-
-static SECRET_REF: Shape = Shape::of(
-    "SecretRef",
-    "An entry of the secret store.",
-    &[
-        Field::required("ref", Content::Text, "The secret: `Secret/name`."),
-        Field::required("key", Content::Text, "Which of its entries."),
-    ],
-);
 
 /// Reads the field `valueFrom` and finds the value. Nothing if a problem was reported, or if the field
 /// is not there.
@@ -158,17 +106,6 @@ fn read_secret_fields(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<St
     }
     Some(secret.value)
 }
-
-/// Among settings, what is taken from elsewhere: `{valueFrom: …}` and nothing else.
-pub(crate) static TAKEN: Shape = Shape::of(
-    "TakenValue",
-    "A value taken from elsewhere.",
-    &[Field::required(
-        "valueFrom",
-        Content::Mapping(&VALUE_FROM),
-        "Where the value is taken from.",
-    )],
-);
 
 /// Finds the value of a mapping with `valueFrom` among settings.
 pub(super) fn read_setting(node: &Node, label: Label, cx: &mut Context<'_>) -> Option<String> {

@@ -8,7 +8,7 @@ use goondan_protocol::base_package::BASE_PACKAGE;
 use serde_json::{Map, Value as Json, json};
 
 use super::{Definitions, insert, or_nothing};
-use crate::kinds::value::{TAKEN, VALUE};
+use crate::shape::value::{TAKEN, VALUE};
 
 /// For each built-in connector: if a Connection's `spec` refers to it, then this is what it holds.
 pub(super) fn cases(definitions: &mut Definitions) -> Vec<Json> {

@@ -1,0 +1,36 @@
+//! The fields that every document has.
+
+use crate::shape::{Content, Field, Shape};
+
+/// The only `apiVersion` there is.
+pub(crate) const API_VERSION: &str = "goondan.ai/v1";
+
+/// What every document holds. What is in `spec` is its kind's business.
+pub(crate) static FRAME: Shape = Shape::of(
+    "Document",
+    "A resource of a goondan project.",
+    &[
+        Field::required("apiVersion", Content::Text, "The version of this format."),
+        Field::required("kind", Content::Text, "What the document defines."),
+        Field::required(
+            "metadata",
+            Content::Mapping(&METADATA),
+            "What the resource is called.",
+        ),
+        Field::optional(
+            "spec",
+            Content::Anything,
+            "What the resource is. Optional for a Package.",
+        ),
+    ],
+);
+
+static METADATA: Shape = Shape::of(
+    "Metadata",
+    "What a resource is called.",
+    &[Field::required(
+        "name",
+        Content::Text,
+        "The name, unique within its kind.",
+    )],
+);

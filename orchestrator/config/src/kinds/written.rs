@@ -1,0 +1,57 @@
+//! Where a Connection's settings and secrets stand, for problems that are found when they are checked.
+
+use std::collections::BTreeMap;
+
+use crate::fields::{Fields, Label};
+use crate::place::Place;
+use crate::tree::{Entry, Node, Value};
+
+/// Where a Connection's settings and secrets stand.
+pub(crate) struct Written {
+    pub(super) label: Label,
+    pub(super) spec: Place,
+    /// The places of a setting's name and value, by the setting's label.
+    pub(super) settings: BTreeMap<String, (Place, Place)>,
+    /// The places of the secrets' names.
+    pub(super) secrets: BTreeMap<String, Place>,
+    /// Whether every value could be found; if not, what is missing was reported.
+    pub(crate) is_whole: bool,
+}
+
+impl Written {
+    pub(crate) fn new(spec: &Fields<'_>) -> Self {
+        Self {
+            label: spec.label.clone(),
+            spec: spec.place,
+            settings: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            is_whole: true,
+        }
+    }
+
+    /// Notes where settings stand, and those within them.
+    pub(crate) fn note_settings(&mut self, parent: &str, entries: &[Entry]) {
+        for entry in entries {
+            let dot = if parent.is_empty() { "" } else { "." };
+            let label = format!("{parent}{dot}{}", entry.key);
+            self.note(label, entry.key_place, &entry.node);
+        }
+    }
+
+    fn note(&mut self, label: String, name: Place, node: &Node) {
+        match &node.value {
+            Value::Mapping(entries) => self.note_settings(&label, entries),
+            Value::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.note(format!("{label}[{index}]"), item.place, item);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {}
+        }
+        self.settings.insert(label, (name, node.place));
+    }
+
+    pub(crate) fn note_secret(&mut self, entry: &Entry) {
+        self.secrets.insert(entry.key.clone(), entry.key_place);
+    }
+}

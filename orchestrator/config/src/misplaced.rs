@@ -1,0 +1,185 @@
+//! Where a field belongs that stands in the wrong place, or has another system's name.
+
+use crate::frame::FRAME;
+use crate::kind::Kind;
+use crate::kinds;
+use crate::shape::{Content, Shape};
+
+/// How deep a field is looked for below the mapping in which it was written.
+const MAX_SEARCH_DEPTH: usize = 3;
+
+/// Fields of other systems, by the shape they were written in; an empty one is any shape.
+const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
+    (
+        "AgentSpec",
+        &["model", "llm", "modelRef", "modelName"],
+        "a model is a document of its own, `kind: Model`; write `modelConfig: {modelRef: Model/name}` here",
+    ),
+    (
+        "ModelConfig",
+        &["model", "name", "provider", "llm"],
+        "a model is a document of its own, `kind: Model`; write `modelRef: Model/name` here",
+    ),
+    (
+        "AgentSpec",
+        &[
+            "systemPrompt",
+            "system_prompt",
+            "instructions",
+            "instruction",
+            "role",
+            "persona",
+        ],
+        "write `prompt: {system: …}`, or `prompt: {systemRef: prompts/name.md}`",
+    ),
+    (
+        "AgentSpec",
+        &["mcp", "mcpServers", "mcp_servers"],
+        "an MCP server is a Connection with the connector `mcp`; its tools are a Tool that names it",
+    ),
+    (
+        "AgentSpec",
+        &["memory", "mem", "cpu", "cpus", "resources", "limits"],
+        "what its process may take stands in `runtime: {limits: {memoryMiB: 512}}`; what the agent \
+         remembers is kept without a setting",
+    ),
+    (
+        "ModelSpec",
+        &["memory", "mem", "cpu", "cpus", "resources"],
+        "what its process may take stands in `limits: {memoryMiB: 512}`",
+    ),
+    (
+        "ConnectionSpec",
+        &["memory", "mem", "cpu", "cpus", "resources"],
+        "what its process may take stands in `limits: {memoryMiB: 512}`",
+    ),
+    (
+        "ModuleToolSpec",
+        &["memory", "mem", "cpu", "cpus", "resources"],
+        "what its process may take stands in `limits: {memoryMiB: 512}`",
+    ),
+    (
+        "ProcessLimits",
+        &["memory", "mem", "memoryMB", "memoryBytes"],
+        "write `memoryMiB: 512`, a number without a unit",
+    ),
+    (
+        "HostLimits",
+        &["memory", "mem", "memoryMB", "memoryBytes"],
+        "write `memoryMiB: 512`, a number without a unit",
+    ),
+    (
+        "HostedModelSpec",
+        &[
+            "baseUrl", "baseURL", "base_url", "url", "apiBase", "api_base", "host",
+        ],
+        "write `endpoint: URL`, up to and with the version, such as `http://127.0.0.1:8080/v1`",
+    ),
+    (
+        "HostedModelSpec",
+        &["memory", "mem", "cpu", "cpus", "resources"],
+        "what its process may take stands in `limits: {memoryMiB: 512}`",
+    ),
+    (
+        "HostedModelSpec",
+        &["api_key", "key", "token"],
+        "write `apiKey: {valueFrom: {env: NAME}}`",
+    ),
+    (
+        "HostedModelSpec",
+        &["name", "modelName", "model_name"],
+        "write `model: NAME`, the provider's own name of the model",
+    ),
+    (
+        "",
+        &["env", "environment"],
+        "a value of the environment is taken where it is used, by `valueFrom: {env: NAME}`; \
+         `.env.local` sets variables",
+    ),
+];
+
+/// What to do about a field that a mapping of this shape does not have. `outer` is the kind of the `spec`
+/// that the mapping stands in, if it does.
+pub(crate) fn advise(shape: &'static Shape, outer: Option<Kind>, key: &str) -> Option<String> {
+    unknown_field(shape, key).or_else(|| field_of_spec(outer?, key))
+}
+
+/// What to do about a field that a mapping of this shape does not have.
+fn unknown_field(shape: &'static Shape, key: &str) -> Option<String> {
+    let known = OTHER_NAMES
+        .iter()
+        .find(|(name, keys, _)| (name.is_empty() || *name == shape.name) && keys.contains(&key));
+    if let Some((_, _, words)) = known {
+        return Some((*words).to_owned());
+    }
+    let is_frame = std::ptr::eq(shape, &raw const FRAME);
+    let path = path_below(shape, key, MAX_SEARCH_DEPTH).or_else(|| {
+        let is_known = is_frame && Kind::ALL.iter().any(|kind| spec_has(*kind, key));
+        is_known.then(|| "spec".to_owned())
+    })?;
+    Some(format!(
+        "`{key}` is a field of `{path}`: write it below that, further to the right"
+    ))
+}
+
+/// What to do about a field that stands too far to the right, and is one of the `spec` itself.
+fn field_of_spec(kind: Kind, key: &str) -> Option<String> {
+    spec_has(kind, key).then(|| {
+        format!(
+            "`{key}` is a field of `spec`: begin it in the same column as those beside it there"
+        )
+    })
+}
+
+fn spec_has(kind: Kind, key: &str) -> bool {
+    match kinds::spec_of(kind) {
+        Content::Mapping(shape) => shape.field(key).is_some(),
+        Content::Choice(choice) => {
+            let mut shapes = choice.cases.iter().map(|(_, shape)| *shape);
+            shapes.any(|shape| shape.field(key).is_some())
+        }
+        _ => false,
+    }
+}
+
+/// Where below a mapping of this shape a field of this name belongs: the shortest path.
+fn path_below(shape: &'static Shape, key: &str, depth: usize) -> Option<String> {
+    let below = |content| match content {
+        Content::Mapping(shape) => Some(shape),
+        _ => None,
+    };
+    let mut level: Vec<(String, &'static Shape)> = vec![(String::new(), shape)];
+    for _ in 0..depth {
+        let next = level.iter().flat_map(|(path, shape)| {
+            let fields = shape.fields.iter();
+            fields.filter_map(move |field| {
+                let dot = if path.is_empty() { "" } else { "." };
+                Some((format!("{path}{dot}{}", field.name), below(field.content)?))
+            })
+        });
+        level = next.collect();
+        if let Some((path, _)) = level.iter().find(|(_, shape)| shape.field(key).is_some()) {
+            return Some(path.clone());
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_that_is_spoken_of_exists() {
+        let schema = crate::schema(None).unwrap().to_string();
+        for (shape, keys, _) in OTHER_NAMES {
+            assert!(!keys.is_empty());
+            // An unknown provider's Model has a shape that no schema names.
+            let is_known = shape.is_empty() || *shape == "ModelSpec";
+            assert!(
+                is_known || schema.contains(&format!("\"{shape}\"")),
+                "{shape}"
+            );
+        }
+    }
+}

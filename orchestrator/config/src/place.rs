@@ -1,0 +1,29 @@
+//! Where something stands in the files of a project.
+
+/// Names one file of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FileId(pub(crate) usize);
+
+/// Where something stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) file: FileId,
+    /// Counted from 1.
+    pub(crate) line: usize,
+    /// In characters, counted from 1.
+    pub(crate) column: usize,
+    /// In characters; may be 0 and may reach past the line's end.
+    pub(crate) len: usize,
+}
+
+impl Place {
+    /// The very start of a file: where a problem of the whole file is reported.
+    pub(crate) fn start_of(file: FileId) -> Self {
+        Self {
+            file,
+            line: 1,
+            column: 1,
+            len: 0,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Values that are written out or taken from elsewhere.
+
+use super::{Content, Field, Rule, Shape};
+
+/// A value that is never shown.
+pub(crate) static VALUE: Shape = Shape::of(
+    "Value",
+    "A value, written out or taken from elsewhere.",
+    &[
+        Field::optional(
+            "value",
+            Content::Text,
+            "The value itself. It stands in the file in plain text.",
+        ),
+        Field::optional(
+            "valueFrom",
+            Content::Mapping(&VALUE_FROM),
+            "Where the value is taken from.",
+        ),
+    ],
+)
+.with(&[
+    Rule::NotBoth("value", "valueFrom"),
+    Rule::AnyOf(&["value", "valueFrom"], "write `valueFrom: {env: NAME}`"),
+]);
+
+/// Where a value is taken from.
+pub(crate) static VALUE_FROM: Shape = Shape::of(
+    "ValueFrom",
+    "Where a value is taken from.",
+    &[
+        Field::optional(
+            "env",
+            Content::Text,
+            "An environment variable of the daemon, or one that `.env.local` or `.env` sets.",
+        ),
+        Field::optional(
+            "secretRef",
+            Content::Mapping(&SECRET_REF),
+            "An entry of the secret store.",
+        ),
+    ],
+)
+.with(&[
+    Rule::NotBoth("env", "secretRef"),
+    Rule::AnyOf(&["env", "secretRef"], "write `valueFrom: {env: NAME}`"),
+]);
+
+static SECRET_REF: Shape = Shape::of(
+    "SecretRef",
+    "An entry of the secret store.",
+    &[
+        Field::required("ref", Content::Text, "The secret: `Secret/name`."),
+        Field::required("key", Content::Text, "Which of its entries."),
+    ],
+);
+
+/// Among settings, what is taken from elsewhere: `{valueFrom: …}` and nothing else.
+pub(crate) static TAKEN: Shape = Shape::of(
+    "TakenValue",
+    "A value taken from elsewhere.",
+    &[Field::required(
+        "valueFrom",
+        Content::Mapping(&VALUE_FROM),
+        "Where the value is taken from.",
+    )],
+);
