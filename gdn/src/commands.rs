@@ -2,46 +2,47 @@
 
 use clap::CommandFactory as _;
 
-use crate::cli::{Cli, Command, Completions};
+use crate::cli::{Cli, Command};
 use crate::context::Context;
 use crate::failure::Failure;
 
 mod archive;
 mod ask;
 mod attach;
-mod audit;
-mod chat;
-mod config;
+pub(crate) mod audit;
+pub(crate) mod chat;
+pub(crate) mod completions;
+pub(crate) mod config;
 mod confirm;
 mod consent;
-mod demo;
+pub(crate) mod demo;
 mod draining;
-mod event;
-mod forget;
+pub(crate) mod event;
+pub(crate) mod forget;
 mod health;
 mod images;
-mod init;
-mod instance;
+pub(crate) mod init;
+pub(crate) mod instance;
 mod known;
-mod logs;
-mod ps;
-mod question;
-mod reload;
-mod restart;
-mod run;
+pub(crate) mod logs;
+pub(crate) mod ps;
+pub(crate) mod question;
+pub(crate) mod reload;
+pub(crate) mod restart;
+pub(crate) mod run;
 mod running;
-mod schema;
-mod secret;
-mod send;
-mod shutdown;
+pub(crate) mod schema;
+pub(crate) mod secret;
+pub(crate) mod send;
+pub(crate) mod shutdown;
 mod status;
-mod trace;
+pub(crate) mod trace;
 mod transcript;
 mod turns;
-mod usage;
-mod validate;
-mod verify;
-mod workspace;
+pub(crate) mod usage;
+pub(crate) mod validate;
+pub(crate) mod verify;
+pub(crate) mod workspace;
 
 /// Runs one command.
 pub(crate) async fn run(command: Command, context: &Context) -> Result<(), Failure> {
@@ -70,13 +71,7 @@ pub(crate) async fn run(command: Command, context: &Context) -> Result<(), Failu
         Command::Validate(args) => validate::run(&args, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Config(command) => config::run(&command, context),
-        Command::Completions(args) => completions(&args, context),
+        Command::Completions(args) => completions::run(&args, &mut Cli::command(), context),
         Command::Demo(args) => demo::run(args, context).await,
     }
-}
-
-fn completions(args: &Completions, context: &Context) -> Result<(), Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "gdn", &mut script);
-    context.output.raw(&String::from_utf8_lossy(&script))
 }

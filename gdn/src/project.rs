@@ -2,12 +2,22 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
+
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text::shell_quoted;
 
 /// The file that makes a directory a project.
 pub(crate) const PROJECT_FILE: &str = "goondan.yaml";
+
+/// Environment files beside the project's own.
+#[derive(Debug, Args)]
+pub(crate) struct EnvFiles {
+    /// Take environment variables from this file, too (can be repeated; the last one wins)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Vec<PathBuf>,
+}
 
 /// Why there is no project.
 #[derive(Debug, thiserror::Error)]

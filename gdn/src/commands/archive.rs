@@ -1,5 +1,6 @@
 //! `gdn instance export` and `gdn instance import`: conversations taken elsewhere.
 
+use clap::Args;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,13 +11,41 @@ use serde::Deserialize;
 use serde_json::json;
 use tempfile::NamedTempFile;
 
-use crate::cli::{InstanceExport, InstanceImport};
 use crate::client::Patience;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{Output, style, text};
 use crate::schemas;
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceExport {
+    /// The conversation [default: the swarm's `instanceKey`, or `main`]
+    #[arg(value_name = "KEY")]
+    pub(crate) key: Option<InstanceKey>,
+    /// Where to write it; `-` is stdout
+    #[arg(long, short, value_name = "FILE", default_value = "-")]
+    pub(crate) output: PathBuf,
+    /// Overwrite a file that is there
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Leave out what is damaged, instead of stopping at it
+    #[arg(long)]
+    pub(crate) skip_damaged: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceImport {
+    /// The exported file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The conversation it becomes [default: what it was]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) instance: Option<InstanceKey>,
+    /// The agent it belongs to then [default: the one it belonged to]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<AgentName>,
+}
 
 /// Longest first line of an archive, in bytes.
 const HEAD_BYTES_MAX: u64 = 64 * 1024;

@@ -1,16 +1,29 @@
 //! `gdn audit`: what was made, restarted, deleted and decided (`INST-6`, `SEC-5`).
 
+use clap::Args;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{AuditLog, AuditRecord, ReadAudit};
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 
-use crate::cli::Audit;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{style, text};
 use crate::schemas;
+
+/// Records `gdn audit` shows when no number is given.
+const DEFAULT_AUDIT_RECORDS: usize = 50;
+
+#[derive(Debug, Args)]
+pub(crate) struct Audit {
+    /// How many of the latest records
+    #[arg(long, short = 'n', value_name = "N", default_value_t = DEFAULT_AUDIT_RECORDS)]
+    pub(crate) lines: usize,
+    /// Those of every workspace
+    #[arg(long)]
+    pub(crate) all: bool,
+}
 
 /// Fields that have a column of their own.
 const COLUMNS: [&str; 3] = ["at", "event", "instanceKey"];

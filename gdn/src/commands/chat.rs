@@ -1,5 +1,6 @@
 //! `gdn chat`: a conversation, line by line, that outlives the daemon's restarts.
 
+use clap::Args;
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::time::{Duration, Instant};
 
@@ -9,9 +10,8 @@ use goondan_protocol::limits::MAX_INPUT_BYTES;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::ask::{Question, is_shown, reply_of};
+use super::ask::{Question, To, is_shown, reply_of};
 use super::transcript;
-use crate::cli::{Chat, To};
 use crate::client::{Client, ConnectError};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -19,6 +19,12 @@ use crate::failure::Failure;
 use crate::output::progress::{Streaming, TurnView};
 use crate::output::style;
 use crate::schemas;
+
+#[derive(Debug, Args)]
+pub(crate) struct Chat {
+    #[command(flatten)]
+    pub(crate) to: To,
+}
 
 /// Longest a chat waits for a daemon that went away, in milliseconds.
 const RECONNECT_LIMIT_MS: u64 = 60_000;

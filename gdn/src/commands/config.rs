@@ -1,19 +1,41 @@
 //! `gdn config show`: every value that holds for a project, and who says so.
 
-use std::path::Path;
+use clap::{Args, Subcommand};
+use std::path::{Path, PathBuf};
 
 use goondan_config::{Loader, Origin, ProcessEnvironment, Setting, SettingValue};
 use goondan_vault::Reader;
 use serde_json::{Value, json};
 
-use crate::cli::{Config, ConfigShow};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
-use crate::{project, schemas};
+use crate::project::{self, EnvFiles};
+use crate::schemas;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Show every value that holds, defaults included, and who says so
+    #[command(after_help = "\
+Examples:
+  gdn config show
+  gdn config show --json | jq '.settings[] | select(.origin.kind == \"environment\")'
+
+Secrets and values from the environment are masked.")]
+    Show(ConfigShow),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigShow {
+    /// The project
+    #[arg(value_name = "PATH", conflicts_with = "project")]
+    pub(crate) path: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) env: EnvFiles,
+}
 
 /// What stands in place of a secret.
 const MASK: &str = "••••••";

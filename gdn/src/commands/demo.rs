@@ -1,5 +1,6 @@
 //! `gdn demo`: one whole run of a project, in a state root of its own.
 
+use clap::Args;
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::control::{OpenWorkspace, Sent};
@@ -9,7 +10,6 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::ask::{Question, reply_of};
 use super::{shutdown, transcript};
-use crate::cli::Demo;
 use crate::client::Client;
 use crate::context::Context;
 use crate::daemon::{self, Started};
@@ -19,6 +19,19 @@ use crate::output::progress::{Streaming, TurnView};
 use crate::output::style;
 use crate::output::text::{self, shell_quoted};
 use crate::{project, schemas};
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// The project
+    #[arg(value_name = "PATH", conflicts_with_all = ["project", "workspace"])]
+    pub(crate) path: Option<PathBuf>,
+    /// What to ask its entry agent
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) ask: String,
+    /// Keep the state root
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
 
 /// How long the demo's daemon waits for its processes, in milliseconds. Nothing is in progress then.
 const GRACE_MS: u64 = 5_000;

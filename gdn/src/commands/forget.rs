@@ -1,5 +1,6 @@
 //! `gdn forget`: a project that was tried is done with.
 
+use clap::Args;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -14,13 +15,22 @@ use super::attach::attach_or_start;
 use super::confirm::confirm;
 use super::draining::while_draining;
 use super::known::{self, Known};
-use crate::cli::Forget;
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
+
+#[derive(Debug, Args)]
+pub(crate) struct Forget {
+    /// Delete its conversations, too
+    #[arg(long)]
+    pub(crate) delete: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
 
 /// How often it is looked whether conversations began while the others were deleted.
 const MAX_SWEEPS: usize = 3;

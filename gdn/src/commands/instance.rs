@@ -1,24 +1,151 @@
 //! `gdn instance …`: conversations.
 
+use clap::{Args, Subcommand};
 use goondan_protocol::control::{
     DeleteInstance, InstanceDetail, InstanceSummary, ListInstances, Prunable, PruneInstances,
     ShowInstance,
 };
+use goondan_protocol::ids::InstanceKey;
 use serde::Serialize;
 use serde_json::json;
 
+use super::archive::{InstanceExport, InstanceImport};
 use super::confirm::confirm;
 use super::ps::table::state_words;
 use super::{archive, transcript, turns};
-use crate::cli::{
-    Instance, InstanceDelete, InstanceHistory, InstanceList, InstancePrune, InstanceShow,
-};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text::{self, shell_quoted};
 use crate::schemas;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Instance {
+    /// List conversations
+    #[command(after_help = "\
+Examples:
+  gdn instance list
+  gdn instance list --all --json")]
+    List(InstanceList),
+    /// Show one conversation's state
+    #[command(after_help = "\
+Examples:
+  gdn instance show               the conversation `main`
+  gdn instance show order-17")]
+    Show(InstanceShow),
+    /// Print one conversation's messages, or its turns
+    #[command(after_help = "\
+Examples:
+  gdn instance history            every message of `main`
+  gdn instance history order-17 --limit 10
+  gdn instance history --turns    what became of each turn, how long it took, which tools it used
+  gdn instance history --json | jq '.messages | length'")]
+    History(InstanceHistory),
+    /// Write one conversation to a file that can be imported elsewhere
+    #[command(after_help = "\
+Examples:
+  gdn instance export order-17 -o order-17.jsonl
+  gdn instance export order-17 | gzip > order-17.jsonl.gz
+
+Confirmed messages and the state of extensions are in it; the work directory and what waits are not.")]
+    Export(InstanceExport),
+    /// Make a conversation from an exported file
+    #[command(after_help = "\
+Examples:
+  gdn instance import order-17.jsonl
+  gdn instance import order-17.jsonl --instance order-17-again --agent clerk
+
+A file that was cut or changed is refused, and nothing is made of it.")]
+    Import(InstanceImport),
+    /// Delete the conversations that nobody has used for long
+    #[command(after_help = "\
+Examples:
+  gdn instance prune --dry-run                  what the swarm's policy lets go
+  gdn instance prune --older-than 30d --dry-run
+  gdn instance prune --older-than 30d --yes     ask nothing (needed in scripts)
+
+The policy is `policy.lifecycle` of the Swarm; the daemon carries it out by itself.")]
+    Prune(InstancePrune),
+    /// Delete one conversation: its messages, its extensions' state and its work directory
+    #[command(after_help = "\
+Examples:
+  gdn instance delete order-17
+  gdn instance delete order-17 --yes     ask nothing (needed in scripts)
+
+Deleting what is not there succeeds.")]
+    Delete(InstanceDelete),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceList {
+    /// Those of every workspace
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceShow {
+    /// The conversation [default: the swarm's `instanceKey`, or `main`]
+    #[arg(value_name = "KEY")]
+    pub(crate) key: Option<InstanceKey>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceHistory {
+    /// The conversation [default: the swarm's `instanceKey`, or `main`]
+    #[arg(value_name = "KEY")]
+    pub(crate) key: Option<InstanceKey>,
+    /// Only the latest so many messages, or turns
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// The turns with their outcomes, instead of the messages
+    #[arg(long)]
+    pub(crate) turns: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstancePrune {
+    /// Those unchanged for so long, such as 30d, 12h or 90m, instead of by the swarm's policy
+    #[arg(long, value_name = "AGE", value_parser = parse_age_ms)]
+    pub(crate) older_than: Option<u64>,
+    /// Only show which they are
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Ask nothing
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceDelete {
+    /// The conversation
+    #[arg(value_name = "KEY")]
+    pub(crate) key: InstanceKey,
+    /// Ask nothing
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+/// Reads an age such as `30d` as milliseconds.
+fn parse_age_ms(text: &str) -> Result<u64, String> {
+    let problem = || format!("`{text}` is no age; write a number and s, m, h, d or w, such as 30d");
+    let unit = text.chars().next_back().ok_or_else(problem)?;
+    let second_ms: u64 = 1_000;
+    let unit_ms = match unit {
+        's' => second_ms,
+        'm' => 60 * second_ms,
+        'h' => 3_600 * second_ms,
+        'd' => 86_400 * second_ms,
+        'w' => 7 * 86_400 * second_ms,
+        _ => return Err(problem()),
+    };
+    let number: u64 = text
+        .strip_suffix(unit)
+        .and_then(|number| number.parse().ok())
+        .ok_or_else(problem)?;
+    number.checked_mul(unit_ms).ok_or_else(problem)
+}
 
 pub(super) async fn run(command: Instance, context: &Context) -> Result<(), Failure> {
     match command {

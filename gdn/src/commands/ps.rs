@@ -3,18 +3,28 @@
 pub(super) mod table;
 mod watch;
 
+use clap::Args;
 use goondan_protocol::control::{ListProcesses, ListWorkspaces};
 use goondan_protocol::ids::WorkspaceId;
 use serde_json::json;
 
 use self::table::table;
 use super::health;
-use crate::cli::Ps;
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
+
+#[derive(Debug, Args)]
+pub(crate) struct Ps {
+    /// Those of every workspace
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Go on showing them as they change
+    #[arg(long, short)]
+    pub(crate) watch: bool,
+}
 
 pub(super) async fn run(args: &Ps, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;

@@ -1,14 +1,21 @@
 //! `gdn reload`.
 
+use clap::Args;
 use goondan_protocol::control::{Reload, WorkspaceReload};
 
 use super::running::{self, Running};
-use crate::cli::Reload as ReloadArgs;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
+
+#[derive(Debug, Args)]
+pub(crate) struct ReloadArgs {
+    /// Those of every workspace
+    #[arg(long, conflicts_with_all = ["project", "workspace"])]
+    pub(crate) all: bool,
+}
 
 pub(super) async fn run(args: &ReloadArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;

@@ -1,13 +1,30 @@
 //! `gdn restart`.
 
+use clap::Args;
 use goondan_protocol::control;
+use goondan_protocol::ids::{AgentName, InstanceKey};
 
 use super::confirm::confirm;
-use crate::cli::Restart;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::text::{self, shell_quoted};
 use crate::schemas;
+
+#[derive(Debug, Args)]
+pub(crate) struct Restart {
+    /// Only this agent's processes
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<AgentName>,
+    /// Only this conversation's process
+    #[arg(long, value_name = "KEY")]
+    pub(crate) instance: Option<InstanceKey>,
+    /// Delete the conversations of what is restarted
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// With --fresh: ask nothing
+    #[arg(long, short, requires = "fresh")]
+    pub(crate) yes: bool,
+}
 
 pub(super) async fn run(args: Restart, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;

@@ -1,5 +1,6 @@
 //! `gdn run`.
 
+use clap::Args;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,6 @@ use super::consent;
 use super::health;
 use super::running::{self, Running};
 use super::status;
-use crate::cli::Run;
 use crate::client::Client;
 use crate::context::Context;
 use crate::daemon;
@@ -20,7 +20,32 @@ use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Table, listed};
 use crate::output::text;
-use crate::{project, schemas};
+use crate::project::{self, EnvFiles};
+use crate::schemas;
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The project
+    #[arg(value_name = "PATH", conflicts_with_all = ["project", "workspace"])]
+    pub(crate) path: Option<PathBuf>,
+    /// Be the daemon, in this terminal
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    /// Restart what an edit of the project's files affects, from now on
+    #[arg(long, overrides_with = "no_watch")]
+    pub(crate) watch: bool,
+    /// Watch the project's files no longer
+    #[arg(long, overrides_with = "watch")]
+    pub(crate) no_watch: bool,
+    #[command(flatten)]
+    pub(crate) env: EnvFiles,
+    /// Take the workspace's environment variables from no named files any more
+    #[arg(long, conflicts_with = "env_file")]
+    pub(crate) no_env_file: bool,
+    /// Run no last known good configuration in place of an invalid one: stop it if it runs
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
 
 /// Watched files that are named.
 const WATCHED_FILES_NAMED: usize = 5;

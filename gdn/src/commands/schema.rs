@@ -1,11 +1,18 @@
 //! `gdn schema`.
 
+use clap::Args;
 use goondan_config::SCHEMA_NAMES;
 
-use crate::cli::Schema;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
+
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    /// Only this kind, or `Script` [default: documents of every kind]
+    #[arg(value_name = "KIND")]
+    pub(crate) kind: Option<String>,
+}
 
 /// Prints the schema as it is, with and without `--json`: it is a file for an editor.
 pub(super) fn run(args: &Schema, context: &Context) -> Result<(), Failure> {

@@ -1,20 +1,48 @@
 //! `gdn send`.
 
+use clap::Args;
+use goondan_protocol::ids::EventId;
 use std::io::Read as _;
 use std::time::Duration;
 
 use goondan_protocol::control::Sent;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 
-use super::ask::{Question, is_shown, reply_of};
+use super::ask::{Question, To, is_shown, reply_of};
 use super::images;
-use crate::cli::Send;
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::progress::{Streaming, TurnView};
 use crate::schemas;
+
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// The message; `-` reads it from stdin
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: String,
+    #[command(flatten)]
+    pub(crate) to: To,
+    /// An image for the agent: a file, or its address (can be repeated)
+    #[arg(long, value_name = "FILE|URL")]
+    pub(crate) image: Vec<String>,
+    /// The event's id; the same id twice is one turn [default: a new one]
+    #[arg(long, value_name = "ID")]
+    pub(crate) event_id: Option<EventId>,
+    /// Return as soon as the message is accepted
+    #[arg(long, conflicts_with_all = ["timeout", "quiet"])]
+    pub(crate) no_wait: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Print the answer as it comes, also where no terminal is
+    #[arg(long, conflicts_with = "no_wait")]
+    pub(crate) stream: bool,
+    /// Wait at most this long for the answer
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<u64>,
+}
 
 pub(super) async fn run(args: Send, context: &Context) -> Result<(), Failure> {
     let output = context.output;

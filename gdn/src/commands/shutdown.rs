@@ -1,5 +1,6 @@
 //! `gdn shutdown`.
 
+use clap::Args;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,12 +12,18 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use super::draining::while_draining;
-use crate::cli::Shutdown;
 use crate::client::{CallError, Client, ConnectError};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::schemas;
+
+#[derive(Debug, Args)]
+pub(crate) struct Shutdown {
+    /// Time for the turns in progress [default: each swarm's own grace period]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) grace: Option<u64>,
+}
 
 /// What a daemon may take beyond the grace period, in milliseconds: to kill what does not stop, to
 /// write and to exit.

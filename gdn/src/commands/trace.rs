@@ -1,6 +1,7 @@
 //! `gdn trace`: what followed from one event, across agents: a tree of turns, steps and tool calls with
 //! a bar for the time each took, and what the model's replies took of tokens and money.
 
+use clap::Args;
 use std::collections::BTreeMap;
 
 use goondan_protocol::control::{GetTrace, Trace};
@@ -12,13 +13,19 @@ use goondan_protocol::usage::{MicroUsd, Spending, Spent, Usage};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::cli::TraceArgs;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Canvas, Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    /// A trace, or a turn or an event that is part of it; `last`: of the turn that began last
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) of: Option<String>,
+}
 
 /// Columns of the longest bar.
 const BAR_COLUMNS: usize = 40;

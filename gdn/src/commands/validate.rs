@@ -1,24 +1,62 @@
 //! `gdn validate`: checks a project without the daemon.
 
-use std::path::Path;
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
 
 use goondan_config::{Bundle, Checked, Diagnostic, Loader, ProcessEnvironment, ThisMachine};
 use goondan_vault::Reader;
 use serde_json::{Value, json};
 
-use crate::cli::{Validate, ValidateFormat};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Table, listed};
 use crate::output::text;
-use crate::{project, schemas};
+use crate::project::{self, EnvFiles};
+use crate::schemas;
 
 mod fix;
 mod github;
 
 use fix::Autofix;
+
+#[derive(Debug, Args)]
+pub(crate) struct Validate {
+    /// The project
+    #[arg(value_name = "PATH", conflicts_with = "project")]
+    pub(crate) path: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) env: EnvFiles,
+    /// Take warnings for errors
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Do not check whether this machine has what runs the project's modules
+    #[arg(long)]
+    pub(crate) other_machine: bool,
+    /// Mend what needs no judgement in the project's files, and show each change
+    #[arg(long)]
+    pub(crate) fix: bool,
+    /// How to tell what was found: text, json or github
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        hide_possible_values = true
+    )]
+    pub(crate) format: ValidateFormat,
+}
+
+/// How `gdn validate` tells what it found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ValidateFormat {
+    /// For people.
+    Text,
+    /// One JSON object, as with `--json`.
+    Json,
+    /// Annotations of a GitHub workflow.
+    Github,
+}
 
 pub(super) fn run(args: &Validate, context: &Context) -> Result<(), Failure> {
     let root = match &args.path {

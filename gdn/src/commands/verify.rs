@@ -1,11 +1,12 @@
 //! `gdn verify`.
 
+use clap::Args;
 use goondan_protocol::control::{
     Finding, FindingSeverity, ListWorkspaces, Verification, VerifyInstances, VerifyRoot,
 };
+use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::ids::WorkspaceId;
 
-use crate::cli::Verify;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -13,6 +14,19 @@ use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
+
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// Only this conversation
+    #[arg(long, value_name = "KEY", conflicts_with = "all")]
+    pub(crate) instance: Option<InstanceKey>,
+    /// Those of every workspace
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Set damage aside, so that everything else can be used; nothing is deleted
+    #[arg(long)]
+    pub(crate) repair: bool,
+}
 
 pub(super) async fn run(args: Verify, context: &Context) -> Result<(), Failure> {
     let (mut client, scope) = context.open_scope(args.all).await?;

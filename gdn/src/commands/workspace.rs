@@ -1,14 +1,30 @@
 //! `gdn workspace …` and `gdn stop`.
 
+use clap::Subcommand;
 use goondan_protocol::control::{CloseWorkspace, ListWorkspaces};
 use serde_json::json;
 
 use super::draining::while_draining;
 use super::{health, status};
-use crate::cli::Workspace;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::schemas;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Workspace {
+    /// List the registered workspaces
+    #[command(after_help = "\
+Examples:
+  gdn workspace list
+  gdn workspace list --json | jq -r '.workspaces[].workspaceId'")]
+    List,
+    /// Stop a workspace and forget its registration; its conversations stay
+    #[command(after_help = "\
+Examples:
+  gdn workspace close                              this project's, like `gdn stop`
+  gdn workspace close --workspace home_me_swarm__swarm   one whose project is gone")]
+    Close,
+}
 
 pub(super) async fn run(command: &Workspace, context: &Context) -> Result<(), Failure> {
     match command {
