@@ -20,10 +20,20 @@ use crate::output::progress::{Streaming, TurnView};
 use crate::output::style;
 use crate::schemas;
 
+/// Talk to an agent, line by line
 #[derive(Debug, Args)]
-pub(crate) struct Chat {
+#[command(after_help = "\
+Examples:
+  gdn chat
+  gdn chat --agent clerk --instance order-17
+  gdn chat < questions.txt               one answer for each line
+
+In the chat: /history shows the conversation, /help the commands, /quit or Ctrl-D ends.
+If the daemon restarts, the chat reconnects and the question in progress is asked again under the
+same id, so that it is answered once.")]
+pub(crate) struct ChatArgs {
     #[command(flatten)]
-    pub(crate) to: To,
+    to: To,
 }
 
 /// Longest a chat waits for a daemon that went away, in milliseconds.
@@ -44,7 +54,7 @@ const HELP: &str = "\
 /quit          end (so does Ctrl-D)
 //text         say a text that begins with a slash";
 
-pub(super) async fn run(args: Chat, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: ChatArgs, context: &Context) -> Result<(), Failure> {
     let (client, workspace) = context.open().await?;
     let mut session = Session {
         context,

@@ -6,16 +6,22 @@ use clap_complete::Shell;
 use crate::context::Context;
 use crate::failure::Failure;
 
+/// Print a completion script for a shell
 #[derive(Debug, Args)]
-pub(crate) struct Completions {
+#[command(after_help = "\
+Examples:
+  gdn completions bash > ~/.local/share/bash-completion/completions/gdn
+  gdn completions zsh > ~/.zfunc/_gdn
+  gdn completions fish > ~/.config/fish/completions/gdn.fish")]
+pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_name = "SHELL")]
-    pub(crate) shell: Shell,
+    shell: Shell,
 }
 
 /// Prints the script for the command line `gdn` as `command` defines it.
-pub(super) fn run(
-    args: &Completions,
+pub(crate) fn run(
+    args: &CompletionsArgs,
     command: &mut clap::Command,
     context: &Context,
 ) -> Result<(), Failure> {

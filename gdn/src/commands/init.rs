@@ -14,11 +14,18 @@ use crate::failure::Failure;
 use crate::output::text::shell_quoted;
 use crate::schemas;
 
+/// Make a new project that runs at once
 #[derive(Debug, Args)]
-pub(crate) struct Init {
+#[command(after_help = "\
+Examples:
+  gdn init my-swarm       make ./my-swarm and what a project needs
+  gdn init team --template multi-agent
+  gdn init                the same in this directory
+  gdn init --no-git .     without a git repository")]
+pub(crate) struct InitArgs {
     /// Where to make the project
     #[arg(value_name = "PATH", default_value = ".")]
-    pub(crate) path: PathBuf,
+    path: PathBuf,
     /// What to begin with: default, multi-agent, package or minimal
     #[arg(
         long,
@@ -26,13 +33,13 @@ pub(crate) struct Init {
         default_value = "default",
         hide_possible_values = true
     )]
-    pub(crate) template: Template,
+    template: Template,
     /// Make no git repository
     #[arg(long)]
-    pub(crate) no_git: bool,
+    no_git: bool,
     /// Overwrite files that are there
     #[arg(long)]
-    pub(crate) force: bool,
+    force: bool,
 }
 
 /// What a new project begins with.
@@ -154,7 +161,7 @@ fn listed(files: &[PathBuf]) -> String {
     files.join(", ")
 }
 
-pub(super) fn run(args: &Init, context: &Context) -> Result<(), Failure> {
+pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     let made = create(&args.path, args.template, args.force)
         .map_err(|error| failure(&error, &args.path))?;

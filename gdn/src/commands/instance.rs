@@ -9,7 +9,7 @@ use goondan_protocol::ids::InstanceKey;
 use serde::Serialize;
 use serde_json::json;
 
-use super::archive::{InstanceExport, InstanceImport};
+use super::archive::{InstanceExportArgs, InstanceImportArgs};
 use super::confirm::confirm;
 use super::ps::table::state_words;
 use super::{archive, transcript, turns};
@@ -20,20 +20,21 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text::{self, shell_quoted};
 use crate::schemas;
 
+/// List, show, prune and delete conversations
 #[derive(Debug, Subcommand)]
-pub(crate) enum Instance {
+pub(crate) enum InstanceCommand {
     /// List conversations
     #[command(after_help = "\
 Examples:
   gdn instance list
   gdn instance list --all --json")]
-    List(InstanceList),
+    List(InstanceListArgs),
     /// Show one conversation's state
     #[command(after_help = "\
 Examples:
   gdn instance show               the conversation `main`
   gdn instance show order-17")]
-    Show(InstanceShow),
+    Show(InstanceShowArgs),
     /// Print one conversation's messages, or its turns
     #[command(after_help = "\
 Examples:
@@ -41,23 +42,9 @@ Examples:
   gdn instance history order-17 --limit 10
   gdn instance history --turns    what became of each turn, how long it took, which tools it used
   gdn instance history --json | jq '.messages | length'")]
-    History(InstanceHistory),
-    /// Write one conversation to a file that can be imported elsewhere
-    #[command(after_help = "\
-Examples:
-  gdn instance export order-17 -o order-17.jsonl
-  gdn instance export order-17 | gzip > order-17.jsonl.gz
-
-Confirmed messages and the state of extensions are in it; the work directory and what waits are not.")]
-    Export(InstanceExport),
-    /// Make a conversation from an exported file
-    #[command(after_help = "\
-Examples:
-  gdn instance import order-17.jsonl
-  gdn instance import order-17.jsonl --instance order-17-again --agent clerk
-
-A file that was cut or changed is refused, and nothing is made of it.")]
-    Import(InstanceImport),
+    History(InstanceHistoryArgs),
+    Export(InstanceExportArgs),
+    Import(InstanceImportArgs),
     /// Delete the conversations that nobody has used for long
     #[command(after_help = "\
 Examples:
@@ -66,7 +53,7 @@ Examples:
   gdn instance prune --older-than 30d --yes     ask nothing (needed in scripts)
 
 The policy is `policy.lifecycle` of the Swarm; the daemon carries it out by itself.")]
-    Prune(InstancePrune),
+    Prune(InstancePruneArgs),
     /// Delete one conversation: its messages, its extensions' state and its work directory
     #[command(after_help = "\
 Examples:
@@ -74,57 +61,57 @@ Examples:
   gdn instance delete order-17 --yes     ask nothing (needed in scripts)
 
 Deleting what is not there succeeds.")]
-    Delete(InstanceDelete),
+    Delete(InstanceDeleteArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct InstanceList {
+pub(crate) struct InstanceListArgs {
     /// Those of every workspace
     #[arg(long)]
-    pub(crate) all: bool,
+    all: bool,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct InstanceShow {
+pub(crate) struct InstanceShowArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(value_name = "KEY")]
-    pub(crate) key: Option<InstanceKey>,
+    key: Option<InstanceKey>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct InstanceHistory {
+pub(crate) struct InstanceHistoryArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(value_name = "KEY")]
-    pub(crate) key: Option<InstanceKey>,
+    key: Option<InstanceKey>,
     /// Only the latest so many messages, or turns
     #[arg(long, value_name = "N")]
-    pub(crate) limit: Option<usize>,
+    limit: Option<usize>,
     /// The turns with their outcomes, instead of the messages
     #[arg(long)]
-    pub(crate) turns: bool,
+    turns: bool,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct InstancePrune {
+pub(crate) struct InstancePruneArgs {
     /// Those unchanged for so long, such as 30d, 12h or 90m, instead of by the swarm's policy
     #[arg(long, value_name = "AGE", value_parser = parse_age_ms)]
-    pub(crate) older_than: Option<u64>,
+    older_than: Option<u64>,
     /// Only show which they are
     #[arg(long)]
-    pub(crate) dry_run: bool,
+    dry_run: bool,
     /// Ask nothing
     #[arg(long, short)]
-    pub(crate) yes: bool,
+    yes: bool,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct InstanceDelete {
+pub(crate) struct InstanceDeleteArgs {
     /// The conversation
     #[arg(value_name = "KEY")]
-    pub(crate) key: InstanceKey,
+    key: InstanceKey,
     /// Ask nothing
     #[arg(long, short)]
-    pub(crate) yes: bool,
+    yes: bool,
 }
 
 /// Reads an age such as `30d` as milliseconds.
@@ -147,15 +134,15 @@ fn parse_age_ms(text: &str) -> Result<u64, String> {
     number.checked_mul(unit_ms).ok_or_else(problem)
 }
 
-pub(super) async fn run(command: Instance, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(command: InstanceCommand, context: &Context) -> Result<(), Failure> {
     match command {
-        Instance::List(args) => list(&args, context).await,
-        Instance::Show(args) => show(args, context).await,
-        Instance::History(args) => history(args, context).await,
-        Instance::Export(args) => archive::export(args, context).await,
-        Instance::Import(args) => archive::import(args, context).await,
-        Instance::Prune(args) => prune(&args, context).await,
-        Instance::Delete(args) => delete(args, context).await,
+        InstanceCommand::List(args) => list(&args, context).await,
+        InstanceCommand::Show(args) => show(args, context).await,
+        InstanceCommand::History(args) => history(args, context).await,
+        InstanceCommand::Export(args) => archive::export(args, context).await,
+        InstanceCommand::Import(args) => archive::import(args, context).await,
+        InstanceCommand::Prune(args) => prune(&args, context).await,
+        InstanceCommand::Delete(args) => delete(args, context).await,
     }
 }
 
@@ -165,7 +152,7 @@ struct Listed<'a> {
     instances: &'a [InstanceSummary],
 }
 
-async fn list(args: &InstanceList, context: &Context) -> Result<(), Failure> {
+async fn list(args: &InstanceListArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
     let instances = client.query(ListInstances { workspace_id }).await?;
     let output = context.output;
@@ -205,7 +192,7 @@ fn list_table(instances: &[InstanceSummary], all: bool) -> Table {
     table
 }
 
-async fn show(args: InstanceShow, context: &Context) -> Result<(), Failure> {
+async fn show(args: InstanceShowArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let show = ShowInstance {
         instance_key: workspace.conversation(args.key),
@@ -251,7 +238,7 @@ fn detail_table(detail: &InstanceDetail) -> Table {
     table
 }
 
-async fn history(args: InstanceHistory, context: &Context) -> Result<(), Failure> {
+async fn history(args: InstanceHistoryArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let key = workspace.conversation(args.key);
     let id = workspace.workspace_id;
@@ -269,7 +256,7 @@ async fn history(args: InstanceHistory, context: &Context) -> Result<(), Failure
     output.data(transcript.render(output.out))
 }
 
-async fn prune(args: &InstancePrune, context: &Context) -> Result<(), Failure> {
+async fn prune(args: &InstancePruneArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let look = PruneInstances {
         workspace_id: workspace.workspace_id,
@@ -304,7 +291,7 @@ async fn prune(args: &InstancePrune, context: &Context) -> Result<(), Failure> {
     output.data(format!("{what} {count}."))
 }
 
-fn prune_command(args: &InstancePrune) -> String {
+fn prune_command(args: &InstancePruneArgs) -> String {
     let age = args
         .older_than
         .map(|ms| format!(" --older-than {}s", ms / 1_000));
@@ -329,7 +316,7 @@ fn prune_table(due: &[Prunable]) -> Table {
     table
 }
 
-async fn delete(args: InstanceDelete, context: &Context) -> Result<(), Failure> {
+async fn delete(args: InstanceDeleteArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let key = text::one_line(args.key.as_str());
     if !args.yes {

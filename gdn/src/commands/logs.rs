@@ -34,11 +34,19 @@ use filter::Filter;
 /// How many lines are shown when nothing is said of it.
 const DEFAULT_LOG_LINES: usize = 50;
 
+/// Show what the daemon, the agents and the connectors log
 #[derive(Debug, Args)]
-pub(crate) struct Logs {
+#[command(after_help = "\
+Examples:
+  gdn logs -f                            this project, as it happens
+  gdn logs -n 200 --agent clerk
+  gdn logs --since 2h --level warn       what went wrong lately
+  gdn logs --trace 4bf92f3577b34da6a3ce929d0e0e4736
+  gdn logs --all --json | jq 'select(.level == \"error\")'")]
+pub(crate) struct LogsArgs {
     /// Go on with new lines as they come
     #[arg(long, short)]
-    pub(crate) follow: bool,
+    follow: bool,
     /// How many of the latest lines to begin with [default: 50, with --since or --until all]
     #[arg(long, short = 'n', value_name = "N")]
     lines: Option<usize>,
@@ -68,7 +76,7 @@ pub(crate) struct Logs {
     trace: Option<TraceId>,
     /// Lines of every workspace and of the daemon itself
     #[arg(long)]
-    pub(crate) all: bool,
+    all: bool,
 }
 
 /// What `--level` takes.
@@ -89,7 +97,7 @@ enum Kind {
     Connector,
 }
 
-impl Logs {
+impl LogsArgs {
     /// How many of the latest lines are wanted.
     pub(crate) fn lines(&self) -> usize {
         let is_of_a_time = self.since.is_some() || self.until.is_some();
@@ -157,7 +165,7 @@ const LOOK_MS: u64 = 100;
 /// How often it is looked whether a daemon runs again, in milliseconds.
 const RECONNECT_MS: u64 = 500;
 
-pub(super) async fn run(args: Logs, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<(), Failure> {
     let usual = LogFiles::of(daemon::log_dir(&context.state_root));
     let mut client = match Client::connect(&context.state_root).await {
         Ok(client) => Some(client),
@@ -221,7 +229,7 @@ async fn of_project(
 
 /// Shows lines from wherever they are.
 struct Reader<'c> {
-    args: Logs,
+    args: LogsArgs,
     filter: Filter,
     context: &'c Context,
 }

@@ -16,17 +16,24 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
+/// Show the processes and their states
 #[derive(Debug, Args)]
-pub(crate) struct Ps {
+#[command(after_help = "\
+Examples:
+  gdn ps                  this project's agents and connectors
+  gdn ps --all            those of every workspace
+  gdn ps --watch          go on, as they change
+  gdn ps --json | jq '.processes[] | select(.state == \"crashLoopBackOff\")'")]
+pub(crate) struct PsArgs {
     /// Those of every workspace
     #[arg(long)]
-    pub(crate) all: bool,
+    all: bool,
     /// Go on showing them as they change
     #[arg(long, short)]
-    pub(crate) watch: bool,
+    watch: bool,
 }
 
-pub(super) async fn run(args: &Ps, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: &PsArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
     if args.watch {
         return watch::run(&mut client, workspace_id, args.all, context).await;

@@ -21,8 +21,9 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
+/// List, show and answer what tools ask a person
 #[derive(Debug, Subcommand)]
-pub(crate) enum Question {
+pub(crate) enum QuestionCommand {
     /// List the questions that wait for an answer
     #[command(after_help = "\
 Examples:
@@ -32,7 +33,7 @@ Examples:
 
 A tool may ask a person something before it goes on; today the tools of MCP servers do. Its call, and
 the agent's turn, wait until you answer, decline, or the time is up.")]
-    List(QuestionList),
+    List(QuestionListArgs),
     /// Show what is asked, and what an answer holds
     #[command(after_help = "\
 Examples:
@@ -40,7 +41,7 @@ Examples:
   gdn question show q-7f3a9c21 --json | jq '.form[] | select(.required) | .name'
 
 It prints the command that answers it.")]
-    Show(QuestionShow),
+    Show(QuestionShowArgs),
     /// Answer a question; the tool call that asked goes on with it
     #[command(after_help = "\
 Examples:
@@ -50,46 +51,46 @@ Examples:
 
 Whoever asked gets every value as it is written: give no password or key to a server that way.
 An answer that does not fit is refused, and the question goes on waiting.")]
-    Answer(QuestionAnswer),
+    Answer(QuestionAnswerArgs),
     /// Decline a question; the tool call that asked is told, and goes on without an answer
     #[command(after_help = "\
 Examples:
   gdn question decline q-7f3a9c21")]
-    Decline(QuestionDecline),
+    Decline(QuestionDeclineArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct QuestionList {
+pub(crate) struct QuestionListArgs {
     /// Those of every workspace
     #[arg(long)]
-    pub(crate) all: bool,
+    all: bool,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct QuestionShow {
+pub(crate) struct QuestionShowArgs {
     /// The question
     #[arg(value_name = "ID")]
-    pub(crate) question: QuestionId,
+    question: QuestionId,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct QuestionAnswer {
+pub(crate) struct QuestionAnswerArgs {
     /// The question
     #[arg(value_name = "ID")]
-    pub(crate) question: QuestionId,
+    question: QuestionId,
     /// One field of the answer (can be repeated)
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_field)]
-    pub(crate) set: Vec<(String, String)>,
+    set: Vec<(String, String)>,
     /// The whole answer, as a JSON object
     #[arg(long, value_name = "JSON", conflicts_with = "set")]
-    pub(crate) json_content: Option<String>,
+    json_content: Option<String>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct QuestionDecline {
+pub(crate) struct QuestionDeclineArgs {
     /// The question
     #[arg(value_name = "ID")]
-    pub(crate) question: QuestionId,
+    question: QuestionId,
 }
 
 /// Reads `name=value`; the value may hold `=` too.
@@ -100,16 +101,16 @@ fn parse_field(text: &str) -> Result<(String, String), String> {
     }
 }
 
-pub(super) async fn run(command: Question, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(command: QuestionCommand, context: &Context) -> Result<(), Failure> {
     match command {
-        Question::List(args) => list(&args, context).await,
-        Question::Show(args) => show(args, context).await,
-        Question::Answer(args) => answer(args, context).await,
-        Question::Decline(args) => decline(args, context).await,
+        QuestionCommand::List(args) => list(&args, context).await,
+        QuestionCommand::Show(args) => show(args, context).await,
+        QuestionCommand::Answer(args) => answer(args, context).await,
+        QuestionCommand::Decline(args) => decline(args, context).await,
     }
 }
 
-async fn list(args: &QuestionList, context: &Context) -> Result<(), Failure> {
+async fn list(args: &QuestionListArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
     let questions = client.query(ListQuestions { workspace_id }).await?;
     let output = context.output;
@@ -152,7 +153,7 @@ fn table_of(questions: &[QuestionInfo], all: bool, now: Timestamp) -> Table {
     table
 }
 
-async fn show(args: QuestionShow, context: &Context) -> Result<(), Failure> {
+async fn show(args: QuestionShowArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let show = ShowQuestion {
         workspace_id: workspace.workspace_id,
@@ -282,8 +283,8 @@ fn example_of(form: &QuestionForm) -> String {
     options.collect()
 }
 
-async fn answer(args: QuestionAnswer, context: &Context) -> Result<(), Failure> {
-    let QuestionAnswer {
+async fn answer(args: QuestionAnswerArgs, context: &Context) -> Result<(), Failure> {
+    let QuestionAnswerArgs {
         question: question_id,
         set,
         json_content,
@@ -357,7 +358,7 @@ fn content_of(form: &QuestionForm, set: Vec<(String, String)>) -> Result<JsonObj
     fields.collect()
 }
 
-async fn decline(args: QuestionDecline, context: &Context) -> Result<(), Failure> {
+async fn decline(args: QuestionDeclineArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let decline = DeclineQuestion {
         workspace_id: workspace.workspace_id,

@@ -10,23 +10,29 @@ use crate::failure::Failure;
 use crate::output::text::{self, shell_quoted};
 use crate::schemas;
 
+/// Restart processes after the turns in progress
 #[derive(Debug, Args)]
-pub(crate) struct Restart {
+#[command(after_help = "\
+Examples:
+  gdn restart                            every process of this project
+  gdn restart --agent clerk              only this agent's, with its edited configuration
+  gdn restart --agent clerk --fresh      and forget its conversations")]
+pub(crate) struct RestartArgs {
     /// Only this agent's processes
     #[arg(long, value_name = "NAME")]
-    pub(crate) agent: Option<AgentName>,
+    agent: Option<AgentName>,
     /// Only this conversation's process
     #[arg(long, value_name = "KEY")]
-    pub(crate) instance: Option<InstanceKey>,
+    instance: Option<InstanceKey>,
     /// Delete the conversations of what is restarted
     #[arg(long)]
-    pub(crate) fresh: bool,
+    fresh: bool,
     /// With --fresh: ask nothing
     #[arg(long, short, requires = "fresh")]
-    pub(crate) yes: bool,
+    yes: bool,
 }
 
-pub(super) async fn run(args: Restart, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: RestartArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     if args.fresh && !args.yes {
         let question = match (&args.agent, &args.instance) {
@@ -56,7 +62,7 @@ pub(super) async fn run(args: Restart, context: &Context) -> Result<(), Failure>
     Ok(())
 }
 
-fn yes_command(args: &Restart) -> String {
+fn yes_command(args: &RestartArgs) -> String {
     let mut command = "restart".to_owned();
     if let Some(agent) = &args.agent {
         command.push_str(&format!(" --agent {agent}"));

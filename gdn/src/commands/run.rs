@@ -23,34 +23,44 @@ use crate::output::text;
 use crate::project::{self, EnvFiles};
 use crate::schemas;
 
+/// Start the daemon if none runs, and this project's workspace
 #[derive(Debug, Args)]
-pub(crate) struct Run {
+#[command(after_help = "\
+Examples:
+  gdn run                 the project here, with the daemon in the background
+  gdn run my-swarm
+  gdn run --foreground    the daemon in this terminal, its log on stdout; Ctrl-C stops it
+  gdn run --watch         and restart what an edit of the project affects
+  gdn run --env-file prod.env
+
+The workspace stays registered: the next start of the daemon starts it too, until `gdn stop`.")]
+pub(crate) struct RunArgs {
     /// The project
     #[arg(value_name = "PATH", conflicts_with_all = ["project", "workspace"])]
-    pub(crate) path: Option<PathBuf>,
+    path: Option<PathBuf>,
     /// Be the daemon, in this terminal
     #[arg(long)]
-    pub(crate) foreground: bool,
+    foreground: bool,
     /// Restart what an edit of the project's files affects, from now on
     #[arg(long, overrides_with = "no_watch")]
-    pub(crate) watch: bool,
+    watch: bool,
     /// Watch the project's files no longer
     #[arg(long, overrides_with = "watch")]
-    pub(crate) no_watch: bool,
+    no_watch: bool,
     #[command(flatten)]
-    pub(crate) env: EnvFiles,
+    env: EnvFiles,
     /// Take the workspace's environment variables from no named files any more
     #[arg(long, conflicts_with = "env_file")]
-    pub(crate) no_env_file: bool,
+    no_env_file: bool,
     /// Run no last known good configuration in place of an invalid one: stop it if it runs
     #[arg(long)]
-    pub(crate) strict: bool,
+    strict: bool,
 }
 
 /// Watched files that are named.
 const WATCHED_FILES_NAMED: usize = 5;
 
-pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     // A workspace that is named by its id is registered: it needs the daemon only.
     let root = match &args.path {
         Some(path) => Some(project::find(Some(path))?),
@@ -191,8 +201,8 @@ struct Settings {
 }
 
 impl Settings {
-    fn of(args: &Run) -> Result<Self, Failure> {
-        let env_files = project::env_files(&args.env.env_file)?;
+    fn of(args: &RunArgs) -> Result<Self, Failure> {
+        let env_files = args.env.absolute()?;
         Ok(Self {
             watch: (args.watch || args.no_watch).then_some(args.watch),
             env_files: (args.no_env_file || !env_files.is_empty()).then_some(env_files),

@@ -25,8 +25,9 @@ use crate::output::text;
 use crate::project;
 use crate::schemas;
 
+/// Keep values that nobody is to see: keys, tokens, passwords
 #[derive(Debug, Subcommand)]
-pub(crate) enum Secret {
+pub(crate) enum SecretCommand {
     /// Keep a value, encrypted, and restart what uses it
     #[command(after_help = "\
 Examples:
@@ -36,20 +37,20 @@ Examples:
   pass show github | gdn secret set github token
 
 In goondan.yaml: valueFrom: {secretRef: {ref: Secret/github, key: token}}")]
-    Set(SecretSet),
+    Set(SecretSetArgs),
     /// Allow a project to use a secret
     #[command(after_help = "\
 Examples:
   gdn secret allow github                      the project of this directory
   gdn secret allow github --project ~/bots/pr  another one")]
-    Allow(SecretAllow),
+    Allow(SecretAllowArgs),
     /// No longer allow a project to use a secret, and stop what runs with it
     #[command(after_help = "\
 Examples:
   gdn secret deny github                       the project of this directory
   gdn secret deny github --workspace ID        one whose directory is gone; `gdn secret list` shows the id
   gdn secret deny github --all                 every project")]
-    Deny(SecretDeny),
+    Deny(SecretDenyArgs),
     /// List the secrets, without their values, and which projects may use them
     #[command(after_help = "\
 Examples:
@@ -61,67 +62,67 @@ Examples:
 Examples:
   gdn secret remove github token         one entry
   gdn secret remove github               all of it, also if it cannot be read any more")]
-    Remove(SecretRemove),
+    Remove(SecretRemoveArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SecretSet {
+pub(crate) struct SecretSetArgs {
     /// The secret; made if there is none
     #[arg(value_name = "NAME")]
-    pub(crate) name: SecretName,
+    name: SecretName,
     /// The entry
     #[arg(value_name = "KEY")]
-    pub(crate) key: SecretKey,
+    key: SecretKey,
     /// Allow the project in this directory to use the secret
     #[arg(long = "for", value_name = "DIR")]
-    pub(crate) allow_for: Option<PathBuf>,
+    allow_for: Option<PathBuf>,
     /// Refused: what stands on a command line is seen by every process and kept in the shell's history
     #[arg(value_name = "VALUE", hide = true, num_args = 0..)]
-    pub(crate) value: Vec<OsString>,
+    value: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SecretAllow {
+pub(crate) struct SecretAllowArgs {
     /// The secret
     #[arg(value_name = "NAME")]
-    pub(crate) name: SecretName,
+    name: SecretName,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SecretDeny {
+pub(crate) struct SecretDenyArgs {
     /// The secret
     #[arg(value_name = "NAME")]
-    pub(crate) name: SecretName,
+    name: SecretName,
     /// No project may use it any more
     #[arg(long)]
-    pub(crate) all: bool,
+    all: bool,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SecretRemove {
+pub(crate) struct SecretRemoveArgs {
     /// The secret
     #[arg(value_name = "NAME")]
-    pub(crate) name: SecretName,
+    name: SecretName,
     /// Only this entry; with the last one the secret goes, too
     #[arg(value_name = "KEY")]
-    pub(crate) key: Option<SecretKey>,
+    key: Option<SecretKey>,
     /// Do not ask
     #[arg(long, short)]
-    pub(crate) yes: bool,
+    yes: bool,
 }
 
-pub(super) async fn run(command: Secret, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(command: SecretCommand, context: &Context) -> Result<(), Failure> {
     match command {
-        Secret::Set(args) => set(args, context).await,
-        Secret::Allow(args) => allow(args, context).await,
-        Secret::Deny(args) => deny(args, context).await,
-        Secret::List => list(context).await,
-        Secret::Remove(args) => remove(args, context).await,
+        SecretCommand::Set(args) => set(args, context).await,
+        SecretCommand::Allow(args) => allow(args, context).await,
+        SecretCommand::Deny(args) => deny(args, context).await,
+        SecretCommand::List => list(context).await,
+        SecretCommand::Remove(args) => remove(args, context).await,
     }
 }
 
-async fn set(args: SecretSet, context: &Context) -> Result<(), Failure> {
-    let SecretSet {
+async fn set(args: SecretSetArgs, context: &Context) -> Result<(), Failure> {
+    let SecretSetArgs {
         name,
         key,
         allow_for,
@@ -198,8 +199,8 @@ fn read_value(question: &str, context: &Context) -> Result<String, Failure> {
     Err(Failure::new(Exit::Usage, problem, hint))
 }
 
-async fn allow(args: SecretAllow, context: &Context) -> Result<(), Failure> {
-    let SecretAllow { name } = args;
+async fn allow(args: SecretAllowArgs, context: &Context) -> Result<(), Failure> {
+    let SecretAllowArgs { name } = args;
     let (mut client, project_root) = if context.is_by_id() {
         let (client, workspace) = context.open().await?;
         (client, workspace.project_root)
@@ -214,8 +215,8 @@ async fn allow(args: SecretAllow, context: &Context) -> Result<(), Failure> {
     tell_consent(&changed, "Allowed", "It was allowed already.", context)
 }
 
-async fn deny(args: SecretDeny, context: &Context) -> Result<(), Failure> {
-    let SecretDeny { name, all } = args;
+async fn deny(args: SecretDenyArgs, context: &Context) -> Result<(), Failure> {
+    let SecretDenyArgs { name, all } = args;
     let workspace_id = context.workspace_id().filter(|_| !all);
     let project_root = match (&workspace_id, all) {
         (None, false) => Some(context.project()?),
@@ -257,8 +258,8 @@ fn tell_consent(
     Ok(())
 }
 
-async fn remove(args: SecretRemove, context: &Context) -> Result<(), Failure> {
-    let SecretRemove { name, key, yes } = args;
+async fn remove(args: SecretRemoveArgs, context: &Context) -> Result<(), Failure> {
+    let SecretRemoveArgs { name, key, yes } = args;
     let mut client = context.connect().await?;
     if !yes {
         let what = match &key {

@@ -17,34 +17,44 @@ use crate::failure::Failure;
 use crate::output::progress::{Streaming, TurnView};
 use crate::schemas;
 
+/// Send a message to an agent and print its answer
 #[derive(Debug, Args)]
-pub(crate) struct Send {
+#[command(after_help = "\
+Examples:
+  gdn send \"How many copies of Dune were sold?\"
+  gdn send --agent clerk --instance order-17 \"Where is it?\"
+  git diff | gdn send -                  the message from stdin
+  gdn send --no-wait \"Tidy up\"           print the event's id and go on
+  gdn send --event-id ID \"…\"             the same id again: never a second turn, the same answer
+
+What was accepted is answered, even if gdn, the agent or the daemon is killed meanwhile.")]
+pub(crate) struct SendArgs {
     /// The message; `-` reads it from stdin
     #[arg(value_name = "TEXT")]
-    pub(crate) text: String,
+    text: String,
     #[command(flatten)]
-    pub(crate) to: To,
+    to: To,
     /// An image for the agent: a file, or its address (can be repeated)
     #[arg(long, value_name = "FILE|URL")]
-    pub(crate) image: Vec<String>,
+    image: Vec<String>,
     /// The event's id; the same id twice is one turn [default: a new one]
     #[arg(long, value_name = "ID")]
-    pub(crate) event_id: Option<EventId>,
+    event_id: Option<EventId>,
     /// Return as soon as the message is accepted
     #[arg(long, conflicts_with_all = ["timeout", "quiet"])]
-    pub(crate) no_wait: bool,
+    no_wait: bool,
     /// Show no progress
     #[arg(long, short)]
-    pub(crate) quiet: bool,
+    quiet: bool,
     /// Print the answer as it comes, also where no terminal is
     #[arg(long, conflicts_with = "no_wait")]
-    pub(crate) stream: bool,
+    stream: bool,
     /// Wait at most this long for the answer
     #[arg(long, value_name = "SECONDS")]
-    pub(crate) timeout: Option<u64>,
+    timeout: Option<u64>,
 }
 
-pub(super) async fn run(args: Send, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: SendArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     let text = match args.text.as_str() {
         "-" => stdin_text()?,

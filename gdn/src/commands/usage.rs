@@ -14,17 +14,24 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
+/// Show what replies of models took: tokens and money
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn usage                              by agent
+  gdn usage --by day --since 7d          of each of the last seven days
+  gdn usage --by instance --since 2026-01-31
+  gdn usage --by model --all --json | jq '.total.costMicroUsd'")]
 pub(crate) struct UsageArgs {
     /// What is summed up together
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = UsageSum::Agent)]
-    pub(crate) by: UsageSum,
+    by: UsageSum,
     /// Only from this day on, in UTC: `2026-01-31`, or `7d` for the last seven days
     #[arg(long, value_name = "DAY", value_parser = parse_since)]
-    pub(crate) since: Option<Day>,
+    since: Option<Day>,
     /// Those of every workspace
     #[arg(long)]
-    pub(crate) all: bool,
+    all: bool,
 }
 
 /// What `gdn usage` sums up together.
@@ -65,7 +72,7 @@ fn parse_since(text: &str) -> Result<Day, String> {
 /// From this share of a budget on it is shown as nearly spent.
 const WARNING_PERCENT: u64 = 90;
 
-pub(super) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
     let by = UsageBy::from(args.by);
     let since = args.since;

@@ -21,22 +21,30 @@ mod github;
 
 use fix::Autofix;
 
+/// Check a project's configuration, without the daemon
 #[derive(Debug, Args)]
-pub(crate) struct Validate {
+#[command(after_help = "\
+Examples:
+  gdn validate
+  gdn validate my-swarm
+  gdn validate --fix                     mend misspelt fields and missing quotes
+  gdn validate --strict --format github  in a workflow
+  gdn validate --json | jq '.agents[]'")]
+pub(crate) struct ValidateArgs {
     /// The project
     #[arg(value_name = "PATH", conflicts_with = "project")]
-    pub(crate) path: Option<PathBuf>,
+    path: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) env: EnvFiles,
+    env: EnvFiles,
     /// Take warnings for errors
     #[arg(long)]
-    pub(crate) strict: bool,
+    strict: bool,
     /// Do not check whether this machine has what runs the project's modules
     #[arg(long)]
-    pub(crate) other_machine: bool,
+    other_machine: bool,
     /// Mend what needs no judgement in the project's files, and show each change
     #[arg(long)]
-    pub(crate) fix: bool,
+    fix: bool,
     /// How to tell what was found: text, json or github
     #[arg(
         long,
@@ -44,7 +52,14 @@ pub(crate) struct Validate {
         default_value = "text",
         hide_possible_values = true
     )]
-    pub(crate) format: ValidateFormat,
+    format: ValidateFormat,
+}
+
+impl ValidateArgs {
+    /// Whether the person asked for JSON by the format.
+    pub(crate) fn wants_json(&self) -> bool {
+        self.format == ValidateFormat::Json
+    }
 }
 
 /// How `gdn validate` tells what it found.
@@ -58,12 +73,12 @@ pub(crate) enum ValidateFormat {
     Github,
 }
 
-pub(super) fn run(args: &Validate, context: &Context) -> Result<(), Failure> {
+pub(crate) fn run(args: &ValidateArgs, context: &Context) -> Result<(), Failure> {
     let root = match &args.path {
         Some(path) => project::find(Some(path))?,
         None => context.project()?,
     };
-    let env_files = project::env_files(&args.env.env_file)?;
+    let env_files = args.env.absolute()?;
     let vault = context.vault();
     let project = super::consent::identity(&root);
     let secrets = Reader::new(&vault, &project);

@@ -15,20 +15,29 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
+/// Check that every file is as it was written
 #[derive(Debug, Args)]
-pub(crate) struct Verify {
+#[command(after_help = "\
+Examples:
+  gdn verify                        this project's conversations
+  gdn verify --instance order-17
+  gdn verify --repair               set damage aside; nothing is deleted
+  gdn verify --all --json | jq '.findings[] | select(.severity == \"error\")'
+
+Exit code 15 says that something that was written cannot be read.")]
+pub(crate) struct VerifyArgs {
     /// Only this conversation
     #[arg(long, value_name = "KEY", conflicts_with = "all")]
-    pub(crate) instance: Option<InstanceKey>,
+    instance: Option<InstanceKey>,
     /// Those of every workspace
     #[arg(long)]
-    pub(crate) all: bool,
+    all: bool,
     /// Set damage aside, so that everything else can be used; nothing is deleted
     #[arg(long)]
-    pub(crate) repair: bool,
+    repair: bool,
 }
 
-pub(super) async fn run(args: Verify, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, scope) = context.open_scope(args.all).await?;
     let workspaces: Vec<WorkspaceId> = match scope {
         Some(id) => vec![id],
