@@ -6,9 +6,7 @@ use goondan_protocol::control::{ListWorkspaces, WorkspaceInfo};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_vault::{Given, Vault};
 
-use crate::cli::Global;
 use crate::client::Client;
-use crate::daemon::{self, Started};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -34,11 +32,13 @@ pub(crate) struct Context {
 
 impl Context {
     /// Resolves the shared options (`ROOT-7`: option, then environment, then `~/.goondan`).
-    pub(crate) fn new(global: &Global, output: Output) -> Result<Self, Failure> {
-        let named = global
-            .state_root
-            .as_deref()
-            .filter(|dir| !dir.as_os_str().is_empty());
+    pub(crate) fn new(
+        output: Output,
+        state_root: Option<&Path>,
+        project: Option<PathBuf>,
+        workspace: Option<WorkspaceId>,
+    ) -> Result<Self, Failure> {
+        let named = state_root.filter(|dir| !dir.as_os_str().is_empty());
         let state_root = match named {
             Some(dir) => dir.to_owned(),
             None => std::env::home_dir()
@@ -50,10 +50,10 @@ impl Context {
         Ok(Self {
             output,
             state_root,
-            project: global.project.clone(),
-            workspace: global.workspace.clone(),
             same_daemon: same_daemon(named),
-            same_workspace: same_workspace(global),
+            same_workspace: same_workspace(project.as_deref(), workspace.as_ref()),
+            project,
+            workspace,
         })
     }
 
@@ -92,23 +92,6 @@ impl Context {
     /// Connects to the daemon.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         Ok(Client::connect(&self.state_root).await?)
-    }
-
-    /// Connects to the running daemon, or to one that is started now, whose log directory is told.
-    pub(crate) async fn connect_or_start(
-        &self,
-        is_strict: bool,
-    ) -> Result<(Client, Option<PathBuf>), Failure> {
-        if let Some(client) = daemon::attach(&self.state_root).await? {
-            return Ok((client, None));
-        }
-        let Started { client, log_dir } = daemon::start(&self.state_root, is_strict).await?;
-        self.output.note(format!(
-            "Started the daemon: pid {}, log in {}",
-            client.daemon().pid,
-            log_dir.display()
-        ));
-        Ok((client, Some(log_dir)))
     }
 
     /// The workspace that the person named by its id.
@@ -220,9 +203,8 @@ fn same_daemon(state_root: Option<&Path>) -> String {
 }
 
 /// The options that must be repeated to mean the same workspace.
-fn same_workspace(global: &Global) -> String {
-    let project = global.project.as_deref();
+fn same_workspace(project: Option<&Path>, workspace: Option<&WorkspaceId>) -> String {
     let project = project.and_then(|project| shell_quoted(&project.to_string_lossy()));
-    let workspace = global.workspace.as_ref().map(ToString::to_string);
+    let workspace = workspace.map(ToString::to_string);
     option("--project", project) + &option("--workspace", workspace)
 }

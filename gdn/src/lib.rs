@@ -4,8 +4,8 @@
 //!
 //! # Where things are
 //!
-//! * `cli` — every command and option, with its help.
-//! * `commands` — what each command does, one file each.
+//! * `cli` — the options of every command, and the list of commands.
+//! * `commands` — each command in a file of its own: its arguments with their help, its call, its output.
 //! * `client`, `daemon` — the connection, and starting what it connects to.
 //! * `context`, `project` — which daemon, project and workspace a command is about.
 //! * `output` — everything that is printed; nothing else prints.
@@ -35,7 +35,6 @@ mod project;
 pub mod schemas;
 
 use cli::Cli;
-use context::Context;
 use exit::Exit;
 use failure::Failure;
 use output::Output;
@@ -67,7 +66,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli, output: Output) -> Result<(), Failure> {
-    let context = Context::new(&cli.global, output)?;
+    let context = cli.global.context(output)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -78,7 +77,7 @@ fn run(cli: Cli, output: Output) -> Result<(), Failure> {
                 "the system refuses what every program needs; look at `ulimit -a`",
             )
         })?;
-    runtime.block_on(commands::run(cli.command, &context))
+    runtime.block_on(cli.command.run(&context))
 }
 
 /// Answers a command line that is not valid, or that asks for help.

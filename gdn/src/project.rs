@@ -1,6 +1,8 @@
-//! Which project a command is about.
+//! Which project a command is about, and which environment files it is to take beside the project's own.
 
 use std::path::{Path, PathBuf};
+
+use clap::Args;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -8,6 +10,27 @@ use crate::output::text::shell_quoted;
 
 /// The file that makes a directory a project.
 pub(crate) const PROJECT_FILE: &str = "goondan.yaml";
+
+/// Environment files beside the project's own.
+#[derive(Debug, Args)]
+pub(crate) struct EnvFiles {
+    /// Take environment variables from this file, too (can be repeated; the last one wins)
+    #[arg(long, value_name = "FILE")]
+    env_file: Vec<PathBuf>,
+}
+
+impl EnvFiles {
+    /// The absolute paths of the files that were named.
+    pub(crate) fn absolute(&self) -> Result<Vec<PathBuf>, ProjectError> {
+        let absolute = |path: &PathBuf| {
+            std::path::absolute(path).map_err(|source| ProjectError::Unreachable {
+                dir: path.clone(),
+                source,
+            })
+        };
+        self.env_file.iter().map(absolute).collect()
+    }
+}
 
 /// Why there is no project.
 #[derive(Debug, thiserror::Error)]
@@ -84,17 +107,6 @@ pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, ProjectError> {
         Some(root) => Ok(root.to_owned()),
         None => Err(ProjectError::NoneAbove { from }),
     }
-}
-
-/// The absolute paths of environment files that were named.
-pub(crate) fn env_files(named: &[PathBuf]) -> Result<Vec<PathBuf>, ProjectError> {
-    let absolute = |path: &PathBuf| {
-        std::path::absolute(path).map_err(|source| ProjectError::Unreachable {
-            dir: path.clone(),
-            source,
-        })
-    };
-    named.iter().map(absolute).collect()
 }
 
 /// Checks that neither root contains the other (`ROOT-1`). The daemon checks it too, but it makes the

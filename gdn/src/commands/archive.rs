@@ -1,5 +1,6 @@
 //! `gdn instance export` and `gdn instance import`: conversations taken elsewhere.
 
+use clap::Args;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,13 +11,55 @@ use serde::Deserialize;
 use serde_json::json;
 use tempfile::NamedTempFile;
 
-use crate::cli::{InstanceExport, InstanceImport};
 use crate::client::Patience;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{Output, style, text};
 use crate::schemas;
+
+/// Write one conversation to a file that can be imported elsewhere
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn instance export order-17 -o order-17.jsonl
+  gdn instance export order-17 | gzip > order-17.jsonl.gz
+
+Confirmed messages and the state of extensions are in it; the work directory and what waits are not.")]
+pub(crate) struct InstanceExportArgs {
+    /// The conversation [default: the swarm's `instanceKey`, or `main`]
+    #[arg(value_name = "KEY")]
+    key: Option<InstanceKey>,
+    /// Where to write it; `-` is stdout
+    #[arg(long, short, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+    /// Overwrite a file that is there
+    #[arg(long)]
+    force: bool,
+    /// Leave out what is damaged, instead of stopping at it
+    #[arg(long)]
+    skip_damaged: bool,
+}
+
+/// Make a conversation from an exported file
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn instance import order-17.jsonl
+  gdn instance import order-17.jsonl --instance order-17-again --agent clerk
+
+A file that was cut or changed is refused, and nothing is made of it.")]
+pub(crate) struct InstanceImportArgs {
+    /// The exported file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The conversation it becomes [default: what it was]
+    #[arg(long, value_name = "KEY")]
+    instance: Option<InstanceKey>,
+    /// The agent it belongs to then [default: the one it belonged to]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<AgentName>,
+}
 
 /// Longest first line of an archive, in bytes.
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
@@ -33,7 +76,7 @@ enum Sink {
 }
 
 impl Sink {
-    fn open(args: &InstanceExport, output: Output) -> Result<Self, Failure> {
+    fn open(args: &InstanceExportArgs, output: Output) -> Result<Self, Failure> {
         let path = args.output.clone();
         if path.as_os_str() == "-" {
             if output.is_json() {
@@ -106,7 +149,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     .caused_by(Some(error))
 }
 
-pub(super) async fn export(args: InstanceExport, context: &Context) -> Result<(), Failure> {
+pub(super) async fn export(args: InstanceExportArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     let mut sink = Sink::open(&args, output)?;
     let (mut client, workspace) = context.open().await?;
@@ -182,7 +225,7 @@ struct Head {
     agent_name: AgentName,
 }
 
-pub(super) async fn import(args: InstanceImport, context: &Context) -> Result<(), Failure> {
+pub(super) async fn import(args: InstanceImportArgs, context: &Context) -> Result<(), Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::new(
             Exit::NotFound,

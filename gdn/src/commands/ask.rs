@@ -1,5 +1,6 @@
 //! A question to an agent: what `send`, `chat` and `demo` have in common.
 
+use clap::Args;
 use goondan_protocol::control::{SendEvent, Sent, WorkspaceInfo};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
@@ -12,6 +13,17 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::progress::TurnView;
 use crate::output::text::shell_quoted;
+
+/// Whom a message is for.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct To {
+    /// The agent [default: the swarm's entry agent]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<AgentName>,
+    /// The conversation [default: the swarm's `instanceKey`, or `main`]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) instance: Option<InstanceKey>,
+}
 
 /// A question. Its event id is made here, not by the daemon: whatever is killed before the answer
 /// arrives, the same question can be asked again and is answered once (`MSG-13`).

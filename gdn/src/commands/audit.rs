@@ -1,21 +1,40 @@
 //! `gdn audit`: what was made, restarted, deleted and decided (`INST-6`, `SEC-5`).
 
+use clap::Args;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{AuditLog, AuditRecord, ReadAudit};
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 
-use crate::cli::Audit;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{style, text};
 use crate::schemas;
 
+/// Records `gdn audit` shows when no number is given.
+const DEFAULT_AUDIT_RECORDS: usize = 50;
+
+/// Show who came and went: conversations made, restarted, deleted, and what people decided
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn audit                              this project's latest records
+  gdn audit --lines 1000
+  gdn audit --all --json | jq '.records[] | select(.record.event == \"instance.deleted\")'")]
+pub(crate) struct AuditArgs {
+    /// How many of the latest records
+    #[arg(long, short = 'n', value_name = "N", default_value_t = DEFAULT_AUDIT_RECORDS)]
+    lines: usize,
+    /// Those of every workspace
+    #[arg(long)]
+    all: bool,
+}
+
 /// Fields that have a column of their own.
 const COLUMNS: [&str; 3] = ["at", "event", "instanceKey"];
 
-pub(super) async fn run(args: &Audit, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: &AuditArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
     let records = args.lines;
     let log = client

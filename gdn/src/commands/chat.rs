@@ -1,5 +1,6 @@
 //! `gdn chat`: a conversation, line by line, that outlives the daemon's restarts.
 
+use clap::Args;
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::time::{Duration, Instant};
 
@@ -9,9 +10,8 @@ use goondan_protocol::limits::MAX_INPUT_BYTES;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::ask::{Question, is_shown, reply_of};
+use super::ask::{Question, To, is_shown, reply_of};
 use super::transcript;
-use crate::cli::{Chat, To};
 use crate::client::{Client, ConnectError};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -19,6 +19,22 @@ use crate::failure::Failure;
 use crate::output::progress::{Streaming, TurnView};
 use crate::output::style;
 use crate::schemas;
+
+/// Talk to an agent, line by line
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn chat
+  gdn chat --agent clerk --instance order-17
+  gdn chat < questions.txt               one answer for each line
+
+In the chat: /history shows the conversation, /help the commands, /quit or Ctrl-D ends.
+If the daemon restarts, the chat reconnects and the question in progress is asked again under the
+same id, so that it is answered once.")]
+pub(crate) struct ChatArgs {
+    #[command(flatten)]
+    to: To,
+}
 
 /// Longest a chat waits for a daemon that went away, in milliseconds.
 const RECONNECT_LIMIT_MS: u64 = 60_000;
@@ -38,7 +54,7 @@ const HELP: &str = "\
 /quit          end (so does Ctrl-D)
 //text         say a text that begins with a slash";
 
-pub(super) async fn run(args: Chat, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: ChatArgs, context: &Context) -> Result<(), Failure> {
     let (client, workspace) = context.open().await?;
     let mut session = Session {
         context,

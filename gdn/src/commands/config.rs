@@ -1,19 +1,42 @@
 //! `gdn config show`: every value that holds for a project, and who says so.
 
-use std::path::Path;
+use clap::{Args, Subcommand};
+use std::path::{Path, PathBuf};
 
 use goondan_config::{Loader, Origin, ProcessEnvironment, Setting, SettingValue};
 use goondan_vault::Reader;
 use serde_json::{Value, json};
 
-use crate::cli::{Config, ConfigShow};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
-use crate::{project, schemas};
+use crate::project::{self, EnvFiles};
+use crate::schemas;
+
+/// Look at a project's configuration
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show every value that holds, defaults included, and who says so
+    #[command(after_help = "\
+Examples:
+  gdn config show
+  gdn config show --json | jq '.settings[] | select(.origin.kind == \"environment\")'
+
+Secrets and values from the environment are masked.")]
+    Show(ConfigShowArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigShowArgs {
+    /// The project
+    #[arg(value_name = "PATH", conflicts_with = "project")]
+    path: Option<PathBuf>,
+    #[command(flatten)]
+    env: EnvFiles,
+}
 
 /// What stands in place of a secret.
 const MASK: &str = "••••••";
@@ -21,18 +44,18 @@ const MASK: &str = "••••••";
 /// Longest value that is shown in a table, in columns; `--json` shows it whole.
 const VALUE_COLUMNS: usize = 60;
 
-pub(super) fn run(command: &Config, context: &Context) -> Result<(), Failure> {
+pub(crate) fn run(command: &ConfigCommand, context: &Context) -> Result<(), Failure> {
     match command {
-        Config::Show(args) => show(args, context),
+        ConfigCommand::Show(args) => show(args, context),
     }
 }
 
-fn show(args: &ConfigShow, context: &Context) -> Result<(), Failure> {
+fn show(args: &ConfigShowArgs, context: &Context) -> Result<(), Failure> {
     let root = match &args.path {
         Some(path) => project::find(Some(path))?,
         None => context.project()?,
     };
-    let env_files = project::env_files(&args.env.env_file)?;
+    let env_files = args.env.absolute()?;
     let vault = context.vault();
     let project = super::consent::identity(&root);
     let secrets = Reader::new(&vault, &project);

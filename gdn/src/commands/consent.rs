@@ -11,6 +11,7 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::SecretName;
 use goondan_vault::{ProjectIdentity, Reader};
 
+use super::attach::attach_or_start;
 use super::{confirm, shutdown};
 use crate::client::{CallError, Client};
 use crate::context::Context;
@@ -64,7 +65,7 @@ pub(super) async fn before_foreground(
         "allow it, if you trust the project with that",
     );
     let agreed = agreed(&wanted, project_root, refused, context)?;
-    let (mut client, _) = context.connect_or_start(false).await?;
+    let (mut client, _) = attach_or_start(context, false).await?;
     for allow in agreed {
         client.change(allow).await?;
     }

@@ -1,5 +1,6 @@
 //! `gdn demo`: one whole run of a project, in a state root of its own.
 
+use clap::Args;
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::control::{OpenWorkspace, Sent};
@@ -9,7 +10,6 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::ask::{Question, reply_of};
 use super::{shutdown, transcript};
-use crate::cli::Demo;
 use crate::client::Client;
 use crate::context::Context;
 use crate::daemon::{self, Started};
@@ -20,10 +20,31 @@ use crate::output::style;
 use crate::output::text::{self, shell_quoted};
 use crate::{project, schemas};
 
+/// Try an example in a state root of its own that is removed afterwards
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn demo my-swarm --ask \"run date\"
+  gdn demo --ask \"Hello\" --keep           keep the state, to look at its files
+
+It starts a daemon, opens the project, asks, shows each step, and stops the daemon again.
+A daemon that runs already is not touched.")]
+pub(crate) struct DemoArgs {
+    /// The project
+    #[arg(value_name = "PATH", conflicts_with_all = ["project", "workspace"])]
+    path: Option<PathBuf>,
+    /// What to ask its entry agent
+    #[arg(long, value_name = "TEXT")]
+    ask: String,
+    /// Keep the state root
+    #[arg(long)]
+    keep: bool,
+}
+
 /// How long the demo's daemon waits for its processes, in milliseconds. Nothing is in progress then.
 const GRACE_MS: u64 = 5_000;
 
-pub(super) async fn run(args: Demo, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: DemoArgs, context: &Context) -> Result<(), Failure> {
     let project = match &args.path {
         Some(path) => project::find(Some(path))?,
         None => context.project()?,
@@ -91,7 +112,7 @@ struct Played {
 
 /// Opens, asks, and looks back.
 async fn play(
-    args: &Demo,
+    args: &DemoArgs,
     project: &Path,
     started: Started,
     demo: &Context,

@@ -1,12 +1,12 @@
 //! `gdn event …`: what agents are still to do, and what was parked.
 
+use clap::{Args, Subcommand};
 use goondan_protocol::control::{DropEvent, EventInfo, EventStanding, ListEvents, RetryEvent};
 use goondan_protocol::event::EventSource;
-use goondan_protocol::ids::{EventId, WorkspaceId};
+use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
 use serde_json::json;
 
 use super::confirm::confirm;
-use crate::cli::{Event, EventDrop, EventList, EventRetry};
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -16,15 +16,69 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-pub(super) async fn run(command: Event, context: &Context) -> Result<(), Failure> {
+/// List what waits for an agent, and decide about what was parked
+#[derive(Debug, Subcommand)]
+pub(crate) enum EventCommand {
+    /// List the events that wait, are worked on or are parked
+    #[command(after_help = "\
+Examples:
+  gdn event list
+  gdn event list --parked --json | jq -r '.events[].eventId'
+
+An event is parked when three processes crashed in its turn; its conversation goes on without it.")]
+    List(EventListArgs),
+    /// Let a parked event wait again; its turn begins from the start
+    #[command(after_help = "\
+Examples:
+  gdn event retry 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6
+  gdn event retry --all")]
+    Retry(EventRetryArgs),
+    /// Give a parked event up, unanswered
+    #[command(after_help = "\
+Examples:
+  gdn event drop 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6 --yes")]
+    Drop(EventDropArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventListArgs {
+    /// Only this conversation's
+    #[arg(long, value_name = "KEY")]
+    instance: Option<InstanceKey>,
+    /// Only those that are parked
+    #[arg(long)]
+    parked: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventRetryArgs {
+    /// The event
+    #[arg(value_name = "ID", required_unless_present = "all")]
+    event: Option<EventId>,
+    /// Every parked event of the project
+    #[arg(long, conflicts_with = "event")]
+    all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventDropArgs {
+    /// The event
+    #[arg(value_name = "ID")]
+    event: EventId,
+    /// Ask nothing
+    #[arg(long, short)]
+    yes: bool,
+}
+
+pub(crate) async fn run(command: EventCommand, context: &Context) -> Result<(), Failure> {
     match command {
-        Event::List(args) => list(args, context).await,
-        Event::Retry(args) => retry(args, context).await,
-        Event::Drop(args) => drop_parked(args, context).await,
+        EventCommand::List(args) => list(args, context).await,
+        EventCommand::Retry(args) => retry(args, context).await,
+        EventCommand::Drop(args) => drop_parked(args, context).await,
     }
 }
 
-async fn list(args: EventList, context: &Context) -> Result<(), Failure> {
+async fn list(args: EventListArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let list = ListEvents {
         workspace_id: workspace.workspace_id,
@@ -94,7 +148,7 @@ fn sender(source: &EventSource) -> String {
     }
 }
 
-async fn retry(args: EventRetry, context: &Context) -> Result<(), Failure> {
+async fn retry(args: EventRetryArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let workspace_id = workspace.workspace_id;
     let chosen = if args.all {
@@ -122,7 +176,7 @@ async fn retry(args: EventRetry, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn drop_parked(args: EventDrop, context: &Context) -> Result<(), Failure> {
+async fn drop_parked(args: EventDropArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let workspace_id = workspace.workspace_id;
     let event = find(&mut client, &workspace_id, Some(args.event), context).await?;

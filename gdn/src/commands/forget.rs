@@ -1,5 +1,6 @@
 //! `gdn forget`: a project that was tried is done with.
 
+use clap::Args;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -10,16 +11,34 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::{SecretName, WorkspaceId};
 use serde::Serialize;
 
+use super::attach::attach_or_start;
 use super::confirm::confirm;
 use super::draining::while_draining;
 use super::known::{self, Known};
-use crate::cli::Forget;
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
+
+/// Forget this project: stop it, and let it use no secret any more; its conversations stay
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn forget
+  gdn forget --delete                    its conversations go, too
+  gdn forget --workspace home_me_swarm__swarm   one whose project is gone
+
+It needs the daemon, and starts it if none runs.")]
+pub(crate) struct ForgetArgs {
+    /// Delete its conversations, too
+    #[arg(long)]
+    delete: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
 
 /// How often it is looked whether conversations began while the others were deleted.
 const MAX_SWEEPS: usize = 3;
@@ -37,9 +56,9 @@ struct Forgotten {
     denied_secrets: BTreeSet<SecretName>,
 }
 
-pub(super) async fn run(args: &Forget, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: &ForgetArgs, context: &Context) -> Result<(), Failure> {
     // Only the daemon writes.
-    let (mut client, _) = context.connect_or_start(false).await?;
+    let (mut client, _) = attach_or_start(context, false).await?;
     let known = known::of(context)?;
     let running = match context.find(&mut client).await {
         Ok(running) => Some(running),
@@ -84,7 +103,7 @@ fn not_running(context: &Context) -> Failure {
 async fn delete(
     client: &mut Client,
     workspace: &WorkspaceInfo,
-    args: &Forget,
+    args: &ForgetArgs,
     context: &Context,
 ) -> Result<usize, Failure> {
     let mut instances = list(client, workspace).await?;
@@ -164,7 +183,7 @@ async fn deny(
     Ok(denied)
 }
 
-fn tell(done: &Forgotten, args: &Forget, context: &Context) -> Result<(), Failure> {
+fn tell(done: &Forgotten, args: &ForgetArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     output.object(schemas::FORGET, done)?;
     let ids: Vec<&str> = done.workspace_ids.iter().map(WorkspaceId::as_str).collect();

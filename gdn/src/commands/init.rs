@@ -1,5 +1,6 @@
 //! `gdn init`: makes a Project Root (`ROOT-3`).
 
+use clap::{Args, ValueEnum};
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
@@ -7,12 +8,67 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::cli::{Init, Template};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text::shell_quoted;
 use crate::schemas;
+
+/// Make a new project that runs at once
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn init my-swarm       make ./my-swarm and what a project needs
+  gdn init team --template multi-agent
+  gdn init                the same in this directory
+  gdn init --no-git .     without a git repository")]
+pub(crate) struct InitArgs {
+    /// Where to make the project
+    #[arg(value_name = "PATH", default_value = ".")]
+    path: PathBuf,
+    /// What to begin with: default, multi-agent, package or minimal
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "default",
+        hide_possible_values = true
+    )]
+    template: Template,
+    /// Make no git repository
+    #[arg(long)]
+    no_git: bool,
+    /// Overwrite files that are there
+    #[arg(long)]
+    force: bool,
+}
+
+/// What a new project begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Template {
+    /// One agent with tools.
+    Default,
+    /// Three agents, and a webhook that says which one.
+    MultiAgent,
+    /// Tools for other projects, and an agent to try them with.
+    Package,
+    /// One file, one agent.
+    Minimal,
+    /// One agent with tools and a model of Anthropic, which needs a key.
+    Assistant,
+}
+
+impl Template {
+    /// The name people write, and the directory its files are in.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::MultiAgent => "multi-agent",
+            Self::Package => "package",
+            Self::Minimal => "minimal",
+            Self::Assistant => "assistant",
+        }
+    }
+}
 
 /// Stands for the package's name in the templates.
 const PACKAGE_NAME: &str = "PACKAGE_NAME";
@@ -105,7 +161,7 @@ fn listed(files: &[PathBuf]) -> String {
     files.join(", ")
 }
 
-pub(super) fn run(args: &Init, context: &Context) -> Result<(), Failure> {
+pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     let made = create(&args.path, args.template, args.force)
         .map_err(|error| failure(&error, &args.path))?;

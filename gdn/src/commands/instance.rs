@@ -1,18 +1,18 @@
 //! `gdn instance …`: conversations.
 
+use clap::{Args, Subcommand};
 use goondan_protocol::control::{
     DeleteInstance, InstanceDetail, InstanceSummary, ListInstances, Prunable, PruneInstances,
     ShowInstance,
 };
+use goondan_protocol::ids::InstanceKey;
 use serde::Serialize;
 use serde_json::json;
 
+use super::archive::{InstanceExportArgs, InstanceImportArgs};
 use super::confirm::confirm;
 use super::ps::table::state_words;
 use super::{archive, transcript, turns};
-use crate::cli::{
-    Instance, InstanceDelete, InstanceHistory, InstanceList, InstancePrune, InstanceShow,
-};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
@@ -20,15 +20,129 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text::{self, shell_quoted};
 use crate::schemas;
 
-pub(super) async fn run(command: Instance, context: &Context) -> Result<(), Failure> {
+/// List, show, prune and delete conversations
+#[derive(Debug, Subcommand)]
+pub(crate) enum InstanceCommand {
+    /// List conversations
+    #[command(after_help = "\
+Examples:
+  gdn instance list
+  gdn instance list --all --json")]
+    List(InstanceListArgs),
+    /// Show one conversation's state
+    #[command(after_help = "\
+Examples:
+  gdn instance show               the conversation `main`
+  gdn instance show order-17")]
+    Show(InstanceShowArgs),
+    /// Print one conversation's messages, or its turns
+    #[command(after_help = "\
+Examples:
+  gdn instance history            every message of `main`
+  gdn instance history order-17 --limit 10
+  gdn instance history --turns    what became of each turn, how long it took, which tools it used
+  gdn instance history --json | jq '.messages | length'")]
+    History(InstanceHistoryArgs),
+    Export(InstanceExportArgs),
+    Import(InstanceImportArgs),
+    /// Delete the conversations that nobody has used for long
+    #[command(after_help = "\
+Examples:
+  gdn instance prune --dry-run                  what the swarm's policy lets go
+  gdn instance prune --older-than 30d --dry-run
+  gdn instance prune --older-than 30d --yes     ask nothing (needed in scripts)
+
+The policy is `policy.lifecycle` of the Swarm; the daemon carries it out by itself.")]
+    Prune(InstancePruneArgs),
+    /// Delete one conversation: its messages, its extensions' state and its work directory
+    #[command(after_help = "\
+Examples:
+  gdn instance delete order-17
+  gdn instance delete order-17 --yes     ask nothing (needed in scripts)
+
+Deleting what is not there succeeds.")]
+    Delete(InstanceDeleteArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceListArgs {
+    /// Those of every workspace
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceShowArgs {
+    /// The conversation [default: the swarm's `instanceKey`, or `main`]
+    #[arg(value_name = "KEY")]
+    key: Option<InstanceKey>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceHistoryArgs {
+    /// The conversation [default: the swarm's `instanceKey`, or `main`]
+    #[arg(value_name = "KEY")]
+    key: Option<InstanceKey>,
+    /// Only the latest so many messages, or turns
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// The turns with their outcomes, instead of the messages
+    #[arg(long)]
+    turns: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstancePruneArgs {
+    /// Those unchanged for so long, such as 30d, 12h or 90m, instead of by the swarm's policy
+    #[arg(long, value_name = "AGE", value_parser = parse_age_ms)]
+    older_than: Option<u64>,
+    /// Only show which they are
+    #[arg(long)]
+    dry_run: bool,
+    /// Ask nothing
+    #[arg(long, short)]
+    yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstanceDeleteArgs {
+    /// The conversation
+    #[arg(value_name = "KEY")]
+    key: InstanceKey,
+    /// Ask nothing
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// Reads an age such as `30d` as milliseconds.
+fn parse_age_ms(text: &str) -> Result<u64, String> {
+    let problem = || format!("`{text}` is no age; write a number and s, m, h, d or w, such as 30d");
+    let unit = text.chars().next_back().ok_or_else(problem)?;
+    let second_ms: u64 = 1_000;
+    let unit_ms = match unit {
+        's' => second_ms,
+        'm' => 60 * second_ms,
+        'h' => 3_600 * second_ms,
+        'd' => 86_400 * second_ms,
+        'w' => 7 * 86_400 * second_ms,
+        _ => return Err(problem()),
+    };
+    let number: u64 = text
+        .strip_suffix(unit)
+        .and_then(|number| number.parse().ok())
+        .ok_or_else(problem)?;
+    number.checked_mul(unit_ms).ok_or_else(problem)
+}
+
+pub(crate) async fn run(command: InstanceCommand, context: &Context) -> Result<(), Failure> {
     match command {
-        Instance::List(args) => list(&args, context).await,
-        Instance::Show(args) => show(args, context).await,
-        Instance::History(args) => history(args, context).await,
-        Instance::Export(args) => archive::export(args, context).await,
-        Instance::Import(args) => archive::import(args, context).await,
-        Instance::Prune(args) => prune(&args, context).await,
-        Instance::Delete(args) => delete(args, context).await,
+        InstanceCommand::List(args) => list(&args, context).await,
+        InstanceCommand::Show(args) => show(args, context).await,
+        InstanceCommand::History(args) => history(args, context).await,
+        InstanceCommand::Export(args) => archive::export(args, context).await,
+        InstanceCommand::Import(args) => archive::import(args, context).await,
+        InstanceCommand::Prune(args) => prune(&args, context).await,
+        InstanceCommand::Delete(args) => delete(args, context).await,
     }
 }
 
@@ -38,7 +152,7 @@ struct Listed<'a> {
     instances: &'a [InstanceSummary],
 }
 
-async fn list(args: &InstanceList, context: &Context) -> Result<(), Failure> {
+async fn list(args: &InstanceListArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
     let instances = client.query(ListInstances { workspace_id }).await?;
     let output = context.output;
@@ -78,7 +192,7 @@ fn list_table(instances: &[InstanceSummary], all: bool) -> Table {
     table
 }
 
-async fn show(args: InstanceShow, context: &Context) -> Result<(), Failure> {
+async fn show(args: InstanceShowArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let show = ShowInstance {
         instance_key: workspace.conversation(args.key),
@@ -124,7 +238,7 @@ fn detail_table(detail: &InstanceDetail) -> Table {
     table
 }
 
-async fn history(args: InstanceHistory, context: &Context) -> Result<(), Failure> {
+async fn history(args: InstanceHistoryArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let key = workspace.conversation(args.key);
     let id = workspace.workspace_id;
@@ -142,7 +256,7 @@ async fn history(args: InstanceHistory, context: &Context) -> Result<(), Failure
     output.data(transcript.render(output.out))
 }
 
-async fn prune(args: &InstancePrune, context: &Context) -> Result<(), Failure> {
+async fn prune(args: &InstancePruneArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let look = PruneInstances {
         workspace_id: workspace.workspace_id,
@@ -177,7 +291,7 @@ async fn prune(args: &InstancePrune, context: &Context) -> Result<(), Failure> {
     output.data(format!("{what} {count}."))
 }
 
-fn prune_command(args: &InstancePrune) -> String {
+fn prune_command(args: &InstancePruneArgs) -> String {
     let age = args
         .older_than
         .map(|ms| format!(" --older-than {}s", ms / 1_000));
@@ -202,7 +316,7 @@ fn prune_table(due: &[Prunable]) -> Table {
     table
 }
 
-async fn delete(args: InstanceDelete, context: &Context) -> Result<(), Failure> {
+async fn delete(args: InstanceDeleteArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let key = text::one_line(args.key.as_str());
     if !args.yes {

@@ -3,20 +3,37 @@
 pub(super) mod table;
 mod watch;
 
+use clap::Args;
 use goondan_protocol::control::{ListProcesses, ListWorkspaces};
 use goondan_protocol::ids::WorkspaceId;
 use serde_json::json;
 
 use self::table::table;
 use super::health;
-use crate::cli::Ps;
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
-pub(super) async fn run(args: &Ps, context: &Context) -> Result<(), Failure> {
+/// Show the processes and their states
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn ps                  this project's agents and connectors
+  gdn ps --all            those of every workspace
+  gdn ps --watch          go on, as they change
+  gdn ps --json | jq '.processes[] | select(.state == \"crashLoopBackOff\")'")]
+pub(crate) struct PsArgs {
+    /// Those of every workspace
+    #[arg(long)]
+    all: bool,
+    /// Go on showing them as they change
+    #[arg(long, short)]
+    watch: bool,
+}
+
+pub(crate) async fn run(args: &PsArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
     if args.watch {
         return watch::run(&mut client, workspace_id, args.all, context).await;

@@ -1,5 +1,6 @@
 //! `gdn question …`: what waits for a person's answer.
 
+use clap::{Args, Subcommand};
 use std::collections::BTreeSet;
 
 use goondan_protocol::JsonObject;
@@ -12,7 +13,6 @@ use goondan_protocol::question::{FieldKind, FormField, QuestionForm};
 use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cli::{Question, QuestionAnswer, QuestionDecline, QuestionList, QuestionShow};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -21,16 +21,96 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-pub(super) async fn run(command: Question, context: &Context) -> Result<(), Failure> {
-    match command {
-        Question::List(args) => list(&args, context).await,
-        Question::Show(args) => show(args, context).await,
-        Question::Answer(args) => answer(args, context).await,
-        Question::Decline(args) => decline(args, context).await,
+/// List, show and answer what tools ask a person
+#[derive(Debug, Subcommand)]
+pub(crate) enum QuestionCommand {
+    /// List the questions that wait for an answer
+    #[command(after_help = "\
+Examples:
+  gdn question list                            this project's
+  gdn question list --all
+  gdn question list --json | jq -r '.questions[].questionId'
+
+A tool may ask a person something before it goes on; today the tools of MCP servers do. Its call, and
+the agent's turn, wait until you answer, decline, or the time is up.")]
+    List(QuestionListArgs),
+    /// Show what is asked, and what an answer holds
+    #[command(after_help = "\
+Examples:
+  gdn question show q-7f3a9c21
+  gdn question show q-7f3a9c21 --json | jq '.form[] | select(.required) | .name'
+
+It prints the command that answers it.")]
+    Show(QuestionShowArgs),
+    /// Answer a question; the tool call that asked goes on with it
+    #[command(after_help = "\
+Examples:
+  gdn question answer q-7f3a9c21 --set size=m --set count=3
+  gdn question answer q-7f3a9c21 --json-content '{\"size\":\"m\",\"count\":3}'
+  gdn question answer q-7f3a9c21               a plain yes, where nothing has to be said
+
+Whoever asked gets every value as it is written: give no password or key to a server that way.
+An answer that does not fit is refused, and the question goes on waiting.")]
+    Answer(QuestionAnswerArgs),
+    /// Decline a question; the tool call that asked is told, and goes on without an answer
+    #[command(after_help = "\
+Examples:
+  gdn question decline q-7f3a9c21")]
+    Decline(QuestionDeclineArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QuestionListArgs {
+    /// Those of every workspace
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QuestionShowArgs {
+    /// The question
+    #[arg(value_name = "ID")]
+    question: QuestionId,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QuestionAnswerArgs {
+    /// The question
+    #[arg(value_name = "ID")]
+    question: QuestionId,
+    /// One field of the answer (can be repeated)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_field)]
+    set: Vec<(String, String)>,
+    /// The whole answer, as a JSON object
+    #[arg(long, value_name = "JSON", conflicts_with = "set")]
+    json_content: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QuestionDeclineArgs {
+    /// The question
+    #[arg(value_name = "ID")]
+    question: QuestionId,
+}
+
+/// Reads `name=value`; the value may hold `=` too.
+fn parse_field(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write a field as NAME=VALUE, such as size=m".to_owned()),
     }
 }
 
-async fn list(args: &QuestionList, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(command: QuestionCommand, context: &Context) -> Result<(), Failure> {
+    match command {
+        QuestionCommand::List(args) => list(&args, context).await,
+        QuestionCommand::Show(args) => show(args, context).await,
+        QuestionCommand::Answer(args) => answer(args, context).await,
+        QuestionCommand::Decline(args) => decline(args, context).await,
+    }
+}
+
+async fn list(args: &QuestionListArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
     let questions = client.query(ListQuestions { workspace_id }).await?;
     let output = context.output;
@@ -73,7 +153,7 @@ fn table_of(questions: &[QuestionInfo], all: bool, now: Timestamp) -> Table {
     table
 }
 
-async fn show(args: QuestionShow, context: &Context) -> Result<(), Failure> {
+async fn show(args: QuestionShowArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let show = ShowQuestion {
         workspace_id: workspace.workspace_id,
@@ -203,8 +283,8 @@ fn example_of(form: &QuestionForm) -> String {
     options.collect()
 }
 
-async fn answer(args: QuestionAnswer, context: &Context) -> Result<(), Failure> {
-    let QuestionAnswer {
+async fn answer(args: QuestionAnswerArgs, context: &Context) -> Result<(), Failure> {
+    let QuestionAnswerArgs {
         question: question_id,
         set,
         json_content,
@@ -278,7 +358,7 @@ fn content_of(form: &QuestionForm, set: Vec<(String, String)>) -> Result<JsonObj
     fields.collect()
 }
 
-async fn decline(args: QuestionDecline, context: &Context) -> Result<(), Failure> {
+async fn decline(args: QuestionDeclineArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let decline = DeclineQuestion {
         workspace_id: workspace.workspace_id,
@@ -368,5 +448,13 @@ mod tests {
             format!("{list}\n{}", table_of_form(&form()).render(canvas))
         });
         assert_eq!(shown, include_str!("narrow/question.txt"));
+    }
+
+    #[test]
+    fn a_field_is_a_name_and_all_that_follows() {
+        let pair = |name: &str, value: &str| Ok((name.to_owned(), value.to_owned()));
+        assert_eq!(parse_field("a=b=c"), pair("a", "b=c"));
+        assert_eq!(parse_field("a="), pair("a", ""));
+        assert!(parse_field("=b").is_err() && parse_field("ab").is_err());
     }
 }

@@ -1,16 +1,31 @@
 //! `gdn reload`.
 
+use clap::Args;
 use goondan_protocol::control::{Reload, WorkspaceReload};
 
 use super::running::{self, Running};
-use crate::cli::Reload as ReloadArgs;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
-pub(super) async fn run(args: &ReloadArgs, context: &Context) -> Result<(), Failure> {
+/// Read this project's configuration again, and restart what changed after the turns in progress
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn reload                             this project's
+  gdn reload --all                       every workspace's
+  gdn reload --json | jq '.workspaces[] | select(.problem)'
+
+A configuration that is not valid changes nothing: what ran goes on. SIGHUP reads those of all workspaces.")]
+pub(crate) struct ReloadArgs {
+    /// Those of every workspace
+    #[arg(long, conflicts_with_all = ["project", "workspace"])]
+    all: bool,
+}
+
+pub(crate) async fn run(args: &ReloadArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
     let reloaded = client.change(Reload { workspace_id }).await?;
     let output = context.output;

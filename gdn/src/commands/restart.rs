@@ -1,15 +1,38 @@
 //! `gdn restart`.
 
+use clap::Args;
 use goondan_protocol::control;
+use goondan_protocol::ids::{AgentName, InstanceKey};
 
 use super::confirm::confirm;
-use crate::cli::Restart;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::text::{self, shell_quoted};
 use crate::schemas;
 
-pub(super) async fn run(args: Restart, context: &Context) -> Result<(), Failure> {
+/// Restart processes after the turns in progress
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn restart                            every process of this project
+  gdn restart --agent clerk              only this agent's, with its edited configuration
+  gdn restart --agent clerk --fresh      and forget its conversations")]
+pub(crate) struct RestartArgs {
+    /// Only this agent's processes
+    #[arg(long, value_name = "NAME")]
+    agent: Option<AgentName>,
+    /// Only this conversation's process
+    #[arg(long, value_name = "KEY")]
+    instance: Option<InstanceKey>,
+    /// Delete the conversations of what is restarted
+    #[arg(long)]
+    fresh: bool,
+    /// With --fresh: ask nothing
+    #[arg(long, short, requires = "fresh")]
+    yes: bool,
+}
+
+pub(crate) async fn run(args: RestartArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     if args.fresh && !args.yes {
         let question = match (&args.agent, &args.instance) {
@@ -39,7 +62,7 @@ pub(super) async fn run(args: Restart, context: &Context) -> Result<(), Failure>
     Ok(())
 }
 
-fn yes_command(args: &Restart) -> String {
+fn yes_command(args: &RestartArgs) -> String {
     let mut command = "restart".to_owned();
     if let Some(agent) = &args.agent {
         command.push_str(&format!(" --agent {agent}"));

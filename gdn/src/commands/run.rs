@@ -1,30 +1,66 @@
 //! `gdn run`.
 
+use clap::Args;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::control::{CloseWorkspace, ListWorkspaces, OpenWorkspace, WorkspaceInfo};
 use serde_json::json;
 
+use super::attach::attach_or_start;
 use super::consent;
 use super::health;
 use super::running::{self, Running};
 use super::status;
-use crate::cli::Run;
 use crate::client::Client;
 use crate::context::Context;
-use crate::daemon::{self};
+use crate::daemon;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
-use crate::output::table::{Cell, Table};
+use crate::output::table::{Cell, Table, listed};
 use crate::output::text;
-use crate::{project, schemas};
+use crate::project::{self, EnvFiles};
+use crate::schemas;
+
+/// Start the daemon if none runs, and this project's workspace
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn run                 the project here, with the daemon in the background
+  gdn run my-swarm
+  gdn run --foreground    the daemon in this terminal, its log on stdout; Ctrl-C stops it
+  gdn run --watch         and restart what an edit of the project affects
+  gdn run --env-file prod.env
+
+The workspace stays registered: the next start of the daemon starts it too, until `gdn stop`.")]
+pub(crate) struct RunArgs {
+    /// The project
+    #[arg(value_name = "PATH", conflicts_with_all = ["project", "workspace"])]
+    path: Option<PathBuf>,
+    /// Be the daemon, in this terminal
+    #[arg(long)]
+    foreground: bool,
+    /// Restart what an edit of the project's files affects, from now on
+    #[arg(long, overrides_with = "no_watch")]
+    watch: bool,
+    /// Watch the project's files no longer
+    #[arg(long, overrides_with = "watch")]
+    no_watch: bool,
+    #[command(flatten)]
+    env: EnvFiles,
+    /// Take the workspace's environment variables from no named files any more
+    #[arg(long, conflicts_with = "env_file")]
+    no_env_file: bool,
+    /// Run no last known good configuration in place of an invalid one: stop it if it runs
+    #[arg(long)]
+    strict: bool,
+}
 
 /// Watched files that are named.
 const WATCHED_FILES_NAMED: usize = 5;
 
-pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     // A workspace that is named by its id is registered: it needs the daemon only.
     let root = match &args.path {
         Some(path) => Some(project::find(Some(path))?),
@@ -43,25 +79,17 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
         let options = settings.options(args.strict);
         return Err(daemon::become_daemon(&context.state_root, root.as_deref(), &options).into());
     }
-    let (mut client, log_dir) = context.connect_or_start(args.strict).await?;
+    let (mut client, log_dir) = attach_or_start(context, args.strict).await?;
     let root = match root {
         // What is said of a registered workspace is said by opening it again.
         None if settings.is_any() => Some(context.find(&mut client).await?.project_root),
         root => root,
     };
     let (info, refused) = match root {
-        Some(project_root) => {
-            let open = OpenWorkspace {
-                project_root,
-                watch: settings.watch,
-                env_files: settings.env_files,
-            };
-            open_or_fall_back(&mut client, open, args.strict, context).await?
-        }
+        Some(root) => open(&mut client, root, settings, args.strict, context).await?,
         None => (context.find(&mut client).await?, None),
     };
-    let output = context.output;
-    output.object(
+    context.output.object(
         schemas::RUN,
         &json!({
             "daemon": {
@@ -73,11 +101,44 @@ pub(super) async fn run(args: &Run, context: &Context) -> Result<(), Failure> {
             "workspace": info,
         }),
     )?;
-    output.data(summary(&info).render(output.canvas()))?;
-    if let Some(failure) = refused {
-        return Err(told_with_what_runs(failure, &info, context));
+    tell(&info, refused, context)
+}
+
+/// Opens a project's workspace. If the project is refused and something runs of it all the same, it is that
+/// workspace, with what is wrong.
+async fn open(
+    client: &mut Client,
+    project_root: PathBuf,
+    settings: Settings,
+    is_strict: bool,
+    context: &Context,
+) -> Result<(WorkspaceInfo, Option<Failure>), Failure> {
+    let open = OpenWorkspace {
+        project_root: project_root.clone(),
+        watch: settings.watch,
+        env_files: settings.env_files,
+    };
+    let failure = match consent::open(client, open, context).await {
+        Ok(info) => return Ok((info, None)),
+        Err(failure) => failure,
+    };
+    match running_instead(client, &project_root, &failure).await? {
+        None => Err(failure),
+        Some(info) if is_strict && info.last_known_good => {
+            Err(stopped_instead(client, info, failure).await?)
+        }
+        Some(info) => Ok((info, Some(failure))),
     }
-    health::report(&info, context);
+}
+
+/// Tells people what runs now and what to do next, or why it is not what they asked for.
+fn tell(info: &WorkspaceInfo, refused: Option<Failure>, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    output.data(summary(info).render(output.canvas()))?;
+    if let Some(failure) = refused {
+        return Err(told_with_what_runs(failure, info, context));
+    }
+    health::report(info, context);
     output.note(format!(
         "Talk to it: {}    Watch it: {}",
         context.command("chat"),
@@ -140,8 +201,8 @@ struct Settings {
 }
 
 impl Settings {
-    fn of(args: &Run) -> Result<Self, Failure> {
-        let env_files = project::env_files(&args.env.env_file)?;
+    fn of(args: &RunArgs) -> Result<Self, Failure> {
+        let env_files = args.env.absolute()?;
         Ok(Self {
             watch: (args.watch || args.no_watch).then_some(args.watch),
             env_files: (args.no_env_file || !env_files.is_empty()).then_some(env_files),
@@ -171,27 +232,6 @@ impl Settings {
         }
         options.extend(is_strict.then(|| "--strict".into()));
         options
-    }
-}
-
-/// Opens a workspace. Where its configuration is not valid, what runs of it in its place, and what is wrong.
-async fn open_or_fall_back(
-    client: &mut Client,
-    open: OpenWorkspace,
-    is_strict: bool,
-    context: &Context,
-) -> Result<(WorkspaceInfo, Option<Failure>), Failure> {
-    let project_root = open.project_root.clone();
-    let failure = match consent::open(client, open, context).await {
-        Ok(info) => return Ok((info, None)),
-        Err(failure) => failure,
-    };
-    match running_instead(client, &project_root, &failure).await? {
-        None => Err(failure),
-        Some(info) if is_strict && info.last_known_good => {
-            Err(stopped_instead(client, info, failure).await?)
-        }
-        Some(info) => Ok((info, Some(failure))),
     }
 }
 
@@ -246,13 +286,5 @@ fn watched(info: &WorkspaceInfo) -> String {
             names.join(", "),
             text::count(more, "more file")
         ),
-    }
-}
-
-pub(super) fn listed(names: &[String]) -> Cell {
-    if names.is_empty() {
-        Cell::styled("none", style::FAINT)
-    } else {
-        names.join(", ").into()
     }
 }

@@ -1,14 +1,28 @@
 //! `gdn schema`.
 
+use clap::Args;
 use goondan_config::SCHEMA_NAMES;
 
-use crate::cli::Schema;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
+/// Print the JSON Schema of a project's documents, for editors
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn schema > goondan.schema.json       and write before the first field of each document:
+                                         # yaml-language-server: $schema=goondan.schema.json
+  gdn schema Agent
+  gdn schema Script                      a script file of the scripted model")]
+pub(crate) struct SchemaArgs {
+    /// Only this kind, or `Script` [default: documents of every kind]
+    #[arg(value_name = "KIND")]
+    kind: Option<String>,
+}
+
 /// Prints the schema as it is, with and without `--json`: it is a file for an editor.
-pub(super) fn run(args: &Schema, context: &Context) -> Result<(), Failure> {
+pub(crate) fn run(args: &SchemaArgs, context: &Context) -> Result<(), Failure> {
     let named = args.kind.as_deref().map(|kind| {
         let known = SCHEMA_NAMES
             .iter()

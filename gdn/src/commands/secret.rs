@@ -1,17 +1,21 @@
 //! `gdn secret …`: the values that nobody is to see.
 
+use clap::{Args, Subcommand};
+use std::ffi::OsString;
 use std::io::{IsTerminal as _, Read as _};
+use std::path::PathBuf;
 
 use goondan_protocol::control::{
     AllowSecret, ChangeKind, DenySecret, ListSecrets, RemoveSecret, SecretChanged,
     SecretConsentChanged, SecretList, SetSecret,
 };
+use goondan_protocol::ids::{SecretKey, SecretName};
 use goondan_protocol::limits::MAX_SECRET_VALUE_BYTES;
 use goondan_protocol::secret::SecretValue;
 
+use super::attach::attach_or_start;
 use super::confirm::confirm;
 use super::reload;
-use crate::cli::{Secret, SecretAllow, SecretDeny, SecretRemove, SecretSet};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -21,18 +25,104 @@ use crate::output::text;
 use crate::project;
 use crate::schemas;
 
-pub(super) async fn run(command: Secret, context: &Context) -> Result<(), Failure> {
+/// Keep values that nobody is to see: keys, tokens, passwords
+#[derive(Debug, Subcommand)]
+pub(crate) enum SecretCommand {
+    /// Keep a value, encrypted, and restart what uses it
+    #[command(after_help = "\
+Examples:
+  gdn secret set github token            asks for the value, and does not show it
+  gdn secret set github token --for .    and allow the project of this directory to use it
+  gdn secret set github token < file     from a file; one newline at its end is no part of it
+  pass show github | gdn secret set github token
+
+In goondan.yaml: valueFrom: {secretRef: {ref: Secret/github, key: token}}")]
+    Set(SecretSetArgs),
+    /// Allow a project to use a secret
+    #[command(after_help = "\
+Examples:
+  gdn secret allow github                      the project of this directory
+  gdn secret allow github --project ~/bots/pr  another one")]
+    Allow(SecretAllowArgs),
+    /// No longer allow a project to use a secret, and stop what runs with it
+    #[command(after_help = "\
+Examples:
+  gdn secret deny github                       the project of this directory
+  gdn secret deny github --workspace ID        one whose directory is gone; `gdn secret list` shows the id
+  gdn secret deny github --all                 every project")]
+    Deny(SecretDenyArgs),
+    /// List the secrets, without their values, and which projects may use them
+    #[command(after_help = "\
+Examples:
+  gdn secret list
+  gdn secret list --json | jq -r .identity.recipient   what `sops --age` is to be told")]
+    List,
+    /// Forget a secret, or one entry of it
+    #[command(after_help = "\
+Examples:
+  gdn secret remove github token         one entry
+  gdn secret remove github               all of it, also if it cannot be read any more")]
+    Remove(SecretRemoveArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SecretSetArgs {
+    /// The secret; made if there is none
+    #[arg(value_name = "NAME")]
+    name: SecretName,
+    /// The entry
+    #[arg(value_name = "KEY")]
+    key: SecretKey,
+    /// Allow the project in this directory to use the secret
+    #[arg(long = "for", value_name = "DIR")]
+    allow_for: Option<PathBuf>,
+    /// Refused: what stands on a command line is seen by every process and kept in the shell's history
+    #[arg(value_name = "VALUE", hide = true, num_args = 0..)]
+    value: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SecretAllowArgs {
+    /// The secret
+    #[arg(value_name = "NAME")]
+    name: SecretName,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SecretDenyArgs {
+    /// The secret
+    #[arg(value_name = "NAME")]
+    name: SecretName,
+    /// No project may use it any more
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SecretRemoveArgs {
+    /// The secret
+    #[arg(value_name = "NAME")]
+    name: SecretName,
+    /// Only this entry; with the last one the secret goes, too
+    #[arg(value_name = "KEY")]
+    key: Option<SecretKey>,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+pub(crate) async fn run(command: SecretCommand, context: &Context) -> Result<(), Failure> {
     match command {
-        Secret::Set(args) => set(args, context).await,
-        Secret::Allow(args) => allow(args, context).await,
-        Secret::Deny(args) => deny(args, context).await,
-        Secret::List => list(context).await,
-        Secret::Remove(args) => remove(args, context).await,
+        SecretCommand::Set(args) => set(args, context).await,
+        SecretCommand::Allow(args) => allow(args, context).await,
+        SecretCommand::Deny(args) => deny(args, context).await,
+        SecretCommand::List => list(context).await,
+        SecretCommand::Remove(args) => remove(args, context).await,
     }
 }
 
-async fn set(args: SecretSet, context: &Context) -> Result<(), Failure> {
-    let SecretSet {
+async fn set(args: SecretSetArgs, context: &Context) -> Result<(), Failure> {
+    let SecretSetArgs {
         name,
         key,
         allow_for,
@@ -52,7 +142,7 @@ async fn set(args: SecretSet, context: &Context) -> Result<(), Failure> {
         context,
     )?;
     // A project that waits for its first secret cannot have started the daemon.
-    let (mut client, _) = context.connect_or_start(false).await?;
+    let (mut client, _) = attach_or_start(context, false).await?;
     let value = SecretValue::new(value);
     let set = SetSecret {
         name,
@@ -109,15 +199,15 @@ fn read_value(question: &str, context: &Context) -> Result<String, Failure> {
     Err(Failure::new(Exit::Usage, problem, hint))
 }
 
-async fn allow(args: SecretAllow, context: &Context) -> Result<(), Failure> {
-    let SecretAllow { name } = args;
+async fn allow(args: SecretAllowArgs, context: &Context) -> Result<(), Failure> {
+    let SecretAllowArgs { name } = args;
     let (mut client, project_root) = if context.is_by_id() {
         let (client, workspace) = context.open().await?;
         (client, workspace.project_root)
     } else {
         let project_root = context.project()?;
         // A project that waits for its first consent cannot have started the daemon.
-        (context.connect_or_start(false).await?.0, project_root)
+        (attach_or_start(context, false).await?.0, project_root)
     };
     let allow = AllowSecret { name, project_root };
     let changed = client.change(allow).await?;
@@ -125,14 +215,14 @@ async fn allow(args: SecretAllow, context: &Context) -> Result<(), Failure> {
     tell_consent(&changed, "Allowed", "It was allowed already.", context)
 }
 
-async fn deny(args: SecretDeny, context: &Context) -> Result<(), Failure> {
-    let SecretDeny { name, all } = args;
+async fn deny(args: SecretDenyArgs, context: &Context) -> Result<(), Failure> {
+    let SecretDenyArgs { name, all } = args;
     let workspace_id = context.workspace_id().filter(|_| !all);
     let project_root = match (&workspace_id, all) {
         (None, false) => Some(context.project()?),
         _ => None,
     };
-    let (mut client, _) = context.connect_or_start(false).await?;
+    let (mut client, _) = attach_or_start(context, false).await?;
     let deny = DenySecret {
         name,
         project_root,
@@ -168,8 +258,8 @@ fn tell_consent(
     Ok(())
 }
 
-async fn remove(args: SecretRemove, context: &Context) -> Result<(), Failure> {
-    let SecretRemove { name, key, yes } = args;
+async fn remove(args: SecretRemoveArgs, context: &Context) -> Result<(), Failure> {
+    let SecretRemoveArgs { name, key, yes } = args;
     let mut client = context.connect().await?;
     if !yes {
         let what = match &key {

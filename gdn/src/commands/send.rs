@@ -1,14 +1,15 @@
 //! `gdn send`.
 
+use clap::Args;
+use goondan_protocol::ids::EventId;
 use std::io::Read as _;
 use std::time::Duration;
 
 use goondan_protocol::control::Sent;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 
-use super::ask::{Question, is_shown, reply_of};
+use super::ask::{Question, To, is_shown, reply_of};
 use super::images;
-use crate::cli::Send;
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -16,7 +17,44 @@ use crate::failure::Failure;
 use crate::output::progress::{Streaming, TurnView};
 use crate::schemas;
 
-pub(super) async fn run(args: Send, context: &Context) -> Result<(), Failure> {
+/// Send a message to an agent and print its answer
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn send \"How many copies of Dune were sold?\"
+  gdn send --agent clerk --instance order-17 \"Where is it?\"
+  git diff | gdn send -                  the message from stdin
+  gdn send --no-wait \"Tidy up\"           print the event's id and go on
+  gdn send --event-id ID \"…\"             the same id again: never a second turn, the same answer
+
+What was accepted is answered, even if gdn, the agent or the daemon is killed meanwhile.")]
+pub(crate) struct SendArgs {
+    /// The message; `-` reads it from stdin
+    #[arg(value_name = "TEXT")]
+    text: String,
+    #[command(flatten)]
+    to: To,
+    /// An image for the agent: a file, or its address (can be repeated)
+    #[arg(long, value_name = "FILE|URL")]
+    image: Vec<String>,
+    /// The event's id; the same id twice is one turn [default: a new one]
+    #[arg(long, value_name = "ID")]
+    event_id: Option<EventId>,
+    /// Return as soon as the message is accepted
+    #[arg(long, conflicts_with_all = ["timeout", "quiet"])]
+    no_wait: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+    /// Print the answer as it comes, also where no terminal is
+    #[arg(long, conflicts_with = "no_wait")]
+    stream: bool,
+    /// Wait at most this long for the answer
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+}
+
+pub(crate) async fn run(args: SendArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     let text = match args.text.as_str() {
         "-" => stdin_text()?,

@@ -1,5 +1,6 @@
 //! `gdn shutdown`.
 
+use clap::Args;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,12 +12,25 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use super::draining::while_draining;
-use crate::cli::Shutdown;
 use crate::client::{CallError, Client, ConnectError};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::schemas;
+
+/// Stop the daemon and every process, and wait until they are gone
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn shutdown                           after the turns in progress
+  gdn shutdown --grace 5                 give them 5 seconds
+
+What was accepted and not answered is answered after the next `gdn run`.")]
+pub(crate) struct ShutdownArgs {
+    /// Time for the turns in progress [default: each swarm's own grace period]
+    #[arg(long, value_name = "SECONDS")]
+    grace: Option<u64>,
+}
 
 /// What a daemon may take beyond the grace period, in milliseconds: to kill what does not stop, to
 /// write and to exit.
@@ -25,7 +39,7 @@ const MARGIN_MS: u64 = 30_000;
 /// How often to look whether its process is gone, in milliseconds.
 const POLL_MS: u64 = 25;
 
-pub(super) async fn run(args: &Shutdown, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: &ShutdownArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     let client = match Client::connect(&context.state_root).await {
         Ok(client) => client,

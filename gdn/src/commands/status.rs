@@ -2,6 +2,7 @@
 
 mod observation;
 
+use clap::Args;
 use goondan_protocol::control::{DaemonStatus, Resource, Status, Watching, WorkspaceInfo};
 use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
 
@@ -14,7 +15,17 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-pub(super) async fn run(context: &Context) -> Result<(), Failure> {
+/// Show the daemon and its workspaces
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn status
+  gdn status --json | jq .pid
+
+Exit code 16 says that something does not run as it should, 3 that no daemon runs.")]
+pub(crate) struct StatusArgs {}
+
+pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     let mut client = context.connect().await?;
     let status = client.query(Status {}).await?;
     let output = context.output;

@@ -1,6 +1,7 @@
 //! `gdn trace`: what followed from one event, across agents: a tree of turns, steps and tool calls with
 //! a bar for the time each took, and what the model's replies took of tokens and money.
 
+use clap::Args;
 use std::collections::BTreeMap;
 
 use goondan_protocol::control::{GetTrace, Trace};
@@ -12,13 +13,26 @@ use goondan_protocol::usage::{MicroUsd, Spending, Spent, Usage};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::cli::TraceArgs;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Canvas, Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
+
+/// Show what followed from one event, across agents, and how long it took
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn trace                              of the turn that began last
+  gdn trace 4bf92f3577b34da6a3ce929d0e0e4736
+  gdn trace EVENT                        the id that `gdn send --no-wait` printed, or a turn's
+  gdn trace last --json | jq '.spans[] | select(.standing == \"failed\")'")]
+pub(crate) struct TraceArgs {
+    /// A trace, or a turn or an event that is part of it; `last`: of the turn that began last
+    #[arg(value_name = "ID", default_value = "last")]
+    of: Option<String>,
+}
 
 /// Columns of the longest bar.
 const BAR_COLUMNS: usize = 40;
@@ -29,7 +43,7 @@ const BAR_SHARE: usize = 4;
 /// What names the latest trace.
 const LAST: &str = "last";
 
-pub(super) async fn run(args: TraceArgs, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: TraceArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let of = args.of.filter(|of| of != LAST);
     let workspace_id = workspace.workspace_id;

@@ -1,11 +1,12 @@
 //! `gdn usage`: what replies of models took, tokens and money.
 
+use clap::{Args, ValueEnum};
 use goondan_protocol::budget::{Amount, BudgetPeriod, BudgetState};
 use goondan_protocol::control::{ReadUsage, UsageBy, UsageReport};
+use goondan_protocol::time::{Day, Timestamp};
 use goondan_protocol::usage::{MicroUsd, Spending};
 use serde_json::json;
 
-use crate::cli::UsageArgs;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
@@ -13,10 +14,65 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
+/// Show what replies of models took: tokens and money
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn usage                              by agent
+  gdn usage --by day --since 7d          of each of the last seven days
+  gdn usage --by instance --since 2026-01-31
+  gdn usage --by model --all --json | jq '.total.costMicroUsd'")]
+pub(crate) struct UsageArgs {
+    /// What is summed up together
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = UsageSum::Agent)]
+    by: UsageSum,
+    /// Only from this day on, in UTC: `2026-01-31`, or `7d` for the last seven days
+    #[arg(long, value_name = "DAY", value_parser = parse_since)]
+    since: Option<Day>,
+    /// Those of every workspace
+    #[arg(long)]
+    all: bool,
+}
+
+/// What `gdn usage` sums up together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UsageSum {
+    Agent,
+    Instance,
+    Day,
+    Model,
+}
+
+impl From<UsageSum> for UsageBy {
+    fn from(sum: UsageSum) -> Self {
+        match sum {
+            UsageSum::Agent => Self::Agent,
+            UsageSum::Instance => Self::Instance,
+            UsageSum::Day => Self::Day,
+            UsageSum::Model => Self::Model,
+        }
+    }
+}
+
+/// Reads a day, or how many days are wanted, today included.
+fn parse_since(text: &str) -> Result<Day, String> {
+    const DAY_MS: i64 = 86_400_000;
+    if let Some(days) = text.strip_suffix('d') {
+        let days: i64 = days.parse().ok().filter(|days| *days > 0).ok_or_else(|| {
+            format!("`{text}` is no number of days; write it like 7d, today included")
+        })?;
+        let before_ms = days.saturating_sub(1).saturating_mul(DAY_MS);
+        let now_ms = text::now().as_unix_millis();
+        return Ok(Timestamp::from_unix_millis(now_ms.saturating_sub(before_ms)).day());
+    }
+    text.parse()
+        .map_err(|_| format!("`{text}` is no day; write it like 2026-01-31, or 7d"))
+}
+
 /// From this share of a budget on it is shown as nearly spent.
 const WARNING_PERCENT: u64 = 90;
 
-pub(super) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
     let by = UsageBy::from(args.by);
     let since = args.since;
@@ -247,5 +303,17 @@ mod tests {
              workspace          day  $5.00       $4.60       92 %   $0.30     $0.10\n\
              conversation main  day  100 tokens  120 tokens  120 %  0 tokens  0 tokens\n"
         );
+    }
+
+    #[test]
+    fn a_day_is_written_out_or_counted_back_from_today() {
+        let day = parse_since("2026-01-31").unwrap();
+        assert_eq!(day.to_string(), "2026-01-31");
+        let today = text::now().day();
+        assert!(parse_since("1d").unwrap() >= today);
+        assert!(parse_since("8d").unwrap() < today);
+        for bad in ["", "d", "0d", "-1d", "7", "2026-02-30", "yesterday"] {
+            assert!(parse_since(bad).is_err(), "{bad}");
+        }
     }
 }

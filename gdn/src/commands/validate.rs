@@ -1,31 +1,84 @@
 //! `gdn validate`: checks a project without the daemon.
 
-use std::path::Path;
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
 
 use goondan_config::{Bundle, Checked, Diagnostic, Loader, ProcessEnvironment, ThisMachine};
 use goondan_vault::Reader;
 use serde_json::{Value, json};
 
-use crate::cli::{Validate, ValidateFormat};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Table, listed};
 use crate::output::text;
-use crate::{project, schemas};
+use crate::project::{self, EnvFiles};
+use crate::schemas;
 
 mod fix;
 mod github;
 
 use fix::Autofix;
 
-pub(super) fn run(args: &Validate, context: &Context) -> Result<(), Failure> {
+/// Check a project's configuration, without the daemon
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn validate
+  gdn validate my-swarm
+  gdn validate --fix                     mend misspelt fields and missing quotes
+  gdn validate --strict --format github  in a workflow
+  gdn validate --json | jq '.agents[]'")]
+pub(crate) struct ValidateArgs {
+    /// The project
+    #[arg(value_name = "PATH", conflicts_with = "project")]
+    path: Option<PathBuf>,
+    #[command(flatten)]
+    env: EnvFiles,
+    /// Take warnings for errors
+    #[arg(long)]
+    strict: bool,
+    /// Do not check whether this machine has what runs the project's modules
+    #[arg(long)]
+    other_machine: bool,
+    /// Mend what needs no judgement in the project's files, and show each change
+    #[arg(long)]
+    fix: bool,
+    /// How to tell what was found: text, json or github
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        hide_possible_values = true
+    )]
+    format: ValidateFormat,
+}
+
+impl ValidateArgs {
+    /// Whether the person asked for JSON by the format.
+    pub(crate) fn wants_json(&self) -> bool {
+        self.format == ValidateFormat::Json
+    }
+}
+
+/// How `gdn validate` tells what it found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ValidateFormat {
+    /// For people.
+    Text,
+    /// One JSON object, as with `--json`.
+    Json,
+    /// Annotations of a GitHub workflow.
+    Github,
+}
+
+pub(crate) fn run(args: &ValidateArgs, context: &Context) -> Result<(), Failure> {
     let root = match &args.path {
         Some(path) => project::find(Some(path))?,
         None => context.project()?,
     };
-    let env_files = project::env_files(&args.env.env_file)?;
+    let env_files = args.env.absolute()?;
     let vault = context.vault();
     let project = super::consent::identity(&root);
     let secrets = Reader::new(&vault, &project);

@@ -1,11 +1,12 @@
 //! `gdn verify`.
 
+use clap::Args;
 use goondan_protocol::control::{
     Finding, FindingSeverity, ListWorkspaces, Verification, VerifyInstances, VerifyRoot,
 };
+use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::ids::WorkspaceId;
 
-use crate::cli::Verify;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -14,7 +15,29 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-pub(super) async fn run(args: Verify, context: &Context) -> Result<(), Failure> {
+/// Check that every file is as it was written
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn verify                        this project's conversations
+  gdn verify --instance order-17
+  gdn verify --repair               set damage aside; nothing is deleted
+  gdn verify --all --json | jq '.findings[] | select(.severity == \"error\")'
+
+Exit code 15 says that something that was written cannot be read.")]
+pub(crate) struct VerifyArgs {
+    /// Only this conversation
+    #[arg(long, value_name = "KEY", conflicts_with = "all")]
+    instance: Option<InstanceKey>,
+    /// Those of every workspace
+    #[arg(long)]
+    all: bool,
+    /// Set damage aside, so that everything else can be used; nothing is deleted
+    #[arg(long)]
+    repair: bool,
+}
+
+pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, scope) = context.open_scope(args.all).await?;
     let workspaces: Vec<WorkspaceId> = match scope {
         Some(id) => vec![id],

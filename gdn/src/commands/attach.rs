@@ -1,0 +1,25 @@
+//! The connection to a daemon that is started if none runs.
+
+use std::path::PathBuf;
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::daemon::{self, Started};
+use crate::failure::Failure;
+
+/// The running daemon, or one that is started now and whose log directory is told.
+pub(super) async fn attach_or_start(
+    context: &Context,
+    is_strict: bool,
+) -> Result<(Client, Option<PathBuf>), Failure> {
+    if let Some(client) = daemon::attach(&context.state_root).await? {
+        return Ok((client, None));
+    }
+    let Started { client, log_dir } = daemon::start(&context.state_root, is_strict).await?;
+    context.output.note(format!(
+        "Started the daemon: pid {}, log in {}",
+        client.daemon().pid,
+        log_dir.display()
+    ));
+    Ok((client, Some(log_dir)))
+}
