@@ -222,6 +222,7 @@ fn a_permanent_loss_is_answered_for_good_and_tells_no_path() {
     let headers = [("x-goondan-instance-key", "other")];
     let accepted = http::post(address, "/hook", &headers, "echo two").unwrap();
     assert_eq!(accepted.status, 202, "{accepted:?}");
+    assert_eq!(home.ask("other", "echo three"), "three");
 }
 
 /// A first record that stands there twice, as after a copy by hand, is a repetition and no loss.
