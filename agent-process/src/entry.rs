@@ -45,9 +45,19 @@ goondan-agent-process is started by goondan-orchestrator, not by hand: GOONDAN_I
 Run `gdn run` to start the orchestrator and `gdn chat` to talk to an agent.
 ";
 
+/// The orchestrator starts processes from a thread that blocks all signals, and a process begins with the mask of
+/// whoever starts it. To be called before there is another thread or process.
+fn take_signals() -> nix::Result<()> {
+    nix::sys::signal::SigSet::empty().thread_set_mask()
+}
+
 /// The binary's `main`.
 #[must_use]
 pub fn main_impl() -> ExitCode {
+    if let Err(error) = take_signals() {
+        let text = format!("goondan-agent-process: cannot unblock signals: {error}\n");
+        return ExitCode::from(tell(&mut std::io::stderr(), &text, EXIT_FAULT));
+    }
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let code = if let Some(supervised) = Supervised::from_arguments(&arguments) {
         run_tool_supervisor(&supervised)

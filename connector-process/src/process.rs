@@ -154,6 +154,7 @@ enum ProcessError {
 fn prepare(stdout: HeldStdout) -> Result<tokio::runtime::Runtime, ProcessError> {
     die_with_parent().map_err(ProcessError::Setup)?;
     leave_signals_to_the_orchestrator().map_err(ProcessError::Setup)?;
+    take_signals().map_err(ProcessError::Setup)?;
     tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -172,6 +173,14 @@ fn die_with_parent() -> std::io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn die_with_parent() -> std::io::Result<()> {
     Ok(())
+}
+
+/// The orchestrator starts processes from a thread that blocks all signals, and a process begins with the mask of
+/// whoever starts it: so would the programs of connectors. To be called before there is another thread.
+fn take_signals() -> std::io::Result<()> {
+    nix::sys::signal::SigSet::empty()
+        .thread_set_mask()
+        .map_err(Into::into)
 }
 
 /// A terminal's Ctrl-C reaches the whole process group; the orchestrator decides when its children

@@ -82,7 +82,7 @@ impl Launcher {
         let (descriptors, theirs) = UnixStream::pair()?;
         let serve = move || {
             #[cfg(target_os = "linux")]
-            let theirs = own_table().map(|()| theirs);
+            let theirs = block_signals().and_then(|()| own_table()).map(|()| theirs);
             for program in asked {
                 let launched = launch(program);
                 #[cfg(target_os = "linux")]
@@ -150,6 +150,14 @@ fn environment() -> BTreeMap<&'static str, OsString> {
         .filter_map(|name| Some((name, std::env::var_os(name)?)))
         .chain([(IPC_FD_VAR, OsString::from("0"))])
         .collect()
+}
+
+/// Leaves all signals to the other threads. A handler writes to a descriptor that hardly ever is in this thread's
+/// table: a SIGTERM handled here would be lost, and the daemon would go on (`SUP-6`). Children begin with all
+/// signals blocked, and unblock them first of all.
+#[cfg(target_os = "linux")]
+fn block_signals() -> io::Result<()> {
+    Ok(nix::sys::signal::SigSet::all().thread_block()?)
 }
 
 /// Gives the calling thread a table of descriptors of its own, a copy of the process' as it is now.
@@ -262,6 +270,25 @@ mod tests {
         let mut socket = UnixStream::from(launched.socket);
         assert_eq!(socket.read(&mut [0; 8]).unwrap(), 0, "its end is closed");
         drop(files);
+    }
+
+    /// A signal that this thread handled would be lost.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn sup_6_the_thread_leaves_all_signals_to_the_others() {
+        let launcher = launcher();
+        // What it starts begins with its mask.
+        let mut launched = launcher.run("/bin/cat".into()).unwrap();
+        let status = format!("/proc/{}/status", launched.child.id());
+        let status = std::fs::read_to_string(status).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        let mask = u64::from_str_radix(mask.unwrap().trim(), 16).unwrap();
+        use nix::libc::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+        for signal in [SIGTERM, SIGINT, SIGHUP, SIGCHLD] {
+            assert_ne!(mask & 1 << (signal - 1), 0, "signal {signal} of {mask:x}");
+        }
+        drop(launched.socket);
+        launched.child.wait().unwrap();
     }
 
     #[test]

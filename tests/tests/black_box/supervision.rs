@@ -11,6 +11,9 @@ use serde_json::Value;
 
 use crate::conversation::{check, shape};
 
+/// Daemons that are stopped as soon as they have accepted an event.
+const ROUNDS: usize = 12;
+
 #[test]
 fn sup_3_agents_start_on_demand_and_the_daemon_stays_without_any() {
     let home = Home::new(LAB);
@@ -173,6 +176,55 @@ fn sup_6_a_stop_lets_the_turn_in_progress_finish_and_begins_no_other() {
     let messages = home.history("main");
     check(&messages);
     assert_eq!(shape(&messages), "uataua");
+}
+
+/// The processes that an event needs are being started just then.
+#[test]
+fn sup_6_a_stop_right_after_an_event_was_accepted_is_never_missed() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    drop(daemon.stop());
+    for round in 0..ROUNDS {
+        let daemon = Daemon::start(&home);
+        let address = daemon.webhook("hook");
+        let key = format!("k{round}");
+        let headers = [("x-goondan-instance-key", key.as_str())];
+        let accepted = http::post(address, "/hook", &headers, "echo one").unwrap();
+        assert_eq!(accepted.status, 202, "{accepted:?}");
+        drop(daemon.stop());
+    }
+    let _daemon = Daemon::start(&home);
+    for round in 0..ROUNDS {
+        let key = format!("k{round}");
+        wait_until("each event is answered", || home.history(&key).len() == 2);
+    }
+}
+
+/// The thread of the daemon that starts them blocks all.
+#[test]
+#[cfg(target_os = "linux")]
+fn sup_6_processes_and_what_they_start_block_no_signal() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    home.gdn(&["send", "--no-wait", "hold x"]).exits(0);
+    wait_until("the tool runs", || home.note("x.runs") == "run\n");
+    let started = processes::of_home(home.path());
+    assert!(started.len() >= 5, "{started:?}");
+    for process in started {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid));
+        let Ok(status) = status else { continue };
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        let mask = u64::from_str_radix(mask.unwrap().trim(), 16).unwrap();
+        // A shell blocks SIGCHLD now and then.
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+            assert_eq!(
+                mask & 1 << (signal as i32 - 1),
+                0,
+                "{signal} of {process:?}"
+            );
+        }
+    }
+    home.write("notes/x.go", "");
 }
 
 #[test]
