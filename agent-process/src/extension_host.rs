@@ -41,6 +41,9 @@ use wire::{Limits, Refusal, ToHost, ToRegister};
 /// What the runtime is given to run.
 pub(crate) const SCRIPT: &str = include_str!("extension_host/host.mjs");
 
+/// Longest time a runtime takes to start, before it loads a module. It is no module's time: the first start after
+/// a boot reads the runtime from the disk, beside everything else that starts then.
+const RUNTIME_START_MAX: Duration = Duration::from_secs(60);
 /// Most message events that a middleware emits before it is heard of again.
 const MAX_EVENTS: usize = 1_000;
 /// Longest line of a host that says what a middleware did, in bytes; the rest is for what stands around it.
@@ -98,6 +101,23 @@ struct ModuleOf {
     timeout: Duration,
 }
 
+/// How far a host is that was started, and when it must be further.
+#[derive(Debug, Clone, Copy)]
+enum Launching {
+    /// The runtime starts.
+    Runtime { deadline: Instant },
+    /// The modules are loaded and register.
+    Modules { deadline: Instant },
+}
+
+impl Launching {
+    fn deadline(self) -> Instant {
+        match self {
+            Self::Runtime { deadline } | Self::Modules { deadline } => deadline,
+        }
+    }
+}
+
 /// The extensions of an agent that are modules, and their host.
 #[derive(Debug)]
 pub(crate) struct ExtensionHost {
@@ -108,8 +128,8 @@ pub(crate) struct ExtensionHost {
     process: Option<Process>,
     /// All middlewares, once they are registered.
     middlewares: Option<Vec<Middleware>>,
-    /// When they must be.
-    registered_by: Option<Instant>,
+    /// What the host does until they are.
+    launching: Option<Launching>,
     /// What a host that is started is told first: the conversation before the turn.
     base: Option<Vec<Message>>,
     /// Events of the turn that the host knows.
@@ -150,7 +170,7 @@ impl ExtensionHost {
             modules,
             process: None,
             middlewares: None,
-            registered_by: None,
+            launching: None,
             base: Some(readable(conversation)),
             told_events: 0,
             invocations: BTreeMap::new(),
@@ -225,8 +245,9 @@ impl ExtensionHost {
                 line_bytes: MAX_SAID_BYTES,
             },
         });
-        let timeout: Duration = self.modules.iter().map(|module| module.timeout).sum();
-        self.registered_by = Some(Instant::now() + timeout);
+        self.launching = Some(Launching::Runtime {
+            deadline: Instant::now() + RUNTIME_START_MAX,
+        });
         self.process = Some(process);
         tracing::debug!(host = program.name, "extension host started");
         Ok(())
@@ -387,7 +408,9 @@ impl ExtensionHost {
                 .invocations
                 .values()
                 .filter_map(|invocation| invocation.deadline);
-            let deadline = deadlines.chain(self.registered_by).min();
+            let deadline = deadlines
+                .chain(self.launching.map(Launching::deadline))
+                .min();
             let has_deadline = deadline.is_some();
             tokio::select! {
                 happened = happening(&mut self.process) => self.take(happened),
@@ -398,13 +421,23 @@ impl ExtensionHost {
         }
     }
 
+    /// The runtime is up: the modules' time begins.
+    fn begin_registration(&mut self) {
+        if let Some(Launching::Runtime { .. }) = self.launching {
+            let timeout: Duration = self.modules.iter().map(|module| module.timeout).sum();
+            self.launching = Some(Launching::Modules {
+                deadline: Instant::now() + timeout,
+            });
+        }
+    }
+
     /// Ends the host, if it is there.
     fn lose(&mut self, code: &str, why: String) {
         self.span
             .in_scope(|| tracing::warn!(code, why, "the agent's extensions are lost"));
         self.process = None;
         self.middlewares = None;
-        self.registered_by = None;
+        self.launching = None;
         self.invocations.clear();
         self.asks.clear();
         self.host_events.clear();
@@ -421,19 +454,27 @@ impl ExtensionHost {
             .invocations
             .values()
             .find(|invocation| invocation.deadline.is_some_and(|deadline| deadline <= now));
-        let why = match late {
-            Some(invocation) => format!(
+        let launching = self
+            .launching
+            .filter(|launching| launching.deadline() <= now);
+        let why = match (late, launching) {
+            (Some(invocation), _) => format!(
                 "extension `{}` worked longer than {} ms and was ended; do less at once, or raise its \
                  `timeoutSeconds`",
                 invocation.extension,
                 invocation.timeout.as_millis()
             ),
-            None if self.registered_by.is_some_and(|deadline| deadline <= now) => {
+            (None, Some(Launching::Modules { .. })) => {
                 "the extensions did not register in time and were ended; do less in `register`, or \
                  raise their `timeoutSeconds`"
                     .to_owned()
             }
-            None => return,
+            (None, Some(Launching::Runtime { .. })) => format!(
+                "the runtime of the agent's extensions did not start within {} s and was ended; the machine may be \
+                 short of memory or processor time (`gdn status`)",
+                RUNTIME_START_MAX.as_secs()
+            ),
+            (None, None) => return,
         };
         self.lose("E_EXT_TIMEOUT", why);
     }

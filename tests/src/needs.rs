@@ -42,9 +42,23 @@ pub fn program(name: &str) -> bool {
 /// As [`program`].
 #[must_use]
 pub fn javascript() -> bool {
-    let runtimes = ["bun", "deno", "node"];
-    runtimes.into_iter().any(|name| path_of(name).is_some())
-        || left_out("nothing runs JavaScript: no bun, deno or node")
+    javascript_runtime().is_some()
+}
+
+/// What modules in JavaScript are run by, and where it is; if nothing is there, the calling test is noted as left
+/// out.
+///
+/// # Panics
+///
+/// As [`program`].
+#[must_use]
+pub fn javascript_runtime() -> Option<(&'static str, PathBuf)> {
+    let mut runtimes = ["bun", "deno", "node"].into_iter();
+    let found = runtimes.find_map(|name| Some((name, path_of(name)?)));
+    if found.is_none() {
+        left_out("nothing runs JavaScript: no bun, deno or node");
+    }
+    found
 }
 
 /// Whether modules in TypeScript can be run; if not, the calling test is noted as left out.

@@ -64,8 +64,9 @@ impl ExtensionHost {
     /// One line of the host's standard output: of the protocol, or for the log.
     fn hear(&mut self, line: &[u8]) {
         match serde_json::from_slice(line) {
+            Ok(FromHost::Started) => self.begin_registration(),
             Ok(FromHost::Registered { middlewares }) => {
-                self.registered_by = None;
+                self.launching = None;
                 self.middlewares = Some(middlewares.clone());
                 self.host_events
                     .push_back(HostEvent::Assembled(middlewares));
@@ -245,7 +246,7 @@ impl ExtensionHost {
         let names: Vec<String> = working
             .map(|invocation| format!("extension `{}`", invocation.extension))
             .collect();
-        if names.is_empty() && self.registered_by.is_some() {
+        if names.is_empty() && self.launching.is_some() {
             return Some("the extensions registered".to_owned());
         }
         (!names.is_empty()).then(|| format!("{} worked", names.join(", ")))

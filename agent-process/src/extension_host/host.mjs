@@ -137,6 +137,8 @@ const brief = (error) =>
   error instanceof Error ? `${error.name}: ${error.message}${hint(error)}` : format(error);
 
 const register = async (message) => {
+  // The runtime is up: from here on, time is the modules'.
+  send({ type: "started" });
   limits = message.limits;
   for (const { name, state } of message.extensions) {
     extensions.set(name, { name, state, middlewares: [], isChanged: false, isRegistered: false });

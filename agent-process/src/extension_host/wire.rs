@@ -229,6 +229,8 @@ fn line_of_result(result: &ToolResult) -> ResultLine<'_> {
     rename_all_fields = "camelCase"
 )]
 pub(super) enum FromHost {
+    /// The runtime is up and begins to load the modules.
+    Started,
     /// All modules have registered.
     Registered {
         /// Their middlewares.
