@@ -12,9 +12,9 @@ use goondan_protocol::ipc::{Assignment, ChildRole, Head, Shutdown, ToAgent};
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
 use goondan_protocol::trace::{TraceContext, TraceId};
 use goondan_store::StoreError;
-use goondan_store::instance::work_dir;
+use goondan_store::instance::{InstanceState, work_dir};
 use goondan_store::naming::instance_dir_name;
-use goondan_store::writer::{Op, Report};
+use goondan_store::writer::{Audit, Close, LookUpEvent, Open};
 use serde_json::{Value, json};
 
 use super::answers::{AgentWaiter, Awaiting, Fate};
@@ -22,7 +22,8 @@ use super::calls::Replied;
 use super::ceilings::TurnUse;
 use super::changes::RunningAgent;
 use super::deletion::DeleteReply;
-use super::jobs::Purpose;
+use super::jobs::{LogAuditFailure, LogFailure, continuation};
+use super::mailbox::LookingUp;
 use super::mailbox::deleted_error;
 use super::restarting::SelfRestarts;
 use super::slot::Slot;
@@ -224,6 +225,11 @@ fn agent_address(instance: &InstanceRef, agent: &AgentName) -> Address {
     }
 }
 
+continuation! {
+    /// An instance whose work is read.
+    Opening {} after Open => &on_opened
+}
+
 impl Core {
     /// The instance's entry, made if there is none. What has no entry has nothing to do: everything
     /// that had was taken up with its workspace. An agent that is not known is found out when the
@@ -365,7 +371,10 @@ impl Core {
         if let Some(entry) = self.instance_mut(at) {
             entry.inbox = Inbox::Reading;
             let instance = at.clone();
-            self.store(Op::Open(at.clone()), Purpose::Open { instance });
+            let open = Open {
+                instance: at.clone(),
+            };
+            self.store(open, Opening { instance });
         }
     }
 
@@ -490,10 +499,10 @@ impl Core {
         }
     }
 
-    pub(super) fn on_opened(&mut self, at: &InstanceRef, result: Result<Report, StoreError>) {
+    fn on_opened(&mut self, opening: &Opening, result: Result<Box<InstanceState>, StoreError>) {
+        let at = &opening.instance;
         let state = match result {
-            Ok(Report::Opened(state)) => state,
-            Ok(other) => return self.log_confusion(at, &other),
+            Ok(state) => state,
             Err(error) => return self.on_open_failed(at, &error),
         };
         let Some(entry) = self.instance_mut(at) else {
@@ -523,17 +532,12 @@ impl Core {
             .cloned()
             .collect();
         for event_id in missing {
-            let op = Op::LookUpEvent {
+            let look_up = LookUpEvent {
                 instance: at.clone(),
                 event_id: event_id.clone(),
             };
-            self.store(
-                op,
-                Purpose::LookUp {
-                    instance: at.clone(),
-                    event_id,
-                },
-            );
+            let instance = at.clone();
+            self.store(look_up, LookingUp { instance, event_id });
         }
         self.look_for_answers(at, open_turn.as_ref());
         self.pump(at);
@@ -678,12 +682,8 @@ impl Core {
             .is_some_and(|entry| entry.is_forgettable(now_ms));
         if is_done && !self.jobs.any(|instance| instance == at) {
             workspace.instances.remove(&at.instance_key);
-            self.store(
-                Op::Close(at.clone()),
-                Purpose::Close {
-                    instance: at.clone(),
-                },
-            );
+            let instance = at.clone();
+            self.store(Close { instance }, LogFailure(at.clone()));
         }
     }
 
@@ -698,11 +698,11 @@ impl Core {
         }
         let fields = record.clone();
         self.log(LogEvent::info("audit").of(at).all(fields));
-        let op = Op::Audit {
+        let audit = Audit {
             workspace_id: at.workspace_id.clone(),
             record,
         };
-        self.store(op, Purpose::Audit);
+        self.store(audit, LogAuditFailure);
     }
 
     /// Puts down in the audit log what was done to a workspace.
@@ -717,15 +717,10 @@ impl Core {
         let fields = record.clone();
         let event = LogEvent::info("audit").with("workspaceId", id.as_str());
         self.log(event.all(fields));
-        let op = Op::Audit {
+        let audit = Audit {
             workspace_id: id.clone(),
             record,
         };
-        self.store(op, Purpose::Audit);
-    }
-
-    pub(super) fn log_confusion(&mut self, at: &InstanceRef, report: &Report) {
-        let event = LogEvent::error("the store reported something else than it was asked for");
-        self.log(event.of(at).with("report", format!("{report:?}")));
+        self.store(audit, LogAuditFailure);
     }
 }

@@ -17,12 +17,13 @@ use goondan_protocol::ipc::{RefusalCode, ToAgent};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_store::StoreError;
 use goondan_store::instance::{Awaited, EventState};
-use goondan_store::writer::{Op, Report};
+use goondan_store::writer::{AwaitReply, ForgoReply, LookUpEvent, ReplyAwaited};
 use serde_json::json;
 
 use super::agents::{Instance, Waiter};
 use super::asking::Refused;
-use super::jobs::{AcceptReply, Purpose};
+use super::jobs::continuation;
+use super::mailbox::AcceptReply;
 use super::parking::parked_error;
 use super::{Core, LogEvent, Owner, ProcessId};
 use crate::limits::LOOK_AGAIN_MS;
@@ -144,6 +145,43 @@ fn capped(outcome: &TurnOutcome) -> TurnOutcome {
     }
 }
 
+continuation! {
+    /// The answer to a question is to come as an event; then the question is handed over.
+    AwaitingThenAsk {
+        asker: Asker,
+        target: InstanceRef,
+        agent: AgentName,
+        event: Box<AgentEvent>,
+        reply: Box<AgentEvent>,
+        how: How,
+    } after AwaitReply => on_awaiting_then_ask
+}
+
+continuation! {
+    /// The answer to a question that was handed over before is to come as an event after all.
+    AwaitingThenTell {
+        asker: Asker,
+        target: InstanceRef,
+        question: EventId,
+        reply: Box<AgentEvent>,
+        note: String,
+    } after AwaitReply => on_awaiting_then_tell
+}
+
+continuation! {
+    /// No answer is to come; then whoever asked is told.
+    Forgoing { asker: Asker, question: EventId, answer: Box<AgentAnswer> } after ForgoReply => on_forgone
+}
+
+continuation! {
+    /// What became of a question whose answer did not come.
+    LookingUpQuestion {
+        question: EventId,
+        target: InstanceRef,
+        turn_is_open: bool,
+    } after LookUpEvent => &on_question_looked_up
+}
+
 impl Core {
     /// A question is durable in the instance it was asked of.
     pub(super) fn on_question_accepted(
@@ -249,12 +287,12 @@ impl Core {
             target: target.instance_key.clone(),
             reply: (*reply).clone(),
         };
-        let op = Op::Await {
+        let op = AwaitReply {
             instance: at.clone(),
             awaited: Box::new(awaited),
             at: self.now.wall,
         };
-        let purpose = Purpose::AwaitThenTell {
+        let telling = AwaitingThenTell {
             instance: at,
             asker,
             target: target.clone(),
@@ -262,34 +300,45 @@ impl Core {
             reply,
             note,
         };
-        self.store(op, purpose);
+        self.store(op, telling);
     }
 
     fn is_here(&self, asker: &Asker) -> bool {
         self.owners.get(&asker.process) == Some(&Owner::Agent(asker.at.clone()))
     }
 
-    pub(super) fn on_awaiting_then_tell(
+    fn on_awaiting_then_tell(
         &mut self,
-        asker: &Asker,
-        (target, question): (&InstanceRef, &EventId),
-        reply: &AgentEvent,
-        note: String,
-        result: Result<Report, StoreError>,
+        telling: AwaitingThenTell,
+        result: Result<ReplyAwaited, StoreError>,
     ) {
-        if self.note_awaiting(asker, (target, question), reply, result) {
-            self.tell_accepted(asker, target, question, Some(note));
+        let AwaitingThenTell {
+            instance: _,
+            asker,
+            target,
+            question,
+            reply,
+            note,
+        } = telling;
+        if self.note_awaiting(&asker, (&target, &question), &reply, result) {
+            self.tell_accepted(&asker, &target, &question, Some(note));
         }
     }
 
-    pub(super) fn on_awaiting_then_ask(
+    fn on_awaiting_then_ask(
         &mut self,
-        target: InstanceRef,
-        agent: &AgentName,
-        event: AgentEvent,
-        (asker, how, reply): (Asker, How, Box<AgentEvent>),
-        result: Result<Report, StoreError>,
+        asking: AwaitingThenAsk,
+        result: Result<ReplyAwaited, StoreError>,
     ) {
+        let AwaitingThenAsk {
+            instance: _,
+            asker,
+            target,
+            agent,
+            event,
+            reply,
+            how,
+        } = asking;
         if self.note_awaiting(&asker, (&target, &event.id), &reply, result) {
             let question = event.id.clone();
             let reply = AcceptReply::Agent {
@@ -298,7 +347,7 @@ impl Core {
                 question,
                 reply,
             };
-            self.accept(target, agent, event, reply);
+            self.accept(target, &agent, *event, reply);
         }
     }
 
@@ -308,18 +357,14 @@ impl Core {
         asker: &Asker,
         (target, question): (&InstanceRef, &EventId),
         reply: &AgentEvent,
-        result: Result<Report, StoreError>,
+        result: Result<ReplyAwaited, StoreError>,
     ) -> bool {
         match result {
-            Ok(Report::Awaiting { is_open }) => {
+            Ok(ReplyAwaited { is_open }) => {
                 if let Some(entry) = self.instance_mut(&asker.at).filter(|_| is_open) {
                     entry.expect_answer(question, target, reply);
                 }
                 true
-            }
-            Ok(other) => {
-                self.log_confusion(&asker.at, &other);
-                false
             }
             Err(error) => {
                 self.on_store_failure(&asker.at, Some(asker.process), &error);
@@ -346,41 +391,34 @@ impl Core {
         };
         let answer = AgentAnswer::from(Refused::new(code, message));
         if let How::Later { .. } = how {
-            let op = Op::Forgo {
+            let op = ForgoReply {
                 instance: asker.at.clone(),
                 question: question.clone(),
                 at: self.now.wall,
             };
-            let purpose = Purpose::ForgoThenTell {
+            let forgoing = Forgoing {
                 instance: asker.at.clone(),
                 asker: asker.clone(),
                 question: question.clone(),
                 answer: Box::new(answer),
             };
-            self.store(op, purpose);
+            self.store(op, forgoing);
         } else {
             self.settle_question(&asker.at, question);
             self.answer_agent(asker, answer);
         }
     }
 
-    pub(super) fn on_forgone(
-        &mut self,
-        asker: &Asker,
-        question: &EventId,
-        answer: AgentAnswer,
-        result: Result<Report, StoreError>,
-    ) {
-        match result {
-            Ok(Report::Forgone) => {}
-            Ok(other) => return self.log_confusion(&asker.at, &other),
-            Err(error) => return self.on_store_failure(&asker.at, Some(asker.process), &error),
+    fn on_forgone(&mut self, forgoing: Forgoing, result: Result<(), StoreError>) {
+        let (asker, question) = (&forgoing.asker, &forgoing.question);
+        if let Err(error) = result {
+            return self.on_store_failure(&asker.at, Some(asker.process), &error);
         }
         if let Some(entry) = self.instance_mut(&asker.at) {
             let awaiting = &mut entry.awaiting;
             awaiting.retain(|_, held| held.awaited.question != *question);
         }
-        self.answer_agent(asker, answer);
+        self.answer_agent(asker, *forgoing.answer);
     }
 
     fn tell_accepted(
@@ -540,28 +578,26 @@ impl Core {
                 let rest = question.as_str().strip_prefix(turn_id.as_str());
                 rest.is_some_and(|rest| rest.starts_with('.'))
             });
-            let op = Op::LookUpEvent {
+            let op = LookUpEvent {
                 instance: target.clone(),
                 event_id: question.clone(),
             };
-            let purpose = Purpose::LookUpQuestion {
+            let sought = LookingUpQuestion {
                 instance: at.clone(),
                 question,
                 target,
                 turn_is_open,
             };
-            self.store(op, purpose);
+            self.store(op, sought);
         }
     }
 
-    pub(super) fn on_question_looked_up(
+    fn on_question_looked_up(
         &mut self,
-        at: &InstanceRef,
-        question: &EventId,
-        target: &InstanceRef,
-        turn_is_open: bool,
-        result: Result<Report, StoreError>,
+        sought: &LookingUpQuestion,
+        result: Result<EventState, StoreError>,
     ) {
+        let (at, question, target) = (&sought.instance, &sought.question, &sought.target);
         let look_again_ms = self.now.mono_ms.saturating_add(LOOK_AGAIN_MS);
         let Some(entry) = self.instance_mut(at) else {
             return;
@@ -572,19 +608,19 @@ impl Core {
         };
         let reply = held.awaited.reply.clone();
         match result {
-            Ok(Report::EventState(EventState::Done(outcome))) => {
+            Ok(EventState::Done(outcome)) => {
                 self.deliver(at, &reply, &outcome);
             }
-            Ok(Report::EventState(EventState::Parked(parked))) => {
+            Ok(EventState::Parked(parked)) => {
                 let outcome = outcome_of(&parked_error(question, &parked.reason));
                 self.deliver(at, &reply, &outcome);
             }
-            Ok(Report::EventState(EventState::Waiting)) => {
+            Ok(EventState::Waiting) => {
                 self.take_up(target, None);
                 self.watch_for(at, target, question, &reply);
             }
-            Ok(Report::EventState(EventState::Unknown)) | Err(StoreError::NoInstance { .. }) => {
-                if turn_is_open {
+            Ok(EventState::Unknown) | Err(StoreError::NoInstance { .. }) => {
+                if sought.turn_is_open {
                     held.watch = Watch::Nobody;
                     return;
                 }
@@ -593,10 +629,6 @@ impl Core {
                     target.instance_key
                 );
                 self.deliver(at, &reply, &failed("E_AGENT_GONE", message));
-            }
-            Ok(other) => {
-                held.watch = Watch::From(look_again_ms);
-                self.log_confusion(at, &other);
             }
             Err(error) => {
                 held.watch = Watch::From(look_again_ms);

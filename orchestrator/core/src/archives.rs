@@ -1,13 +1,25 @@
 //! Archives of conversations: exporting them part by part, and making conversations of them.
 
-use goondan_protocol::control::{ControlError, ErrorCode, ExportInstance, ImportInstance};
+use goondan_protocol::control::{
+    ControlError, ErrorCode, ExportInstance, ExportPart, ImportInstance, Imported,
+};
 use goondan_protocol::ids::{AgentName, InstanceRef};
 use goondan_store::StoreError;
-use goondan_store::writer::{Op, Report};
+use goondan_store::writer::{Export, Import};
 use serde_json::json;
 
-use super::jobs::Purpose;
+use super::jobs::continuation;
 use super::{Core, RequestToken, control_error, no_workspace, requests};
+
+continuation! {
+    /// A part of an archive for a client.
+    Exporting { token: RequestToken } after Export => &on_exported
+}
+
+continuation! {
+    /// A conversation that is made from a client's archive.
+    Importing { agent: AgentName, token: RequestToken } after Import => &on_imported
+}
 
 impl Core {
     pub(super) fn export(&mut self, token: RequestToken, request: ExportInstance) {
@@ -18,28 +30,19 @@ impl Core {
             workspace_id: request.workspace_id,
             instance_key: request.instance_key,
         };
-        let op = Op::Export {
+        let export = Export {
             instance: instance.clone(),
             position: request.position,
             skip_damaged: request.skip_damaged,
             at: self.now.wall,
         };
-        self.store(op, Purpose::Export { instance, token });
+        self.store(export, Exporting { instance, token });
     }
 
-    pub(super) fn on_exported(
-        &mut self,
-        at: &InstanceRef,
-        token: RequestToken,
-        result: Result<Report, StoreError>,
-    ) {
+    fn on_exported(&mut self, exporting: &Exporting, result: Result<Box<ExportPart>, StoreError>) {
+        let (at, token) = (&exporting.instance, exporting.token);
         let part = match result {
-            Ok(Report::Exported(part)) => part,
-            Ok(other) => {
-                self.log_confusion(at, &other);
-                let error = ControlError::new(ErrorCode::Internal, "nothing was exported");
-                return self.respond_error(token, error);
-            }
+            Ok(part) => part,
             Err(error @ StoreError::Damaged { .. }) => {
                 let error = control_error(&error)
                     .suggest("see all of it with `gdn verify`; `--skip-damaged` exports the rest");
@@ -70,19 +73,19 @@ impl Core {
         if let Err(error) = checked {
             return self.respond_error(token, error);
         }
-        let op = Op::Import {
+        let import = Import {
             instance: instance.clone(),
             agent: request.agent.clone(),
             archive: request.path,
             at: self.now.wall,
         };
         let agent = request.agent;
-        let purpose = Purpose::Import {
+        let importing = Importing {
             instance,
             agent,
             token,
         };
-        self.store(op, purpose);
+        self.store(import, importing);
     }
 
     fn check_import(&self, at: &InstanceRef, agent: &AgentName) -> Result<(), ControlError> {
@@ -107,24 +110,14 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn on_imported(
-        &mut self,
-        at: &InstanceRef,
-        agent: &AgentName,
-        token: RequestToken,
-        result: Result<Report, StoreError>,
-    ) {
+    fn on_imported(&mut self, importing: &Importing, result: Result<Imported, StoreError>) {
+        let (at, token, agent) = (&importing.instance, importing.token, &importing.agent);
         match result {
-            Ok(Report::Imported(imported)) => {
+            Ok(imported) => {
                 let messages = imported.messages;
                 let details = json!({"agentName": agent, "messages": messages});
                 self.audit(at, "imported", details);
                 self.respond(token, &imported);
-            }
-            Ok(other) => {
-                self.log_confusion(at, &other);
-                let error = ControlError::new(ErrorCode::Internal, "nothing was imported");
-                self.respond_error(token, error);
             }
             Err(error) => self.respond_error(token, import_error(&error)),
         }

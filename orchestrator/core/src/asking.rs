@@ -23,15 +23,15 @@ use goondan_protocol::ipc::ToAgent;
 use goondan_protocol::limits::{MAX_INPUT_BYTES, MAX_REQUEST_TIMEOUT_MS};
 use goondan_protocol::trace::{SpanId, TraceContext};
 use goondan_store::instance::{Awaited, Metadata};
+use goondan_store::writer::AwaitReply;
 use serde_json::json;
 
-use super::answers::{Asker, How};
+use super::answers::{Asker, AwaitingThenAsk, How};
 use super::ceilings::Root;
-use super::jobs::{AcceptReply, Purpose};
+use super::mailbox::AcceptReply;
 use super::requests::{agents_of, bundle_of};
 use super::{Core, Effect, ListPurpose, LogEvent, ProcessId, authority, router};
 use crate::limits::{LISTED_INSTANCES_MAX, MAX_CHAIN_DEPTH, MAX_OPEN_QUESTIONS};
-use goondan_store::writer::Op;
 
 /// Why something that an agent asks for cannot be done.
 #[derive(Debug)]
@@ -304,12 +304,12 @@ impl Core {
             target: target.instance_key.clone(),
             reply: reply.clone(),
         };
-        let op = Op::Await {
+        let op = AwaitReply {
             instance: at.clone(),
             awaited: Box::new(awaited),
             at: self.now.wall,
         };
-        let purpose = Purpose::AwaitThenAsk {
+        let asking = AwaitingThenAsk {
             instance: at.clone(),
             asker: asker.clone(),
             target,
@@ -318,7 +318,7 @@ impl Core {
             reply: Box::new(reply),
             how,
         };
-        self.store(op, purpose);
+        self.store(op, asking);
         Ok(())
     }
 

@@ -24,7 +24,7 @@ use super::collectors::Collecting;
 use super::connection_state::StateQueue;
 use super::former_keys::{Arrival, FormerKeys};
 use super::health;
-use super::jobs::AcceptReply;
+use super::mailbox::AcceptReply;
 use super::models::{not_ready, standby_of};
 use super::router;
 use super::slot::Slot;

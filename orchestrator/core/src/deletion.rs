@@ -3,15 +3,15 @@
 
 use std::collections::btree_map::Entry;
 
-use goondan_protocol::control::{ControlError, Deleted, ErrorCode, Prunable, Pruned, Restarted};
+use goondan_protocol::control::{ControlError, Deleted, Prunable, Pruned, Restarted};
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef};
 use goondan_store::StoreError;
-use goondan_store::writer::{Op, Report};
+use goondan_store::writer::{Delete, Removed};
 use serde_json::json;
 
 use super::agents::Inbox;
 use super::answers::Fate;
-use super::jobs::Purpose;
+use super::jobs::continuation;
 use super::mailbox::deleted_error;
 use super::{Core, LogEvent, RequestToken, control_error};
 
@@ -42,6 +42,11 @@ enum AfterSweep {
     Prune { instances: Vec<Prunable> },
 }
 
+continuation! {
+    /// An instance that is being removed.
+    Deleting {} after Delete => &on_deleted
+}
+
 impl Core {
     /// Stops an instance's process and removes the instance. `agent` is the owner as far as known.
     pub(super) fn delete_instance(
@@ -69,17 +74,16 @@ impl Core {
     /// Removes an instance that has no process.
     pub(super) fn remove_from_store(&mut self, at: &InstanceRef) {
         let instance = at.clone();
-        self.store(Op::Delete(at.clone()), Purpose::Delete { instance });
+        let delete = Delete {
+            instance: at.clone(),
+        };
+        self.store(delete, Deleting { instance });
     }
 
-    pub(super) fn on_deleted(&mut self, at: &InstanceRef, result: Result<Report, StoreError>) {
+    fn on_deleted(&mut self, deleting: &Deleting, result: Result<Removed, StoreError>) {
+        let at = &deleting.instance;
         let outcome = match result {
-            Ok(Report::Deleted { existed }) => Ok(Deleted { existed }),
-            Ok(other) => {
-                self.log_confusion(at, &other);
-                let message = "the instance was not deleted";
-                Err(ControlError::new(ErrorCode::Internal, message))
-            }
+            Ok(Removed { existed }) => Ok(Deleted { existed }),
             Err(error) => Err(control_error(&error)),
         };
         let Some(entry) = self.instance_mut(at) else {

@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_store::StoreError;
-use goondan_store::writer::{Op, Report};
+use goondan_store::writer::ReadSources;
 
-use super::jobs::{AcceptReply, Purpose};
+use super::jobs::continuation;
+use super::mailbox::AcceptReply;
 use super::router::Route;
 use super::{Core, LogEvent};
 use crate::limits::FORMER_KEYS_REMEMBERED;
@@ -59,6 +60,11 @@ fn is_own(
     NAMING_CONNECTORS.contains(&connector) && of_kind.is_some_and(|rest| rest.starts_with(':'))
 }
 
+continuation! {
+    /// An event whose key a conversation had before; it may be its own.
+    FindingOwner { arrival: Box<Arrival> } after ReadSources => on_owner_found
+}
+
 impl Core {
     /// Hands an event of a connection to its conversation, which may be one from before.
     pub(super) fn arrive(&mut self, id: &WorkspaceId, arrival: Arrival) {
@@ -73,25 +79,26 @@ impl Core {
                     workspace_id: id.clone(),
                     instance_key: former,
                 };
-                let op = Op::Sources(instance.clone());
+                let read = ReadSources {
+                    instance: instance.clone(),
+                };
                 let arrival = Box::new(arrival);
-                self.store(op, Purpose::FindOwner { instance, arrival });
+                self.store(read, FindingOwner { instance, arrival });
             }
         }
     }
 
     /// The store has said by which connections the events came of the conversation that has the former
     /// key, if there is one.
-    pub(super) fn on_owner_found(
+    fn on_owner_found(
         &mut self,
-        former: &InstanceRef,
-        arrival: Arrival,
-        result: Result<Report, StoreError>,
+        finding: FindingOwner,
+        result: Result<BTreeSet<ConnectionName>, StoreError>,
     ) {
+        let (former, arrival) = (&finding.instance, *finding.arrival);
         let id = &former.workspace_id;
         let sources = match result {
-            Ok(Report::Sources(sources)) => Some(sources),
-            Ok(other) => return self.log_confusion(former, &other),
+            Ok(sources) => Some(sources),
             Err(StoreError::NoInstance { .. }) => None,
             Err(error) => {
                 let message = "the conversation could not be looked up; its error is in the log";

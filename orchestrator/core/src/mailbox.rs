@@ -8,14 +8,14 @@ use goondan_protocol::limits::MAX_PENDING_EVENTS_PER_INSTANCE;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::EventState;
-use goondan_store::writer::{Op, Report};
+use goondan_store::writer::{Accept, Accepted, LookUpEvent};
 use serde_json::json;
 
 use super::agents::Waiter;
-use super::answers::Fate;
-use super::jobs::{AcceptReply, Purpose};
+use super::answers::{Asker, Fate, How};
+use super::jobs::continuation;
 use super::parking::parked_error;
-use super::{Core, LogEvent, RequestToken, stopping_error};
+use super::{Core, LogEvent, ProcessId, RequestToken, stopping_error};
 
 /// Why nobody will hear of an event of a deleted instance.
 pub(super) fn deleted_error(key: &InstanceKey) -> ControlError {
@@ -39,6 +39,43 @@ fn told_to_strangers(code: RefusalCode) -> &'static str {
     } else {
         "the event could not be stored; try again later"
     }
+}
+
+/// Who is told that an event is durable.
+#[derive(Debug)]
+pub(super) enum AcceptReply {
+    /// A connector.
+    Connector {
+        process: ProcessId,
+        request_id: Option<u64>,
+        /// The event's id in the connector's own words.
+        said: EventId,
+    },
+    /// An agent that asked. `reply` is what is to bring the answer, if it comes as an event.
+    Agent {
+        asker: Asker,
+        how: How,
+        question: EventId,
+        reply: Box<AgentEvent>,
+    },
+    /// Nobody: the event is the answer to a question of its instance.
+    Answer,
+    /// A client; with `wait`, only when the turn is over.
+    Client {
+        token: RequestToken,
+        sent: Sent,
+        wait: bool,
+    },
+}
+
+continuation! {
+    /// An event on its way into the inbox.
+    Accepting { event: Box<AgentEvent>, reply: AcceptReply } after Accept => on_accepted
+}
+
+continuation! {
+    /// What became of an event that does not wait any more, and for which somebody waits.
+    LookingUp { event_id: EventId } after LookUpEvent => &on_looked_up
 }
 
 impl Core {
@@ -71,17 +108,18 @@ impl Core {
             AcceptReply::Connector { said, .. } => Some(said.clone()),
             AcceptReply::Agent { .. } | AcceptReply::Answer | AcceptReply::Client { .. } => None,
         };
-        let op = Op::Accept {
+        let accept = Accept {
             instance: instance.clone(),
             agent: agent.clone(),
             event: Box::new(event.clone()),
             former_id: former_id.filter(|said| *said != event.id),
         };
+        let event = Box::new(event);
         self.store(
-            op,
-            Purpose::Accept {
+            accept,
+            Accepting {
                 instance,
-                event: Box::new(event),
+                event,
                 reply,
             },
         );
@@ -128,16 +166,11 @@ impl Core {
         }
     }
 
-    pub(super) fn on_accepted(
-        &mut self,
-        instance: &InstanceRef,
-        event: AgentEvent,
-        reply: AcceptReply,
-        result: Result<Report, StoreError>,
-    ) {
-        let (before, created) = match result {
-            Ok(Report::Accepted { before, created }) => (before, created),
-            Ok(other) => return self.log_confusion(instance, &other),
+    fn on_accepted(&mut self, accepting: Accepting, result: Result<Accepted, StoreError>) {
+        let (event, reply) = (*accepting.event, accepting.reply);
+        let instance = &accepting.instance;
+        let Accepted { before, created } = match result {
+            Ok(accepted) => accepted,
             Err(error) => {
                 self.refuse_for(instance, &reply, &error);
                 if let AcceptReply::Answer = reply {
@@ -300,18 +333,14 @@ impl Core {
         }
     }
 
-    pub(super) fn on_looked_up(
-        &mut self,
-        at: &InstanceRef,
-        event_id: &EventId,
-        result: Result<Report, StoreError>,
-    ) {
+    fn on_looked_up(&mut self, sought: &LookingUp, result: Result<EventState, StoreError>) {
+        let (at, event_id) = (&sought.instance, &sought.event_id);
         match result {
-            Ok(Report::EventState(EventState::Done(outcome))) => {
+            Ok(EventState::Done(outcome)) => {
                 self.answer_waiters(at, event_id, &outcome);
             }
-            Ok(Report::EventState(EventState::Waiting)) => {}
-            Ok(_) | Err(_) => {
+            Ok(EventState::Waiting) => {}
+            Ok(EventState::Unknown | EventState::Parked(_)) | Err(_) => {
                 let error = ControlError::new(
                     ErrorCode::Cancelled,
                     format!("the outcome of event `{event_id}` is not known any more"),

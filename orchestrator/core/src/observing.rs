@@ -7,12 +7,12 @@ use goondan_protocol::ids::{AgentName, InstanceRef};
 use goondan_protocol::limits::MAX_NAME_BYTES;
 use goondan_protocol::observe::{ModelResponse, RuntimeEvent, RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::trace::{SpanId, TraceContext};
-use goondan_store::writer::Op;
+use goondan_store::writer::Observe;
 
 use super::agents::{Turn, Waiter};
 use super::authority::is_step_of;
 use super::ceilings::Reported;
-use super::jobs::Purpose;
+use super::jobs::LogFailure;
 use super::{Core, Effect, LogEvent, Now, ProcessId, RequestToken};
 
 /// What in a turn an event is about.
@@ -162,16 +162,11 @@ impl Core {
         let Ok(line) = event.to_record() else {
             return;
         };
-        let op = Op::Observe {
+        let op = Observe {
             instance: at.clone(),
             line,
         };
-        self.store(
-            op,
-            Purpose::Observe {
-                instance: at.clone(),
-            },
-        );
+        self.store(op, LogFailure(at.clone()));
         let Some(entry) = self.instance_mut(at) else {
             return;
         };

@@ -14,12 +14,12 @@ use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
 use goondan_store::StoreError;
 use goondan_store::instance::{Metadata, ParkedEvent};
-use goondan_store::writer::{Inspection, Op, Report};
+use goondan_store::writer::{DropEvent, Inspect, Inspection, NoteAttempt, ParkEvent, RetryEvent};
 use serde_json::json;
 
 use super::agents::{Inbox, Turn};
 use super::answers::Fate;
-use super::jobs::Purpose;
+use super::jobs::{Continuation, LogFailure, continuation};
 use super::retention::ListPurpose;
 use super::{Core, Effect, LogEvent, RequestToken, control_error};
 use crate::limits::MAX_TURN_CRASHES;
@@ -57,6 +57,45 @@ pub fn parked_among(found: &[Metadata]) -> BTreeMap<InstanceKey, u64> {
         .collect()
 }
 
+continuation! {
+    /// An event that is taken out of the way.
+    Parking { event_id: EventId, reason: String } after ParkEvent => &on_parked
+}
+
+/// What a person has decided about a parked event.
+#[derive(Debug)]
+struct Deciding {
+    instance: InstanceRef,
+    token: RequestToken,
+    event_id: EventId,
+    decision: Decision,
+}
+
+impl Continuation<RetryEvent> for Deciding {
+    fn instance(&self) -> Option<&InstanceRef> {
+        Some(&self.instance)
+    }
+
+    fn resume(self: Box<Self>, core: &mut Core, result: Result<(), StoreError>) {
+        core.on_decided(&self, result);
+    }
+}
+
+impl Continuation<DropEvent> for Deciding {
+    fn instance(&self) -> Option<&InstanceRef> {
+        Some(&self.instance)
+    }
+
+    fn resume(self: Box<Self>, core: &mut Core, result: Result<(), StoreError>) {
+        core.on_decided(&self, result);
+    }
+}
+
+continuation! {
+    /// An instance whose events are listed for a client.
+    InspectingEvents { token: RequestToken } after Inspect => &on_events_inspected
+}
+
 impl Core {
     /// The process crashed in this turn: that counts against the event, and is written down.
     pub(super) fn count_crash(&mut self, at: &InstanceRef, turn: Turn, how: &str) {
@@ -69,14 +108,13 @@ impl Core {
         let attempts = attempts.saturating_add(1);
         entry.turn_crashes.insert(event_id.clone(), attempts);
         entry.last_crash = Some((turn, how.to_owned()));
-        let op = Op::NoteAttempt {
+        let op = NoteAttempt {
             instance: at.clone(),
             event_id,
             attempts,
             at: wall,
         };
-        let instance = at.clone();
-        self.store(op, Purpose::NoteAttempt { instance });
+        self.store(op, LogFailure(at.clone()));
     }
 
     /// Whether the event that would be next has crashed too many turns.
@@ -108,30 +146,25 @@ impl Core {
         };
         // What the inbox holds then is read once it is parked.
         entry.inbox = Inbox::Unread;
-        let op = Op::Park {
+        let op = ParkEvent {
             instance: at.clone(),
             event_id: event_id.clone(),
             reason: reason.clone(),
             at: wall,
         };
-        let purpose = Purpose::Park {
+        let parking = Parking {
             instance: at.clone(),
             event_id,
             reason,
         };
-        self.store(op, purpose);
+        self.store(op, parking);
     }
 
-    pub(super) fn on_parked(
-        &mut self,
-        at: &InstanceRef,
-        event_id: &EventId,
-        reason: &str,
-        result: Result<Report, StoreError>,
-    ) {
+    fn on_parked(&mut self, parking: &Parking, result: Result<(), StoreError>) {
+        let (at, event_id) = (&parking.instance, &parking.event_id);
+        let reason = parking.reason.as_str();
         match result {
-            Ok(Report::Parked { .. }) => {}
-            Ok(other) => return self.log_confusion(at, &other),
+            Ok(()) => {}
             // Over already: what there is to do is read anew.
             Err(StoreError::WrongEvent { .. }) => return self.pump(at),
             Err(error) => return self.on_open_failed(at, &error),
@@ -216,47 +249,40 @@ impl Core {
         }
         let wall = self.now.wall;
         let (instance, id) = (at.clone(), event_id.clone());
-        let op = match decision {
-            Decision::Retry => Op::Retry {
-                instance,
-                event_id: id,
-                at: wall,
-            },
-            Decision::Drop => Op::Drop {
-                instance,
-                event_id: id,
-                at: wall,
-            },
-        };
-        let purpose = Purpose::Decide {
+        let deciding = Deciding {
             instance: at,
             token,
             event_id,
             decision,
         };
-        self.store(op, purpose);
+        match decision {
+            Decision::Retry => {
+                let retry = RetryEvent {
+                    instance,
+                    event_id: id,
+                    at: wall,
+                };
+                self.store(retry, deciding);
+            }
+            Decision::Drop => {
+                let dropped = DropEvent {
+                    instance,
+                    event_id: id,
+                    at: wall,
+                };
+                self.store(dropped, deciding);
+            }
+        }
     }
 
-    pub(super) fn on_decided(
-        &mut self,
-        at: &InstanceRef,
-        token: RequestToken,
-        event_id: &EventId,
-        decision: Decision,
-        result: Result<Report, StoreError>,
-    ) {
-        let what = match decision {
+    fn on_decided(&mut self, deciding: &Deciding, result: Result<(), StoreError>) {
+        let (at, event_id, token) = (&deciding.instance, &deciding.event_id, deciding.token);
+        let what = match deciding.decision {
             Decision::Retry => "eventRetried",
             Decision::Drop => "eventDropped",
         };
-        match result {
-            Ok(Report::Retried { .. } | Report::Dropped { .. }) => {}
-            Ok(other) => {
-                self.log_confusion(at, &other);
-                let error = ControlError::new(ErrorCode::Internal, "nothing was decided");
-                return self.respond_error(token, error);
-            }
-            Err(error) => return self.respond_error(token, control_error(&error)),
+        if let Err(error) = result {
+            return self.respond_error(token, control_error(&error));
         }
         self.count_parked(at, |count| count.saturating_sub(1));
         if let Some(entry) = self.instance_entry(at, None) {
@@ -307,24 +333,22 @@ impl Core {
         };
         self.event_listings.insert(token, listing);
         for instance in asked {
-            let op = Op::Inspect(instance.clone());
-            self.store(op, Purpose::InspectEvents { instance, token });
+            let inspect = Inspect {
+                instance: instance.clone(),
+            };
+            self.store(inspect, InspectingEvents { instance, token });
         }
         self.finish_event_listing(token);
     }
 
-    pub(super) fn on_events_inspected(
+    fn on_events_inspected(
         &mut self,
-        at: &InstanceRef,
-        token: RequestToken,
-        result: Result<Report, StoreError>,
+        inspecting: &InspectingEvents,
+        result: Result<Box<Inspection>, StoreError>,
     ) {
+        let token = inspecting.token;
         let found = match result {
-            Ok(Report::Inspected(found)) => Ok(self.events_of(at, *found)),
-            Ok(other) => {
-                self.log_confusion(at, &other);
-                Ok(Vec::new())
-            }
+            Ok(found) => Ok(self.events_of(&inspecting.instance, *found)),
             // It was deleted meanwhile.
             Err(StoreError::NoInstance { .. }) => Ok(Vec::new()),
             Err(error) => Err(control_error(&error)),

@@ -14,14 +14,15 @@ use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
-use goondan_store::instance::work_dir;
-use goondan_store::writer::{Op, Report};
+use goondan_store::instance::{Page, work_dir};
+use goondan_store::writer::{Inspect, Inspection, ReadPage};
 use serde::Serialize;
 use serde_json::json;
 
 use super::agents::Waiter;
 use super::deletion::DeleteReply;
-use super::jobs::{AcceptReply, Purpose};
+use super::jobs::{Asked, Continuation, continuation};
+use super::mailbox::AcceptReply;
 use super::parking::Decision;
 use super::router::{SENT_EVENT, Unroutable};
 use super::secrets::SecretWork;
@@ -50,6 +51,16 @@ fn may_come_late(call: &Call) -> bool {
             | Call::ListSecrets(_)
             | Call::Stop(_)
     )
+}
+
+continuation! {
+    /// A page of a conversation for a client.
+    ReadingHistory { token: RequestToken } after ReadPage => &on_page_for_client
+}
+
+continuation! {
+    /// Everything about an instance for a client.
+    Inspecting { token: RequestToken } after Inspect => &on_inspected
 }
 
 impl Core {
@@ -99,11 +110,10 @@ impl Core {
             Call::ListInstances(list) => self.list_instances(token, list.workspace_id),
             Call::ShowInstance(show) => {
                 self.with_instance(token, show.workspace_id, show.instance_key, |instance| {
-                    let purpose = Purpose::Inspect {
+                    let inspect = Inspect {
                         instance: instance.clone(),
-                        token,
                     };
-                    (Op::Inspect(instance), purpose)
+                    (inspect, Inspecting { instance, token })
                 });
             }
             Call::InstanceHistory(history) => {
@@ -113,17 +123,12 @@ impl Core {
                     history.workspace_id,
                     history.instance_key,
                     |instance| {
-                        let purpose = Purpose::PageForClient {
+                        let read = ReadPage {
                             instance: instance.clone(),
-                            token,
-                        };
-                        let states_of = Vec::new();
-                        let op = Op::ReadPage {
-                            instance,
                             offset,
-                            states_of,
+                            states_of: Vec::new(),
                         };
-                        (op, purpose)
+                        (read, ReadingHistory { instance, token })
                     },
                 );
             }
@@ -177,20 +182,20 @@ impl Core {
         }
     }
 
-    fn with_instance(
+    fn with_instance<O: Asked, C: Continuation<O> + 'static>(
         &mut self,
         token: RequestToken,
         workspace_id: WorkspaceId,
         instance_key: goondan_protocol::ids::InstanceKey,
-        job: impl FnOnce(InstanceRef) -> (Op, Purpose),
+        job: impl FnOnce(InstanceRef) -> (O, C),
     ) {
         match self.workspace(&workspace_id) {
             Ok(_) => {
-                let (op, purpose) = job(InstanceRef {
+                let (operation, then) = job(InstanceRef {
                     workspace_id,
                     instance_key,
                 });
-                self.store(op, purpose);
+                self.store(operation, then);
             }
             Err(error) => self.respond_error(token, error),
         }
@@ -320,19 +325,14 @@ impl Core {
         });
     }
 
-    pub(super) fn on_page_for_client(
+    fn on_page_for_client(
         &mut self,
-        at: &InstanceRef,
-        token: RequestToken,
-        result: Result<Report, StoreError>,
+        reading: &ReadingHistory,
+        result: Result<Box<Page>, StoreError>,
     ) {
+        let token = reading.token;
         let page = match result {
-            Ok(Report::Page(page)) => page,
-            Ok(other) => {
-                self.log_confusion(at, &other);
-                let error = ControlError::new(ErrorCode::Internal, "the history was not read");
-                return self.respond_error(token, error);
-            }
+            Ok(page) => page,
             Err(error) => return self.respond_error(token, control_error(&error)),
         };
         // What is no record of its kind stays in the file; `gdn verify` names it.
@@ -344,19 +344,14 @@ impl Core {
         self.respond(token, &history);
     }
 
-    pub(super) fn on_inspected(
+    fn on_inspected(
         &mut self,
-        at: &InstanceRef,
-        token: RequestToken,
-        result: Result<Report, StoreError>,
+        inspecting: &Inspecting,
+        result: Result<Box<Inspection>, StoreError>,
     ) {
+        let (at, token) = (&inspecting.instance, inspecting.token);
         let found = match result {
-            Ok(Report::Inspected(found)) => found,
-            Ok(other) => {
-                self.log_confusion(at, &other);
-                let error = ControlError::new(ErrorCode::Internal, "the instance was not read");
-                return self.respond_error(token, error);
-            }
+            Ok(found) => found,
             Err(error) => return self.respond_error(token, control_error(&error)),
         };
         let metadata = found.metadata;

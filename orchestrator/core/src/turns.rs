@@ -9,15 +9,15 @@ use goondan_protocol::ipc::{
 };
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
-use goondan_store::instance::LlmMessage;
-use goondan_store::writer::{Op, Report};
+use goondan_store::instance::{LlmMessage, OpenTurn, Page};
+use goondan_store::writer::{AppendEvent, Appended, BeginTurn, CompleteTurn, LogLlm, ReadPage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::agents::{Turn, TurnContext};
 use super::authority;
 use super::ceilings::TurnUse;
-use super::jobs::Purpose;
+use super::jobs::{LogFailure, continuation};
 use super::{Core, Effect, LogEvent, ProcessId};
 use crate::limits::TURN_BYTES_MAX;
 
@@ -43,6 +43,32 @@ struct ExchangedSource {
     step_id: Option<StepId>,
 }
 
+continuation! {
+    /// A page of the conversation for the agent that works on it.
+    Loading { process: ProcessId, request_id: Option<u64> } after ReadPage => on_page_for_agent
+}
+
+continuation! {
+    /// A turn that is about to be handed over.
+    Beginning { process: ProcessId, context: TurnContext } after BeginTurn => on_began
+}
+
+continuation! {
+    /// What an agent appended.
+    Appending { process: ProcessId } after AppendEvent => &on_appended
+}
+
+continuation! {
+    /// A turn that is over.
+    Completing {
+        process: ProcessId,
+        turn_id: TurnId,
+        event_id: EventId,
+        also: Vec<EventId>,
+        outcome: TurnOutcome,
+    } after CompleteTurn => &on_committed
+}
+
 impl Core {
     /// An agent asks for its conversation.
     pub(super) fn on_conversation_load(
@@ -59,14 +85,14 @@ impl Core {
             0 => extensions.iter().map(|held| held.name.clone()).collect(),
             _ => Vec::new(),
         };
-        let op = Op::ReadPage {
+        let read = ReadPage {
             instance: instance.clone(),
             offset,
             states_of,
         };
         self.store(
-            op,
-            Purpose::PageForAgent {
+            read,
+            Loading {
                 instance,
                 process,
                 request_id,
@@ -74,16 +100,15 @@ impl Core {
         );
     }
 
-    pub(super) fn on_page_for_agent(
-        &mut self,
-        at: &InstanceRef,
-        process: ProcessId,
-        request_id: Option<u64>,
-        result: Result<Report, StoreError>,
-    ) {
+    fn on_page_for_agent(&mut self, loading: Loading, result: Result<Box<Page>, StoreError>) {
+        let Loading {
+            instance,
+            process,
+            request_id,
+        } = loading;
+        let at = &instance;
         let page = match result {
-            Ok(Report::Page(page)) => *page,
-            Ok(other) => return self.log_confusion(at, &other),
+            Ok(page) => *page,
             Err(error) => return self.on_store_failure(at, Some(process), &error),
         };
         for finding in &page.damage {
@@ -148,7 +173,7 @@ impl Core {
         };
         entry.progress.beginning = Some(context.clone());
         let instance = at.clone();
-        let op = Op::BeginTurn {
+        let begin = BeginTurn {
             instance: instance.clone(),
             turn_id,
             event_id,
@@ -157,8 +182,8 @@ impl Core {
             at: wall,
         };
         self.store(
-            op,
-            Purpose::Begin {
+            begin,
+            Beginning {
                 instance,
                 process,
                 context,
@@ -166,19 +191,14 @@ impl Core {
         );
     }
 
-    pub(super) fn on_began(
-        &mut self,
-        at: &InstanceRef,
-        process: ProcessId,
-        mut context: TurnContext,
-        result: Result<Report, StoreError>,
-    ) {
+    fn on_began(&mut self, beginning: Beginning, result: Result<OpenTurn, StoreError>) {
+        let (at, process) = (&beginning.instance, beginning.process);
+        let mut context = beginning.context;
         if let Some(entry) = self.instance_mut(at) {
             entry.progress.beginning = None;
         }
         let open = match result {
-            Ok(Report::Began(open)) => open,
-            Ok(other) => return self.log_confusion(at, &other),
+            Ok(open) => open,
             Err(error) => return self.on_store_failure(at, Some(process), &error),
         };
         context.trace.span_id = SpanId::of_turn(&open.turn_id);
@@ -266,19 +286,14 @@ impl Core {
             return self.fail_turn(at, process, seq.saturating_sub(1));
         }
         self.log_llm(at, &turn_id, &event);
-        let op = Op::AppendEvent {
+        let append = AppendEvent {
             instance: at.clone(),
             turn_id,
             seq,
             event,
         };
-        self.store(
-            op,
-            Purpose::Append {
-                instance: at.clone(),
-                process,
-            },
-        );
+        let instance = at.clone();
+        self.store(append, Appending { instance, process });
     }
 
     /// A turn has appended more than a turn may: it ends here, and its process with it.
@@ -327,22 +342,17 @@ impl Core {
             step_id: message.source.step_id,
             message: message.data.to_owned(),
         };
-        let op = Op::LogLlm {
+        let op = LogLlm {
             instance: at.clone(),
             message: Box::new(message),
         };
-        let instance = at.clone();
-        self.store(op, Purpose::LogLlm { instance });
+        self.store(op, LogFailure(at.clone()));
     }
 
-    pub(super) fn on_appended(
-        &mut self,
-        at: &InstanceRef,
-        process: ProcessId,
-        result: Result<Report, StoreError>,
-    ) {
+    fn on_appended(&mut self, appending: &Appending, result: Result<Appended, StoreError>) {
+        let (at, process) = (&appending.instance, appending.process);
         match result {
-            Ok(Report::Appended { turn_id, seq }) => {
+            Ok(Appended { turn_id, seq }) => {
                 let turn = self.current_turn(at, &turn_id);
                 if turn.is_some_and(|turn| turn.taken_in.is_some()) {
                     return;
@@ -350,7 +360,6 @@ impl Core {
                 let appended = TurnAppended { turn_id, seq };
                 self.send_agent(at, process, None, None, ToAgent::TurnAppended(appended));
             }
-            Ok(other) => self.log_confusion(at, &other),
             Err(error) => self.on_store_failure(at, Some(process), &error),
         }
     }
@@ -385,7 +394,7 @@ impl Core {
         if let Some(turn) = self.instance_mut(at).and_then(|entry| entry.turn.as_mut()) {
             turn.taken_in = Some(answered.clone());
         }
-        let op = Op::CompleteTurn {
+        let complete = CompleteTurn {
             instance: at.clone(),
             turn_id: turn_id.clone(),
             last_seq,
@@ -395,7 +404,7 @@ impl Core {
             at: self.now.wall,
         };
         let event_id = turn.context.event_id;
-        let purpose = Purpose::Complete {
+        let completing = Completing {
             instance: at.clone(),
             process,
             turn_id,
@@ -403,23 +412,22 @@ impl Core {
             also: answered,
             outcome,
         };
-        self.store(op, purpose);
+        self.store(complete, completing);
         self.begin_behind(at, process);
     }
 
-    pub(super) fn on_committed(
-        &mut self,
-        at: &InstanceRef,
-        process: ProcessId,
-        turn_id: &TurnId,
-        (event_id, also): (&EventId, &[EventId]),
-        outcome: &TurnOutcome,
-        result: Result<Report, StoreError>,
-    ) {
-        match result {
-            Ok(Report::Committed { .. }) => {}
-            Ok(other) => return self.log_confusion(at, &other),
-            Err(error) => return self.on_store_failure(at, Some(process), &error),
+    fn on_committed(&mut self, completing: &Completing, result: Result<(), StoreError>) {
+        let Completing {
+            instance,
+            process,
+            turn_id,
+            event_id,
+            also,
+            outcome,
+        } = &completing;
+        let (at, process) = (instance, *process);
+        if let Err(error) = result {
+            return self.on_store_failure(at, Some(process), &error);
         }
         let now_ms = self.now.mono_ms;
         let Some(entry) = self.instance_mut(at) else {

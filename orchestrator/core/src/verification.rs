@@ -7,11 +7,11 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
 use goondan_store::verify::Verified;
-use goondan_store::writer::{Op, Report};
+use goondan_store::writer::{VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles};
 use goondan_store::{Severity, StoreError};
 use serde_json::json;
 
-use super::jobs::Purpose;
+use super::jobs::{Continuation, continuation};
 use super::retention::ListPurpose;
 use super::{Core, Effect, RequestToken, control_error};
 
@@ -21,6 +21,39 @@ pub(super) struct Verifying {
     outstanding: usize,
     found: Verification,
     failure: Option<ControlError>,
+}
+
+continuation! {
+    /// A conversation that is checked for a client.
+    VerifyingInstance { token: RequestToken, is_repair: bool } after VerifyInstance => &on_verified
+}
+
+/// The files of a workspace, or of none, that are checked for a client.
+#[derive(Debug)]
+struct VerifyingOwnFiles {
+    token: RequestToken,
+    /// Whose losses a person acknowledges.
+    repaired: Option<WorkspaceId>,
+}
+
+impl Continuation<VerifyWorkspaceFiles> for VerifyingOwnFiles {
+    fn instance(&self) -> Option<&InstanceRef> {
+        None
+    }
+
+    fn resume(self: Box<Self>, core: &mut Core, result: Result<Box<Verified>, StoreError>) {
+        core.on_own_files_verified(*self, result);
+    }
+}
+
+impl Continuation<VerifyRootFiles> for VerifyingOwnFiles {
+    fn instance(&self) -> Option<&InstanceRef> {
+        None
+    }
+
+    fn resume(self: Box<Self>, core: &mut Core, result: Result<Box<Verified>, StoreError>) {
+        core.on_own_files_verified(*self, result);
+    }
 }
 
 impl Core {
@@ -72,28 +105,28 @@ impl Core {
             let workspace_id = request.workspace_id.clone();
             let repair = request.repair;
             let repaired = repair.then(|| workspace_id.clone());
-            let op = Op::VerifyWorkspace {
+            let op = VerifyWorkspaceFiles {
                 workspace_id,
                 repair,
             };
-            self.store(op, Purpose::VerifyOwnFiles { token, repaired });
+            self.store(op, VerifyingOwnFiles { token, repaired });
         }
         for instance in instances {
             if request.repair {
                 self.end_idle_process(&instance);
             }
-            let op = Op::Verify {
+            let op = VerifyInstance {
                 instance: instance.clone(),
                 repair: request.repair,
                 at: wall,
             };
             let is_repair = request.repair;
-            let purpose = Purpose::Verify {
+            let verifying = VerifyingInstance {
                 instance,
                 token,
                 is_repair,
             };
-            self.store(op, purpose);
+            self.store(op, verifying);
         }
         self.finish_verification(token);
     }
@@ -107,8 +140,8 @@ impl Core {
         self.verifications.insert(token, verifying);
         let repair = request.repair;
         let repaired = None;
-        let op = Op::VerifyRoot { repair };
-        self.store(op, Purpose::VerifyOwnFiles { token, repaired });
+        let op = VerifyRootFiles { repair };
+        self.store(op, VerifyingOwnFiles { token, repaired });
     }
 
     fn is_in_turn(&self, at: &InstanceRef) -> bool {
@@ -125,23 +158,17 @@ impl Core {
         }
     }
 
-    pub(super) fn on_verified(
+    fn on_verified(
         &mut self,
-        at: &InstanceRef,
-        token: RequestToken,
-        is_repair: bool,
-        result: Result<Report, StoreError>,
+        verifying: &VerifyingInstance,
+        result: Result<Box<Verified>, StoreError>,
     ) {
+        let (at, token) = (&verifying.instance, verifying.token);
         let found = match result {
-            Ok(Report::Verified(found)) => Ok(*found),
-            Ok(other) => {
-                self.log_confusion(at, &other);
-                let message = "a conversation was not checked";
-                Err(ControlError::new(ErrorCode::Internal, message))
-            }
+            Ok(found) => Ok(*found),
             Err(error) => Err(control_error(&error)),
         };
-        if is_repair {
+        if verifying.is_repair {
             if let Ok(found) = &found
                 && !(found.kept.is_empty() && found.findings.is_empty())
             {
@@ -154,18 +181,14 @@ impl Core {
         self.take_verified(token, Some(&at.instance_key), found);
     }
 
-    pub(super) fn on_own_files_verified(
+    fn on_own_files_verified(
         &mut self,
-        token: RequestToken,
-        repaired: Option<WorkspaceId>,
-        result: Result<Report, StoreError>,
+        verifying: VerifyingOwnFiles,
+        result: Result<Box<Verified>, StoreError>,
     ) {
+        let VerifyingOwnFiles { token, repaired } = verifying;
         let found = match result {
-            Ok(Report::Verified(found)) => Ok(*found),
-            Ok(_) => {
-                let message = "the files of a workspace were not checked";
-                Err(ControlError::new(ErrorCode::Internal, message))
-            }
+            Ok(found) => Ok(*found),
             Err(error) => Err(control_error(&error)),
         };
         if let (Some(id), Ok(found)) = (repaired, &found)

@@ -11,11 +11,11 @@ use goondan_protocol::ids::{
     AgentName, ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId,
 };
 use goondan_store::instance::Metadata;
-use goondan_store::writer::Op;
+use goondan_store::writer::Close;
 use serde_json::json;
 
 use super::connectors::Connector;
-use super::jobs::Purpose;
+use super::jobs::LogFailure;
 use super::mailbox::closed_error;
 use super::models::Model;
 use super::reloading::Applied;
@@ -535,7 +535,8 @@ impl Core {
                     workspace_id,
                     instance_key,
                 };
-                self.store(Op::Close(instance.clone()), Purpose::Close { instance });
+                let then = LogFailure(instance.clone());
+                self.store(Close { instance }, then);
             }
         }
     }

@@ -19,35 +19,37 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use goondan_protocol::event::AgentEvent;
-use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef, WorkspaceId};
-use goondan_protocol::time::Timestamp;
+use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use tokio::time::Instant;
 
 use crate::disk::Disk;
 use crate::error::{IoContext as _, StoreError};
 use crate::index::InstanceIndex;
-use crate::instance::{self, Brought, EventState, InstanceStore};
+use crate::instance::InstanceStore;
 use crate::limits::WRITER_OPEN_INSTANCES_MAX;
 use crate::naming::instance_dir_name;
-use crate::own_files::{self, OwnFiles};
 use crate::root::Layout;
-use crate::verify;
 
-mod check;
-mod op;
+mod operation;
 mod outcome;
+mod performing;
 mod resting;
 mod settling;
 mod threads;
 mod workspace_files;
 
-use op::Promise;
+use operation::{Promise, Subject};
 use outcome::{again, report_findings};
 use settling::Unfolded;
 use workspace_files::WorkspaceFiles;
 
-pub use op::{Completion, Inspection, Job, Op, Report};
+pub use operation::{
+    Accept, Accepted, AppendEvent, Appended, Audit, AwaitReply, BeginTurn, Close, CompleteTurn,
+    Completion, Delete, DropEvent, Export, ForgoReply, Import, Inspect, Inspection, Job, LogLlm,
+    LookUpEvent, NoteAttempt, Observe, Op, Open, Operation, ParkEvent, ReadPage, ReadSources,
+    RecordUsage, Removed, ReplyAwaited, Report, RetryEvent, VerifyInstance, VerifyRootFiles,
+    VerifyWorkspaceFiles,
+};
 pub use threads::Writers;
 
 struct Held {
@@ -61,6 +63,48 @@ struct Held {
     clear_due: Option<Instant>,
     /// When its files are closed, if nobody needs them before.
     rest_due: Option<Instant>,
+}
+
+/// What a job is about, beside its own operation: with it, it fails.
+#[derive(Debug)]
+enum About {
+    Instance(InstanceRef),
+    /// The ledger of a workspace: entries of a batch are synced together.
+    Ledger(WorkspaceId),
+    Nothing,
+}
+
+impl About {
+    fn of(op: &Op) -> Self {
+        match (op, op.subject()) {
+            (_, Subject::Instance(instance)) => Self::Instance(instance.clone()),
+            (Op::RecordUsage(_), Subject::Workspace(id)) => Self::Ledger(id.clone()),
+            (_, Subject::Workspace(_) | Subject::Root) => Self::Nothing,
+        }
+    }
+}
+
+/// An operation that is done and not known to be durable yet.
+#[derive(Debug)]
+struct Staged {
+    token: u64,
+    about: About,
+    report: Report,
+}
+
+impl Staged {
+    /// What is told of it; `error` befell what it is about.
+    fn completion(mut self, error: Option<&StoreError>) -> Completion {
+        if let Some(error) = error
+            && self.report.error().is_none()
+        {
+            self.report.fail(again(error));
+        }
+        Completion {
+            token: self.token,
+            report: self.report,
+        }
+    }
 }
 
 /// What a writer thread does with its jobs, without the thread: for simulations.
@@ -133,60 +177,59 @@ impl Worker {
         // Those whose further jobs follow a commit, or wait for a place among the open ones.
         let mut put_off: HashSet<InstanceRef> = HashSet::new();
         let mut newly_opened = 0;
-        let mut staged: Vec<(u64, Option<InstanceRef>, Result<Report, StoreError>)> = Vec::new();
+        let mut staged: Vec<Staged> = Vec::new();
         let mut touched: Vec<(InstanceRef, Promise)> = Vec::new();
         for job in batch.drain(..) {
-            if let Op::RecordUsage {
-                workspace_id,
-                entry,
-            } = &job.op
-            {
-                let (disk, place) = (self.disk.as_ref(), staged.len());
-                let files = &mut self.workspace_files;
-                let result = files.append(disk, &self.layout, workspace_id, entry, place);
-                staged.push((job.token, None, result));
+            let about = About::of(&job.op);
+            let About::Instance(instance) = &about else {
+                let (token, report) = (job.token, job.op.perform(self));
+                staged.push(Staged {
+                    token,
+                    about,
+                    report,
+                });
+                continue;
+            };
+            let is_new = !self.open.contains_key(instance);
+            if is_new && newly_opened >= self.open_instances_max {
+                put_off.insert(instance.clone());
+            }
+            if put_off.contains(instance) {
+                later.push(job);
                 continue;
             }
-            let instance = job.op.instance().cloned();
-            if let Some(instance) = &instance {
-                let is_new = !self.open.contains_key(instance);
-                if is_new && newly_opened >= self.open_instances_max {
-                    put_off.insert(instance.clone());
-                }
-                if put_off.contains(instance) {
-                    later.push(job);
-                    continue;
-                }
-                newly_opened += usize::from(is_new);
-            }
-            if let (Op::CompleteTurn { .. }, Some(instance)) = (&job.op, &instance) {
+            newly_opened += usize::from(is_new);
+            if let Op::CompleteTurn(_) = &job.op {
                 put_off.insert(instance.clone());
             }
             let promise = job.op.promise();
-            let result = match instance.as_ref().and_then(|instance| failed.get(instance)) {
-                Some(error) => Err(again(error)),
-                None => self.stage(job.op),
+            let report = match failed.get(instance) {
+                Some(error) => job.op.refuse(again(error)),
+                None => job.op.perform(self),
             };
-            match (&instance, &result) {
-                (Some(instance), Err(error)) if error.is_io() && !failed.contains_key(instance) => {
+            match report.error() {
+                Some(error) if error.is_io() && !failed.contains_key(instance) => {
                     self.open.remove(instance);
                     failed.insert(instance.clone(), again(error));
                 }
-                (Some(instance), _) => touch(&mut touched, instance, promise),
-                (None, _) => {}
+                Some(_) | None => touch(&mut touched, instance, promise),
             }
-            staged.push((job.token, instance, result));
+            staged.push(Staged {
+                token: job.token,
+                about,
+                report,
+            });
         }
         *batch = later;
-        self.workspace_files
-            .sync(self.disk.as_ref(), &self.layout, &mut staged);
+        let failed_ledgers = self.workspace_files.sync(self.disk.as_ref(), &self.layout);
         self.keep_promises(touched, failed);
-        let reported = staged.into_iter().map(|(token, instance, result)| {
-            let result = match instance.and_then(|instance| failed.get(&instance).map(again)) {
-                Some(error) if result.is_ok() => Err(error),
-                _ => result,
+        let reported = staged.into_iter().map(|staged| {
+            let error = match &staged.about {
+                About::Instance(instance) => failed.get(instance),
+                About::Ledger(workspace_id) => failed_ledgers.get(workspace_id),
+                About::Nothing => None,
             };
-            Completion { token, result }
+            staged.completion(error)
         });
         reported.collect()
     }
@@ -215,235 +258,6 @@ impl Worker {
             self.index.put(&instance, held.store.metadata());
             self.unsettled.push(instance);
         }
-    }
-
-    fn stage(&mut self, op: Op) -> Result<Report, StoreError> {
-        // Long: one arm for each operation.
-        match op {
-            Op::Accept {
-                instance,
-                agent,
-                event,
-                former_id,
-            } => self.accept(&instance, &agent, *event, former_id.as_ref()),
-            Op::Sources(instance) => {
-                let sources = self.held(&instance)?.store.sources();
-                Ok(Report::Sources(sources.clone()))
-            }
-            Op::Open(instance) => {
-                let held = self.held(&instance)?;
-                held.is_kept = true;
-                Ok(Report::Opened(Box::new(held.store.state())))
-            }
-            Op::BeginTurn {
-                instance,
-                turn_id,
-                event_id,
-                config_digest,
-                observation,
-                at,
-            } => {
-                let store = &mut self.held(&instance)?.store;
-                store.bound_observation(observation);
-                store
-                    .begin_turn_under(turn_id, &event_id, config_digest.as_deref(), at)
-                    .map(Report::Began)
-            }
-            Op::AppendEvent {
-                instance,
-                turn_id,
-                seq,
-                event,
-            } => {
-                self.held(&instance)?
-                    .store
-                    .append_event(&turn_id, seq, &event)?;
-                Ok(Report::Appended { turn_id, seq })
-            }
-            Op::CompleteTurn {
-                instance,
-                turn_id,
-                last_seq,
-                also,
-                states,
-                outcome,
-                at,
-            } => {
-                let store = &mut self.held(&instance)?.store;
-                let brought = Brought { also, states };
-                store.complete_turn_with(&turn_id, last_seq, brought, outcome, at)?;
-                Ok(Report::Committed { turn_id })
-            }
-            Op::Await {
-                instance,
-                awaited,
-                at,
-            } => {
-                let store = &mut self.held(&instance)?.store;
-                let is_open = store.await_reply(&awaited, at)?;
-                Ok(Report::Awaiting { is_open })
-            }
-            Op::Forgo {
-                instance,
-                question,
-                at,
-            } => {
-                self.held(&instance)?.store.forgo(&question, at)?;
-                Ok(Report::Forgone)
-            }
-            Op::Observe { instance, line } => {
-                self.held(&instance)?.store.observe(&line)?;
-                Ok(Report::Observed)
-            }
-            Op::LogLlm { instance, message } => {
-                self.held(&instance)?.store.log_llm(&message)?;
-                Ok(Report::LlmLogged)
-            }
-            Op::NoteAttempt {
-                instance,
-                event_id,
-                attempts,
-                at,
-            } => {
-                let store = &mut self.held(&instance)?.store;
-                let attempts = store.note_attempts(&event_id, attempts, at)?;
-                Ok(Report::Attempts { event_id, attempts })
-            }
-            Op::Park {
-                instance,
-                event_id,
-                reason,
-                at,
-            } => {
-                self.held(&instance)?.store.park(&event_id, &reason, at)?;
-                Ok(Report::Parked { event_id })
-            }
-            Op::Retry {
-                instance,
-                event_id,
-                at,
-            } => {
-                let store = &mut self.held(&instance)?.store;
-                store.retry(&event_id, at)?;
-                let waiting = store.state().waiting;
-                Ok(Report::Retried { event_id, waiting })
-            }
-            Op::Drop {
-                instance,
-                event_id,
-                at,
-            } => {
-                self.held(&instance)?.store.drop_parked(&event_id, at)?;
-                Ok(Report::Dropped { event_id })
-            }
-            Op::ReadPage {
-                instance,
-                offset,
-                states_of,
-            } => {
-                let store = &mut self.held(&instance)?.store;
-                let mut page = store.page(offset)?;
-                let (states, damage) = store.restore_states(&states_of)?;
-                page.states = states;
-                page.damage.extend(damage);
-                Ok(Report::Page(Box::new(page)))
-            }
-            Op::LookUpEvent { instance, event_id } => self
-                .held(&instance)?
-                .store
-                .event_state(&event_id)
-                .map(Report::EventState),
-            Op::Inspect(instance) => self.inspect(&instance),
-            Op::Verify {
-                instance,
-                repair,
-                at,
-            } => self.verify(&instance, repair, at),
-            Op::VerifyWorkspace {
-                workspace_id,
-                repair,
-            } => self.verify_workspace(&workspace_id, repair),
-            Op::VerifyRoot { repair } => self.verify_root(repair),
-            Op::Export {
-                instance,
-                position,
-                skip_damaged,
-                at,
-            } => {
-                let store = &mut self.held(&instance)?.store;
-                let part = store.export(position, skip_damaged, at)?;
-                Ok(Report::Exported(Box::new(part)))
-            }
-            Op::Import {
-                instance,
-                agent,
-                archive,
-                at,
-            } => {
-                let (disk, key) = (self.disk.as_ref(), &instance.instance_key);
-                let instances = self.layout.instances(&instance.workspace_id);
-                let staging = format!(".new-{}", uuid::Uuid::now_v7());
-                instance::import(disk, &instances, (key, &agent), &archive, at, &staging)
-                    .map(Report::Imported)
-            }
-            Op::Close(instance) => self.close(&instance),
-            Op::Delete(instance) => self.delete(&instance),
-            Op::Audit {
-                workspace_id,
-                record,
-            } => {
-                let (disk, layout) = (self.disk.as_ref(), &self.layout);
-                self.workspace_files
-                    .audit(disk, layout, &workspace_id, &record)?;
-                Ok(Report::Audited)
-            }
-            // The batch takes these aside, to sync them together.
-            Op::RecordUsage { .. } => Ok(Report::UsageRecorded),
-        }
-    }
-
-    fn verify_workspace(&mut self, id: &WorkspaceId, repair: bool) -> Result<Report, StoreError> {
-        let (disk, layout) = (self.disk.as_ref(), &self.layout);
-        let mut found = verify::workspace_files(disk, layout, id)?;
-        if repair {
-            self.workspace_files.acknowledge(disk, layout, id)?;
-            own_files::mark_acknowledged(&mut found);
-        }
-        Ok(Report::Verified(Box::new(found)))
-    }
-
-    fn verify_root(&self, repair: bool) -> Result<Report, StoreError> {
-        let (disk, layout) = (self.disk.as_ref(), &self.layout);
-        let mut found = verify::root_files(disk, layout)?;
-        if repair {
-            OwnFiles::open(disk, &layout.system())?.acknowledge(disk)?;
-            own_files::mark_acknowledged(&mut found);
-        }
-        Ok(Report::Verified(Box::new(found)))
-    }
-
-    fn close(&mut self, instance: &InstanceRef) -> Result<Report, StoreError> {
-        if let Some(unfolded) = self.unfolded.get_mut(instance) {
-            unfolded.is_kept = false;
-        }
-        self.resting.remove(instance);
-        if let Some(mut held) = self.open.remove(instance) {
-            held.store.sync()?;
-            held.store.clear_journal()?;
-            held.store.flush_metadata()?;
-        }
-        Ok(Report::Closed)
-    }
-
-    fn delete(&mut self, instance: &InstanceRef) -> Result<Report, StoreError> {
-        self.open.remove(instance);
-        self.unfolded.remove(instance);
-        self.resting.remove(instance);
-        let dir = self.dir_of(instance);
-        let trash = format!(".removed-{}", uuid::Uuid::now_v7());
-        let existed = instance::delete(self.disk.as_ref(), &dir, &trash)?;
-        self.index.remove(instance);
-        Ok(Report::Deleted { existed })
     }
 
     fn dir_of(&self, instance: &InstanceRef) -> PathBuf {
@@ -495,62 +309,6 @@ impl Worker {
                 rest_due: None,
             },
         );
-    }
-
-    fn accept(
-        &mut self,
-        instance: &InstanceRef,
-        agent: &AgentName,
-        event: AgentEvent,
-        former_id: Option<&EventId>,
-    ) -> Result<Report, StoreError> {
-        let created = match self.held(instance) {
-            Ok(_) => false,
-            Err(StoreError::NoInstance { .. }) => {
-                let store = self.create(instance, agent, event.created_at)?;
-                self.hold(instance, store, true);
-                true
-            }
-            Err(error) => return Err(error),
-        };
-        let held = self.held(instance)?;
-        let owner = &held.store.metadata().agent_name;
-        if owner != agent {
-            let (key, owner) = (instance.instance_key.clone(), owner.clone());
-            return Err(StoreError::KeyTaken { key, owner });
-        }
-        held.is_kept = true;
-        let known = former_id.map(|id| held.store.event_state(id)).transpose()?;
-        let before = match known {
-            Some(known) if known != EventState::Unknown => known,
-            Some(_) | None => held.store.accept(event)?,
-        };
-        Ok(Report::Accepted { before, created })
-    }
-
-    fn create(
-        &self,
-        instance: &InstanceRef,
-        agent: &AgentName,
-        at: Timestamp,
-    ) -> Result<InstanceStore, StoreError> {
-        let instances = self.layout.instances(&instance.workspace_id);
-        let staging = format!(".new-{}", uuid::Uuid::now_v7());
-        let key: &InstanceKey = &instance.instance_key;
-        InstanceStore::create(self.disk.clone(), &instances, key, agent, at, &staging)
-    }
-
-    fn inspect(&mut self, instance: &InstanceRef) -> Result<Report, StoreError> {
-        let store = &mut self.held(instance)?.store;
-        Ok(Report::Inspected(Box::new(Inspection {
-            metadata: store.metadata().clone(),
-            dir: store.dir().to_owned(),
-            messages: store.count_messages(),
-            base_bytes: store.base_bytes(),
-            waiting: store.waiting_count(),
-            parked: store.parked(),
-            extensions: store.extension_states()?,
-        })))
     }
 
     /// Writes metadata that is due; `all` writes what is not due yet too.

@@ -3,14 +3,15 @@
 use goondan_protocol::JsonObject;
 use std::collections::{BTreeMap, VecDeque};
 
-use goondan_protocol::event::{EventSource, TurnOutcome};
+use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::ids::{TurnId, WorkspaceId};
+use goondan_protocol::time::Timestamp;
 
 use tokio::sync::mpsc;
 
 use super::*;
 use crate::disk::RealDisk;
-use crate::instance::{EventState, Metadata};
+use crate::instance::{self, EventState, Metadata};
 use crate::limits::{INSTANCE_REST_DELAY_MS, WRITER_OPEN_INSTANCES_MAX};
 use crate::workspace;
 
@@ -53,7 +54,8 @@ impl Rig {
         }
     }
 
-    async fn submit(&self, token: u64, op: Op) {
+    async fn submit(&self, token: u64, op: impl Into<Op>) {
+        let op = op.into();
         assert!(self.writers.submit(vec![Job { token, op }]).await.is_ok());
     }
 
@@ -64,9 +66,9 @@ impl Rig {
         self.reported.pop_front().unwrap()
     }
 
-    async fn run(&mut self, op: Op) -> Result<Report, StoreError> {
-        self.submit(0, op).await;
-        self.next().await.result
+    async fn run<O: Operation>(&mut self, operation: O) -> Result<O::Output, StoreError> {
+        self.submit(0, operation).await;
+        O::output(self.next().await.report).unwrap()
     }
 }
 
@@ -89,8 +91,8 @@ fn event(id: &str) -> Box<AgentEvent> {
     })
 }
 
-fn accept(instance: InstanceRef, agent: &str, id: &str) -> Op {
-    Op::Accept {
+fn accept(instance: InstanceRef, agent: &str, id: &str) -> Accept {
+    Accept {
         instance,
         agent: agent.parse().unwrap(),
         event: event(id),
@@ -111,11 +113,11 @@ async fn every_job_is_reported_once_and_in_order_within_its_instance() {
     while seen.len() < 300 {
         let completion = rig.next().await;
         assert!(matches!(
-            completion.result,
-            Ok(Report::Accepted {
+            completion.report,
+            Report::Accept(Ok(Accepted {
                 before: EventState::Unknown,
                 ..
-            })
+            }))
         ));
         seen.push(completion.token);
     }
@@ -127,10 +129,12 @@ async fn every_job_is_reported_once_and_in_order_within_its_instance() {
             .collect();
         assert!(of_key.is_sorted(), "order within an instance was lost");
     }
-    let opened = rig.run(Op::Open(rig.instance("a"))).await.unwrap();
-    let Report::Opened(state) = opened else {
-        panic!("{opened:?}")
-    };
+    let state = rig
+        .run(Open {
+            instance: rig.instance("a"),
+        })
+        .await
+        .unwrap();
     assert_eq!(state.waiting.len(), 100);
 }
 
@@ -159,12 +163,27 @@ async fn inst_5_delete_never_leaves_the_instance_through_a_link() {
     let dir = rig.layout.instances(&rig.workspace_id).join("k");
     std::os::unix::fs::symlink(outside.path(), dir.join("work").join("link")).unwrap();
     std::os::unix::fs::symlink(outside.path(), dir.with_file_name("linked")).unwrap();
-    let gone = rig.run(Op::Delete(rig.instance("k"))).await.unwrap();
-    assert!(matches!(gone, Report::Deleted { existed: true }));
-    let gone = rig.run(Op::Delete(rig.instance("linked"))).await.unwrap();
-    assert!(matches!(gone, Report::Deleted { existed: true }));
-    let gone = rig.run(Op::Delete(rig.instance("k"))).await.unwrap();
-    assert!(matches!(gone, Report::Deleted { existed: false }));
+    let gone = rig
+        .run(Delete {
+            instance: rig.instance("k"),
+        })
+        .await
+        .unwrap();
+    assert!(gone.existed);
+    let gone = rig
+        .run(Delete {
+            instance: rig.instance("linked"),
+        })
+        .await
+        .unwrap();
+    assert!(gone.existed);
+    let gone = rig
+        .run(Delete {
+            instance: rig.instance("k"),
+        })
+        .await
+        .unwrap();
+    assert!(!gone.existed);
     assert!(precious.is_file());
     let left = RealDisk
         .list(&rig.layout.instances(&rig.workspace_id))
@@ -180,7 +199,7 @@ async fn inst_2_metadata_is_written_when_the_instance_is_closed() {
         .await
         .unwrap();
     let turn_id: TurnId = "t1".parse().unwrap();
-    let begin = Op::BeginTurn {
+    let begin = BeginTurn {
         config_digest: None,
         observation: goondan_protocol::observe::ObservationBounds::default(),
         instance: instance.clone(),
@@ -189,7 +208,7 @@ async fn inst_2_metadata_is_written_when_the_instance_is_closed() {
         at: Timestamp::from_unix_millis(5),
     };
     rig.run(begin).await.unwrap();
-    rig.run(Op::Close(instance)).await.unwrap();
+    rig.run(Close { instance }).await.unwrap();
     let dir = rig.layout.instances(&rig.workspace_id).join("k");
     let metadata = Metadata::read(&RealDisk, &dir).unwrap();
     assert_eq!(metadata.status, instance::InstanceStatus::Processing);
@@ -201,7 +220,12 @@ async fn inst_2_metadata_is_written_when_the_instance_is_closed() {
 #[tokio::test]
 async fn what_is_not_there_is_said_and_nothing_is_made() {
     let mut rig = rig();
-    let error = rig.run(Op::Open(rig.instance("nobody"))).await.unwrap_err();
+    let error = rig
+        .run(Open {
+            instance: rig.instance("nobody"),
+        })
+        .await
+        .unwrap_err();
     assert!(matches!(error, StoreError::NoInstance { .. }));
     let left = RealDisk
         .list(&rig.layout.instances(&rig.workspace_id))
@@ -220,7 +244,7 @@ async fn the_index_is_what_a_new_look_at_the_disk_would_find() {
             .await
             .unwrap();
     }
-    let begin = Op::BeginTurn {
+    let begin = BeginTurn {
         config_digest: None,
         observation: goondan_protocol::observe::ObservationBounds::default(),
         instance: rig.instance("a"),
@@ -232,10 +256,18 @@ async fn the_index_is_what_a_new_look_at_the_disk_would_find() {
     let listed = rig.index.list(&rig.workspace_id).unwrap();
     assert_eq!(listed[0].status, instance::InstanceStatus::Processing);
     for key in ["a", "b"] {
-        rig.run(Op::Close(rig.instance(key))).await.unwrap();
+        rig.run(Close {
+            instance: rig.instance(key),
+        })
+        .await
+        .unwrap();
     }
     assert_eq!(rig.index.list(&rig.workspace_id), Some(on_disk()));
-    rig.run(Op::Delete(rig.instance("a"))).await.unwrap();
+    rig.run(Delete {
+        instance: rig.instance("a"),
+    })
+    .await
+    .unwrap();
     let listed = rig.index.list(&rig.workspace_id).unwrap();
     assert_eq!(listed, on_disk());
     assert_eq!(listed.len(), 1);
@@ -243,8 +275,8 @@ async fn the_index_is_what_a_new_look_at_the_disk_would_find() {
     assert_eq!(rig.index.list(&rig.workspace_id), None);
 }
 
-fn begin(instance: InstanceRef, turn_id: &str, event_id: &str) -> Op {
-    Op::BeginTurn {
+fn begin(instance: InstanceRef, turn_id: &str, event_id: &str) -> BeginTurn {
+    BeginTurn {
         config_digest: None,
         observation: goondan_protocol::observe::ObservationBounds::default(),
         instance,
@@ -254,9 +286,9 @@ fn begin(instance: InstanceRef, turn_id: &str, event_id: &str) -> Op {
     }
 }
 
-fn append(instance: InstanceRef, turn_id: &str) -> Op {
+fn append(instance: InstanceRef, turn_id: &str) -> AppendEvent {
     let event = r#"{"type":"append","message":{"id":"m","data":{"role":"user","content":"hi"},"metadata":{},"createdAt":"2026-01-01T00:00:00.000Z","source":{"type":"user"}}}"#;
-    Op::AppendEvent {
+    AppendEvent {
         instance,
         turn_id: turn_id.parse().unwrap(),
         seq: 1,
@@ -285,17 +317,23 @@ fn open_files(rig: &Rig) -> HashMap<String, usize> {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_files_of_an_instance_that_nobody_needs_are_closed() {
-    fn run(worker: &mut Worker, op: Op) -> Report {
+    fn run(worker: &mut Worker, op: impl Into<Op>) {
+        let op = op.into();
         let mut done = worker.work(&mut vec![Job { token: 0, op }]);
         worker.settle();
-        done.remove(0).result.unwrap()
+        done.remove(0).report.into_done().unwrap();
     }
     let rig = rig();
     let mut worker = Worker::new(Arc::new(RealDisk), rig.layout.clone());
     let (quiet, busy) = (rig.instance("quiet"), rig.instance("busy"));
     for instance in [&quiet, &busy] {
         run(&mut worker, accept(instance.clone(), "agent", "e"));
-        run(&mut worker, Op::Open(instance.clone()));
+        run(
+            &mut worker,
+            Open {
+                instance: instance.clone(),
+            },
+        );
     }
     run(&mut worker, begin(busy.clone(), "t", "e"));
     worker.clear_quiet(true);
@@ -330,7 +368,11 @@ async fn thousands_of_idle_conversations_hold_no_files_open() {
     let mut rig = rig();
     let busy = rig.instance("busy");
     rig.run(accept(busy.clone(), "agent", "e")).await.unwrap();
-    rig.run(Op::Open(busy.clone())).await.unwrap();
+    rig.run(Open {
+        instance: busy.clone(),
+    })
+    .await
+    .unwrap();
     rig.run(begin(busy.clone(), "t", "e")).await.unwrap();
     let count = 3 * WRITER_OPEN_INSTANCES_MAX;
     for n in 0..count {
@@ -339,7 +381,7 @@ async fn thousands_of_idle_conversations_hold_no_files_open() {
         rig.run(accept(instance.clone(), "agent", &id))
             .await
             .unwrap();
-        rig.run(Op::Open(instance)).await.unwrap();
+        rig.run(Open { instance }).await.unwrap();
     }
     // What a batch leaves is closed before the next one begins.
     let first = rig.instance("k0");
@@ -356,7 +398,7 @@ async fn thousands_of_idle_conversations_hold_no_files_open() {
     // All go on where they were, the one that stayed open and one that was closed.
     for (instance, turn_id) in [(busy, "t"), (first, "t0")] {
         rig.run(append(instance.clone(), turn_id)).await.unwrap();
-        let complete = Op::CompleteTurn {
+        let complete = CompleteTurn {
             instance: instance.clone(),
             turn_id: turn_id.parse().unwrap(),
             last_seq: 1,
@@ -366,14 +408,12 @@ async fn thousands_of_idle_conversations_hold_no_files_open() {
             at: Timestamp::from_unix_millis(6),
         };
         rig.run(complete).await.unwrap();
-        let read = Op::ReadPage {
+        let read = ReadPage {
             instance,
             offset: 0,
             states_of: Vec::new(),
         };
-        let Report::Page(page) = rig.run(read).await.unwrap() else {
-            panic!("a page was expected");
-        };
+        let page = rig.run(read).await.unwrap();
         assert_eq!((page.messages.len(), page.events.len()), (1, 0));
     }
 }
@@ -391,18 +431,18 @@ async fn msg_13_an_event_whose_turn_ended_in_the_same_batch_does_not_wait_any_mo
             .map(|(token, op)| Job { token, op })
             .collect();
         let done = worker.work(&mut batch).into_iter();
-        done.map(|completion| completion.result.unwrap()).collect()
+        done.map(|completion| completion.report).collect()
     };
     let turn = "0f0e0d0c-0b0a-4908-8706-050403020100";
     let outcome = TurnOutcome::Completed { reply: "hi".into() };
     work(vec![
-        accept(instance.clone(), "agent", "e1"),
-        accept(instance.clone(), "agent", "e2"),
-        begin(instance.clone(), turn, "e1"),
-        append(instance.clone(), turn),
+        accept(instance.clone(), "agent", "e1").into(),
+        accept(instance.clone(), "agent", "e2").into(),
+        begin(instance.clone(), turn, "e1").into(),
+        append(instance.clone(), turn).into(),
     ]);
     let reports = work(vec![
-        Op::CompleteTurn {
+        CompleteTurn {
             instance: instance.clone(),
             turn_id: turn.parse().unwrap(),
             last_seq: 1,
@@ -410,22 +450,27 @@ async fn msg_13_an_event_whose_turn_ended_in_the_same_batch_does_not_wait_any_mo
             states: BTreeMap::new(),
             outcome: outcome.clone(),
             at: Timestamp::from_unix_millis(6),
-        },
-        accept(instance.clone(), "agent", "e1"),
-        Op::LookUpEvent {
+        }
+        .into(),
+        accept(instance.clone(), "agent", "e1").into(),
+        LookUpEvent {
             instance: instance.clone(),
             event_id: "e2".parse().unwrap(),
-        },
-        Op::Inspect(instance.clone()),
-        Op::Open(instance),
+        }
+        .into(),
+        Inspect {
+            instance: instance.clone(),
+        }
+        .into(),
+        Open { instance }.into(),
     ]);
     let over = EventState::Done(outcome);
     let [
-        Report::Committed { .. },
-        Report::Accepted { before, .. },
-        Report::EventState(taken_in),
-        Report::Inspected(inspected),
-        Report::Opened(state),
+        Report::CompleteTurn(Ok(())),
+        Report::Accept(Ok(Accepted { before, .. })),
+        Report::LookUpEvent(Ok(taken_in)),
+        Report::Inspect(Ok(inspected)),
+        Report::Open(Ok(state)),
     ] = &reports[..]
     else {
         panic!("{reports:#?}")

@@ -9,12 +9,12 @@ use goondan_protocol::trace::SpanId;
 use goondan_protocol::usage::{Charge, Spent, Usage};
 use goondan_store::StoreError;
 use goondan_store::ledger::Entry;
-use goondan_store::writer::{Op, Report};
+use goondan_store::writer::RecordUsage;
 use uuid::Uuid;
 
 use super::CallId;
 use crate::accounts::{Payer, payers_of_line};
-use crate::jobs::Purpose;
+use crate::jobs::continuation;
 use crate::limits::CHARGE_RETRY_MS;
 use crate::{Core, LogEvent};
 
@@ -89,6 +89,11 @@ impl Charges {
     }
 }
 
+continuation! {
+    /// What a call took that failed all the same.
+    CountingFailure { entry: Box<Entry> } after RecordUsage => on_failure_counted
+}
+
 impl Core {
     /// What a call took that failed is put down as if it had been a reply, if the provider tells it.
     pub(super) fn count_failure(&mut self, id: CallId, usage: Option<Usage>) {
@@ -110,27 +115,22 @@ impl Core {
     }
 
     fn store_charge(&mut self, instance: InstanceRef, entry: Box<Entry>) {
-        let op = Op::RecordUsage {
+        let record = RecordUsage {
             workspace_id: instance.workspace_id.clone(),
             entry: entry.clone(),
         };
-        self.store(op, Purpose::CountFailure { instance, entry });
+        self.store(record, CountingFailure { instance, entry });
     }
 
     /// What a call took is durable, or could not be made so.
-    pub(crate) fn on_failure_counted(
-        &mut self,
-        at: &InstanceRef,
-        entry: Entry,
-        result: Result<Report, StoreError>,
-    ) {
+    fn on_failure_counted(&mut self, counting: CountingFailure, result: Result<(), StoreError>) {
+        let (at, entry) = (&counting.instance, *counting.entry);
         match result {
-            Ok(Report::UsageRecorded) => {
+            Ok(()) => {
                 self.calls.charges.pending.remove(&entry.id);
                 let step = SpanId::of_step(&entry.step_id);
                 self.charge(at, &entry.into_line(), Some(step));
             }
-            Ok(other) => self.log_confusion(at, &other),
             // A workspace that is opened again counts what its ledger holds.
             Err(_) if !self.workspaces.contains_key(&at.workspace_id) => {
                 self.calls.charges.pending.remove(&entry.id);

@@ -12,14 +12,14 @@ use goondan_protocol::usage::{COST, Charge, MicroUsd, Spent, Usage};
 use goondan_protocol::{JsonObject, time::Timestamp};
 use goondan_store::StoreError;
 use goondan_store::ledger::Entry;
-use goondan_store::writer::{Op, Report};
+use goondan_store::writer::{AppendEvent, Appended, RecordUsage};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::{OpenCall, Standing};
 use crate::accounts::agents_of;
-use crate::jobs::Purpose;
+use crate::jobs::continuation;
 use crate::{Core, LogEvent, ProcessId};
 
 /// The reply of the latest step that was recorded here. A process that had loaded its conversation
@@ -66,6 +66,16 @@ fn recorded(message: Box<RawValue>) -> CallOutcome {
             CallOutcome::Error(CallError::new(CallErrorCode::Internal, error.to_string()))
         }
     }
+}
+
+continuation! {
+    /// What a model's reply took is put down, before the reply is.
+    CountingReply { turn_id: TurnId, call_id: CallId } after RecordUsage => &on_reply_counted
+}
+
+continuation! {
+    /// A model's reply is put down, before the agent sees it.
+    RecordingReply { turn_id: TurnId, call_id: CallId } after AppendEvent => &on_reply_recorded
 }
 
 impl Core {
@@ -254,16 +264,16 @@ impl Core {
         if let Some(entry) = call.bill.clone() {
             call.standing = Standing::Recording { message };
             let workspace_id = instance.workspace_id.clone();
-            let op = Op::RecordUsage {
+            let record = RecordUsage {
                 workspace_id,
                 entry,
             };
-            let purpose = Purpose::CountReply {
+            let counting = CountingReply {
                 instance,
                 turn_id,
                 call_id: id,
             };
-            return self.store(op, purpose);
+            return self.store(record, counting);
         }
         let event = match to_raw_value(&Append { message: &message }) {
             Ok(event) => event,
@@ -277,28 +287,23 @@ impl Core {
             turn.used.append(event.get().len());
         }
         self.log_llm(&instance, &turn_id, &event);
-        let op = Op::AppendEvent {
+        let append = AppendEvent {
             instance: instance.clone(),
             turn_id: turn_id.clone(),
             seq,
             event,
         };
-        let purpose = Purpose::RecordReply {
+        let recording = RecordingReply {
             instance,
             turn_id,
             call_id: id,
         };
-        self.store(op, purpose);
+        self.store(append, recording);
     }
 
     /// What a model's reply took is durable, or could not be made so.
-    pub(crate) fn on_reply_counted(
-        &mut self,
-        at: &InstanceRef,
-        turn_id: &TurnId,
-        id: CallId,
-        result: Result<Report, StoreError>,
-    ) {
+    fn on_reply_counted(&mut self, counting: &CountingReply, result: Result<(), StoreError>) {
+        let (at, turn_id, id) = (&counting.instance, &counting.turn_id, counting.call_id);
         let Some(call) = self.calls.open.get_mut(&id) else {
             return;
         };
@@ -307,7 +312,7 @@ impl Core {
         };
         let message = message.clone();
         match result {
-            Ok(Report::UsageRecorded) => {
+            Ok(()) => {
                 call.reserved = None;
                 let step = call.record.as_ref().map(|(id, _)| SpanId::of_step(id));
                 if let Some(entry) = call.bill.take() {
@@ -315,22 +320,17 @@ impl Core {
                 }
                 self.write_reply(id, message);
             }
-            Ok(other) => {
-                self.log_confusion(at, &other);
-                self.calls.remove(id);
-            }
             Err(error) => self.on_reply_unwritten(at, turn_id, id, message, &error),
         }
     }
 
     /// A model's reply is durable, or could not be made so.
-    pub(crate) fn on_reply_recorded(
+    fn on_reply_recorded(
         &mut self,
-        at: &InstanceRef,
-        turn_id: &TurnId,
-        id: CallId,
-        result: Result<Report, StoreError>,
+        recording: &RecordingReply,
+        result: Result<Appended, StoreError>,
     ) {
+        let (at, turn_id, id) = (&recording.instance, &recording.turn_id, recording.call_id);
         let Some(call) = self.calls.open.get_mut(&id) else {
             return;
         };
@@ -339,7 +339,7 @@ impl Core {
         };
         let message = message.clone();
         match result {
-            Ok(Report::Appended { .. }) => {
+            Ok(_) => {
                 let step_id = call.record.as_ref().map(|(step_id, _)| step_id.clone());
                 if let Some(entry) = self.instance_mut(at)
                     && let Some(step_id) = step_id
@@ -348,10 +348,6 @@ impl Core {
                     entry.replied = Some(Replied { step_id, message });
                 }
                 self.end_call(id, recorded(message));
-            }
-            Ok(other) => {
-                self.log_confusion(at, &other);
-                self.calls.remove(id);
             }
             Err(error) => self.on_reply_unwritten(at, turn_id, id, message, &error),
         }

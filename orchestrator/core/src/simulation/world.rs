@@ -13,7 +13,7 @@ use goondan_store::disk::{Crash, Disk, Fault, SimulatedDisk};
 use goondan_store::ledger::{self, Ledgered};
 use goondan_store::root::Layout;
 use goondan_store::workspace::{self, WorkspaceRecord};
-use goondan_store::writer::{Job, Op, Report, Worker};
+use goondan_store::writer::{Job, Op, ReadPage, Report, Worker};
 use serde::Deserialize;
 
 mod children;
@@ -409,19 +409,14 @@ impl World {
                 }
             }
             Effect::Store(job) => {
-                if let Op::BeginTurn {
-                    instance,
-                    config_digest,
-                    ..
-                } = &job.op
-                {
-                    let is_behind = |job: &Job| matches!(&job.op, Op::CompleteTurn { instance: at, .. } if at == instance);
+                if let Op::BeginTurn(begin) = &job.op {
+                    let is_behind = |job: &Job| matches!(&job.op, Op::CompleteTurn(complete) if complete.instance == begin.instance);
                     self.begun_behind += u64::from(self.batch.last().is_some_and(is_behind));
-                    let key = serde_json::json!(instance.instance_key);
-                    let begun = (config_digest.clone(), self.replaced_under.len());
+                    let key = serde_json::json!(begin.instance.instance_key);
+                    let begun = (begin.config_digest.clone(), self.replaced_under.len());
                     self.begun.insert(format!("instanceKey {key}"), begun);
                 }
-                if let Op::Park { .. } = &job.op {
+                if let Op::ParkEvent(_) = &job.op {
                     // What was listed before says nothing of it.
                     self.parked = None;
                 }
@@ -720,13 +715,14 @@ impl World {
             let mut next = Some(0);
             while let Some(offset) = next {
                 let instance = instance.clone();
-                let op = Op::ReadPage {
+                let read = ReadPage {
                     instance,
                     offset,
                     states_of: Vec::new(),
                 };
+                let op = read.into();
                 let completion = worker.work(&mut vec![Job { token: 0, op }]).remove(0);
-                let Ok(Report::Page(page)) = completion.result else {
+                let Report::ReadPage(Ok(page)) = completion.report else {
                     panic!("{completion:?}");
                 };
                 assert!(

@@ -13,7 +13,7 @@ use goondan_store::disk::{Disk, RealDisk};
 use goondan_store::index::InstanceIndex;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
-use goondan_store::writer::{Completion, Job, Op, Writers};
+use goondan_store::writer::{Accept, AppendEvent, BeginTurn, Completion, Job, Op, Writers};
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -127,7 +127,7 @@ impl Rig {
             self.reported.extend(reports);
         }
         let completion = self.reported.pop_front().ok_or("no report came")?;
-        completion.result?;
+        completion.report.into_done()?;
         Ok(completion.token)
     }
 
@@ -139,20 +139,20 @@ impl Rig {
     /// An instance in the middle of a turn.
     pub(crate) fn in_turn(&mut self, key: &str) -> Result<InstanceRef, Box<dyn Error>> {
         let instance = self.instance(key)?;
-        self.run(Op::Accept {
+        self.run(Op::from(Accept {
             instance: instance.clone(),
             agent: "agent".parse()?,
             event: Box::new(event("e1")?),
             former_id: None,
-        })?;
-        self.run(Op::BeginTurn {
+        }))?;
+        self.run(Op::from(BeginTurn {
             config_digest: None,
             observation: goondan_protocol::observe::ObservationBounds::default(),
             instance: instance.clone(),
             turn_id: "t1".parse()?,
             event_id: "e1".parse()?,
             at: at(),
-        })?;
+        }))?;
         Ok(instance)
     }
 
@@ -162,12 +162,12 @@ impl Rig {
         instance: &InstanceRef,
         seq: u64,
     ) -> Result<(), Box<dyn Error>> {
-        let op = Op::AppendEvent {
+        let op = Op::from(AppendEvent {
             instance: instance.clone(),
             turn_id: "t1".parse()?,
             seq,
             event: append(&format!("m{seq}"))?,
-        };
+        });
         self.submit(token, op)
     }
 }

@@ -112,13 +112,7 @@ impl Writers {
 
     fn queue_of(&self, op: &Op) -> usize {
         let mut hasher = DefaultHasher::new();
-        match op {
-            Op::Audit { workspace_id, .. }
-            | Op::RecordUsage { workspace_id, .. }
-            | Op::VerifyWorkspace { workspace_id, .. } => workspace_id.hash(&mut hasher),
-            Op::VerifyRoot { .. } => {}
-            other => other.instance().hash(&mut hasher),
-        }
+        op.subject().hash(&mut hasher);
         let count = u64::try_from(self.queues.len()).unwrap_or(1);
         usize::try_from(hasher.finish() % count).unwrap_or(0)
     }

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::WorkspaceId;
 
-use super::Report;
 use super::outcome::again;
 use crate::disk::Disk;
 use crate::error::StoreError;
@@ -18,31 +17,28 @@ use crate::workspace;
 #[derive(Debug, Default)]
 pub(super) struct WorkspaceFiles {
     open: HashMap<WorkspaceId, Ledger>,
-    /// The workspaces of the batch at hand, and which of its reports wait for their sync.
-    staged: HashMap<WorkspaceId, Vec<usize>>,
+    /// The workspaces to whose ledgers the batch at hand appended, and what failed of it first.
+    staged: HashMap<WorkspaceId, Option<StoreError>>,
     known: HashMap<WorkspaceId, OwnFiles>,
 }
 
-/// A report of a batch.
-type Reported<T> = (u64, T, Result<Report, StoreError>);
-
 impl WorkspaceFiles {
-    /// Appends an entry, whose report is number `place` of the batch.
+    /// Appends an entry, which [`Self::sync`] makes durable.
     pub(super) fn append(
         &mut self,
         disk: &dyn Disk,
         layout: &Layout,
         id: &WorkspaceId,
         entry: &Entry,
-        place: usize,
-    ) -> Result<Report, StoreError> {
+    ) -> Result<(), StoreError> {
         let appended = self.held(disk, layout, id).and_then(|l| l.append(entry));
-        if appended.is_err() {
+        let failure = self.staged.entry(id.clone()).or_default();
+        if let Err(error) = &appended {
             // A handle that failed is not used again; what was appended by it before was not synced.
             self.open.remove(id);
+            failure.get_or_insert_with(|| again(error));
         }
-        self.staged.entry(id.clone()).or_default().push(place);
-        appended.map(|()| Report::UsageRecorded)
+        appended
     }
 
     fn held(
@@ -62,40 +58,31 @@ impl WorkspaceFiles {
         }
     }
 
-    /// Makes what the batch appended durable. Where that fails, so do its reports.
-    pub(super) fn sync<T>(
+    /// Makes what the batch appended durable. Of which workspaces it is not, and why: all that was appended
+    /// to their ledgers failed.
+    pub(super) fn sync(
         &mut self,
         disk: &dyn Disk,
         layout: &Layout,
-        reported: &mut [Reported<T>],
-    ) {
-        for (id, places) in std::mem::take(&mut self.staged) {
-            // Without its handle something of it failed, and nothing of it is known to be durable.
-            let synced = match self.open.get_mut(&id) {
-                Some(ledger) => ledger.sync(),
-                None => Err(places
-                    .iter()
-                    .find_map(|place| match reported.get(*place) {
-                        Some((_, _, Err(error))) => Some(again(error)),
-                        _ => None,
-                    })
-                    .unwrap_or_else(|| StoreError::Unwritable {
-                        problem: "the ledger was not written".to_owned(),
-                    })),
+    ) -> HashMap<WorkspaceId, StoreError> {
+        let mut failed = HashMap::new();
+        for (id, failure) in std::mem::take(&mut self.staged) {
+            let synced = match (failure, self.open.get_mut(&id)) {
+                (Some(error), _) => Err(error),
+                (None, Some(ledger)) => ledger.sync(),
+                (None, None) => Err(StoreError::Unwritable {
+                    problem: "the ledger was not written".to_owned(),
+                }),
             };
-            let Err(error) = synced else {
-                self.compact(disk, layout, &id);
-                continue;
-            };
-            self.open.remove(&id);
-            for place in places {
-                if let Some((_, _, result)) = reported.get_mut(place)
-                    && result.is_ok()
-                {
-                    *result = Err(again(&error));
+            match synced {
+                Ok(()) => self.compact(disk, layout, &id),
+                Err(error) => {
+                    self.open.remove(&id);
+                    failed.insert(id, error);
                 }
             }
         }
+        failed
     }
 
     /// What is durable stays so if writing the file anew fails.
@@ -232,16 +219,14 @@ mod tests {
         let id = open(disk, layout)?;
         let mut files = WorkspaceFiles::default();
         for number in 0..ENTRIES {
-            let report = files.append(disk, layout, &id, &entry(number), 0);
+            let appended = files.append(disk, layout, &id, &entry(number));
             if number == COMPACTED_AFTER
                 && let Some(ledger) = files.open.get_mut(&id)
             {
                 ledger.make_large();
             }
-            let mut reports = [(0, (), report)];
-            files.sync(disk, layout, &mut reports);
-            let [(_, (), report)] = reports;
-            report?;
+            let failure = files.sync(disk, layout).remove(&id);
+            appended.and(failure.map_or(Ok(()), Err))?;
         }
         // The writer goes on when a note or a compaction fails; the machine does not.
         let root = Path::new("/s");

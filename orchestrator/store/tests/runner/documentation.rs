@@ -12,7 +12,7 @@ use goondan_store::instance::{EventState, InstanceStore, LlmMessage, Metadata};
 use goondan_store::ledger::{self, Entry};
 use goondan_store::root::{Layout, LogConfig, SystemConfig};
 use goondan_store::workspace::WorkspaceRecord;
-use goondan_store::writer::{Job, Op, Report, Worker};
+use goondan_store::writer::{Job, Op, RecordUsage, Worker};
 use goondan_store::{FindingKind, limits, naming, verify, workspace};
 use serde_json::Value;
 
@@ -169,14 +169,16 @@ fn the_ledger_is_what_the_page_shows() {
     let id = record.workspace_id;
     let entry: Entry = serde_json::from_str(example("usage.jsonl")).unwrap();
     let mut worker = Worker::new(disk(), layout.clone());
-    let op = || Op::RecordUsage {
-        workspace_id: id.clone(),
-        entry: Box::new(entry.clone()),
+    let op = || {
+        Op::from(RecordUsage {
+            workspace_id: id.clone(),
+            entry: Box::new(entry.clone()),
+        })
     };
     for _ in 0..2 {
         let mut batch = vec![Job { token: 0, op: op() }, Job { token: 1, op: op() }];
         for done in worker.work(&mut batch) {
-            assert!(matches!(done.result, Ok(Report::UsageRecorded)), "{done:?}");
+            assert!(done.report.error().is_none(), "{done:?}");
         }
     }
     let path = layout.workspace(&id).join(ledger::LEDGER_FILE);

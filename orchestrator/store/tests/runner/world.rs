@@ -11,7 +11,11 @@ use goondan_store::instance::{Awaited, EventState, InstanceStore};
 use goondan_store::naming::instance_dir_name;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
-use goondan_store::writer::{Job, Op, Report, Worker};
+use goondan_store::writer::{
+    Accept, AppendEvent, Audit, AwaitReply, BeginTurn, Close, CompleteTurn, Delete, DropEvent,
+    ForgoReply, Job, NoteAttempt, Observe, Op, ParkEvent, Report, RetryEvent, VerifyInstance,
+    Worker,
+};
 use goondan_store::{Finding, Severity, StoreError};
 use serde_json::{Value, json};
 
@@ -66,27 +70,27 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
     };
     let at = at();
     match step {
-        Step::Accept(_, id) => Op::Accept {
+        Step::Accept(_, id) => Op::from(Accept {
             instance,
             agent: "agent".parse().unwrap(),
             event: Box::new(event(id)),
             former_id: None,
-        },
-        Step::Begin(_, turn, event) => Op::BeginTurn {
+        }),
+        Step::Begin(_, turn, event) => Op::from(BeginTurn {
             observation: goondan_protocol::observe::ObservationBounds::default(),
             config_digest: None,
             instance,
             turn_id: turn.parse().unwrap(),
             event_id: event.parse().unwrap(),
             at,
-        },
-        Step::Append(_, turn, seq, change) => Op::AppendEvent {
+        }),
+        Step::Append(_, turn, seq, change) => Op::from(AppendEvent {
             instance,
             turn_id: turn.parse().unwrap(),
             seq: *seq,
             event: serde_json::value::to_raw_value(&change.to_json()).unwrap(),
-        },
-        Step::Complete(_, turn, last_seq) => Op::CompleteTurn {
+        }),
+        Step::Complete(_, turn, last_seq) => Op::from(CompleteTurn {
             instance,
             turn_id: turn.parse().unwrap(),
             last_seq: *last_seq,
@@ -96,8 +100,8 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
                 reply: format!("reply of {turn}"),
             },
             at,
-        },
-        Step::CompleteWith(_, turn, last_seq, also) => Op::CompleteTurn {
+        }),
+        Step::CompleteWith(_, turn, last_seq, also) => Op::from(CompleteTurn {
             instance,
             turn_id: turn.parse().unwrap(),
             last_seq: *last_seq,
@@ -107,8 +111,8 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
                 reply: format!("reply of {turn}"),
             },
             at,
-        },
-        Step::Await(_, question, reply) => Op::Await {
+        }),
+        Step::Await(_, question, reply) => Op::from(AwaitReply {
             instance,
             awaited: Box::new(Awaited {
                 question: question.parse().unwrap(),
@@ -116,49 +120,49 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
                 reply: event(reply),
             }),
             at,
-        },
-        Step::Forgo(_, question) => Op::Forgo {
+        }),
+        Step::Forgo(_, question) => Op::from(ForgoReply {
             instance,
             question: question.parse().unwrap(),
             at,
-        },
-        Step::Attempts(_, event, attempts) => Op::NoteAttempt {
+        }),
+        Step::Attempts(_, event, attempts) => Op::from(NoteAttempt {
             instance,
             event_id: event.parse().unwrap(),
             attempts: *attempts,
             at,
-        },
-        Step::Park(_, event) => Op::Park {
+        }),
+        Step::Park(_, event) => Op::from(ParkEvent {
             instance,
             event_id: event.parse().unwrap(),
             reason: "it crashed".into(),
             at,
-        },
-        Step::Retry(_, event) => Op::Retry {
+        }),
+        Step::Retry(_, event) => Op::from(RetryEvent {
             instance,
             event_id: event.parse().unwrap(),
             at,
-        },
-        Step::Drop(_, event) => Op::Drop {
+        }),
+        Step::Drop(_, event) => Op::from(DropEvent {
             instance,
             event_id: event.parse().unwrap(),
             at,
-        },
-        Step::Observe(_) => Op::Observe {
+        }),
+        Step::Observe(_) => Op::from(Observe {
             instance,
             line: b"{\"type\":\"turn.started\"}\n".to_vec(),
-        },
-        Step::Verify(_) => Op::Verify {
+        }),
+        Step::Verify(_) => Op::from(VerifyInstance {
             instance,
             repair: true,
             at,
-        },
-        Step::Close(_) => Op::Close(instance),
-        Step::Delete(_) => Op::Delete(instance),
-        Step::Audit(n) => Op::Audit {
+        }),
+        Step::Close(_) => Op::from(Close { instance }),
+        Step::Delete(_) => Op::from(Delete { instance }),
+        Step::Audit(n) => Op::from(Audit {
             workspace_id: workspace_id.clone(),
             record: goondan_protocol::JsonObject::from_iter([("n".to_owned(), json!(n))]),
-        },
+        }),
     }
 }
 
@@ -207,12 +211,11 @@ pub(crate) fn perform_with(
         let reports = worker.work(&mut jobs);
         assert_eq!(reports.len(), batch.len());
         for report in reports {
-            match report.result {
-                Err(error) => return (done, Some(error)),
-                Ok(Report::Verified(found)) => {
-                    assert!(found.worst() <= Some(Severity::Info), "{found:#?}");
-                }
-                Ok(_) => {}
+            if let Report::VerifyInstance(Ok(found)) = &report.report {
+                assert!(found.worst() <= Some(Severity::Info), "{found:#?}");
+            }
+            if let Err(error) = report.report.into_done() {
+                return (done, Some(error));
             }
         }
         if pace == Pace::Quiet && done % 2 == 1 {
@@ -233,10 +236,10 @@ pub(crate) fn perform_again(
         let mut results = (0..2).map(|token| {
             let op = op(workspace_id, step);
             let mut reports = worker.work(&mut vec![Job { token, op }]);
-            reports.remove(0).result
+            reports.remove(0).report.into_done()
         });
         let is_done = results.any(|result| match result {
-            Ok(_) => true,
+            Ok(()) => true,
             // What failed may have reached the disk all the same; then it is refused as a repetition.
             Err(error) => !error.is_io(),
         });

@@ -1,0 +1,318 @@
+//! How a writer thread does each operation, short of syncing what it wrote.
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::control::{ExportPart, Imported};
+use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, InstanceRef};
+use goondan_protocol::time::Timestamp;
+
+use super::Worker;
+use super::operation::{
+    Accept, Accepted, AppendEvent, Appended, Audit, AwaitReply, BeginTurn, Close, CompleteTurn,
+    Delete, DropEvent, Export, ForgoReply, Import, Inspect, Inspection, LogLlm, LookUpEvent,
+    NoteAttempt, Observe, Open, ParkEvent, Perform, ReadPage, ReadSources, RecordUsage, Removed,
+    ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
+};
+use crate::error::{IoContext as _, StoreError};
+use crate::finding::Verified;
+use crate::instance::{self, Brought, EventState, InstanceState, InstanceStore, OpenTurn, Page};
+use crate::own_files::{self, OwnFiles};
+use crate::verify;
+
+impl Perform<Accept> for Worker {
+    fn perform(&mut self, accept: Accept) -> Result<Accepted, StoreError> {
+        let (instance, agent) = (&accept.instance, &accept.agent);
+        let created = match self.held(instance) {
+            Ok(_) => false,
+            Err(StoreError::NoInstance { .. }) => {
+                let store = self.create(instance, agent, accept.event.created_at)?;
+                self.hold(instance, store, true);
+                true
+            }
+            Err(error) => return Err(error),
+        };
+        let held = self.held(instance)?;
+        let owner = &held.store.metadata().agent_name;
+        if owner != agent {
+            let (key, owner) = (instance.instance_key.clone(), owner.clone());
+            return Err(StoreError::KeyTaken { key, owner });
+        }
+        held.is_kept = true;
+        let former = accept.former_id.as_ref();
+        let known = former.map(|id| held.store.event_state(id)).transpose()?;
+        let before = match known {
+            Some(known) if known != EventState::Unknown => known,
+            Some(_) | None => held.store.accept(*accept.event)?,
+        };
+        Ok(Accepted { before, created })
+    }
+}
+
+impl Worker {
+    fn create(
+        &self,
+        instance: &InstanceRef,
+        agent: &AgentName,
+        at: Timestamp,
+    ) -> Result<InstanceStore, StoreError> {
+        let instances = self.layout.instances(&instance.workspace_id);
+        let staging = format!(".new-{}", uuid::Uuid::now_v7());
+        let key: &InstanceKey = &instance.instance_key;
+        InstanceStore::create(self.disk.clone(), &instances, key, agent, at, &staging)
+    }
+}
+
+impl Perform<ReadSources> for Worker {
+    fn perform(&mut self, read: ReadSources) -> Result<BTreeSet<ConnectionName>, StoreError> {
+        Ok(self.held(&read.instance)?.store.sources().clone())
+    }
+}
+
+impl Perform<Open> for Worker {
+    fn perform(&mut self, open: Open) -> Result<Box<InstanceState>, StoreError> {
+        let held = self.held(&open.instance)?;
+        held.is_kept = true;
+        Ok(Box::new(held.store.state()))
+    }
+}
+
+impl Perform<BeginTurn> for Worker {
+    fn perform(&mut self, begin: BeginTurn) -> Result<OpenTurn, StoreError> {
+        let store = &mut self.held(&begin.instance)?.store;
+        store.bound_observation(begin.observation);
+        let digest = begin.config_digest.as_deref();
+        store.begin_turn_under(begin.turn_id, &begin.event_id, digest, begin.at)
+    }
+}
+
+impl Perform<AppendEvent> for Worker {
+    fn perform(&mut self, append: AppendEvent) -> Result<Appended, StoreError> {
+        let AppendEvent {
+            instance,
+            turn_id,
+            seq,
+            event,
+        } = append;
+        let store = &mut self.held(&instance)?.store;
+        store.append_event(&turn_id, seq, &event)?;
+        Ok(Appended { turn_id, seq })
+    }
+}
+
+impl Perform<CompleteTurn> for Worker {
+    fn perform(&mut self, complete: CompleteTurn) -> Result<(), StoreError> {
+        let store = &mut self.held(&complete.instance)?.store;
+        let brought = Brought {
+            also: complete.also,
+            states: complete.states,
+        };
+        let (turn_id, last_seq) = (&complete.turn_id, complete.last_seq);
+        store.complete_turn_with(turn_id, last_seq, brought, complete.outcome, complete.at)
+    }
+}
+
+impl Perform<AwaitReply> for Worker {
+    fn perform(&mut self, wait: AwaitReply) -> Result<ReplyAwaited, StoreError> {
+        let store = &mut self.held(&wait.instance)?.store;
+        let is_open = store.await_reply(&wait.awaited, wait.at)?;
+        Ok(ReplyAwaited { is_open })
+    }
+}
+
+impl Perform<ForgoReply> for Worker {
+    fn perform(&mut self, forgo: ForgoReply) -> Result<(), StoreError> {
+        let store = &mut self.held(&forgo.instance)?.store;
+        store.forgo(&forgo.question, forgo.at)
+    }
+}
+
+impl Perform<Observe> for Worker {
+    fn perform(&mut self, observe: Observe) -> Result<(), StoreError> {
+        self.held(&observe.instance)?.store.observe(&observe.line)
+    }
+}
+
+impl Perform<LogLlm> for Worker {
+    fn perform(&mut self, log: LogLlm) -> Result<(), StoreError> {
+        self.held(&log.instance)?.store.log_llm(&log.message)
+    }
+}
+
+impl Perform<NoteAttempt> for Worker {
+    fn perform(&mut self, note: NoteAttempt) -> Result<u32, StoreError> {
+        let store = &mut self.held(&note.instance)?.store;
+        store.note_attempts(&note.event_id, note.attempts, note.at)
+    }
+}
+
+impl Perform<ParkEvent> for Worker {
+    fn perform(&mut self, park: ParkEvent) -> Result<(), StoreError> {
+        let store = &mut self.held(&park.instance)?.store;
+        store.park(&park.event_id, &park.reason, park.at)
+    }
+}
+
+impl Perform<RetryEvent> for Worker {
+    fn perform(&mut self, retry: RetryEvent) -> Result<(), StoreError> {
+        let store = &mut self.held(&retry.instance)?.store;
+        store.retry(&retry.event_id, retry.at)
+    }
+}
+
+impl Perform<DropEvent> for Worker {
+    fn perform(&mut self, dropped: DropEvent) -> Result<(), StoreError> {
+        let store = &mut self.held(&dropped.instance)?.store;
+        store.drop_parked(&dropped.event_id, dropped.at)
+    }
+}
+
+impl Perform<ReadPage> for Worker {
+    fn perform(&mut self, read: ReadPage) -> Result<Box<Page>, StoreError> {
+        let store = &mut self.held(&read.instance)?.store;
+        let mut page = store.page(read.offset)?;
+        let (states, damage) = store.restore_states(&read.states_of)?;
+        page.states = states;
+        page.damage.extend(damage);
+        Ok(Box::new(page))
+    }
+}
+
+impl Perform<LookUpEvent> for Worker {
+    fn perform(&mut self, look_up: LookUpEvent) -> Result<EventState, StoreError> {
+        let store = &mut self.held(&look_up.instance)?.store;
+        store.event_state(&look_up.event_id)
+    }
+}
+
+impl Perform<Inspect> for Worker {
+    fn perform(&mut self, inspect: Inspect) -> Result<Box<Inspection>, StoreError> {
+        let store = &mut self.held(&inspect.instance)?.store;
+        Ok(Box::new(Inspection {
+            metadata: store.metadata().clone(),
+            dir: store.dir().to_owned(),
+            messages: store.count_messages(),
+            base_bytes: store.base_bytes(),
+            waiting: store.waiting_count(),
+            parked: store.parked(),
+            extensions: store.extension_states()?,
+        }))
+    }
+}
+
+impl Perform<VerifyInstance> for Worker {
+    fn perform(&mut self, verify: VerifyInstance) -> Result<Box<Verified>, StoreError> {
+        let at = &verify.instance;
+        let dir = self.dir_of(at);
+        if self.disk.stat(&dir).during("look at", &dir)?.is_none() {
+            let key = at.instance_key.clone();
+            return Err(StoreError::NoInstance { key });
+        }
+        if let Some(held) = self.open.get_mut(at) {
+            held.store.sync()?;
+            self.fold(at, InstanceStore::clear_journal);
+        }
+        let mut verified = verify::instance(self.disk.as_ref(), &dir)?;
+        if verify.repair && verified.worst() > Some(crate::Severity::Info) {
+            let was_kept = self.open.remove(at).is_some_and(|held| held.is_kept);
+            verified.kept = instance::repair(&self.disk, &dir, verify.at)?;
+            self.held(at)?.is_kept |= was_kept;
+        }
+        Ok(Box::new(verified))
+    }
+}
+
+impl Perform<VerifyWorkspaceFiles> for Worker {
+    fn perform(&mut self, verify: VerifyWorkspaceFiles) -> Result<Box<Verified>, StoreError> {
+        let (disk, layout, id) = (self.disk.as_ref(), &self.layout, &verify.workspace_id);
+        let mut found = verify::workspace_files(disk, layout, id)?;
+        if verify.repair {
+            self.workspace_files.acknowledge(disk, layout, id)?;
+            own_files::mark_acknowledged(&mut found);
+        }
+        Ok(Box::new(found))
+    }
+}
+
+impl Perform<VerifyRootFiles> for Worker {
+    fn perform(&mut self, verify: VerifyRootFiles) -> Result<Box<Verified>, StoreError> {
+        let (disk, layout) = (self.disk.as_ref(), &self.layout);
+        let mut found = verify::root_files(disk, layout)?;
+        if verify.repair {
+            OwnFiles::open(disk, &layout.system())?.acknowledge(disk)?;
+            own_files::mark_acknowledged(&mut found);
+        }
+        Ok(Box::new(found))
+    }
+}
+
+impl Perform<Export> for Worker {
+    fn perform(&mut self, export: Export) -> Result<Box<ExportPart>, StoreError> {
+        let store = &mut self.held(&export.instance)?.store;
+        let part = store.export(export.position, export.skip_damaged, export.at)?;
+        Ok(Box::new(part))
+    }
+}
+
+impl Perform<Import> for Worker {
+    fn perform(&mut self, import: Import) -> Result<Imported, StoreError> {
+        let key = &import.instance.instance_key;
+        let instances = self.layout.instances(&import.instance.workspace_id);
+        let staging = format!(".new-{}", uuid::Uuid::now_v7());
+        let whose = (key, &import.agent);
+        let disk = self.disk.as_ref();
+        instance::import(
+            disk,
+            &instances,
+            whose,
+            &import.archive,
+            import.at,
+            &staging,
+        )
+    }
+}
+
+impl Perform<Close> for Worker {
+    fn perform(&mut self, close: Close) -> Result<(), StoreError> {
+        let instance = &close.instance;
+        if let Some(unfolded) = self.unfolded.get_mut(instance) {
+            unfolded.is_kept = false;
+        }
+        self.resting.remove(instance);
+        if let Some(mut held) = self.open.remove(instance) {
+            held.store.sync()?;
+            held.store.clear_journal()?;
+            held.store.flush_metadata()?;
+        }
+        Ok(())
+    }
+}
+
+impl Perform<Delete> for Worker {
+    fn perform(&mut self, delete: Delete) -> Result<Removed, StoreError> {
+        let instance = &delete.instance;
+        self.open.remove(instance);
+        self.unfolded.remove(instance);
+        self.resting.remove(instance);
+        let dir = self.dir_of(instance);
+        let trash = format!(".removed-{}", uuid::Uuid::now_v7());
+        let existed = instance::delete(self.disk.as_ref(), &dir, &trash)?;
+        self.index.remove(instance);
+        Ok(Removed { existed })
+    }
+}
+
+impl Perform<Audit> for Worker {
+    fn perform(&mut self, audit: Audit) -> Result<(), StoreError> {
+        let (disk, layout) = (self.disk.as_ref(), &self.layout);
+        let files = &mut self.workspace_files;
+        files.audit(disk, layout, &audit.workspace_id, &audit.record)
+    }
+}
+
+impl Perform<RecordUsage> for Worker {
+    fn perform(&mut self, record: RecordUsage) -> Result<(), StoreError> {
+        let (disk, layout) = (self.disk.as_ref(), &self.layout);
+        let files = &mut self.workspace_files;
+        files.append(disk, layout, &record.workspace_id, &record.entry)
+    }
+}
