@@ -14,7 +14,7 @@ use goondan_protocol::trace::{TraceContext, TraceId};
 use goondan_store::StoreError;
 use goondan_store::instance::{InstanceState, work_dir};
 use goondan_store::naming::instance_dir_name;
-use goondan_store::writer::{Audit, Close, LookUpEvent, Open};
+use goondan_store::writer::operation::{Audit, Close, LookUpEvent, Open};
 use serde_json::{Value, json};
 
 use super::answers::{AgentWaiter, Awaiting, Fate};

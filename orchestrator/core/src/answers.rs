@@ -17,7 +17,7 @@ use goondan_protocol::ipc::{RefusalCode, ToAgent};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_store::StoreError;
 use goondan_store::instance::{Awaited, EventState};
-use goondan_store::writer::{AwaitReply, ForgoReply, LookUpEvent, ReplyAwaited};
+use goondan_store::writer::operation::{AwaitReply, ForgoReply, LookUpEvent, ReplyAwaited};
 use serde_json::json;
 
 use super::agents::{Instance, Waiter};

@@ -5,7 +5,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::{AgentName, InstanceRef};
 use goondan_store::StoreError;
-use goondan_store::writer::{Export, Import};
+use goondan_store::writer::operation::{Export, Import};
 use serde_json::json;
 
 use super::jobs::continuation;

@@ -23,7 +23,7 @@ use goondan_protocol::ipc::ToAgent;
 use goondan_protocol::limits::{MAX_INPUT_BYTES, MAX_REQUEST_TIMEOUT_MS};
 use goondan_protocol::trace::{SpanId, TraceContext};
 use goondan_store::instance::{Awaited, Metadata};
-use goondan_store::writer::AwaitReply;
+use goondan_store::writer::operation::AwaitReply;
 use serde_json::json;
 
 use super::answers::{Asker, AwaitingThenAsk, How};

@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use goondan_protocol::control::{ControlError, Deleted, Prunable, Pruned, Restarted};
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef};
 use goondan_store::StoreError;
-use goondan_store::writer::{Delete, Removed};
+use goondan_store::writer::operation::{Delete, Removed};
 use serde_json::json;
 
 use super::agents::Inbox;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_store::StoreError;
-use goondan_store::writer::ReadSources;
+use goondan_store::writer::operation::ReadSources;
 
 use super::jobs::continuation;
 use super::mailbox::AcceptReply;

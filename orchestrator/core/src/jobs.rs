@@ -10,12 +10,13 @@ use goondan_protocol::ids::InstanceRef;
 #[cfg(test)]
 use goondan_protocol::ids::{EventId, InstanceKey};
 use goondan_store::StoreError;
-use goondan_store::writer::{
-    Accept, AppendEvent, Audit, AwaitReply, BeginTurn, Close, CompleteTurn, Completion, Delete,
-    DropEvent, Export, ForgoReply, Import, Inspect, Job, LogLlm, LookUpEvent, NoteAttempt, Observe,
-    Open, Operation, ParkEvent, ReadPage, ReadSources, RecordUsage, Report, RetryEvent,
-    VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
+use goondan_store::writer::operation::{
+    Accept, AppendEvent, Audit, AwaitReply, BeginTurn, Close, CompleteTurn, Delete, DropEvent,
+    Export, ForgoReply, Import, Inspect, LogLlm, LookUpEvent, NoteAttempt, Observe, Open,
+    Operation, ParkEvent, ReadPage, ReadSources, RecordUsage, RetryEvent, VerifyInstance,
+    VerifyRootFiles, VerifyWorkspaceFiles,
 };
+use goondan_store::writer::{Completion, Job, Report};
 
 use super::{Core, Effect, LogEvent};
 
@@ -167,7 +168,7 @@ macro_rules! continuation {
             fn resume(
                 self: Box<Self>,
                 $core: &mut $crate::Core,
-                $result: Result<<$operation as goondan_store::writer::Operation>::Output, StoreError>,
+                $result: Result<<$operation as goondan_store::writer::operation::Operation>::Output, StoreError>,
             ) {
                 let $this = self;
                 $resume;

@@ -8,7 +8,7 @@ use goondan_protocol::limits::MAX_PENDING_EVENTS_PER_INSTANCE;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::EventState;
-use goondan_store::writer::{Accept, Accepted, LookUpEvent};
+use goondan_store::writer::operation::{Accept, Accepted, LookUpEvent};
 use serde_json::json;
 
 use super::agents::Waiter;

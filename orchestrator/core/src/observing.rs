@@ -7,7 +7,7 @@ use goondan_protocol::ids::{AgentName, InstanceRef};
 use goondan_protocol::limits::MAX_NAME_BYTES;
 use goondan_protocol::observe::{ModelResponse, RuntimeEvent, RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::trace::{SpanId, TraceContext};
-use goondan_store::writer::Observe;
+use goondan_store::writer::operation::Observe;
 
 use super::agents::{Turn, Waiter};
 use super::authority::is_step_of;

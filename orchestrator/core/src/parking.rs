@@ -14,7 +14,9 @@ use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
 use goondan_store::StoreError;
 use goondan_store::instance::{Metadata, ParkedEvent};
-use goondan_store::writer::{DropEvent, Inspect, Inspection, NoteAttempt, ParkEvent, RetryEvent};
+use goondan_store::writer::operation::{
+    DropEvent, Inspect, Inspection, NoteAttempt, ParkEvent, RetryEvent,
+};
 use serde_json::json;
 
 use super::agents::{Inbox, Turn};

@@ -15,7 +15,7 @@ use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
 use goondan_store::instance::{Page, work_dir};
-use goondan_store::writer::{Inspect, Inspection, ReadPage};
+use goondan_store::writer::operation::{Inspect, Inspection, ReadPage};
 use serde::Serialize;
 use serde_json::json;
 

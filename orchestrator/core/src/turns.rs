@@ -10,7 +10,9 @@ use goondan_protocol::ipc::{
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
 use goondan_store::instance::{LlmMessage, OpenTurn, Page};
-use goondan_store::writer::{AppendEvent, Appended, BeginTurn, CompleteTurn, LogLlm, ReadPage};
+use goondan_store::writer::operation::{
+    AppendEvent, Appended, BeginTurn, CompleteTurn, LogLlm, ReadPage,
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -7,7 +7,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
 use goondan_store::verify::Verified;
-use goondan_store::writer::{VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles};
+use goondan_store::writer::operation::{VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles};
 use goondan_store::{Severity, StoreError};
 use serde_json::json;
 

@@ -11,7 +11,7 @@ use goondan_protocol::ids::{
     AgentName, ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId,
 };
 use goondan_store::instance::Metadata;
-use goondan_store::writer::Close;
+use goondan_store::writer::operation::Close;
 use serde_json::json;
 
 use super::connectors::Connector;

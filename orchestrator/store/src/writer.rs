@@ -30,7 +30,7 @@ use crate::limits::WRITER_OPEN_INSTANCES_MAX;
 use crate::naming::instance_dir_name;
 use crate::root::Layout;
 
-mod operation;
+pub mod operation;
 mod outcome;
 mod performing;
 mod resting;
@@ -43,13 +43,7 @@ use outcome::{again, report_findings};
 use settling::Unfolded;
 use workspace_files::WorkspaceFiles;
 
-pub use operation::{
-    Accept, Accepted, AppendEvent, Appended, Audit, AwaitReply, BeginTurn, Close, CompleteTurn,
-    Completion, Delete, DropEvent, Export, ForgoReply, Import, Inspect, Inspection, Job, LogLlm,
-    LookUpEvent, NoteAttempt, Observe, Op, Open, Operation, ParkEvent, ReadPage, ReadSources,
-    RecordUsage, Removed, ReplyAwaited, Report, RetryEvent, VerifyInstance, VerifyRootFiles,
-    VerifyWorkspaceFiles,
-};
+pub use operation::{Completion, Job, Op, Report};
 pub use threads::Writers;
 
 struct Held {

@@ -14,6 +14,10 @@ use crate::disk::RealDisk;
 use crate::instance::{self, EventState, Metadata};
 use crate::limits::{INSTANCE_REST_DELAY_MS, WRITER_OPEN_INSTANCES_MAX};
 use crate::workspace;
+use crate::writer::operation::{
+    Accept, Accepted, AppendEvent, BeginTurn, Close, CompleteTurn, Delete, Inspect, LookUpEvent,
+    Open, Operation, ReadPage,
+};
 
 struct Rig {
     _temp: tempfile::TempDir,

@@ -9,7 +9,7 @@ use goondan_protocol::trace::SpanId;
 use goondan_protocol::usage::{Charge, Spent, Usage};
 use goondan_store::StoreError;
 use goondan_store::ledger::Entry;
-use goondan_store::writer::RecordUsage;
+use goondan_store::writer::operation::RecordUsage;
 use uuid::Uuid;
 
 use super::CallId;

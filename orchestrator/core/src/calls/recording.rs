@@ -12,7 +12,7 @@ use goondan_protocol::usage::{COST, Charge, MicroUsd, Spent, Usage};
 use goondan_protocol::{JsonObject, time::Timestamp};
 use goondan_store::StoreError;
 use goondan_store::ledger::Entry;
-use goondan_store::writer::{AppendEvent, Appended, RecordUsage};
+use goondan_store::writer::operation::{AppendEvent, Appended, RecordUsage};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};

@@ -13,7 +13,8 @@ use goondan_store::disk::{Crash, Disk, Fault, SimulatedDisk};
 use goondan_store::ledger::{self, Ledgered};
 use goondan_store::root::Layout;
 use goondan_store::workspace::{self, WorkspaceRecord};
-use goondan_store::writer::{Job, Op, ReadPage, Report, Worker};
+use goondan_store::writer::operation::ReadPage;
+use goondan_store::writer::{Job, Op, Report, Worker};
 use serde::Deserialize;
 
 mod children;

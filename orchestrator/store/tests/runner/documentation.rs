@@ -12,7 +12,8 @@ use goondan_store::instance::{EventState, InstanceStore, LlmMessage, Metadata};
 use goondan_store::ledger::{self, Entry};
 use goondan_store::root::{Layout, LogConfig, SystemConfig};
 use goondan_store::workspace::WorkspaceRecord;
-use goondan_store::writer::{Job, Op, RecordUsage, Worker};
+use goondan_store::writer::operation::RecordUsage;
+use goondan_store::writer::{Job, Op, Worker};
 use goondan_store::{FindingKind, limits, naming, verify, workspace};
 use serde_json::Value;
 

@@ -11,11 +11,11 @@ use goondan_store::instance::{Awaited, EventState, InstanceStore};
 use goondan_store::naming::instance_dir_name;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
-use goondan_store::writer::{
+use goondan_store::writer::operation::{
     Accept, AppendEvent, Audit, AwaitReply, BeginTurn, Close, CompleteTurn, Delete, DropEvent,
-    ForgoReply, Job, NoteAttempt, Observe, Op, ParkEvent, Report, RetryEvent, VerifyInstance,
-    Worker,
+    ForgoReply, NoteAttempt, Observe, ParkEvent, RetryEvent, VerifyInstance,
 };
+use goondan_store::writer::{Job, Op, Report, Worker};
 use goondan_store::{Finding, Severity, StoreError};
 use serde_json::{Value, json};
 
