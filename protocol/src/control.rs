@@ -25,9 +25,9 @@ pub use event::{
     TurnProgress,
 };
 pub use instance::{
-    DeleteInstance, Deleted, ExportInstance, ExportPart, ExportPosition, History, ImportInstance,
-    Imported, InstanceDetail, InstanceHistory, InstanceSummary, InstanceTurns, ListInstances,
-    Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage,
+    ConversationPage, DeleteInstance, Deleted, ExportInstance, ExportPart, ExportPosition, History,
+    ImportInstance, Imported, InstanceDetail, InstanceHistory, InstancePage, InstanceSummary,
+    InstanceTurns, ListInstances, Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage,
 };
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
 pub use process::{ListProcesses, ProcessInfo, ProcessState, Readiness};
@@ -127,6 +127,8 @@ methods! {
     ShowInstance = "instance.show" -> InstanceDetail;
     /// Messages of an instance's conversation.
     InstanceHistory = "instance.history" -> History;
+    /// Messages of an instance's conversation, from its end on.
+    InstancePage = "instance.page" -> ConversationPage;
     /// Checks the files of conversations, and sets damage aside.
     VerifyInstances = "instance.verify" -> Verification;
     /// Checks what belongs to no workspace, and whose each folder of a workspace is.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use goondan_protocol::control::InstanceHistory;
+use goondan_protocol::control::{InstanceHistory, InstancePage};
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use goondan_protocol::images::Image;
 use goondan_protocol::message::{Message, Role};
@@ -28,15 +28,33 @@ pub(super) struct Transcript {
     pub(super) unanswered: Vec<Unanswered>,
 }
 
-/// Reads every page of a conversation, and keeps the latest `limit` messages.
+/// Reads a conversation, or its latest `limit` messages.
 pub(super) async fn read(
     client: &mut Client,
     workspace_id: &WorkspaceId,
     instance_key: &InstanceKey,
     limit: Option<usize>,
 ) -> Result<Transcript, CallError> {
+    let conversation = (workspace_id, instance_key);
+    let mut transcript = match limit {
+        None => read_from(client, conversation, 0).await?,
+        Some(limit) => read_latest(client, conversation, limit).await?,
+    };
+    if limit != Some(0) {
+        let turns = turns::read(client, workspace_id, instance_key, None).await?;
+        transcript.unanswered = turns.unanswered();
+        transcript.leave_out_earlier_turns();
+    }
+    Ok(transcript)
+}
+
+/// Reads every page from this one on.
+async fn read_from(
+    client: &mut Client,
+    (workspace_id, instance_key): (&WorkspaceId, &InstanceKey),
+    mut offset: u64,
+) -> Result<Transcript, CallError> {
     let mut transcript = Transcript::default();
-    let mut offset = 0;
     loop {
         let page = client
             .query(InstanceHistory {
@@ -47,21 +65,52 @@ pub(super) async fn read(
             .await?;
         transcript.total += page.messages.len();
         transcript.messages.extend(page.messages);
-        let most = limit.unwrap_or(usize::MAX);
-        let surplus = transcript.messages.len().saturating_sub(most);
-        transcript.messages.drain(..surplus);
+        transcript.pending.extend(page.pending);
         match page.next {
             // A page that does not advance would be asked for for ever.
             Some(next) if next > offset => offset = next,
-            _ => {
-                transcript.pending = page.pending;
-                if limit != Some(0) {
-                    let turns = turns::read(client, workspace_id, instance_key, None).await?;
-                    transcript.unanswered = turns.unanswered();
-                    transcript.leave_out_earlier_turns();
-                }
-                return Ok(transcript);
+            _ => return Ok(transcript),
+        }
+    }
+}
+
+/// Reads pages from the end on until there are so many messages.
+async fn read_latest(
+    client: &mut Client,
+    (workspace_id, instance_key): (&WorkspaceId, &InstanceKey),
+    limit: usize,
+) -> Result<Transcript, CallError> {
+    let mut transcript = Transcript::default();
+    let mut before = None;
+    loop {
+        let missing = limit.saturating_sub(transcript.messages.len());
+        let page = client
+            .query(InstancePage {
+                workspace_id: workspace_id.clone(),
+                instance_key: instance_key.clone(),
+                before,
+                limit: u64::try_from(missing).unwrap_or(u64::MAX),
+            })
+            .await?;
+        if before.is_none() {
+            transcript.total = usize::try_from(page.total).unwrap_or(usize::MAX);
+            transcript.pending = page.history.pending;
+            if let Some(next) = page.history.next {
+                let rest = read_from(client, (workspace_id, instance_key), next).await?;
+                transcript.pending.extend(rest.pending);
             }
+        }
+        // A page holds one message at least.
+        for message in page.history.messages.into_iter().rev().take(missing) {
+            transcript.messages.push_front(message);
+        }
+        match page.previous {
+            Some(previous)
+                if transcript.messages.len() < limit && before.is_none_or(|b| previous < b) =>
+            {
+                before = Some(previous);
+            }
+            _ => return Ok(transcript),
         }
     }
 }

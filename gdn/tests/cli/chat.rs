@@ -23,7 +23,7 @@ fn each_line_is_answered_in_the_same_conversation() {
     let home = Home::new();
     let daemon = home.daemon(|call| match call {
         Call::SendEvent(send) => answer(sent(call, &completed(&format!("re: {}", send.input)))),
-        Call::InstanceHistory(_) => answer(json!({"messages": [], "pending": []})),
+        Call::InstancePage(_) => answer(json!({"messages": [], "pending": [], "total": 0})),
         Call::InstanceTurns(_) => answer(json!({"events": [], "unreadable": 0, "busy": false})),
         _ => vec![],
     });

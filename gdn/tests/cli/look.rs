@@ -1,7 +1,7 @@
 //! The commands that look and change: `ps`, `status`, `instance`, `workspace`, `logs`, `restart`,
 //! `stop`, `shutdown`, `audit`.
 
-use goondan_protocol::control::Call;
+use goondan_protocol::control::{Call, InstancePage};
 use goondan_protocol::version::Version;
 use serde_json::{Value, json};
 
@@ -254,11 +254,30 @@ fn page(offset: u64) -> Value {
     }
 }
 
+/// The same from the end on: pages of two messages at most, and pending ones on two.
+fn page_before(request: &InstancePage) -> Value {
+    let end = request.before.unwrap_or(5);
+    let start = end.saturating_sub(request.limit.clamp(1, 2));
+    let messages: Vec<Value> = (start + 1..=end)
+        .map(|id| message(usize::try_from(id).unwrap()))
+        .collect();
+    let mut page = json!({"messages": messages, "pending": [], "total": 5});
+    if start > 0 {
+        page["previous"] = json!(start);
+    }
+    if request.before.is_none() {
+        page["pending"] = self::page(140)["pending"].clone();
+        page["next"] = json!(140);
+    }
+    page
+}
+
 #[test]
 fn history_reads_every_page() {
     let home = Home::new();
     let _daemon = home.daemon(|call| match call {
         Call::InstanceHistory(history) => answer(page(history.offset)),
+        Call::InstancePage(request) => answer(page_before(request)),
         Call::InstanceTurns(_) => answer(failed_turns()),
         _ => vec![],
     });
@@ -279,9 +298,28 @@ fn history_reads_every_page() {
         (&json!("failed"), &json!("E_MODEL: overloaded"))
     );
 
+    // Nothing before the latest is read, and all of the turn in progress is.
+    let latest = |limit: &str| {
+        let args = ["instance", "history", "--json", "--limit", limit];
+        let json = home.gdn(&args).exits(0).json();
+        let ids = |of: &str| {
+            let messages = json[of].as_array().unwrap().iter();
+            let ids: Vec<_> = messages.map(|m| m["id"].as_str().unwrap()).collect();
+            ids.join(" ")
+        };
+        assert_eq!(json["total"], 5);
+        (ids("messages"), ids("pending"))
+    };
+    let pending = "p p".to_owned();
+    assert_eq!(latest("0"), (String::new(), pending.clone()));
+    assert_eq!(latest("3"), ("m3 m4 m5".to_owned(), pending.clone()));
+    assert_eq!(latest("9"), ("m1 m2 m3 m4 m5".to_owned(), pending));
+
     let ran = home.gdn(&["instance", "history", "--limit", "1"]).exits(0);
+    let in_progress = "assistant  2026-11-21 21:06:01  (turn in progress)\n  Looking.\n  \
+                       → bash__exec {\"command\":\"ls\"}\n\n";
     assert_eq!(
-        ran.stdout,
+        ran.stdout.replacen(in_progress, "", 1),
         "(4 earlier messages left out)\n\n\
          user  2026-11-21 21:06:00\n  question 5\n\n\
          assistant  2026-11-21 21:06:01  (turn in progress)\n  Looking.\n  \

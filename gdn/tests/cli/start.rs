@@ -186,7 +186,9 @@ fn demo(home: &Home, more: &[&str], outcome: serde_json::Value) -> (Ran, PathBuf
             progress("step.started", &json!({"stepId": "t.1"})),
             Act::Answer(sent(call, &outcome)),
         ],
-        Call::InstanceHistory(_) => answer(json!({"messages": [message()], "pending": []})),
+        Call::InstancePage(_) => {
+            answer(json!({"messages": [message()], "pending": [], "total": 1}))
+        }
         _ => vec![],
     });
     let ran = Ran::of(started.wait_with_output().unwrap());

@@ -13,8 +13,8 @@ use goondan_store::StoreError;
 use goondan_store::writer::operation::{
     Accept, AppendEvent, Audit, AwaitReply, BeginTurn, Close, CompleteTurn, Delete, DropEvent,
     Export, ForgoReply, Import, Inspect, LogLlm, LookUpEvent, NoteAttempt, Observe, Open,
-    Operation, ParkEvent, ReadPage, ReadSources, RecordUsage, RetryEvent, VerifyInstance,
-    VerifyRootFiles, VerifyWorkspaceFiles,
+    Operation, ParkEvent, ReadPage, ReadPageBefore, ReadSources, RecordUsage, RetryEvent,
+    VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
 };
 use goondan_store::writer::{Completion, Job, Report};
 
@@ -96,6 +96,7 @@ jobs! {
     retry_event: RetryEvent;
     drop_event: DropEvent;
     read_page: ReadPage;
+    read_page_before: ReadPageBefore;
     look_up_event: LookUpEvent;
     inspect: Inspect;
     verify_instance: VerifyInstance;

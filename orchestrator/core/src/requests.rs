@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use goondan_config::Bundle;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
-    Call, ControlError, Done, ErrorCode, History, InstanceDetail, InstanceSummary, SendEvent, Sent,
+    Call, ControlError, ConversationPage, Done, ErrorCode, History, InstanceDetail,
+    InstanceSummary, SendEvent, Sent,
 };
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::{AgentName, ConnectionName, EventId, InstanceRef, WorkspaceId};
@@ -15,7 +16,7 @@ use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
 use goondan_store::instance::{Page, work_dir};
-use goondan_store::writer::operation::{Inspect, Inspection, ReadPage};
+use goondan_store::writer::operation::{Inspect, Inspection, LatestPage, ReadPage, ReadPageBefore};
 use serde::Serialize;
 use serde_json::json;
 
@@ -56,6 +57,11 @@ fn may_come_late(call: &Call) -> bool {
 continuation! {
     /// A page of a conversation for a client.
     ReadingHistory { token: RequestToken } after ReadPage => &on_page_for_client
+}
+
+continuation! {
+    /// A page of a conversation, from its end on, for a client.
+    ReadingPage { token: RequestToken } after ReadPageBefore => &on_page_before
 }
 
 continuation! {
@@ -114,6 +120,17 @@ impl Core {
                         instance: instance.clone(),
                     };
                     (inspect, Inspecting { instance, token })
+                });
+            }
+            Call::InstancePage(page) => {
+                let (before, limit) = (page.before, page.limit);
+                self.with_instance(token, page.workspace_id, page.instance_key, |instance| {
+                    let read = ReadPageBefore {
+                        instance: instance.clone(),
+                        before,
+                        limit,
+                    };
+                    (read, ReadingPage { instance, token })
                 });
             }
             Call::InstanceHistory(history) => {
@@ -335,13 +352,22 @@ impl Core {
             Ok(page) => page,
             Err(error) => return self.respond_error(token, control_error(&error)),
         };
-        // What is no record of its kind stays in the file; `gdn verify` names it.
-        let messages = page.messages.iter();
-        let messages = messages.filter_map(|raw| serde_json::from_slice(raw).ok());
-        let events = page.events.iter();
-        let events = events.filter_map(|raw| serde_json::from_str(raw.get()).ok());
-        let history = history_of(messages.collect(), events, page.next);
-        self.respond(token, &history);
+        self.respond(token, &history_on(&page));
+    }
+
+    fn on_page_before(&mut self, reading: &ReadingPage, result: Result<LatestPage, StoreError>) {
+        let token = reading.token;
+        match result {
+            Ok(found) => {
+                let page = ConversationPage {
+                    history: history_on(&found.page),
+                    previous: found.page.previous,
+                    total: found.total,
+                };
+                self.respond(token, &page);
+            }
+            Err(error) => self.respond_error(token, control_error(&error)),
+        }
     }
 
     fn on_inspected(
@@ -406,6 +432,15 @@ fn unroutable(problem: &Unroutable, bundle: &Bundle) -> ControlError {
 pub(super) fn agents_of(bundle: &Bundle) -> String {
     let names: Vec<&str> = bundle.agents.keys().map(AgentName::as_str).collect();
     names.join(", ")
+}
+
+/// What a page of a conversation shows. What is no record of its kind stays in the file; `gdn verify` names it.
+fn history_on(page: &Page) -> History {
+    let messages = page.messages.iter();
+    let messages = messages.filter_map(|raw| serde_json::from_slice(raw).ok());
+    let events = page.events.iter();
+    let events = events.filter_map(|raw| serde_json::from_str(raw.get()).ok());
+    history_of(messages.collect(), events, page.next)
 }
 
 /// A page's messages and those the open turn adds, after all that the turn has done to both.

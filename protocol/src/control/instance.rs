@@ -100,6 +100,35 @@ pub struct History {
     pub next: Option<u64>,
 }
 
+/// `instance.page`: the conversation from its end on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InstancePage {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The conversation.
+    pub instance_key: InstanceKey,
+    /// Where the page ends: what the page behind it said in `previous`; none for the latest messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<u64>,
+    /// Most messages on the page.
+    pub limit: u64,
+}
+
+/// Result of `instance.page`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConversationPage {
+    /// The messages, and those of the open turn behind the latest of them.
+    #[serde(flatten)]
+    pub history: History,
+    /// Where the page before this one ends; none if this one begins with the first message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<u64>,
+    /// Confirmed messages there are.
+    pub total: u64,
+}
+
 /// `instance.turns` (`MSG-12`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

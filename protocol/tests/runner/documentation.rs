@@ -312,6 +312,7 @@ fn check_result(method: &str, result: &str) {
         control::ListInstances::NAME => result_round_trip::<control::ListInstances>(result),
         control::ShowInstance::NAME => result_round_trip::<control::ShowInstance>(result),
         control::InstanceHistory::NAME => result_round_trip::<control::InstanceHistory>(result),
+        control::InstancePage::NAME => result_round_trip::<control::InstancePage>(result),
         control::DeleteInstance::NAME => result_round_trip::<control::DeleteInstance>(result),
         control::ListSecrets::NAME => result_round_trip::<control::ListSecrets>(result),
         control::SetSecret::NAME => result_round_trip::<control::SetSecret>(result),

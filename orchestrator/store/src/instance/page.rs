@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use super::{InstanceStore, fold};
 use crate::error::StoreError;
 use crate::finding::{Finding, FindingKind};
+use crate::limits::READ_CHUNK_BYTES;
 
 /// A page of a conversation.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +23,8 @@ pub struct Page {
     pub states: ExtensionStates,
     /// Where the next page begins; none on the last page.
     pub next: Option<u64>,
+    /// Where the page before it ends, of one that was asked for by its end; none if it begins with the first message.
+    pub previous: Option<u64>,
     /// What is not as it was written and was passed over (`MSG-11`).
     pub damage: Vec<Finding>,
 }
@@ -44,14 +47,69 @@ impl InstanceStore {
         {
             return self.page_of_events(first);
         }
+        self.check_line_start(offset)?;
+        self.page_of_messages(offset, HISTORY_PAGE_BYTES)
+    }
+
+    /// Reads the page that ends at `before`, or at the end of the conversation: at most `limit` confirmed
+    /// messages, at least one of them, and no more than [`HISTORY_PAGE_BYTES`] unless that one is longer.
+    /// Offsets and events are as with [`Self::page`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::page`].
+    pub fn page_before(&mut self, before: Option<u64>, limit: u64) -> Result<Page, StoreError> {
+        let end = before.unwrap_or(self.base.len());
+        self.check_line_start(end)?;
+        let start = self.start_of_lines(end, limit, HISTORY_PAGE_BYTES as u64)?;
+        let mut page = match usize::try_from(end - start).unwrap_or(usize::MAX) {
+            0 => Page {
+                next: before,
+                ..self.page_of_events(0)?
+            },
+            bytes => self.page_of_messages(start, bytes)?,
+        };
+        page.previous = (start > 0).then_some(start);
+        Ok(page)
+    }
+
+    /// Where the latest `count` lines begin that end at `end`, a line's end: fewer if they have more than
+    /// `bytes_max` bytes, but one in any case, whatever `count` is, if there is one.
+    fn start_of_lines(&mut self, end: u64, count: u64, bytes_max: u64) -> Result<u64, StoreError> {
+        let (mut start, mut lines, mut from) = (end, 0, end.saturating_sub(1));
+        while from > 0 {
+            let len = from.min(READ_CHUNK_BYTES as u64);
+            from -= len;
+            let chunk = self.base.read(from, usize::try_from(len).unwrap_or(0))?;
+            for (at, _) in chunk.iter().enumerate().rev().filter(|(_, b)| **b == b'\n') {
+                let line = from + at as u64 + 1;
+                if lines > 0 && end - line > bytes_max {
+                    return Ok(start);
+                }
+                (start, lines) = (line, lines + 1);
+                if lines >= count {
+                    return Ok(start);
+                }
+            }
+        }
+        let is_first_taken = lines == 0 || end <= bytes_max;
+        Ok(if is_first_taken { 0 } else { start })
+    }
+
+    fn check_line_start(&mut self, offset: u64) -> Result<(), StoreError> {
         let is_line_start =
             offset <= self.base.len() && (offset == 0 || self.base.read(offset - 1, 1)? == b"\n");
         if !is_line_start {
             return Err(StoreError::HistoryChanged);
         }
+        Ok(())
+    }
+
+    /// The messages from the start of a line on, in at most so many bytes, or the one that is longer.
+    fn page_of_messages(&mut self, offset: u64, bytes_max: usize) -> Result<Page, StoreError> {
         let mut damage = self.base.seek(offset)?;
         let mut text = vec![b'\n'];
-        self.base.read_into(&mut text, offset, HISTORY_PAGE_BYTES)?;
+        self.base.read_into(&mut text, offset, bytes_max)?;
         match text.iter().rposition(|byte| *byte == b'\n') {
             // One line alone is longer than a page.
             Some(0) => {

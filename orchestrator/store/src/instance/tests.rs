@@ -2,6 +2,7 @@
 
 use goondan_protocol::event::EventSource;
 use goondan_protocol::ids::ExtensionName;
+use goondan_protocol::limits::HISTORY_PAGE_BYTES;
 use goondan_protocol::message::{Message, MessageEvent};
 use serde_json::json;
 
@@ -394,6 +395,57 @@ fn a_message_longer_than_a_page_is_a_page() {
         offset = page.next;
     }
     assert!(got == lines, "not the messages that were written");
+}
+
+/// However long the lines are and wherever a page ends, its messages are those that stand before.
+#[test]
+fn pages_from_the_end_on_hold_the_same_messages() {
+    let disk = fresh();
+    let (root, files) = (Path::new(INSTANCES), Arc::new(disk.clone()));
+    let made = InstanceStore::create(files, root, &key(), &agent(), at(0), ".new");
+    drop(made.unwrap());
+    let lengths = [
+        10, 300_000, 2_500_000, 20, 65_536, 65_535, 1_048_400, 1, 2, 3,
+    ];
+    let message = |(n, bytes): (usize, usize)| {
+        let id = format!("m{n}").parse().unwrap();
+        serde_json::to_string(&Message::user(id, at(0), &"x".repeat(bytes))).unwrap()
+    };
+    let lines: Vec<String> = lengths.into_iter().enumerate().map(message).collect();
+    let path = dir().join("messages/base.jsonl");
+    let text = lines.join("\n") + "\n";
+    disk.plant(&path, text.as_bytes()).unwrap();
+    let mut store = InstanceStore::open(Arc::new(disk), &dir()).unwrap();
+    for limit in [0, 1, 2, 3, 7, 10, 99] {
+        let (mut before, mut got, mut pages) = (None, Vec::new(), 0);
+        loop {
+            let found = store.page_before(before, limit).unwrap();
+            assert_eq!(found.next, before, "what follows begins where it ends");
+            let count = found.messages.iter().count() as u64;
+            assert!(count >= 1 && count <= limit.max(1), "{count} of {limit}");
+            let bytes: usize = found.messages.iter().map(<[u8]>::len).sum();
+            assert!(count == 1 || bytes <= HISTORY_PAGE_BYTES, "{bytes}");
+            let messages = found.messages.iter();
+            let messages = messages.map(|raw| String::from_utf8(raw.to_vec()).unwrap());
+            got.splice(0..0, messages);
+            pages += 1;
+            match found.previous {
+                Some(previous) => before = Some(previous),
+                None => break,
+            }
+        }
+        assert!(got == lines, "not the messages that were written: {limit}");
+        assert!(limit < 10 || pages <= 5, "{pages}");
+    }
+    let first = lines[0].len() as u64 + 1;
+    let page = store.page_before(Some(first), 5).unwrap();
+    assert_eq!((page.messages.len(), page.previous), (1, None));
+    let page = store.page_before(Some(0), 5).unwrap();
+    assert_eq!((page.messages.len(), page.previous), (0, None));
+    for no_line in [first - 1, text.len() as u64 + 1] {
+        let error = store.page_before(Some(no_line), 5).unwrap_err();
+        assert!(matches!(error, StoreError::HistoryChanged));
+    }
 }
 
 #[test]

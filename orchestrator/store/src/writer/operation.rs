@@ -206,6 +206,7 @@ operations! {
     RetryEvent of instance promises Everything -> ();
     DropEvent of instance promises Everything -> ();
     ReadPage of instance promises Everything -> Box<Page>;
+    ReadPageBefore of instance promises Everything -> LatestPage;
     LookUpEvent of instance promises Everything -> EventState;
     Inspect of instance promises Everything -> Box<Inspection>;
     VerifyInstance of instance promises Everything -> Box<Verified>;
@@ -419,6 +420,26 @@ pub struct ReadPage {
     pub offset: u64,
     /// The extensions whose states come with it.
     pub states_of: Vec<ExtensionName>,
+}
+
+/// Reads a page of the conversation from its end on.
+#[derive(Debug)]
+pub struct ReadPageBefore {
+    /// The instance.
+    pub instance: InstanceRef,
+    /// Where the page ends; none for the end of the conversation.
+    pub before: Option<u64>,
+    /// Most messages on it.
+    pub limit: u64,
+}
+
+/// A page of a conversation from its end on.
+#[derive(Debug)]
+pub struct LatestPage {
+    /// The page.
+    pub page: Box<Page>,
+    /// Confirmed messages there are.
+    pub total: u64,
 }
 
 /// Says what is known of an event.

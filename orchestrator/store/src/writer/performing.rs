@@ -9,9 +9,10 @@ use goondan_protocol::time::Timestamp;
 use super::Worker;
 use super::operation::{
     Accept, Accepted, AppendEvent, Appended, Audit, AwaitReply, BeginTurn, Close, CompleteTurn,
-    Delete, DropEvent, Export, ForgoReply, Import, Inspect, Inspection, LogLlm, LookUpEvent,
-    NoteAttempt, Observe, Open, ParkEvent, Perform, ReadPage, ReadSources, RecordUsage, Removed,
-    ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
+    Delete, DropEvent, Export, ForgoReply, Import, Inspect, Inspection, LatestPage, LogLlm,
+    LookUpEvent, NoteAttempt, Observe, Open, ParkEvent, Perform, ReadPage, ReadPageBefore,
+    ReadSources, RecordUsage, Removed, ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles,
+    VerifyWorkspaceFiles,
 };
 use crate::error::{IoContext as _, StoreError};
 use crate::finding::Verified;
@@ -174,6 +175,16 @@ impl Perform<ReadPage> for Worker {
         page.states = states;
         page.damage.extend(damage);
         Ok(Box::new(page))
+    }
+}
+
+impl Perform<ReadPageBefore> for Worker {
+    fn perform(&mut self, read: ReadPageBefore) -> Result<LatestPage, StoreError> {
+        let store = &mut self.held(&read.instance)?.store;
+        Ok(LatestPage {
+            page: Box::new(store.page_before(read.before, read.limit)?),
+            total: store.count_messages(),
+        })
     }
 }
 
