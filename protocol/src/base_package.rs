@@ -23,7 +23,9 @@ pub const TOOLS: &[(&str, &[&str])] = &[
     ("telegram", &["send", "edit", "delete", "react", "typing"]),
     (
         "text-transform",
-        &["replace", "case", "trim", "split", "join", "lines", "count"],
+        &[
+            "replace", "case", "trim", "split", "join", "lines", "slice", "count",
+        ],
     ),
     ("wait", &["for"]),
 ];

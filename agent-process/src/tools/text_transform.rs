@@ -27,6 +27,11 @@ fn needed(about: &str) -> Value {
     json!({"type": "string", "minLength": 1, "maxLength": MAX_PART_CHARS, "description": about})
 }
 
+fn position(about: &str) -> Value {
+    let about = format!("{about}; a negative one counts from the text's end");
+    json!({"type": "integer", "description": about})
+}
+
 fn flag(about: &str) -> Value {
     json!({"type": "boolean", "description": about})
 }
@@ -80,6 +85,23 @@ pub(crate) fn exports() -> Vec<Export> {
             "Picks lines of a text and orders them: first by `match`, then unique, sorted, reversed, and at last `from` to `to`.",
             &lines_arguments(),
             lines,
+        ),
+        of_text(
+            "slice",
+            "Cuts a piece out of a text, by characters: from `start` up to, but not with, `end`.",
+            &[
+                (
+                    "start",
+                    false,
+                    position("Where it begins, from 0; 0 if not given"),
+                ),
+                (
+                    "end",
+                    false,
+                    position("Where it ends; the text's end if not given"),
+                ),
+            ],
+            slice,
         ),
         of_text(
             "count",
@@ -382,6 +404,29 @@ fn lines(args: &Lines) -> Result<String, ToolFault> {
 }
 
 #[derive(Deserialize)]
+struct Slice {
+    text: String,
+    #[serde(default)]
+    start: i64,
+    #[serde(default)]
+    end: Option<i64>,
+}
+
+fn slice(args: &Slice) -> Result<String, ToolFault> {
+    let count = args.text.chars().count();
+    let place = |position: i64| {
+        let distance = usize::try_from(position.unsigned_abs()).unwrap_or(usize::MAX);
+        match position {
+            0.. => distance.min(count),
+            ..0 => count.saturating_sub(distance),
+        }
+    };
+    let (start, end) = (place(args.start), args.end.map_or(count, place));
+    let piece = args.text.chars().skip(start);
+    Ok(piece.take(end.saturating_sub(start)).collect())
+}
+
+#[derive(Deserialize)]
 struct Count {
     text: String,
     #[serde(default)]
@@ -431,6 +476,29 @@ mod tests {
             )
             .starts_with("E_INVALID_PATTERN: `(`: ")
         );
+    }
+
+    #[test]
+    fn a_piece_is_cut_out_by_characters_from_either_end() {
+        let cut = |start: Option<i64>, end: Option<i64>| {
+            let mut args = json!({"text": "한국어 text"});
+            let places = [("start", start), ("end", end)];
+            for (name, place) in places {
+                if let Some(place) = place {
+                    args[name] = json!(place);
+                }
+            }
+            run(slice, args)
+        };
+        assert_eq!(cut(None, None), "한국어 text");
+        assert_eq!(cut(Some(1), Some(3)), "국어");
+        assert_eq!(cut(Some(-4), None), "text");
+        assert_eq!(cut(None, Some(-5)), "한국어");
+        assert_eq!(cut(Some(-4), Some(-2)), "te");
+        for (start, end) in [(5, 2), (8, 9), (-2, -4), (i64::MAX, i64::MAX)] {
+            assert_eq!(cut(Some(start), Some(end)), "", "{start} to {end}");
+        }
+        assert_eq!(cut(Some(i64::MIN), Some(i64::MAX)), "한국어 text");
     }
 
     #[test]
