@@ -13,7 +13,8 @@
 //! * `listener`: what all connectors share that are spoken to over HTTP.
 //! * `telegram`: what people write to a bot; `http`: the client of everything that goes out.
 //! * `cron`: events at times of the project's choice.
-//! * `program`: a connector that is a program of the project.
+//! * `program`: a connector that is a program of the project; `back_off`: how long to wait before
+//!   something that failed is tried again.
 //! * `webhook`, `slack`, `github`, `discord`: those connectors; `payload`: what the last three share.
 //!
 //! # Invariants
@@ -25,6 +26,7 @@
 //!   once, and requests in progress get no answer (`SUP-7`).
 //! * Secrets and bodies are never logged (`SEC-2`).
 
+mod back_off;
 mod call_clock;
 mod calls;
 mod certificates;

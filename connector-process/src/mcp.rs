@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::back_off::back_off;
 use crate::gateway::Gateway;
 use crate::guarded::{self, Group};
 use crate::http;
@@ -162,7 +163,7 @@ impl Mcp {
             } else {
                 failures.saturating_add(1)
             };
-            let pause = pause(failures);
+            let pause = back_off(failures, PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS);
             let reason: String = self.masked(reason).chars().take(NOTE_BYTES_MAX).collect();
             tracing::error!(
                 reason,
@@ -342,10 +343,4 @@ async fn log(mut lines: Lines<tokio::process::ChildStderr>) {
         let text = String::from_utf8_lossy(&line.bytes);
         tracing::info!(source = "stderr", truncated = !line.is_whole, "{text}");
     }
-}
-
-/// The pause after so many failures in a row.
-fn pause(failures: u32) -> Duration {
-    let doublings = failures.saturating_sub(1).min(16);
-    Duration::from_millis((PROGRAM_BACK_OFF_FIRST_MS << doublings).min(PROGRAM_BACK_OFF_MAX_MS))
 }

@@ -30,6 +30,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::running::{End, Running};
+use crate::back_off::back_off;
 use crate::gateway::Gateway;
 use crate::limits::{
     PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS, PROGRAM_IMMEDIATE_RESTARTS,
@@ -122,16 +123,10 @@ impl Program {
 
 /// The pause after so many ends in a row.
 fn pause(crashes: u32) -> Duration {
-    let ms = match crashes.saturating_sub(PROGRAM_IMMEDIATE_RESTARTS) {
-        0 => 0,
-        n => 1_u64
-            .checked_shl(n - 1)
-            .and_then(|factor| factor.checked_mul(PROGRAM_BACK_OFF_FIRST_MS))
-            .map_or(PROGRAM_BACK_OFF_MAX_MS, |ms| {
-                ms.min(PROGRAM_BACK_OFF_MAX_MS)
-            }),
-    };
-    Duration::from_millis(ms)
+    match crashes.saturating_sub(PROGRAM_IMMEDIATE_RESTARTS) {
+        0 => Duration::ZERO,
+        n => back_off(n, PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS),
+    }
 }
 
 #[cfg(test)]

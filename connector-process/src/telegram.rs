@@ -29,21 +29,11 @@ use tokio_util::sync::CancellationToken;
 use self::answer::Trouble;
 use self::api::Api;
 use self::errands::Errands;
-use self::mapping::{Update, to_update};
+use self::mapping::{UPDATES, Update, to_update};
 use crate::gateway::Gateway;
 use crate::http;
-use crate::limits::{
-    REPLY_TIMEOUT_MS, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS, SERVICE_TIMEOUT_MS,
-};
+use crate::limits::{REPLY_TIMEOUT_MS, SERVICE_TIMEOUT_MS};
 use crate::payload::written_to;
-
-/// The kinds of updates that are asked for.
-const UPDATES: [&str; 4] = [
-    "message",
-    "edited_message",
-    "channel_post",
-    "edited_channel_post",
-];
 
 /// One bot.
 pub(crate) struct Telegram {
@@ -238,14 +228,4 @@ impl Work<'_> {
             },
         }
     }
-}
-
-/// The pause after so many failures in a row.
-fn back_off(failures: u32) -> Duration {
-    let factor = 1_u64.checked_shl(failures.saturating_sub(1));
-    let ms = factor.and_then(|factor| factor.checked_mul(SERVICE_BACK_OFF_FIRST_MS));
-    let ms = ms.map_or(SERVICE_BACK_OFF_MAX_MS, |ms| {
-        ms.min(SERVICE_BACK_OFF_MAX_MS)
-    });
-    Duration::from_millis(ms)
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::back_off;
-use crate::limits::SERVICE_BACK_OFF_MAX_MS;
+use crate::back_off::back_off;
+use crate::limits::{SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS};
 
 /// Why there is no news.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +50,8 @@ pub(super) enum Trouble {
 impl Trouble {
     /// How long to wait after it happened, for the n-th time in a row.
     pub(super) fn pause(&self, failures: u32) -> Duration {
+        let back_off =
+            |failures| back_off(failures, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS);
         match self {
             Self::TooMany { retry_after_s } => Duration::from_secs(*retry_after_s).max(back_off(1)),
             // Only a person can mend it.
