@@ -1,6 +1,7 @@
 //! GitHub's webhooks: what happens in a repository becomes an event.
 
 mod errands;
+mod own_mark;
 mod wording;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
 
 use self::errands::Errands;
+use self::own_mark::OWN_MARK;
 use crate::http;
 use crate::limits::GITHUB_PAYLOAD_BYTES_MAX;
 use crate::listener::{
@@ -26,9 +28,6 @@ use crate::payload::{
 const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-hub-signature-256");
 const EVENT_HEADER: HeaderName = HeaderName::from_static("x-github-event");
 const DELIVERY_HEADER: HeaderName = HeaderName::from_static("x-github-delivery");
-
-/// Stands in everything that goondan writes on GitHub, unseen, so that its own words are no event.
-pub(crate) const OWN_MARK: &str = "<!-- goondan -->";
 
 /// One webhook of GitHub.
 pub(crate) struct GitHub {

@@ -10,7 +10,7 @@ use goondan_protocol::service::GitHub as Errand;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::OWN_MARK;
+use super::own_mark::marked;
 use crate::calls::{CallHandler, Outcome, Pieces};
 use crate::limits::SERVICE_TIMEOUT_MS;
 use crate::listener::Outbox;
@@ -192,15 +192,6 @@ fn to_request(errand: &Errand) -> Result<Request, CallError> {
     Ok(Request { method, path, body })
 }
 
-/// The text with the mark by which this connector knows its own words when they come back.
-fn marked(body: &str) -> String {
-    if body.contains(OWN_MARK) {
-        body.to_owned()
-    } else {
-        format!("{body}\n\n{OWN_MARK}")
-    }
-}
-
 fn read(answered: &Answered, failed: Failed<'_>, now_s: u64) -> Result<Value, CallError> {
     if (200..300).contains(&answered.status) {
         return Ok(answered.json());
@@ -236,6 +227,7 @@ fn read(answered: &Answered, failed: Failed<'_>, now_s: u64) -> Result<Value, Ca
 mod tests {
     use reqwest::header::HeaderMap;
 
+    use super::super::own_mark::OWN_MARK;
     use super::*;
 
     fn comment(repository: &str) -> Errand {

@@ -15,9 +15,10 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio_util::sync::CancellationToken;
 
+use super::command;
+use super::launch::Launch;
 use super::lines::{Line, Lines};
 use super::speech::{self, Said};
-use super::{Program, command};
 use crate::gateway::{Gateway, Verdict};
 use crate::guarded::{self, Group};
 use crate::limits::{
@@ -58,12 +59,12 @@ impl Running {
     /// # Errors
     ///
     /// Why it cannot be started, in words that follow the file's name.
-    pub(super) async fn start(program: &Program) -> Result<Self, String> {
-        let file = program.project_root.join(&program.entry);
+    pub(super) async fn start(launch: &Launch) -> Result<Self, String> {
+        let file = launch.project_root.join(&launch.entry);
         let path = std::env::var_os("PATH");
         let command = command::of(&file, path.as_deref()).await?;
         let cannot = |error: std::io::Error| format!("cannot be started: {error}");
-        let mut child = guarded::command(command, &program.project_root)
+        let mut child = guarded::command(command, &launch.project_root)
             .map_err(cannot)?
             .spawn()
             .map_err(cannot)?;
@@ -79,7 +80,7 @@ impl Running {
             stdin,
             stdout: Lines::new(stdout, PROGRAM_LINE_BYTES_MAX),
             stderr: Lines::new(stderr, MAX_LOG_LINE_BYTES),
-            unread: program.start.0.bytes().collect(),
+            unread: launch.start.0.bytes().collect(),
             has_worked: false,
         })
     }
@@ -87,11 +88,11 @@ impl Running {
     /// Passes on what it says until it ends, or must.
     pub(super) async fn run(
         mut self,
-        program: &Program,
+        launch: &Launch,
         gateway: &Gateway,
         stop: &CancellationToken,
     ) -> End {
-        let entry = program.entry.display();
+        let entry = launch.entry.display();
         gateway.report(true, format!("running `{entry}`")).await;
         let result = self.converse(gateway, stop).await;
         self.group.kill();
