@@ -21,12 +21,14 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::answer::{Outcome, Refusal, to_response};
+use super::answer::Refusal;
 use super::places::Place;
-use super::{Meaning, Received, Service, shortened};
+use super::response::{Outcome, to_response};
+use super::service::{Meaning, Received, Service};
 use crate::gateway::Gateway;
 use crate::limits::{
-    BODY_RATE_MIN_BYTES_S, DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX,
+    BODY_RATE_MIN_BYTES_S, DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, NOTE_BYTES_MAX,
+    REQUESTS_IN_FLIGHT_MAX,
 };
 
 /// The header that carries a caller's trace.
@@ -306,9 +308,23 @@ impl Drop for Record {
     }
 }
 
+/// The text, cut to at most [`NOTE_BYTES_MAX`].
+pub(crate) fn shortened(text: &str) -> &str {
+    let end = text.floor_char_boundary(NOTE_BYTES_MAX);
+    text.get(..end).unwrap_or(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn notes_are_cut_between_characters() {
+        let text = "가".repeat(NOTE_BYTES_MAX);
+        let cut = shortened(&text);
+        assert!(cut.len() <= NOTE_BYTES_MAX && cut.len() > NOTE_BYTES_MAX - 3);
+        assert!(text.starts_with(cut));
+    }
 
     const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 

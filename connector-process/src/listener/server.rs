@@ -18,10 +18,11 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use super::http_endpoint::Door;
 use super::outbox::Watched;
 use super::places::Places;
 use super::request::{BodyPatience, Listener, Remote, receive};
-use super::{Door, Service};
+use super::service::Service;
 use crate::gateway::Gateway;
 use crate::limits::{
     ACCEPT_RETRY_MS, BIND_RETRY_FIRST_MS, BIND_RETRY_MAX_MS, BODY_BYTES_HELD_MAX,
