@@ -178,8 +178,11 @@ impl Work<'_> {
                 .map_err(|error| error.to_string())?;
             let fresh = uuid::Uuid::now_v7();
             let trace = TraceContext::root(TraceId::from_uuid(fresh), SpanId::from_uuid(fresh));
-            let patience = Duration::from_millis(REPLY_TIMEOUT_MS);
-            let verdict = self.gateway.submit_within(patience, event, trace).await;
+            let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
+            let verdict = self
+                .gateway
+                .submit_within(reply_timeout, event, trace)
+                .await;
             let accepted = verdict.map_err(|refused| refused.message)?;
             tracing::info!(
                 schedule = entry.name,

@@ -26,7 +26,8 @@ use self::interactions::Interactions;
 use crate::http;
 use crate::limits::SWIFT_REPLY_TIMEOUT_MS;
 use crate::listener::{
-    Answer, Door, Malformed, Meaning, NotSigned, Outbox, Received, Refusal, Service, only_value,
+    Answer, HttpEndpoint, Malformed, Meaning, NotSigned, Outbox, Received, Refusal, Service,
+    only_value,
 };
 use crate::payload::{
     event_id, instance_key, is_allowed, json, properties, required, text, written_to,
@@ -56,7 +57,7 @@ pub(crate) const INPUT_OPTIONS: [&str; 4] = ["input", "text", "message", "prompt
 
 /// One Discord application.
 pub(crate) struct Discord {
-    door: Door,
+    http_endpoint: HttpEndpoint,
     key: VerifyingKey,
     channels: Option<Vec<String>>,
     interactions: Arc<Interactions>,
@@ -66,7 +67,7 @@ pub(crate) struct Discord {
 impl fmt::Debug for Discord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Discord")
-            .field("door", &self.door)
+            .field("http_endpoint", &self.http_endpoint)
             .finish_non_exhaustive()
     }
 }
@@ -94,7 +95,7 @@ impl Discord {
             Arc::clone(&interactions),
         );
         Ok(Self {
-            door: Door::new(&values),
+            http_endpoint: HttpEndpoint::new(&values),
             key: key.ok_or("`publicKey` is no public key; copy it from the application's page")?,
             channels: values.names("channels"),
             interactions,
@@ -180,15 +181,15 @@ impl Discord {
 }
 
 impl Service for Discord {
-    fn door(&self) -> &Door {
-        &self.door
+    fn http_endpoint(&self) -> &HttpEndpoint {
+        &self.http_endpoint
     }
 
     fn outbox(&self) -> Option<Arc<dyn Outbox>> {
         Some(Arc::new(self.errands.clone()))
     }
 
-    fn patience(&self) -> Duration {
+    fn reply_timeout(&self) -> Duration {
         Duration::from_millis(SWIFT_REPLY_TIMEOUT_MS)
     }
 

@@ -153,7 +153,7 @@ impl Fetcher {
             service: "the request",
             is_repeatable: false,
         };
-        let patience = Duration::from_millis(timeout_ms);
+        let time_limit = Duration::from_millis(timeout_ms);
         let fetching = async {
             let mut hops = 0;
             loop {
@@ -172,7 +172,7 @@ impl Fetcher {
                 request.follow(&mut method, response.status().as_u16(), next);
             }
         };
-        match goondan_clock::timeout(patience, fetching).await {
+        match goondan_clock::timeout(time_limit, fetching).await {
             Ok(fetched) => fetched,
             Err(_elapsed) => {
                 let message = format!("no answer within {timeout_ms} ms");

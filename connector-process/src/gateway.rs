@@ -104,7 +104,7 @@ impl Gateway {
         (Self { orders }, receiver)
     }
 
-    /// Hands in an event and waits for the verdict, no longer than `patience`.
+    /// Hands in an event and waits for the verdict, no longer than `reply_timeout`.
     ///
     /// Dropping the future takes nothing back: the orchestrator may have the event already.
     ///
@@ -114,7 +114,7 @@ impl Gateway {
     /// taken, and sending it again under the same id is safe (`MSG-13`).
     pub(crate) async fn submit_within(
         &self,
-        patience: Duration,
+        reply_timeout: Duration,
         event: ConnectorEvent,
         trace: TraceContext,
     ) -> Verdict {
@@ -128,7 +128,7 @@ impl Gateway {
             self.orders.send(Order::Submit(submission)).await.ok()?;
             answer.await.ok()
         };
-        match timeout(patience, exchange).await {
+        match timeout(reply_timeout, exchange).await {
             Ok(Some(verdict)) => verdict,
             Ok(None) => Err(unavailable("the connector is stopping")),
             Err(_elapsed) => Err(unavailable("the orchestrator did not answer in time")),
@@ -239,15 +239,15 @@ mod tests {
         };
         let trace = TraceContext::root(TraceId::from_random([1; 16]), SpanId::from_random([1; 8]));
 
-        let patience = Duration::from_millis(1);
+        let reply_timeout = Duration::from_millis(1);
         let (gateway, orders) = Gateway::new();
-        let submission = gateway.submit_within(patience, event.clone(), trace);
+        let submission = gateway.submit_within(reply_timeout, event.clone(), trace);
         let refused = submission.await.unwrap_err();
         assert_eq!(refused.code, RefusalCode::Unavailable);
         assert!(refused.message.contains("in time"), "{}", refused.message);
 
         drop(orders);
-        let submission = gateway.submit_within(patience, event, trace);
+        let submission = gateway.submit_within(reply_timeout, event, trace);
         let refused = submission.await.unwrap_err();
         assert_eq!(refused.code, RefusalCode::Unavailable);
         assert!(refused.message.contains("stopping"), "{}", refused.message);

@@ -19,7 +19,7 @@ use self::own_mark::OWN_MARK;
 use crate::http;
 use crate::limits::GITHUB_PAYLOAD_BYTES_MAX;
 use crate::listener::{
-    Answer, Door, Malformed, Meaning, Outbox, Received, Refusal, Service, SignatureCheck,
+    Answer, HttpEndpoint, Malformed, Meaning, Outbox, Received, Refusal, Service, SignatureCheck,
 };
 use crate::payload::{
     event_id, header, instance_key, is_allowed, json_or_form, properties, text, written_to,
@@ -31,7 +31,7 @@ const DELIVERY_HEADER: HeaderName = HeaderName::from_static("x-github-delivery")
 
 /// One webhook of GitHub.
 pub(crate) struct GitHub {
-    door: Door,
+    http_endpoint: HttpEndpoint,
     check: SignatureCheck,
     repositories: Option<Vec<String>>,
     errands: Option<Errands>,
@@ -40,7 +40,7 @@ pub(crate) struct GitHub {
 impl fmt::Debug for GitHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GitHub")
-            .field("door", &self.door)
+            .field("http_endpoint", &self.http_endpoint)
             .finish_non_exhaustive()
     }
 }
@@ -68,7 +68,7 @@ impl GitHub {
             )),
         };
         Ok(Self {
-            door: Door::new(&values),
+            http_endpoint: HttpEndpoint::new(&values),
             check: check.ok_or("the secret `webhookSecret` cannot be used")?,
             repositories: values.names("repositories"),
             errands,
@@ -158,8 +158,8 @@ fn number_of(body: &Value) -> Option<u64> {
 }
 
 impl Service for GitHub {
-    fn door(&self) -> &Door {
-        &self.door
+    fn http_endpoint(&self) -> &HttpEndpoint {
+        &self.http_endpoint
     }
 
     fn outbox(&self) -> Option<Arc<dyn Outbox>> {

@@ -7,7 +7,7 @@
 //! * `malformed`, `answer`, `response`: from an outcome to a status code and a body. Pure.
 //! * `request`: one request from its head to its log line.
 //! * `outbox`: what a service does for agents.
-//! * `server`: sockets, time-outs and bounds.
+//! * `server`: sockets, time-outs and bounds; `connection_limiter`: who gives way when there are too many.
 //!
 //! # Invariant
 //!
@@ -15,10 +15,10 @@
 //! durable (`MSG-13`).
 
 mod answer;
+mod connection_limiter;
 mod http_endpoint;
 mod malformed;
 mod outbox;
-mod places;
 mod request;
 mod response;
 mod server;
@@ -26,7 +26,7 @@ mod service;
 mod signature;
 
 pub(crate) use answer::{Answer, Refusal, refused};
-pub(crate) use http_endpoint::Door;
+pub(crate) use http_endpoint::HttpEndpoint;
 pub(crate) use malformed::Malformed;
 pub(crate) use outbox::Outbox;
 pub(crate) use request::shortened;

@@ -247,8 +247,8 @@ impl Mcp {
                     }
                     Err(error) => {
                         drop(group);
-                        let patience = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
-                        let how = match timeout(patience, child.wait()).await {
+                        let time_limit = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
+                        let how = match timeout(time_limit, child.wait()).await {
                             Ok(Ok(status)) => guarded::ended(status),
                             Ok(Err(_)) | Err(_) => "does not end".to_owned(),
                         };
@@ -294,9 +294,9 @@ impl Session {
             },
         };
         // A program that closes its pipes is about to end, and its exit code says more.
-        let patience = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
+        let time_limit = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
         match &mut program {
-            Some((child, _)) => timeout(patience, child.wait()).await.map_or(closed, how),
+            Some((child, _)) => timeout(time_limit, child.wait()).await.map_or(closed, how),
             None => closed,
         }
     }

@@ -62,7 +62,7 @@ pub(crate) enum Broken {
 /// [`Broken`] if there is no answer.
 pub(crate) async fn exchange(
     request: reqwest::RequestBuilder,
-    patience: Duration,
+    request_timeout: Duration,
 ) -> Result<Answered, Broken> {
     let broken = |error: reqwest::Error| {
         let is_unsent = error.is_connect() || error.is_builder();
@@ -88,9 +88,9 @@ pub(crate) async fn exchange(
             body,
         })
     };
-    let exchanged = timeout(patience, exchange).await;
+    let exchanged = timeout(request_timeout, exchange).await;
     exchanged.unwrap_or_else(|_elapsed| {
-        let ms = patience.as_millis();
+        let ms = request_timeout.as_millis();
         Err(Broken::Lost(format!("no answer within {ms} ms")))
     })
 }

@@ -23,7 +23,7 @@ use self::errands::Errands;
 use crate::http;
 use crate::limits::{SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS};
 use crate::listener::{
-    Answer, Door, Malformed, Meaning, NotSigned, Outbox, Received, Refusal, Service,
+    Answer, HttpEndpoint, Malformed, Meaning, NotSigned, Outbox, Received, Refusal, Service,
     SignatureCheck, only_value,
 };
 use crate::payload::{
@@ -39,7 +39,7 @@ const WRITTEN: [&str; 3] = ["file_share", "me_message", "thread_broadcast"];
 
 /// One Slack app.
 pub(crate) struct Slack {
-    door: Door,
+    http_endpoint: HttpEndpoint,
     check: SignatureCheck,
     channels: Option<Vec<String>>,
     errands: Option<Errands>,
@@ -68,7 +68,7 @@ impl Slack {
             )),
         };
         Ok(Self {
-            door: Door::new(&values),
+            http_endpoint: HttpEndpoint::new(&values),
             check: check.ok_or("the secret `signingSecret` cannot be used")?,
             channels: values.names("channels"),
             errands,
@@ -164,14 +164,14 @@ impl Slack {
 impl fmt::Debug for Slack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slack")
-            .field("door", &self.door)
+            .field("http_endpoint", &self.http_endpoint)
             .finish_non_exhaustive()
     }
 }
 
 impl Service for Slack {
-    fn door(&self) -> &Door {
-        &self.door
+    fn http_endpoint(&self) -> &HttpEndpoint {
+        &self.http_endpoint
     }
 
     fn outbox(&self) -> Option<Arc<dyn Outbox>> {
@@ -179,7 +179,7 @@ impl Service for Slack {
         Some(Arc::new(errands))
     }
 
-    fn patience(&self) -> Duration {
+    fn reply_timeout(&self) -> Duration {
         Duration::from_millis(SWIFT_REPLY_TIMEOUT_MS)
     }
 

@@ -145,14 +145,14 @@ impl Work<'_> {
     }
 
     async fn news(&mut self) -> Result<(), Trouble> {
-        let patience = Duration::from_millis(SERVICE_TIMEOUT_MS);
+        let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
         let bot = match &self.bot {
             Some(bot) => bot.clone(),
             None => {
                 let me = self
                     .telegram
                     .api
-                    .call("getMe", &json!({}), patience)
+                    .call("getMe", &json!({}), request_timeout)
                     .await?;
                 let name = me.get("username").and_then(Value::as_str);
                 let bot = name.unwrap_or("a bot without a name").to_owned();
@@ -170,11 +170,11 @@ impl Work<'_> {
         if let (Some(params), Some(offset)) = (params.as_object_mut(), self.offset) {
             params.insert("offset".to_owned(), json!(offset));
         }
-        let patience = patience + Duration::from_secs(poll_s);
+        let request_timeout = request_timeout + Duration::from_secs(poll_s);
         let updates = self
             .telegram
             .api
-            .call("getUpdates", &params, patience)
+            .call("getUpdates", &params, request_timeout)
             .await?;
         self.tell(true, format!("listening as @{bot}")).await;
         let updates = updates.as_array().map_or(&[][..], Vec::as_slice);
@@ -201,8 +201,12 @@ impl Work<'_> {
         };
         let fresh = uuid::Uuid::now_v7();
         let trace = TraceContext::root(TraceId::from_uuid(fresh), SpanId::from_uuid(fresh));
-        let patience = Duration::from_millis(REPLY_TIMEOUT_MS);
-        match self.gateway.submit_within(patience, event, trace).await {
+        let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
+        match self
+            .gateway
+            .submit_within(reply_timeout, event, trace)
+            .await
+        {
             Ok(accepted) => {
                 tracing::info!(
                     update_id = id,

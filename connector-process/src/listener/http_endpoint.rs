@@ -4,7 +4,7 @@ use goondan_connectors::Values;
 
 /// Where a connector listens, and how much it takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Door {
+pub(crate) struct HttpEndpoint {
     /// The host or address it listens on.
     pub(crate) host: String,
     /// The port; 0 is any free one.
@@ -15,8 +15,8 @@ pub(crate) struct Door {
     pub(crate) body_bytes_max: usize,
 }
 
-impl Door {
-    /// The door that settings describe.
+impl HttpEndpoint {
+    /// The endpoint that settings describe.
     pub(crate) fn new(values: &Values<'_>) -> Self {
         let number = |name| values.number(name).unwrap_or_default();
         let text = |name| values.text(name).unwrap_or_default().to_owned();

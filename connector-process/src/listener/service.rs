@@ -11,14 +11,14 @@ use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
 
 use super::answer::{self, Answer, Refusal, refused};
-use super::http_endpoint::Door;
+use super::http_endpoint::HttpEndpoint;
 use super::outbox::Outbox;
 use crate::limits::REPLY_TIMEOUT_MS;
 
 /// One service's way of speaking to us over HTTP.
 pub(crate) trait Service: fmt::Debug + Send + Sync {
     /// Where it reaches us.
-    fn door(&self) -> &Door;
+    fn http_endpoint(&self) -> &HttpEndpoint;
 
     /// Whether requests must be signed.
     fn is_guarded(&self) -> bool {
@@ -27,7 +27,7 @@ pub(crate) trait Service: fmt::Debug + Send + Sync {
 
     /// How long the orchestrator may take over an event. A service that waits for less than
     /// [`REPLY_TIMEOUT_MS`] says so here, and asks again.
-    fn patience(&self) -> Duration {
+    fn reply_timeout(&self) -> Duration {
         Duration::from_millis(REPLY_TIMEOUT_MS)
     }
 

@@ -38,7 +38,7 @@ pub(super) struct Serving {
 pub(super) struct Errands {
     server: watch::Receiver<Option<Serving>>,
     calls: OpenCalls,
-    patience: Duration,
+    call_timeout: Duration,
     secrets: Arc<[String]>,
     listed: Arc<Mutex<Option<Listed>>>,
 }
@@ -69,13 +69,13 @@ impl Errands {
     pub(super) fn new(
         server: watch::Receiver<Option<Serving>>,
         calls: OpenCalls,
-        patience: Duration,
+        call_timeout: Duration,
         secrets: Vec<String>,
     ) -> Self {
         Self {
             server,
             calls,
-            patience,
+            call_timeout,
             secrets: secrets.into(),
             listed: Arc::default(),
         }
@@ -94,7 +94,7 @@ impl Errands {
                 let clock = pieces.clock();
                 if let Some(own) = self.own(&name).await {
                     let made = own.run(&serving.peer, &arguments);
-                    let made = clock.timeout(self.patience, made).await;
+                    let made = clock.timeout(self.call_timeout, made).await;
                     return match made.map_err(|TimeIsUp| self.too_late())? {
                         Ok(result) => to_value(&result),
                         Err(Failed::Service(error)) => Err(to_error(&error)),
@@ -107,7 +107,7 @@ impl Errands {
                 }
                 let Serving { peer, client } = &serving;
                 let made = rounds::call_tool(peer, client, pieces.call_id(), params);
-                let made = clock.timeout(self.patience, made).await;
+                let made = clock.timeout(self.call_timeout, made).await;
                 match made.map_err(|TimeIsUp| self.too_late())? {
                     Ok(result) => {
                         let result = serde_json::to_value(result);
@@ -128,7 +128,7 @@ impl Errands {
             .as_ref()
             .is_some_and(|listed| listed.changes == changes && listed.of.is_same(&serving.client));
         if !is_current {
-            let asked = timeout(self.patience, all_tools(&serving.peer)).await;
+            let asked = timeout(self.call_timeout, all_tools(&serving.peer)).await;
             let found = asked.map_err(|_elapsed| self.too_late())?;
             let mut tools = found.map_err(|error| to_error(&error))?;
             let own = Can::of(&serving.peer).tools(&tools);
@@ -168,7 +168,7 @@ impl Errands {
     fn too_late(&self) -> CallError {
         let message = format!(
             "the MCP server did not answer within {} s",
-            self.patience.as_secs()
+            self.call_timeout.as_secs()
         );
         CallError::new(CallErrorCode::TimedOut, message)
     }

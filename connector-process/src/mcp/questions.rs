@@ -146,9 +146,9 @@ impl OpenCalls {
                 }
             }
         };
-        let patience = Duration::from_millis(MCP_QUESTION_PLACE_TIMEOUT_MS);
+        let time_limit = Duration::from_millis(MCP_QUESTION_PLACE_TIMEOUT_MS);
         // Not within the match: what is borrowed would be held on to.
-        let settled = timeout(patience, settled).await;
+        let settled = timeout(time_limit, settled).await;
         let place = settled.unwrap_or_else(|_elapsed| place_of(&self.open.borrow(), named));
         match place {
             Place::Under(call_id) => self.hold(call_id).ok_or_else(no_call),
@@ -202,7 +202,7 @@ pub(super) struct Asking {
     pub(super) gateway: Gateway,
     pub(super) calls: OpenCalls,
     /// How long a question waits.
-    patience: Duration,
+    answer_timeout: Duration,
     /// What nobody may be shown.
     secrets: Arc<[String]>,
     places: Arc<Semaphore>,
@@ -212,13 +212,13 @@ impl Asking {
     pub(super) fn new(
         gateway: Gateway,
         calls: OpenCalls,
-        patience: Duration,
+        answer_timeout: Duration,
         secrets: &[String],
     ) -> Self {
         Self {
             gateway,
             calls,
-            patience,
+            answer_timeout,
             secrets: secrets.into(),
             places: Arc::new(Semaphore::new(MAX_QUESTIONS_PER_CONNECTION)),
         }
@@ -272,7 +272,7 @@ impl Asking {
             call_id: waiting.call_id,
             message: self.masked(question.message),
             schema: self.masked_all(question.schema),
-            timeout_ms: u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX),
+            timeout_ms: u64::try_from(self.answer_timeout.as_millis()).unwrap_or(u64::MAX),
         };
         match self.gateway.ask_person(ask, given_up).await {
             Asked::Answered(answered) => Ok(answered),

@@ -149,14 +149,14 @@ impl Running {
                 _ = self.child.wait(), if !has_exited => {
                     has_exited = true;
                     // What it wrote last is read; what it started and left behind may hold the pipes.
-                    let patience = Duration::from_millis(PROGRAM_LAST_WORDS_TIMEOUT_MS);
-                    given_up.set(OptionFuture::from(Some(sleep(patience))));
+                    let time_limit = Duration::from_millis(PROGRAM_LAST_WORDS_TIMEOUT_MS);
+                    given_up.set(OptionFuture::from(Some(sleep(time_limit))));
                 }
                 () = stop.cancelled(), if !is_stopping => {
                     is_stopping = true;
                     self.say(&speech::shutdown())?;
-                    let patience = Duration::from_millis(PROGRAM_STOP_TIMEOUT_MS);
-                    given_up.set(OptionFuture::from(Some(sleep(patience))));
+                    let time_limit = Duration::from_millis(PROGRAM_STOP_TIMEOUT_MS);
+                    given_up.set(OptionFuture::from(Some(sleep(time_limit))));
                 }
                 Some(()) = &mut given_up => {
                     if !has_exited {
@@ -191,9 +191,9 @@ impl Running {
                     Some(caller) => caller.child(span),
                     None => TraceContext::root(TraceId::from_uuid(fresh), span),
                 };
-                let patience = Duration::from_millis(REPLY_TIMEOUT_MS);
+                let time_limit = Duration::from_millis(REPLY_TIMEOUT_MS);
                 Ok(Some(async move {
-                    (id, gateway.submit_within(patience, *event, trace).await)
+                    (id, gateway.submit_within(time_limit, *event, trace).await)
                 }))
             }
             Said::NoEvent(answer) => {

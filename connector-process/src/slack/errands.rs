@@ -101,8 +101,8 @@ impl Api {
             .bearer_auth(&self.token)
             .header("content-type", "application/json; charset=utf-8")
             .body(params.to_string());
-        let patience = Duration::from_millis(SERVICE_TIMEOUT_MS);
-        match exchange(request, patience).await {
+        let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
+        match exchange(request, request_timeout).await {
             Ok(answered) => read(&answered, failed),
             Err(broken) => Err(failed.without_answer(&broken)),
         }

@@ -126,11 +126,8 @@ mod tests {
                 .to_string()
                 .contains("terminated by other")
         );
-        let patience = json!({"parameters": {"retry_after": 7}});
-        assert_eq!(
-            trouble(429, patience),
-            Trouble::TooMany { retry_after_s: 7 }
-        );
+        let asked = json!({"parameters": {"retry_after": 7}});
+        assert_eq!(trouble(429, asked), Trouble::TooMany { retry_after_s: 7 });
         assert!(matches!(
             trouble(502, json!("x")),
             Trouble::Refused { status: 502, .. }

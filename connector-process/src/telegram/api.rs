@@ -33,14 +33,14 @@ impl Api {
         &self,
         method: &str,
         params: &Value,
-        patience: Duration,
+        request_timeout: Duration,
     ) -> Result<Value, Trouble> {
         let request = self
             .client
             .post(format!("{}/{method}", self.base))
             .header("content-type", "application/json")
             .body(params.to_string());
-        match exchange(request, patience).await {
+        match exchange(request, request_timeout).await {
             Ok(answered) => read(answered.status, &answered.body),
             Err(Broken::TooLong) => Err(Trouble::Strange(Broken::TooLong.to_string())),
             Err(Broken::NotSent(reason)) => Err(Trouble::Unreachable(reason)),

@@ -41,8 +41,8 @@ impl Errands {
             return Err(CallError::new(CallErrorCode::Refused, message));
         }
         let (method, params) = to_method(&errand);
-        let patience = Duration::from_millis(SERVICE_TIMEOUT_MS);
-        match self.api.call(method, &params, patience).await {
+        let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
+        match self.api.call(method, &params, request_timeout).await {
             Ok(result) => Ok(to_result(&errand, &result)),
             // What is so already need not be done.
             Err(Trouble::Refused { description, .. })
@@ -257,8 +257,8 @@ mod tests {
             assert_eq!(error.code, code, "{error}");
             assert!(!error.retryable);
         }
-        let patience = to_error(&Trouble::TooMany { retry_after_s: 9 }, false);
-        assert_eq!(patience.retry_after_ms, Some(9_000));
+        let too_many = to_error(&Trouble::TooMany { retry_after_s: 9 }, false);
+        assert_eq!(too_many.retry_after_ms, Some(9_000));
         let lost = Trouble::Lost("reset".to_owned());
         assert_eq!(to_error(&lost, false).code, CallErrorCode::Interrupted);
         assert!(to_error(&lost, true).retryable);
