@@ -16,13 +16,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::CallHandler;
-use crate::limits::{ORDERS_WAITING_MAX, REPLY_TIMEOUT_MS};
+use crate::limits::{REPLY_TIMEOUT_MS, SESSION_COMMANDS_WAITING_MAX};
 
 /// The orchestrator's word on an event.
 pub(crate) type Verdict = Result<EventAccepted, EventRefused>;
 
 /// What a connector asks of the session.
-pub(crate) enum Order {
+pub(crate) enum SessionCommand {
     /// Hand in an event.
     Submit(Submission),
     /// Tell people what the connector does.
@@ -30,20 +30,20 @@ pub(crate) enum Order {
     /// Have these calls made by this handler from now on.
     Serve(Arc<dyn CallHandler>),
     /// Ask a person something, for the sake of a call.
-    Person(PersonOrder),
+    Person(PersonRequest),
     /// Tell the orchestrator which questions to a person nobody waits for any more.
     Withdraw,
     /// Ask what the connection last kept, or have something kept in its place.
-    State(StateOrder),
+    State(StateRequest),
 }
 
-impl std::fmt::Debug for Order {
+impl std::fmt::Debug for SessionCommand {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Submit(submission) => f.debug_tuple("Submit").field(submission).finish(),
             Self::Report(status) => f.debug_tuple("Report").field(status).finish(),
-            Self::State(order) => f.debug_tuple("State").field(order).finish(),
-            Self::Person(order) => f.debug_tuple("Person").field(order).finish(),
+            Self::State(asked) => f.debug_tuple("State").field(asked).finish(),
+            Self::Person(question) => f.debug_tuple("Person").field(question).finish(),
             Self::Withdraw => f.write_str("Withdraw"),
             Self::Serve(_) => f.write_str("Serve"),
         }
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Order {
 
 /// A question to a person.
 #[derive(Debug)]
-pub(crate) struct PersonOrder {
+pub(crate) struct PersonRequest {
     /// What is asked, and for which call.
     pub(crate) ask: Box<QuestionAsk>,
     /// Who waits for what comes of it.
@@ -70,7 +70,7 @@ pub(crate) enum Asked {
 
 /// A question about what the connection remembers.
 #[derive(Debug)]
-pub(crate) struct StateOrder {
+pub(crate) struct StateRequest {
     /// What is to be kept; none asks what was.
     pub(crate) set: Option<Box<RawValue>>,
     /// Who waits for the answer.
@@ -94,14 +94,14 @@ pub(crate) struct Submission {
 /// A connector's way to the orchestrator.
 #[derive(Debug, Clone)]
 pub(crate) struct Gateway {
-    orders: mpsc::Sender<Order>,
+    commands: mpsc::Sender<SessionCommand>,
 }
 
 impl Gateway {
-    /// A gateway, and the orders that come out of it.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Order>) {
-        let (orders, receiver) = mpsc::channel(ORDERS_WAITING_MAX);
-        (Self { orders }, receiver)
+    /// A gateway, and the commands that come out of it.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<SessionCommand>) {
+        let (commands, receiver) = mpsc::channel(SESSION_COMMANDS_WAITING_MAX);
+        (Self { commands }, receiver)
     }
 
     /// Hands in an event and waits for the verdict, no longer than `reply_timeout`.
@@ -125,7 +125,10 @@ impl Gateway {
             verdict,
         };
         let exchange = async {
-            self.orders.send(Order::Submit(submission)).await.ok()?;
+            self.commands
+                .send(SessionCommand::Submit(submission))
+                .await
+                .ok()?;
             answer.await.ok()
         };
         match timeout(reply_timeout, exchange).await {
@@ -138,7 +141,7 @@ impl Gateway {
     /// Has agents' calls made by `handler` from now on. A connector does this before it reports that
     /// it is ready: the orchestrator sends calls only then.
     pub(crate) async fn serve(&self, handler: Arc<dyn CallHandler>) {
-        drop(self.orders.send(Order::Serve(handler)).await);
+        drop(self.commands.send(SessionCommand::Serve(handler)).await);
     }
 
     /// What the connection last kept.
@@ -161,12 +164,15 @@ impl Gateway {
 
     async fn ask_state(&self, set: Option<Box<RawValue>>) -> StateAnswer {
         let (sender, answer) = oneshot::channel();
-        let order = StateOrder {
+        let asked = StateRequest {
             set,
             answer: sender,
         };
         let exchange = async {
-            self.orders.send(Order::State(order)).await.ok()?;
+            self.commands
+                .send(SessionCommand::State(asked))
+                .await
+                .ok()?;
             answer.await.ok()
         };
         match timeout(Duration::from_millis(REPLY_TIMEOUT_MS), exchange).await {
@@ -180,12 +186,17 @@ impl Gateway {
     /// When it is given up meanwhile, the question is withdrawn.
     pub(crate) async fn ask_person(&self, ask: QuestionAsk, given_up: CancellationToken) -> Asked {
         let (sender, mut answer) = oneshot::channel();
-        let order = PersonOrder {
+        let question = PersonRequest {
             ask: Box::new(ask),
             answer: sender,
         };
         let stopping = || Asked::Refused("the connector is stopping".to_owned());
-        if self.orders.send(Order::Person(order)).await.is_err() {
+        if self
+            .commands
+            .send(SessionCommand::Person(question))
+            .await
+            .is_err()
+        {
             return stopping();
         }
         tokio::select! {
@@ -193,7 +204,7 @@ impl Gateway {
             () = given_up.cancelled() => {
                 drop(answer);
                 // Without a session the question is withdrawn anyway.
-                drop(self.orders.send(Order::Withdraw).await);
+                drop(self.commands.send(SessionCommand::Withdraw).await);
                 Asked::Refused("the question was withdrawn".to_owned())
             }
         }
@@ -204,8 +215,8 @@ impl Gateway {
         let detail = detail.into();
         // Without a session there is nobody left to tell, and the process is about to end.
         drop(
-            self.orders
-                .send(Order::Report(Status { ready, detail }))
+            self.commands
+                .send(SessionCommand::Report(Status { ready, detail }))
                 .await,
         );
     }
@@ -240,13 +251,13 @@ mod tests {
         let trace = TraceContext::root(TraceId::from_random([1; 16]), SpanId::from_random([1; 8]));
 
         let reply_timeout = Duration::from_millis(1);
-        let (gateway, orders) = Gateway::new();
+        let (gateway, commands) = Gateway::new();
         let submission = gateway.submit_within(reply_timeout, event.clone(), trace);
         let refused = submission.await.unwrap_err();
         assert_eq!(refused.code, RefusalCode::Unavailable);
         assert!(refused.message.contains("in time"), "{}", refused.message);
 
-        drop(orders);
+        drop(commands);
         let submission = gateway.submit_within(reply_timeout, event, trace);
         let refused = submission.await.unwrap_err();
         assert_eq!(refused.code, RefusalCode::Unavailable);

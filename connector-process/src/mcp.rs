@@ -53,7 +53,7 @@ use questions::{Asking, OpenCalls};
 
 /// How a server is reached.
 #[derive(Debug)]
-enum Way {
+enum ServerAddress {
     /// It is a program, spoken to over its stdin and stdout.
     Program {
         command: Vec<String>,
@@ -66,7 +66,7 @@ enum Way {
 
 /// The connector.
 pub(crate) struct Mcp {
-    way: Way,
+    address: ServerAddress,
     start_timeout: Duration,
     call_timeout: Duration,
     question_timeout: Duration,
@@ -98,8 +98,8 @@ impl Mcp {
         let secrets = secrets.filter(|value| value.len() >= MCP_HIDDEN_BYTES_MIN);
         let secrets = secrets.chain(token.map(String::as_str));
         let secrets = secrets.map(str::to_owned).collect();
-        let way = match (values.texts("command"), values.text("url")) {
-            (Some(command), _) => Way::Program {
+        let address = match (values.texts("command"), values.text("url")) {
+            (Some(command), _) => ServerAddress::Program {
                 command,
                 env: owned(&env),
                 project_root: assignment
@@ -107,11 +107,13 @@ impl Mcp {
                     .clone()
                     .unwrap_or_else(|| "/".into()),
             },
-            (None, Some(url)) => Way::Http(over_http(url, &headers, token.map(String::as_str))?),
+            (None, Some(url)) => {
+                ServerAddress::Http(over_http(url, &headers, token.map(String::as_str))?)
+            }
             (None, None) => return Err("neither `command` nor `url` is set".to_owned()),
         };
         Ok(Self {
-            way,
+            address,
             start_timeout: seconds("startSeconds"),
             call_timeout: seconds("timeoutSeconds"),
             question_timeout: seconds("questionSeconds"),
@@ -144,7 +146,7 @@ impl Mcp {
                     // Whoever waits for the server calls as soon as it is told to be there.
                     serving.send_replace(Some(Serving { peer, client }));
                     gateway.report(true, session.introduction()).await;
-                    let end = session.last(&stop).await;
+                    let end = session.wait_for_end(&stop).await;
                     serving.send_replace(None);
                     end
                 }
@@ -192,12 +194,9 @@ impl Mcp {
     /// Starts or finds the server, and agrees with it on the protocol.
     async fn start(&self, asking: &Asking) -> Result<(Session, Client), String> {
         let asking = asking.clone();
-        let client = match &self.way {
-            Way::Http(_) => Client::new(asking),
-            Way::Program { project_root, .. } => Client::in_directory(asking, project_root),
-        };
-        match &self.way {
-            Way::Http(config) => {
+        match &self.address {
+            ServerAddress::Http(config) => {
+                let client = Client::new(asking);
                 let http = http::client(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS));
                 let http = http.map_err(|error| error_chain(&error))?;
                 let transport = StreamableHttpClientTransport::with_client(http, config.clone());
@@ -216,11 +215,12 @@ impl Mcp {
                 };
                 Ok((session, client))
             }
-            Way::Program {
+            ServerAddress::Program {
                 command,
                 env,
                 project_root,
             } => {
+                let client = Client::in_directory(asking, project_root);
                 let shown = command.first().map_or("", String::as_str);
                 let cannot =
                     |error: std::io::Error| format!("`{shown}` cannot be started: {error}");
@@ -273,7 +273,7 @@ impl Session {
     }
 
     /// Waits for its end, or ends it at `stop`; says how it ended.
-    async fn last(mut self, stop: &CancellationToken) -> String {
+    async fn wait_for_end(mut self, stop: &CancellationToken) -> String {
         let mut program = self.program.take();
         let cancel = self.running.cancellation_token();
         let exited = async {
@@ -287,7 +287,7 @@ impl Session {
                 cancel.cancel();
                 return "it is being stopped".to_owned();
             }
-            status = exited => return how(status),
+            status = exited => return exit_words(status),
             end = self.running.waiting() => match end {
                 Ok(reason) => format!("the server closed the connection ({reason:?})"),
                 Err(error) => format!("the connection has a fault: {error}"),
@@ -296,14 +296,16 @@ impl Session {
         // A program that closes its pipes is about to end, and its exit code says more.
         let time_limit = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
         match &mut program {
-            Some((child, _)) => timeout(time_limit, child.wait()).await.map_or(closed, how),
+            Some((child, _)) => timeout(time_limit, child.wait())
+                .await
+                .map_or(closed, exit_words),
             None => closed,
         }
     }
 }
 
 /// How the server's program ended.
-fn how(status: std::io::Result<ExitStatus>) -> String {
+fn exit_words(status: std::io::Result<ExitStatus>) -> String {
     match status {
         Ok(status) => format!("the server {}", guarded::ended(status)),
         Err(error) => format!("the server ended, nobody knows how: {error}"),

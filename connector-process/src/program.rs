@@ -5,7 +5,7 @@
 //! `docs/connectors/program.md` is the reference.
 //!
 //! * `lines`: lines of a stream, none longer than its limit.
-//! * `speech`: what is said both ways. Pure.
+//! * `messages`: what is said both ways. Pure.
 //! * `command`: which program runs the file.
 //! * `launch`: what is started, and what it is told first.
 //! * `running`: one process from its start to its end.
@@ -19,8 +19,8 @@
 mod command;
 mod launch;
 pub(crate) mod lines;
+mod messages;
 mod running;
-mod speech;
 
 use std::time::{Duration, Instant};
 

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use self::answer::Trouble;
+use self::answer::ApiError;
 use self::api::Api;
 use self::errands::Errands;
 use self::mapping::{UPDATES, Update, to_update};
@@ -122,10 +122,10 @@ impl Work<'_> {
                 self.failures = 0;
                 Duration::ZERO
             }
-            Err(trouble) => {
+            Err(error) => {
                 self.failures = self.failures.saturating_add(1);
-                let pause = trouble.pause(self.failures);
-                let reason = trouble.to_string();
+                let pause = error.pause(self.failures);
+                let reason = error.to_string();
                 tracing::warn!(
                     reason,
                     pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
@@ -144,7 +144,7 @@ impl Work<'_> {
         }
     }
 
-    async fn news(&mut self) -> Result<(), Trouble> {
+    async fn news(&mut self) -> Result<(), ApiError> {
         let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
         let bot = match &self.bot {
             Some(bot) => bot.clone(),
@@ -163,7 +163,7 @@ impl Work<'_> {
         let poll_s = if self.said.as_ref().is_some_and(|(ready, _)| *ready) {
             self.telegram.poll_s
         } else {
-            // The first time, and after trouble, people want to know at once whether it works.
+            // The first time, and after an error, people want to know at once whether it works.
             0
         };
         let mut params = json!({"timeout": poll_s, "allowed_updates": UPDATES});
@@ -180,7 +180,7 @@ impl Work<'_> {
         let updates = updates.as_array().map_or(&[][..], Vec::as_slice);
         for update in updates {
             let Some(id) = update.get("update_id").and_then(Value::as_i64) else {
-                return Err(Trouble::Strange(
+                return Err(ApiError::Strange(
                     "it sent an update without a number".to_owned(),
                 ));
             };
@@ -191,7 +191,7 @@ impl Work<'_> {
     }
 
     /// Deals with one update: its event is on disk when this ends well, or nobody wants it.
-    async fn hand_in(&self, id: i64, update: &Value) -> Result<(), Trouble> {
+    async fn hand_in(&self, id: i64, update: &Value) -> Result<(), ApiError> {
         let event = match to_update(id, update, self.telegram.chats.as_deref()) {
             Update::Event(event) => *event,
             Update::Ignored(reason) => {
@@ -219,7 +219,7 @@ impl Work<'_> {
             }
             Err(refused) => match refused.code {
                 RefusalCode::Overloaded | RefusalCode::Unavailable => {
-                    Err(Trouble::NotTaken(refused.message))
+                    Err(ApiError::NotTaken(refused.message))
                 }
                 RefusalCode::Invalid | RefusalCode::Unroutable | RefusalCode::Damaged => {
                     tracing::warn!(

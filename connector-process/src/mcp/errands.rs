@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, watch};
 
 use super::client::Client;
-use super::own::{Can, Failed, Own};
+use super::own::{Capabilities, Failed, OwnTool};
 use super::questions::OpenCalls;
 use super::{content, rounds, wording};
 use crate::call_clock::TimeIsUp;
@@ -131,7 +131,7 @@ impl Errands {
             let asked = timeout(self.call_timeout, all_tools(&serving.peer)).await;
             let found = asked.map_err(|_elapsed| self.too_late())?;
             let mut tools = found.map_err(|error| to_error(&error))?;
-            let own = Can::of(&serving.peer).tools(&tools);
+            let own = Capabilities::of(&serving.peer).tools(&tools);
             let has_own = own.iter().map(|tool| tool.name.clone()).collect();
             tools.extend(own);
             let digest = hex::encode(Sha256::digest(
@@ -159,10 +159,10 @@ impl Errands {
     }
 
     /// Our own tool of this name, unless the server has one.
-    async fn own(&self, name: &str) -> Option<Own> {
+    async fn own(&self, name: &str) -> Option<OwnTool> {
         let listed = self.listed.lock().await;
         let is_ours = listed.as_ref()?.has_own.contains(name);
-        Own::of_name(name).filter(|_| is_ours)
+        OwnTool::of_name(name).filter(|_| is_ours)
     }
 
     fn too_late(&self) -> CallError {

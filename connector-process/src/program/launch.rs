@@ -7,7 +7,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::definition::ConnectorAssignment;
 use serde_json::json;
 
-use super::speech;
+use super::messages;
 
 /// A program to be started.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Launch {
         let program = assignment.program.as_ref()?;
         let start = json!({
             "type": "start",
-            "protocol": speech::PROTOCOL,
+            "protocol": messages::PROTOCOL,
             "workspaceId": assignment.workspace_id,
             "connection": assignment.connection,
             "connector": assignment.connector,

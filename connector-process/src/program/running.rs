@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::command;
 use super::launch::Launch;
 use super::lines::{Line, Lines};
-use super::speech::{self, Said};
+use super::messages::{self, ProgramMessage};
 use crate::gateway::{Gateway, Verdict};
 use crate::guarded::{self, Group};
 use crate::limits::{
@@ -94,7 +94,7 @@ impl Running {
     ) -> End {
         let entry = launch.entry.display();
         gateway.report(true, format!("running `{entry}`")).await;
-        let result = self.converse(gateway, stop).await;
+        let result = self.exchange_lines(gateway, stop).await;
         self.group.kill();
         // Killed, or ended already.
         let status = self.child.wait().await;
@@ -113,7 +113,7 @@ impl Running {
     }
 
     /// Ends well when the program does, or with what it did wrong.
-    async fn converse(
+    async fn exchange_lines(
         &mut self,
         gateway: &Gateway,
         stop: &CancellationToken,
@@ -127,7 +127,7 @@ impl Running {
             tokio::select! {
                 line = self.stdout.next(), if may_say_more => match line {
                     Ok(Some(line)) => {
-                        if let Some(submission) = self.hear(&line, gateway).await? {
+                        if let Some(submission) = self.handle_line(&line, gateway).await? {
                             verdicts.push(submission);
                         }
                     }
@@ -154,7 +154,7 @@ impl Running {
                 }
                 () = stop.cancelled(), if !is_stopping => {
                     is_stopping = true;
-                    self.say(&speech::shutdown())?;
+                    self.queue(&messages::shutdown())?;
                     let time_limit = Duration::from_millis(PROGRAM_STOP_TIMEOUT_MS);
                     given_up.set(OptionFuture::from(Some(sleep(time_limit))));
                 }
@@ -170,7 +170,7 @@ impl Running {
     }
 
     /// Takes one line of its stdout; an event gives what waits for the verdict.
-    async fn hear<'g>(
+    async fn handle_line<'g>(
         &mut self,
         line: &Line,
         gateway: &'g Gateway,
@@ -183,8 +183,8 @@ impl Running {
         if line.bytes.iter().all(u8::is_ascii_whitespace) {
             return Ok(None);
         }
-        match speech::read(&line.bytes)? {
-            Said::Event(event, id, caller) => {
+        match messages::read(&line.bytes)? {
+            ProgramMessage::Event(event, id, caller) => {
                 let fresh = uuid::Uuid::now_v7();
                 let span = SpanId::from_uuid(fresh);
                 let trace = match caller {
@@ -196,11 +196,11 @@ impl Running {
                     (id, gateway.submit_within(time_limit, *event, trace).await)
                 }))
             }
-            Said::NoEvent(answer) => {
-                self.say(&answer)?;
+            ProgramMessage::NoEvent(answer) => {
+                self.queue(&answer)?;
                 Ok(None)
             }
-            Said::Status { ready, detail } => {
+            ProgramMessage::Status { ready, detail } => {
                 let detail: String = detail.chars().take(NOTE_BYTES_MAX).collect();
                 gateway.report(ready, detail).await;
                 Ok(None)
@@ -212,13 +212,13 @@ impl Running {
         match verdict {
             Ok(accepted) => {
                 self.has_worked = true;
-                self.say(&speech::accepted(id, accepted))
+                self.queue(&messages::accepted(id, accepted))
             }
-            Err(refused) => self.say(&speech::refused(id, refused)),
+            Err(refused) => self.queue(&messages::refused(id, refused)),
         }
     }
 
-    fn say(&mut self, line: &str) -> Result<(), String> {
+    fn queue(&mut self, line: &str) -> Result<(), String> {
         if self.stdin.is_none() {
             return Ok(());
         }

@@ -8,7 +8,7 @@ use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use goondan_protocol::service::Telegram as Errand;
 use serde_json::{Map, Value, json};
 
-use super::answer::Trouble;
+use super::answer::ApiError;
 use super::api::Api;
 use crate::calls::{CallHandler, Outcome, Pieces};
 use crate::limits::SERVICE_TIMEOUT_MS;
@@ -45,12 +45,12 @@ impl Errands {
         match self.api.call(method, &params, request_timeout).await {
             Ok(result) => Ok(to_result(&errand, &result)),
             // What is so already need not be done.
-            Err(Trouble::Refused { description, .. })
+            Err(ApiError::Refused { description, .. })
                 if description.contains("message is not modified") =>
             {
                 Ok(json!({}))
             }
-            Err(trouble) => Err(to_error(&trouble, errand.is_repeatable())),
+            Err(error) => Err(to_error(&error, errand.is_repeatable())),
         }
     }
 }
@@ -140,34 +140,34 @@ fn to_result(errand: &Errand, result: &Value) -> Value {
     }
 }
 
-fn to_error(trouble: &Trouble, is_repeatable: bool) -> CallError {
+fn to_error(failure: &ApiError, is_repeatable: bool) -> CallError {
     let failed = Failed {
         service: "Telegram",
         is_repeatable,
     };
-    let error = |code| CallError::new(code, trouble.to_string());
-    match trouble {
-        Trouble::BadToken { .. } => error(CallErrorCode::Unauthorized),
-        Trouble::TooMany { retry_after_s } => {
+    let error = |code| CallError::new(code, failure.to_string());
+    match failure {
+        ApiError::BadToken { .. } => error(CallErrorCode::Unauthorized),
+        ApiError::TooMany { retry_after_s } => {
             error(CallErrorCode::RateLimited).later(Some(retry_after_s.saturating_mul(1_000)))
         }
-        Trouble::Unreachable(_) | Trouble::NotTaken(_) => {
+        ApiError::Unreachable(_) | ApiError::NotTaken(_) => {
             error(CallErrorCode::Unavailable).later(None)
         }
-        Trouble::Lost(_) => failed.unknown(trouble.to_string()),
-        Trouble::Strange(_) => error(CallErrorCode::Internal),
-        Trouble::Conflict(said) => failed.by_status(409, said, None),
-        Trouble::Refused { description, .. } if description.contains("not found") => error(
+        ApiError::Lost(_) => failed.unknown(failure.to_string()),
+        ApiError::Strange(_) => error(CallErrorCode::Internal),
+        ApiError::Conflict(said) => failed.by_status(409, said, None),
+        ApiError::Refused { description, .. } if description.contains("not found") => error(
             CallErrorCode::NotFound,
         )
         .suggest("a bot reaches only chats that it is in, or whose people wrote to it first"),
-        Trouble::Refused { description, .. } if description.contains("can't parse entities") => {
+        ApiError::Refused { description, .. } if description.contains("can't parse entities") => {
             error(CallErrorCode::Invalid).suggest("mend the mark-up, or leave `parseMode` out")
         }
-        Trouble::Refused { description, .. } if description.contains("too long") => {
+        ApiError::Refused { description, .. } if description.contains("too long") => {
             error(CallErrorCode::TooLarge)
         }
-        Trouble::Refused {
+        ApiError::Refused {
             status,
             description,
         } => failed.by_status(*status, description, None),
@@ -221,7 +221,7 @@ mod tests {
         let refused = |status, description: &str| {
             let description = description.to_owned();
             to_error(
-                &Trouble::Refused {
+                &ApiError::Refused {
                     status,
                     description,
                 },
@@ -250,16 +250,16 @@ mod tests {
                 CallErrorCode::Interrupted,
             ),
             (
-                to_error(&Trouble::BadToken { status: 401 }, false),
+                to_error(&ApiError::BadToken { status: 401 }, false),
                 CallErrorCode::Unauthorized,
             ),
         ] {
             assert_eq!(error.code, code, "{error}");
             assert!(!error.retryable);
         }
-        let too_many = to_error(&Trouble::TooMany { retry_after_s: 9 }, false);
+        let too_many = to_error(&ApiError::TooMany { retry_after_s: 9 }, false);
         assert_eq!(too_many.retry_after_ms, Some(9_000));
-        let lost = Trouble::Lost("reset".to_owned());
+        let lost = ApiError::Lost("reset".to_owned());
         assert_eq!(to_error(&lost, false).code, CallErrorCode::Interrupted);
         assert!(to_error(&lost, true).retryable);
     }
