@@ -21,7 +21,7 @@ use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
 
-use self::errands::Errands;
+use self::errands::Api;
 use self::interactions::Interactions;
 use crate::http;
 use crate::limits::SWIFT_REPLY_TIMEOUT_MS;
@@ -32,6 +32,7 @@ use crate::listener::{
 use crate::payload::{
     event_id, instance_key, is_allowed, json, properties, required, text, written_to,
 };
+use crate::service_api::outbox_of;
 
 const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-signature-ed25519");
 const TIME_HEADER: HeaderName = HeaderName::from_static("x-signature-timestamp");
@@ -61,7 +62,7 @@ pub(crate) struct Discord {
     key: VerifyingKey,
     channels: Option<Vec<String>>,
     interactions: Arc<Interactions>,
-    errands: Errands,
+    api: Arc<Api>,
 }
 
 impl fmt::Debug for Discord {
@@ -87,7 +88,7 @@ impl Discord {
         let bytes: Option<[u8; 32]> = hex::decode(digits).ok().and_then(|b| b.try_into().ok());
         let key = bytes.and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok());
         let interactions = Arc::<Interactions>::default();
-        let errands = Errands::new(
+        let api = Api::new(
             http::service_client()?,
             values.text("endpoint").unwrap_or_default(),
             secrets.get("botToken").cloned(),
@@ -99,7 +100,7 @@ impl Discord {
             key: key.ok_or("`publicKey` is no public key; copy it from the application's page")?,
             channels: values.names("channels"),
             interactions,
-            errands,
+            api: Arc::new(api),
         })
     }
 
@@ -186,7 +187,7 @@ impl Service for Discord {
     }
 
     fn outbox(&self) -> Option<Arc<dyn Outbox>> {
-        Some(Arc::new(self.errands.clone()))
+        Some(outbox_of(&self.api))
     }
 
     fn reply_timeout(&self) -> Duration {

@@ -17,8 +17,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use goondan_connectors::{AllowedHost, Values};
 use goondan_log::error_chain;
 use goondan_protocol::JsonObject;
@@ -29,14 +27,15 @@ use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION,
 };
 use reqwest::{Method, Response, Url};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use self::address::{Reach, reach_of};
-use crate::calls::{CallHandler, Outcome, Pieces};
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::{REDIRECTS_MAX, SHOWN_HEADER_BYTES_MAX};
 use crate::service::{self, Failed};
+use crate::service_api::{ServiceApi, outbox_of};
 
 /// Headers of an answer that a model is told.
 const SHOWN_HEADERS: [&str; 7] = [
@@ -63,7 +62,6 @@ const OWN_HEADERS: [&str; 9] = [
 ];
 
 /// Makes requests for agents.
-#[derive(Clone)]
 pub(crate) struct Fetcher {
     client: reqwest::Client,
     allow: Arc<[AllowedHost]>,
@@ -98,7 +96,7 @@ impl Fetcher {
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
         let hosts: Vec<String> = self.allow.iter().map(ToString::to_string).collect();
         let detail = format!("requests may go to {}", hosts.join(", "));
-        gateway.serve(Arc::new(self)).await;
+        gateway.serve(outbox_of(&Arc::new(self))).await;
         gateway.report(true, detail).await;
         stop.cancelled().await;
     }
@@ -234,18 +232,15 @@ impl Fetcher {
     }
 }
 
-impl CallHandler for Fetcher {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
-        let fetcher = self.clone();
-        async move {
-            let fetched = fetcher.run_call(&call).await;
-            let value = fetched.and_then(|fetched| {
-                serde_json::to_value(fetched)
-                    .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()))
-            });
-            service::outcome(value, &[])
-        }
-        .boxed()
+impl ServiceApi for Fetcher {
+    async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
+        let fetched = self.run_call(call).await?;
+        serde_json::to_value(fetched)
+            .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()))
+    }
+
+    fn secret(&self) -> &str {
+        ""
     }
 }
 

@@ -14,7 +14,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
 
-use self::errands::Errands;
+use self::errands::Api;
 use self::own_mark::OWN_MARK;
 use crate::http;
 use crate::limits::GITHUB_PAYLOAD_BYTES_MAX;
@@ -24,6 +24,7 @@ use crate::listener::{
 use crate::payload::{
     event_id, header, instance_key, is_allowed, json_or_form, properties, text, written_to,
 };
+use crate::service_api::outbox_of;
 
 const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-hub-signature-256");
 const EVENT_HEADER: HeaderName = HeaderName::from_static("x-github-event");
@@ -34,7 +35,7 @@ pub(crate) struct GitHub {
     http_endpoint: HttpEndpoint,
     check: SignatureCheck,
     repositories: Option<Vec<String>>,
-    errands: Option<Errands>,
+    api: Option<Arc<Api>>,
 }
 
 impl fmt::Debug for GitHub {
@@ -58,20 +59,20 @@ impl GitHub {
         let values = Values::of("github", config);
         let secret = secrets.get("webhookSecret").map_or("", String::as_str);
         let check = SignatureCheck::new(SIGNATURE_HEADER, "sha256=".to_owned(), secret);
-        let errands = match secrets.get("token") {
+        let api = match secrets.get("token") {
             None => None,
-            Some(token) => Some(Errands::new(
+            Some(token) => Some(Arc::new(Api::new(
                 http::service_client()?,
                 values.text("endpoint").unwrap_or_default(),
                 token.clone(),
                 written_to(&values, "repositories"),
-            )),
+            ))),
         };
         Ok(Self {
             http_endpoint: HttpEndpoint::new(&values),
             check: check.ok_or("the secret `webhookSecret` cannot be used")?,
             repositories: values.names("repositories"),
-            errands,
+            api,
         })
     }
 
@@ -163,8 +164,7 @@ impl Service for GitHub {
     }
 
     fn outbox(&self) -> Option<Arc<dyn Outbox>> {
-        let errands = self.errands.clone()?;
-        Some(Arc::new(errands))
+        self.api.as_ref().map(outbox_of)
     }
 
     fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {

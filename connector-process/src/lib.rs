@@ -15,7 +15,8 @@
 //! * `cron`: events at times of the project's choice.
 //! * `program`: a connector that is a program of the project; `back_off`: how long to wait before
 //!   something that failed is tried again.
-//! * `webhook`, `slack`, `github`, `discord`: those connectors; `payload`: what the last three share.
+//! * `webhook`, `slack`, `github`, `discord`: those connectors; `payload`: what the last three share;
+//!   `service`, `service_api`: what those share that do something at a service for agents.
 //!
 //! # Invariants
 //!
@@ -49,6 +50,7 @@ mod payload;
 mod process;
 mod program;
 mod service;
+mod service_api;
 mod session;
 mod slack;
 mod telegram;

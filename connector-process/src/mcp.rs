@@ -34,6 +34,7 @@ use crate::limits::{
     PROGRAM_BACK_OFF_MAX_MS, SERVICE_CONNECT_TIMEOUT_MS,
 };
 use crate::program::lines::Lines;
+use crate::service::masked;
 
 #[expect(
     deprecated,
@@ -166,7 +167,10 @@ impl Mcp {
                 failures.saturating_add(1)
             };
             let pause = back_off(failures, PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS);
-            let reason: String = self.masked(reason).chars().take(NOTE_BYTES_MAX).collect();
+            let reason: String = masked(reason, &self.secrets)
+                .chars()
+                .take(NOTE_BYTES_MAX)
+                .collect();
             tracing::error!(
                 reason,
                 failures,
@@ -184,11 +188,6 @@ impl Mcp {
                 () = sleep(pause) => {}
             }
         }
-    }
-
-    fn masked(&self, text: String) -> String {
-        let secrets = self.secrets.iter().filter(|secret| !secret.is_empty());
-        secrets.fold(text, |text, secret| text.replace(secret, "…"))
     }
 
     /// Starts or finds the server, and agrees with it on the protocol.

@@ -19,7 +19,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
 
-use self::errands::Errands;
+use self::errands::Api;
 use crate::http;
 use crate::limits::{SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS};
 use crate::listener::{
@@ -29,6 +29,7 @@ use crate::listener::{
 use crate::payload::{
     event_id, instance_key, is_allowed, is_form, json, properties, required, text, written_to,
 };
+use crate::service_api::outbox_of;
 
 const TIME_HEADER: HeaderName = HeaderName::from_static("x-slack-request-timestamp");
 const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-slack-signature");
@@ -42,7 +43,7 @@ pub(crate) struct Slack {
     http_endpoint: HttpEndpoint,
     check: SignatureCheck,
     channels: Option<Vec<String>>,
-    errands: Option<Errands>,
+    api: Option<Arc<Api>>,
 }
 
 impl Slack {
@@ -58,20 +59,20 @@ impl Slack {
         let values = Values::of("slack", config);
         let secret = secrets.get("signingSecret").map_or("", String::as_str);
         let check = SignatureCheck::new(SIGNATURE_HEADER, "v0=".to_owned(), secret);
-        let errands = match secrets.get("botToken") {
+        let api = match secrets.get("botToken") {
             None => None,
-            Some(token) => Some(Errands::new(
+            Some(token) => Some(Arc::new(Api::new(
                 http::service_client()?,
                 values.text("endpoint").unwrap_or_default(),
                 token.clone(),
                 written_to(&values, "channels"),
-            )),
+            ))),
         };
         Ok(Self {
             http_endpoint: HttpEndpoint::new(&values),
             check: check.ok_or("the secret `signingSecret` cannot be used")?,
             channels: values.names("channels"),
-            errands,
+            api,
         })
     }
 
@@ -175,8 +176,7 @@ impl Service for Slack {
     }
 
     fn outbox(&self) -> Option<Arc<dyn Outbox>> {
-        let errands = self.errands.clone()?;
-        Some(Arc::new(errands))
+        self.api.as_ref().map(outbox_of)
     }
 
     fn reply_timeout(&self) -> Duration {

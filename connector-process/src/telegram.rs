@@ -34,6 +34,7 @@ use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::{REPLY_TIMEOUT_MS, SERVICE_TIMEOUT_MS};
 use crate::payload::written_to;
+use crate::service_api::outbox_of;
 
 /// One bot.
 pub(crate) struct Telegram {
@@ -79,7 +80,7 @@ impl Telegram {
             token: self.token.clone(),
             chats: self.written_to.clone(),
         };
-        gateway.serve(Arc::new(errands)).await;
+        gateway.serve(outbox_of(&Arc::new(errands))).await;
         let mut work = Work {
             telegram: &self,
             gateway: &gateway,

@@ -4,10 +4,7 @@
 //! there is no command to answer, or no right any more, the bot writes a message.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use goondan_protocol::service::Discord as Errand;
@@ -16,75 +13,21 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::interactions::{Interactions, Right};
-use crate::calls::{CallHandler, Outcome, Pieces};
-use crate::limits::SERVICE_TIMEOUT_MS;
-use crate::listener::Outbox;
-use crate::payload::{is_allowed, text};
-use crate::service::{self, Answered, Failed, exchange};
+use crate::payload::text;
+use crate::service::{self, Answered, Failed, check_place};
+use crate::service_api::ServiceApi;
 
 /// Longest mark that Discord takes, in bytes.
 const NONCE_BYTES_MAX: usize = 24;
 
-/// Does what agents ask for.
-#[derive(Clone)]
-pub(super) struct Errands {
-    api: Arc<Api>,
-}
-
-struct Api {
+/// Discord's HTTP API for one application.
+pub(super) struct Api {
     client: reqwest::Client,
     endpoint: String,
     token: Option<String>,
     /// The only channels that may be written to; none: all.
     channels: Option<Vec<String>>,
     interactions: Arc<Interactions>,
-}
-
-impl Errands {
-    /// With the bot's token, if there is a bot.
-    pub(super) fn new(
-        client: reqwest::Client,
-        endpoint: &str,
-        token: Option<String>,
-        channels: Option<Vec<String>>,
-        interactions: Arc<Interactions>,
-    ) -> Self {
-        let endpoint = endpoint.trim_end_matches('/').to_owned();
-        let api = Api {
-            client,
-            endpoint,
-            token,
-            channels,
-            interactions,
-        };
-        Self { api: Arc::new(api) }
-    }
-}
-
-impl CallHandler for Errands {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
-        let api = Arc::clone(&self.api);
-        async move {
-            let token = api.token.as_deref().unwrap_or_default();
-            service::outcome(api.run(&call).await, &[token])
-        }
-        .boxed()
-    }
-}
-
-impl Outbox for Errands {
-    fn check(&self) -> BoxFuture<'static, Result<Option<String>, CallError>> {
-        let api = Arc::clone(&self.api);
-        async move {
-            if api.token.is_none() {
-                return Ok(None);
-            }
-            let request = Request::new(Method::GET, &["users", "@me"]);
-            let me = api.ask(request, true).await?;
-            Ok(Some(text(&me, "/username").unwrap_or("a bot").to_owned()))
-        }
-        .boxed()
-    }
 }
 
 /// A request to the API.
@@ -115,15 +58,11 @@ impl Request {
     }
 }
 
-impl Api {
+impl ServiceApi for Api {
     async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
         let errand: Errand = service::errand("discord", call)?;
         let channel = channel_of(&errand);
-        if !is_allowed(self.channels.as_deref(), channel) {
-            let message =
-                format!("channel {channel} is not one of `channels` or `sendTo` of the Connection");
-            return Err(CallError::new(CallErrorCode::Refused, message));
-        }
+        check_place("channel", channel, self.channels.as_deref(), "channels")?;
         if let Errand::Send {
             text,
             interaction: Some(id),
@@ -143,6 +82,39 @@ impl Api {
             Errand::Send { .. } => result.get("id").cloned().unwrap_or(Value::Null),
             Errand::Edit { .. } | Errand::Delete { .. } | Errand::React { .. } => json!({}),
         })
+    }
+
+    fn secret(&self) -> &str {
+        self.token.as_deref().unwrap_or_default()
+    }
+
+    async fn check(&self) -> Result<Option<String>, CallError> {
+        if self.token.is_none() {
+            return Ok(None);
+        }
+        let request = Request::new(Method::GET, &["users", "@me"]);
+        let me = self.ask(request, true).await?;
+        Ok(Some(text(&me, "/username").unwrap_or("a bot").to_owned()))
+    }
+}
+
+impl Api {
+    /// The API at `endpoint`, with the bot's token, if there is a bot; `channels` are the only ones that
+    /// may be written to, if there are any.
+    pub(super) fn new(
+        client: reqwest::Client,
+        endpoint: &str,
+        token: Option<String>,
+        channels: Option<Vec<String>>,
+        interactions: Arc<Interactions>,
+    ) -> Self {
+        Self {
+            client,
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            token,
+            channels,
+            interactions,
+        }
     }
 
     /// Answers a command.
@@ -197,10 +169,7 @@ impl Api {
                 .body(body.to_string()),
             None => builder.header("content-length", "0"),
         };
-        match exchange(builder, Duration::from_millis(SERVICE_TIMEOUT_MS)).await {
-            Ok(answered) => read(&answered, failed),
-            Err(broken) => Err(failed.without_answer(&broken)),
-        }
+        read(&failed.answer_to(builder).await?, failed)
     }
 }
 

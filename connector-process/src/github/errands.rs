@@ -1,75 +1,27 @@
 //! What agents do on GitHub, by its REST API.
 
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use goondan_protocol::service::GitHub as Errand;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::own_mark::marked;
-use crate::calls::{CallHandler, Outcome, Pieces};
-use crate::limits::SERVICE_TIMEOUT_MS;
-use crate::listener::Outbox;
-use crate::payload::{is_allowed, text};
-use crate::service::{self, Answered, Failed, exchange};
+use crate::payload::text;
+use crate::service::{self, Answered, Failed, check_place};
+use crate::service_api::ServiceApi;
 
 /// The version of the API that is spoken.
 const API_VERSION: &str = "2022-11-28";
 
-/// Does what agents ask for.
-#[derive(Clone)]
-pub(super) struct Errands {
-    api: Arc<Api>,
-}
-
-struct Api {
+/// GitHub's REST API with one token.
+pub(super) struct Api {
     client: reqwest::Client,
     endpoint: String,
     token: String,
     /// The only repositories that may be written to; none: all.
     repositories: Option<Vec<String>>,
-}
-
-impl Errands {
-    /// With this token.
-    pub(super) fn new(
-        client: reqwest::Client,
-        endpoint: &str,
-        token: String,
-        repositories: Option<Vec<String>>,
-    ) -> Self {
-        let endpoint = endpoint.trim_end_matches('/').to_owned();
-        let api = Api {
-            client,
-            endpoint,
-            token,
-            repositories,
-        };
-        Self { api: Arc::new(api) }
-    }
-}
-
-impl CallHandler for Errands {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
-        let api = Arc::clone(&self.api);
-        async move { service::outcome(api.run(&call).await, &[&api.token]) }.boxed()
-    }
-}
-
-impl Outbox for Errands {
-    fn check(&self) -> BoxFuture<'static, Result<Option<String>, CallError>> {
-        let api = Arc::clone(&self.api);
-        async move {
-            // It is the one question that every kind of token may ask, and it costs nothing.
-            let asked = api.ask(Method::GET, "rate_limit", None, true).await;
-            asked.map(|_limits| None)
-        }
-        .boxed()
-    }
 }
 
 /// A request to the API.
@@ -80,16 +32,12 @@ struct Request {
     body: Value,
 }
 
-impl Api {
+impl ServiceApi for Api {
     async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
         let errand: Errand = service::errand("github", call)?;
         let repository = repository_of(&errand);
-        if !is_allowed(self.repositories.as_deref(), repository) {
-            let message = format!(
-                "repository {repository} is not one of `repositories` or `sendTo` of the Connection"
-            );
-            return Err(CallError::new(CallErrorCode::Refused, message));
-        }
+        let allowed = self.repositories.as_deref();
+        check_place("repository", repository, allowed, "repositories")?;
         let request = to_request(&errand)?;
         let body = Some(&request.body);
         let is_repeatable = errand.is_repeatable();
@@ -101,6 +49,33 @@ impl Api {
             Errand::Comment { .. } => json!({"comment": field("id"), "url": field("html_url")}),
             Errand::Edit { .. } | Errand::React { .. } => json!({}),
         })
+    }
+
+    fn secret(&self) -> &str {
+        &self.token
+    }
+
+    async fn check(&self) -> Result<Option<String>, CallError> {
+        // It is the one question that every kind of token may ask, and it costs nothing.
+        let asked = self.ask(Method::GET, "rate_limit", None, true).await;
+        asked.map(|_limits| None)
+    }
+}
+
+impl Api {
+    /// The API at `endpoint`; `repositories` are the only ones that may be written to, if there are any.
+    pub(super) fn new(
+        client: reqwest::Client,
+        endpoint: &str,
+        token: String,
+        repositories: Option<Vec<String>>,
+    ) -> Self {
+        Self {
+            client,
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            token,
+            repositories,
+        }
     }
 
     async fn ask(
@@ -128,10 +103,7 @@ impl Api {
         let now_s = SystemTime::UNIX_EPOCH
             .elapsed()
             .map_or(0, |now| now.as_secs());
-        match exchange(request, Duration::from_millis(SERVICE_TIMEOUT_MS)).await {
-            Ok(answered) => read(&answered, failed, now_s),
-            Err(broken) => Err(failed.without_answer(&broken)),
-        }
+        read(&failed.answer_to(request).await?, failed, now_s)
     }
 }
 

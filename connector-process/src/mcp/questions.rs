@@ -22,6 +22,7 @@ use crate::call_clock::{CallClock, Held};
 use crate::calls::Pieces;
 use crate::gateway::{Asked, Gateway};
 use crate::limits::MCP_QUESTION_PLACE_TIMEOUT_MS;
+use crate::service::masked;
 
 /// A call that the server works on.
 #[derive(Debug)]
@@ -281,8 +282,7 @@ impl Asking {
     }
 
     fn masked(&self, text: String) -> String {
-        let secrets = self.secrets.iter().filter(|secret| !secret.is_empty());
-        secrets.fold(text, |text, secret| text.replace(secret, "…"))
+        masked(text, &self.secrets)
     }
 
     /// The same of every text within a value.

@@ -1,27 +1,15 @@
 //! What agents have a Slack app do, by Slack's Web API.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use goondan_protocol::service::{Slack as Errand, SlackFormat};
 use serde_json::{Map, Value, json};
 
-use crate::calls::{CallHandler, Outcome, Pieces};
-use crate::limits::SERVICE_TIMEOUT_MS;
-use crate::listener::Outbox;
-use crate::payload::{is_allowed, text};
-use crate::service::{self, Answered, Failed, exchange};
+use crate::payload::text;
+use crate::service::{self, Answered, Failed, check_place};
+use crate::service_api::ServiceApi;
 
-/// Does what agents ask for.
-#[derive(Clone)]
-pub(super) struct Errands {
-    api: Arc<Api>,
-}
-
-struct Api {
+/// Slack's Web API for the app with one token.
+pub(super) struct Api {
     client: reqwest::Client,
     endpoint: String,
     token: String,
@@ -29,59 +17,44 @@ struct Api {
     channels: Option<Vec<String>>,
 }
 
-impl Errands {
-    /// For the app with this token.
-    pub(super) fn new(
-        client: reqwest::Client,
-        endpoint: &str,
-        token: String,
-        channels: Option<Vec<String>>,
-    ) -> Self {
-        let endpoint = endpoint.trim_end_matches('/').to_owned();
-        let api = Api {
-            client,
-            endpoint,
-            token,
-            channels,
-        };
-        Self { api: Arc::new(api) }
-    }
-}
-
-impl CallHandler for Errands {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
-        let api = Arc::clone(&self.api);
-        async move { service::outcome(api.run(&call).await, &[&api.token]) }.boxed()
-    }
-}
-
-impl Outbox for Errands {
-    fn check(&self) -> BoxFuture<'static, Result<Option<String>, CallError>> {
-        let api = Arc::clone(&self.api);
-        async move {
-            let me = api.ask("auth.test", &json!({}), true).await?;
-            let named = |pointer| text(&me, pointer).unwrap_or("an app");
-            Ok(Some(format!("{} of {}", named("/user"), named("/team"))))
-        }
-        .boxed()
-    }
-}
-
-impl Api {
+impl ServiceApi for Api {
     async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
         let errand: Errand = service::errand("slack", call)?;
         let channel = channel_of(&errand);
-        if !is_allowed(self.channels.as_deref(), channel) {
-            let message =
-                format!("channel {channel} is not one of `channels` or `sendTo` of the Connection");
-            return Err(CallError::new(CallErrorCode::Refused, message));
-        }
+        check_place("channel", channel, self.channels.as_deref(), "channels")?;
         let (method, params) = to_method(&errand);
         let result = self.ask(method, &params, errand.is_repeatable()).await?;
         Ok(match errand {
             Errand::Send { .. } => result.get("ts").cloned().unwrap_or(Value::Null),
             Errand::Edit { .. } | Errand::Delete { .. } | Errand::React { .. } => json!({}),
         })
+    }
+
+    fn secret(&self) -> &str {
+        &self.token
+    }
+
+    async fn check(&self) -> Result<Option<String>, CallError> {
+        let me = self.ask("auth.test", &json!({}), true).await?;
+        let named = |pointer| text(&me, pointer).unwrap_or("an app");
+        Ok(Some(format!("{} of {}", named("/user"), named("/team"))))
+    }
+}
+
+impl Api {
+    /// The API at `endpoint`; `channels` are the only ones that may be written to, if there are any.
+    pub(super) fn new(
+        client: reqwest::Client,
+        endpoint: &str,
+        token: String,
+        channels: Option<Vec<String>>,
+    ) -> Self {
+        Self {
+            client,
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            token,
+            channels,
+        }
     }
 
     /// Calls a method of the Web API.
@@ -101,11 +74,7 @@ impl Api {
             .bearer_auth(&self.token)
             .header("content-type", "application/json; charset=utf-8")
             .body(params.to_string());
-        let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
-        match exchange(request, request_timeout).await {
-            Ok(answered) => read(&answered, failed),
-            Err(broken) => Err(failed.without_answer(&broken)),
-        }
+        read(&failed.answer_to(request).await?, failed)
     }
 }
 

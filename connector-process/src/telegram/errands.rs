@@ -2,21 +2,17 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use goondan_protocol::service::Telegram as Errand;
 use serde_json::{Map, Value, json};
 
 use super::answer::ApiError;
 use super::api::Api;
-use crate::calls::{CallHandler, Outcome, Pieces};
 use crate::limits::SERVICE_TIMEOUT_MS;
-use crate::payload::is_allowed;
-use crate::service::{self, Failed};
+use crate::service::{self, Failed, check_place};
+use crate::service_api::ServiceApi;
 
 /// Does what agents ask for.
-#[derive(Clone)]
 pub(super) struct Errands {
     pub(super) api: Api,
     pub(super) token: String,
@@ -24,22 +20,11 @@ pub(super) struct Errands {
     pub(super) chats: Option<Vec<String>>,
 }
 
-impl CallHandler for Errands {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
-        let errands = self.clone();
-        async move { service::outcome(errands.run(&call).await, &[&errands.token]) }.boxed()
-    }
-}
-
-impl Errands {
+impl ServiceApi for Errands {
     async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
         let errand: Errand = service::errand("telegram", call)?;
         let chat = chat_of(&errand);
-        if !is_allowed(self.chats.as_deref(), chat) {
-            let message =
-                format!("chat {chat} is not one of `chats` or `sendTo` of the Connection");
-            return Err(CallError::new(CallErrorCode::Refused, message));
-        }
+        check_place("chat", chat, self.chats.as_deref(), "chats")?;
         let (method, params) = to_method(&errand);
         let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
         match self.api.call(method, &params, request_timeout).await {
@@ -52,6 +37,10 @@ impl Errands {
             }
             Err(error) => Err(to_error(&error, errand.is_repeatable())),
         }
+    }
+
+    fn secret(&self) -> &str {
+        &self.token
     }
 }
 
