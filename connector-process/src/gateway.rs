@@ -10,10 +10,11 @@ use goondan_clock::timeout;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode, Status};
 use goondan_protocol::question::{QuestionAnswered, QuestionAsk};
-use goondan_protocol::trace::TraceContext;
+use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::calls::CallHandler;
 use crate::limits::{REPLY_TIMEOUT_MS, SESSION_COMMANDS_WAITING_MAX};
@@ -222,6 +223,16 @@ impl Gateway {
     }
 }
 
+/// The span of something that happened outside: within its caller's trace, else the first of a new trace.
+/// `fresh` makes up the ids that are needed.
+pub(crate) fn span_within(caller: Option<TraceContext>, fresh: Uuid) -> TraceContext {
+    let span = SpanId::from_uuid(fresh);
+    match caller {
+        Some(caller) => caller.child(span),
+        None => TraceContext::root(TraceId::from_uuid(fresh), span),
+    }
+}
+
 /// A refusal that says: not now.
 fn unavailable(message: &str) -> EventRefused {
     EventRefused {
@@ -233,7 +244,6 @@ fn unavailable(message: &str) -> EventRefused {
 #[cfg(test)]
 mod tests {
     use goondan_protocol::JsonObject;
-    use goondan_protocol::trace::{SpanId, TraceId};
 
     use super::*;
 

@@ -13,7 +13,7 @@
 //! * `listener`: what all connectors share that are spoken to over HTTP.
 //! * `telegram`: what people write to a bot; `http`: the client of everything that goes out.
 //! * `cron`: events at times of the project's choice.
-//! * `program`: a connector that is a program of the project; `back_off`: how long to wait before
+//! * `program`: a connector that is a program of the project; `lines`: what programs write; `back_off`: how long to wait before
 //!   something that failed is tried again.
 //! * `webhook`, `slack`, `github`, `discord`: those connectors; `payload`: what the last three share;
 //!   `service`, `service_api`: what those share that do something at a service for agents.
@@ -41,6 +41,7 @@ mod github;
 mod guarded;
 mod http;
 pub mod limits;
+mod lines;
 mod link;
 mod listener;
 mod mcp;

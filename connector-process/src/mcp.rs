@@ -33,7 +33,7 @@ use crate::limits::{
     MCP_HIDDEN_BYTES_MIN, MCP_LAST_WORDS_TIMEOUT_MS, NOTE_BYTES_MAX, PROGRAM_BACK_OFF_FIRST_MS,
     PROGRAM_BACK_OFF_MAX_MS, SERVICE_CONNECT_TIMEOUT_MS,
 };
-use crate::program::lines::Lines;
+use crate::lines::Lines;
 use crate::service::masked;
 
 #[expect(
@@ -341,7 +341,6 @@ fn over_http(
 /// What the server's program writes to its stderr is logged.
 async fn log(mut lines: Lines<tokio::process::ChildStderr>) {
     while let Ok(Some(line)) = lines.next().await {
-        let text = String::from_utf8_lossy(&line.bytes);
-        tracing::info!(source = "stderr", truncated = !line.is_whole, "{text}");
+        line.log_as_stderr();
     }
 }

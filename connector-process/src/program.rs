@@ -4,7 +4,6 @@
 //! stdout, the orchestrator's word on each comes back, and what it logs goes to stderr.
 //! `docs/connectors/program.md` is the reference.
 //!
-//! * `lines`: lines of a stream, none longer than its limit.
 //! * `messages`: what is said both ways. Pure.
 //! * `command`: which program runs the file.
 //! * `launch`: what is started, and what it is told first.
@@ -18,7 +17,6 @@
 
 mod command;
 mod launch;
-pub(crate) mod lines;
 mod messages;
 mod running;
 

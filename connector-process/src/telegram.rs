@@ -21,7 +21,6 @@ use std::time::Duration;
 use goondan_connectors::Values;
 use goondan_protocol::JsonObject;
 use goondan_protocol::ipc::RefusalCode;
-use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +29,7 @@ use self::answer::ApiError;
 use self::api::Api;
 use self::errands::Errands;
 use self::mapping::{UPDATES, Update, to_update};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, span_within};
 use crate::http;
 use crate::limits::{REPLY_TIMEOUT_MS, SERVICE_TIMEOUT_MS};
 use crate::payload::written_to;
@@ -200,8 +199,7 @@ impl Work<'_> {
                 return Ok(());
             }
         };
-        let fresh = uuid::Uuid::now_v7();
-        let trace = TraceContext::root(TraceId::from_uuid(fresh), SpanId::from_uuid(fresh));
+        let trace = span_within(None, uuid::Uuid::now_v7());
         let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
         match self
             .gateway

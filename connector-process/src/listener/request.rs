@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, Method, Response, StatusCode};
 use futures_util::StreamExt as _;
 use goondan_clock::{timeout, timeout_at};
 use goondan_protocol::ids::EventId;
-use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use goondan_protocol::trace::TraceContext;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -25,7 +25,7 @@ use super::answer::Refusal;
 use super::connection_limiter::ConnectionPermit;
 use super::response::{Outcome, to_response};
 use super::service::{Meaning, Received, Service};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, span_within};
 use crate::limits::{
     BODY_RATE_MIN_BYTES_S, DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, NOTE_BYTES_MAX,
     REQUESTS_IN_FLIGHT_MAX,
@@ -233,7 +233,6 @@ pub(crate) async fn receive(
 /// The span of a request: within the caller's trace if its head names one, and only one, else the
 /// first of a new trace. `fresh` makes up the ids that are needed.
 fn trace_of(headers: &HeaderMap, fresh: uuid::Uuid) -> TraceContext {
-    let span = SpanId::from_uuid(fresh);
     let mut values = headers.get_all(TRACEPARENT).iter();
     let caller = match (values.next(), values.next()) {
         (Some(value), None) => value
@@ -242,10 +241,7 @@ fn trace_of(headers: &HeaderMap, fresh: uuid::Uuid) -> TraceContext {
             .and_then(|text| TraceContext::from_traceparent(text).ok()),
         _ => None,
     };
-    match caller {
-        Some(caller) => caller.child(span),
-        None => TraceContext::root(TraceId::from_uuid(fresh), span),
-    }
+    span_within(caller, fresh)
 }
 
 /// What the log says about one request: never its body, its query or its headers.
@@ -318,6 +314,8 @@ pub(crate) fn shortened(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use goondan_protocol::trace::TraceId;
+
     use super::*;
 
     #[test]

@@ -10,21 +10,20 @@ use futures_util::stream::FuturesUnordered;
 use goondan_clock::sleep;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
-use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio_util::sync::CancellationToken;
 
 use super::command;
 use super::launch::Launch;
-use super::lines::{Line, Lines};
 use super::messages::{self, ProgramMessage};
-use crate::gateway::{Gateway, Verdict};
+use crate::gateway::{Gateway, Verdict, span_within};
 use crate::guarded::{self, Group};
 use crate::limits::{
     NOTE_BYTES_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX, PROGRAM_LAST_WORDS_TIMEOUT_MS,
     PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS, PROGRAM_UNREAD_BYTES_MAX, REPLY_TIMEOUT_MS,
 };
+use crate::lines::{Line, Lines};
 
 /// How a process came to its end.
 #[derive(Debug)]
@@ -135,7 +134,7 @@ impl Running {
                     Err(error) => return Err(format!("cannot be read from: {error}")),
                 },
                 line = self.stderr.next(), if has_more_log => match line {
-                    Ok(Some(line)) => log(&line),
+                    Ok(Some(line)) => line.log_as_stderr(),
                     Ok(None) | Err(_) => has_more_log = false,
                 },
                 Some((id, verdict)) = verdicts.next(), if !verdicts.is_empty() => {
@@ -185,15 +184,13 @@ impl Running {
         }
         match messages::read(&line.bytes)? {
             ProgramMessage::Event(event, id, caller) => {
-                let fresh = uuid::Uuid::now_v7();
-                let span = SpanId::from_uuid(fresh);
-                let trace = match caller {
-                    Some(caller) => caller.child(span),
-                    None => TraceContext::root(TraceId::from_uuid(fresh), span),
-                };
-                let time_limit = Duration::from_millis(REPLY_TIMEOUT_MS);
+                let trace = span_within(caller, uuid::Uuid::now_v7());
+                let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
                 Ok(Some(async move {
-                    (id, gateway.submit_within(time_limit, *event, trace).await)
+                    (
+                        id,
+                        gateway.submit_within(reply_timeout, *event, trace).await,
+                    )
                 }))
             }
             ProgramMessage::NoEvent(answer) => {
@@ -237,9 +234,4 @@ async fn write(stdin: Option<&mut ChildStdin>, unread: &VecDeque<u8>) -> std::io
         Some(stdin) if !next.is_empty() => stdin.write(next).await,
         Some(_) | None => std::future::pending().await,
     }
-}
-
-fn log(line: &Line) {
-    let text = String::from_utf8_lossy(&line.bytes);
-    tracing::info!(source = "stderr", truncated = !line.is_whole, "{text}");
 }
