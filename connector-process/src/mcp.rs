@@ -6,34 +6,22 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderName, HeaderValue};
 use goondan_clock::{sleep, timeout};
 use goondan_connectors::Values;
-use goondan_log::error_chain;
 use goondan_protocol::definition::ConnectorAssignment;
-use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
-use rmcp::RoleClient;
-use rmcp::service::{RunningService, serve_client};
-use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use tokio::process::Child;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::back_off::back_off;
 use crate::gateway::Gateway;
-use crate::guarded::{self, Group};
-use crate::http;
 use crate::limits::{
-    MCP_HIDDEN_BYTES_MIN, MCP_LAST_WORDS_TIMEOUT_MS, NOTE_BYTES_MAX, PROGRAM_BACK_OFF_FIRST_MS,
-    PROGRAM_BACK_OFF_MAX_MS, SERVICE_CONNECT_TIMEOUT_MS,
+    MCP_HIDDEN_BYTES_MIN, NOTE_BYTES_MAX, PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS,
 };
-use crate::lines::Lines;
 use crate::service::masked;
 
 #[expect(
@@ -46,11 +34,13 @@ mod errands;
 mod own;
 mod questions;
 mod rounds;
+mod session;
 mod wording;
 
 use client::Client;
 use errands::{Errands, Serving};
 use questions::{Asking, OpenCalls};
+use session::Session;
 
 /// How a server is reached.
 #[derive(Debug)]
@@ -73,14 +63,6 @@ pub(crate) struct Mcp {
     question_timeout: Duration,
     /// What no error may repeat.
     secrets: Vec<String>,
-}
-
-/// A server that is there.
-struct Session {
-    running: RunningService<RoleClient, Client>,
-    program: Option<(Child, Group)>,
-    /// What the program says beside the protocol is logged here.
-    _log: JoinSet<()>,
 }
 
 impl Mcp {
@@ -143,7 +125,7 @@ impl Mcp {
             };
             let reason = match started {
                 Ok(Ok((session, client))) => {
-                    let peer = session.running.peer().clone();
+                    let peer = session.peer();
                     // Whoever waits for the server calls as soon as it is told to be there.
                     serving.send_replace(Some(Serving { peer, client }));
                     gateway.report(true, session.introduction()).await;
@@ -192,26 +174,10 @@ impl Mcp {
 
     /// Starts or finds the server, and agrees with it on the protocol.
     async fn start(&self, asking: &Asking) -> Result<(Session, Client), String> {
-        let asking = asking.clone();
         match &self.address {
             ServerAddress::Http(config) => {
-                let client = Client::new(asking);
-                let http = http::client(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS));
-                let http = http.map_err(|error| error_chain(&error))?;
-                let transport = StreamableHttpClientTransport::with_client(http, config.clone());
-                let running = serve_client(client.clone(), transport).await;
-                let running = running.map_err(|error| {
-                    format!(
-                        "`{}` cannot be spoken to: {}",
-                        config.uri,
-                        wording::of_start(&error)
-                    )
-                })?;
-                let session = Session {
-                    running,
-                    program: None,
-                    _log: JoinSet::new(),
-                };
+                let client = Client::new(asking.clone());
+                let session = Session::over_http(&client, config).await?;
                 Ok((session, client))
             }
             ServerAddress::Program {
@@ -219,95 +185,11 @@ impl Mcp {
                 env,
                 project_root,
             } => {
-                let client = Client::in_directory(asking, project_root);
-                let shown = command.first().map_or("", String::as_str);
-                let cannot =
-                    |error: std::io::Error| format!("`{shown}` cannot be started: {error}");
-                let mut child = guarded::command(guarded::words(command), project_root)
-                    .map_err(cannot)?
-                    .envs(env)
-                    .spawn()
-                    .map_err(cannot)?;
-                let group = Group::of(&child);
-                let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-                let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-                    return Err(format!("`{shown}` cannot be started: it has no pipes"));
-                };
-                let mut logging = JoinSet::new();
-                logging.spawn(log(Lines::new(stderr, MAX_LOG_LINE_BYTES)));
-                match serve_client(client.clone(), (stdout, stdin)).await {
-                    Ok(running) => {
-                        let session = Session {
-                            running,
-                            program: Some((child, group)),
-                            _log: logging,
-                        };
-                        Ok((session, client))
-                    }
-                    Err(error) => {
-                        drop(group);
-                        let time_limit = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
-                        let how = match timeout(time_limit, child.wait()).await {
-                            Ok(Ok(status)) => guarded::ended(status),
-                            Ok(Err(_)) | Err(_) => "does not end".to_owned(),
-                        };
-                        let error = wording::of_start(&error);
-                        Err(format!("`{shown}` speaks no MCP: {error}; it {how}"))
-                    }
-                }
+                let client = Client::in_directory(asking.clone(), project_root);
+                let session = Session::of_program(&client, command, env, project_root).await?;
+                Ok((session, client))
             }
         }
-    }
-}
-
-impl Session {
-    /// Who the server says it is.
-    fn introduction(&self) -> String {
-        let info = self.running.peer().peer_info();
-        let told = match info.as_ref().and_then(|info| info.server_info.as_ref()) {
-            Some(server) => format!("MCP server {} {}", server.name, server.version),
-            None => "MCP server without a name".to_owned(),
-        };
-        told.chars().take(NOTE_BYTES_MAX).collect()
-    }
-
-    /// Waits for its end, or ends it at `stop`; says how it ended.
-    async fn wait_for_end(mut self, stop: &CancellationToken) -> String {
-        let mut program = self.program.take();
-        let cancel = self.running.cancellation_token();
-        let exited = async {
-            match &mut program {
-                Some((child, _)) => child.wait().await,
-                None => std::future::pending().await,
-            }
-        };
-        let closed = tokio::select! {
-            () = stop.cancelled() => {
-                cancel.cancel();
-                return "it is being stopped".to_owned();
-            }
-            status = exited => return exit_words(status),
-            end = self.running.waiting() => match end {
-                Ok(reason) => format!("the server closed the connection ({reason:?})"),
-                Err(error) => format!("the connection has a fault: {error}"),
-            },
-        };
-        // A program that closes its pipes is about to end, and its exit code says more.
-        let time_limit = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
-        match &mut program {
-            Some((child, _)) => timeout(time_limit, child.wait())
-                .await
-                .map_or(closed, exit_words),
-            None => closed,
-        }
-    }
-}
-
-/// How the server's program ended.
-fn exit_words(status: std::io::Result<ExitStatus>) -> String {
-    match status {
-        Ok(status) => format!("the server {}", guarded::ended(status)),
-        Err(error) => format!("the server ended, nobody knows how: {error}"),
     }
 }
 
@@ -336,11 +218,4 @@ fn over_http(
         Some(token) => config.auth_header(token),
         None => config,
     })
-}
-
-/// What the server's program writes to its stderr is logged.
-async fn log(mut lines: Lines<tokio::process::ChildStderr>) {
-    while let Ok(Some(line)) = lines.next().await {
-        line.log_as_stderr();
-    }
 }
