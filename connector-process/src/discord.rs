@@ -4,7 +4,7 @@
 //! an answer within three seconds. The answer to an event that is durable is "deferred": Discord shows
 //! that the application thinks, until a reply comes.
 
-mod errands;
+mod actions;
 mod interactions;
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
 
-use self::errands::Api;
+use self::actions::Api;
 use self::interactions::Interactions;
 use crate::http;
 use crate::limits::SWIFT_REPLY_TIMEOUT_MS;

@@ -20,8 +20,8 @@ use std::time::Duration;
 use goondan_connectors::{AllowedHost, Values};
 use goondan_log::error_chain;
 use goondan_protocol::JsonObject;
-use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
-use goondan_protocol::service::{Fetched, Http as Errand};
+use goondan_protocol::call::{CallError, CallErrorCode};
+use goondan_protocol::service::{Fetched, HTTP, Http, Service};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION,
@@ -34,7 +34,7 @@ use self::address::{Reach, reach_of};
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::{REDIRECTS_MAX, SHOWN_HEADER_BYTES_MAX};
-use crate::service::{self, Failed};
+use crate::service::Failed;
 use crate::service_api::{ServiceApi, outbox_of};
 
 /// Headers of an answer that a model is told.
@@ -128,15 +128,15 @@ impl Fetcher {
         }
     }
 
-    async fn run_call(&self, call: &CallOrder) -> Result<Fetched, CallError> {
-        let Errand::Fetch {
+    async fn fetch(&self, action: Http) -> Result<Fetched, CallError> {
+        let Http::Fetch {
             method,
             url,
             headers,
             body,
             raw,
             timeout_ms,
-        } = service::errand("http", call)?;
+        } = action;
         let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
         let url = Url::parse(&url).map_err(|error| invalid(format!("`{url}`: {error}")))?;
         let mut method = Method::from_bytes(method.as_bytes())
@@ -233,8 +233,12 @@ impl Fetcher {
 }
 
 impl ServiceApi for Fetcher {
-    async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
-        let fetched = self.run_call(call).await?;
+    type Action = Http;
+    const SERVICE: &'static Service = &HTTP;
+
+    // Whether it may be made twice is the method's to say.
+    async fn run(&self, action: Http, _is_idempotent: bool) -> Result<Value, CallError> {
+        let fetched = self.fetch(action).await?;
         serde_json::to_value(fetched)
             .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()))
     }

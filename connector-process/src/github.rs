@@ -1,6 +1,6 @@
 //! GitHub's webhooks: what happens in a repository becomes an event.
 
-mod errands;
+mod actions;
 mod own_mark;
 mod wording;
 
@@ -14,7 +14,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
 
-use self::errands::Api;
+use self::actions::Api;
 use self::own_mark::OWN_MARK;
 use crate::http;
 use crate::limits::GITHUB_PAYLOAD_BYTES_MAX;

@@ -24,21 +24,21 @@ use crate::limits::{
 };
 use crate::service::masked;
 
+mod actions;
 #[expect(
     deprecated,
     reason = "the protocol is to drop roots, and servers of today ask for them"
 )]
 mod client;
 mod content;
-mod errands;
 mod own;
 mod questions;
 mod rounds;
 mod session;
 mod wording;
 
+use actions::{Actions, Serving};
 use client::Client;
-use errands::{Errands, Serving};
 use questions::{Asking, OpenCalls};
 use session::Session;
 
@@ -114,8 +114,8 @@ impl Mcp {
             self.question_timeout,
             &self.secrets,
         );
-        let errands = Errands::new(server, calls, self.call_timeout, self.secrets.clone());
-        gateway.serve(Arc::new(errands)).await;
+        let actions = Actions::new(server, calls, self.call_timeout, self.secrets.clone());
+        gateway.serve(Arc::new(actions)).await;
         let mut failures: u32 = 0;
         while !stop.is_cancelled() {
             let since = Instant::now();

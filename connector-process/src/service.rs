@@ -101,7 +101,7 @@ pub(crate) async fn exchange(
 /// # Errors
 ///
 /// [`CallError`] if a connection of `service` does no such thing.
-pub(crate) fn errand<T: DeserializeOwned>(service: &str, call: &CallOrder) -> Result<T, CallError> {
+pub(crate) fn action<T: DeserializeOwned>(service: &str, call: &CallOrder) -> Result<T, CallError> {
     of_call(&call.method, &call.params).map_err(|error| {
         let message = format!(
             "the connector `{service}` cannot do `{}`: {error}",

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_protocol::call::{CallError, CallOrder};
+use goondan_protocol::service::Service;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::calls::{CallHandler, Outcome, Pieces};
@@ -13,12 +15,22 @@ use crate::service;
 
 /// The API of one service.
 pub(crate) trait ServiceApi: Send + Sync + 'static {
-    /// Does what a call asks for.
+    /// Its actions, as they come from agents.
+    type Action: DeserializeOwned + Send;
+
+    /// What is declared of it.
+    const SERVICE: &'static Service;
+
+    /// Does what a call asks for; `is_idempotent` is what is declared of the action.
     ///
     /// # Errors
     ///
     /// [`CallError`] if it was not done, or nobody knows whether it was.
-    fn run(&self, call: &CallOrder) -> impl Future<Output = Result<Value, CallError>> + Send;
+    fn run(
+        &self,
+        action: Self::Action,
+        is_idempotent: bool,
+    ) -> impl Future<Output = Result<Value, CallError>> + Send;
 
     /// What no error may repeat; none if it is empty.
     fn secret(&self) -> &str;
@@ -43,7 +55,17 @@ struct ServiceCalls<A>(Arc<A>);
 impl<A: ServiceApi> CallHandler for ServiceCalls<A> {
     fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
         let api = Arc::clone(&self.0);
-        async move { service::outcome(api.run(&call).await, &[api.secret()]) }.boxed()
+        async move {
+            let result = match service::action(A::SERVICE.connector, &call) {
+                Ok(action) => {
+                    let is_idempotent = A::SERVICE.is_idempotent(&call.method);
+                    api.run(action, is_idempotent).await
+                }
+                Err(error) => Err(error),
+            };
+            service::outcome(result, &[api.secret()])
+        }
+        .boxed()
     }
 }
 

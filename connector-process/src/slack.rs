@@ -5,7 +5,7 @@
 //! One message can come as `message` and as `app_mention`; both have the id of the message, so that one
 //! conversation gets it once, and once only however often Slack repeats it.
 
-mod errands;
+mod actions;
 mod forms;
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
 
-use self::errands::Api;
+use self::actions::Api;
 use crate::http;
 use crate::limits::{SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS};
 use crate::listener::{

@@ -7,11 +7,11 @@
 //! * `mapping`: from an update to an event. Pure.
 //! * `answer`: what the Bot API answered. Pure.
 //! * `api`: its methods.
-//! * `errands`: what agents have the bot do.
+//! * `actions`: what agents have the bot do.
 
+mod actions;
 mod answer;
 mod api;
-mod errands;
 mod mapping;
 
 use std::collections::BTreeMap;
@@ -25,9 +25,9 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use self::actions::Actions;
 use self::answer::ApiError;
 use self::api::Api;
-use self::errands::Errands;
 use self::mapping::{UPDATES, Update, to_update};
 use crate::gateway::{Gateway, span_within};
 use crate::http;
@@ -74,12 +74,12 @@ impl Telegram {
 
     /// Listens until `stop`.
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
-        let errands = Errands {
+        let actions = Actions {
             api: self.api.clone(),
             token: self.token.clone(),
             chats: self.written_to.clone(),
         };
-        gateway.serve(outbox_of(&Arc::new(errands))).await;
+        gateway.serve(outbox_of(&Arc::new(actions))).await;
         let mut work = Work {
             telegram: &self,
             gateway: &gateway,

@@ -6,15 +6,15 @@
 use std::sync::Arc;
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
-use goondan_protocol::service::Discord as Errand;
+use goondan_protocol::call::{CallError, CallErrorCode};
+use goondan_protocol::service::{DISCORD, Discord as Action, Service};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::interactions::{Interactions, Right};
 use crate::payload::text;
-use crate::service::{self, Answered, Failed, check_place};
+use crate::service::{Answered, Failed, check_place};
 use crate::service_api::ServiceApi;
 
 /// Longest mark that Discord takes, in bytes.
@@ -59,15 +59,17 @@ impl Request {
 }
 
 impl ServiceApi for Api {
-    async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
-        let errand: Errand = service::errand("discord", call)?;
-        let channel = channel_of(&errand);
+    type Action = Action;
+    const SERVICE: &'static Service = &DISCORD;
+
+    async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
+        let channel = channel_of(&action);
         check_place("channel", channel, self.channels.as_deref(), "channels")?;
-        if let Errand::Send {
+        if let Action::Send {
             text,
             interaction: Some(id),
             ..
-        } = &errand
+        } = &action
             && let Some(right) = self.interactions.right(id)
         {
             match self.answer(id, &right, text).await {
@@ -76,11 +78,11 @@ impl ServiceApi for Api {
                 answered => return answered,
             }
         }
-        let is_repeatable = errand.is_repeatable();
-        let result = self.ask(to_request(&errand)?, is_repeatable).await?;
-        Ok(match errand {
-            Errand::Send { .. } => result.get("id").cloned().unwrap_or(Value::Null),
-            Errand::Edit { .. } | Errand::Delete { .. } | Errand::React { .. } => json!({}),
+        let is_repeatable = is_idempotent || action.is_marked();
+        let result = self.ask(to_request(&action)?, is_repeatable).await?;
+        Ok(match action {
+            Action::Send { .. } => result.get("id").cloned().unwrap_or(Value::Null),
+            Action::Edit { .. } | Action::Delete { .. } | Action::React { .. } => json!({}),
         })
     }
 
@@ -173,12 +175,12 @@ impl Api {
     }
 }
 
-fn channel_of(errand: &Errand) -> &str {
-    match errand {
-        Errand::Send { channel, .. }
-        | Errand::Edit { channel, .. }
-        | Errand::Delete { channel, .. }
-        | Errand::React { channel, .. } => channel,
+fn channel_of(action: &Action) -> &str {
+    match action {
+        Action::Send { channel, .. }
+        | Action::Edit { channel, .. }
+        | Action::Delete { channel, .. }
+        | Action::React { channel, .. } => channel,
     }
 }
 
@@ -190,11 +192,11 @@ fn message(text: &str) -> JsonObject {
     ])
 }
 
-fn to_request(errand: &Errand) -> Result<Request, CallError> {
-    let channel = id(channel_of(errand))?;
+fn to_request(action: &Action) -> Result<Request, CallError> {
+    let channel = id(channel_of(action))?;
     let messages = ["channels", channel, "messages"];
-    Ok(match errand {
-        Errand::Send {
+    Ok(match action {
+        Action::Send {
             text,
             reply_to,
             mark,
@@ -209,7 +211,7 @@ fn to_request(errand: &Errand) -> Result<Request, CallError> {
             }
             Request::new(Method::POST, &messages).with(body)
         }
-        Errand::Edit {
+        Action::Edit {
             message: edited,
             text,
             ..
@@ -217,11 +219,11 @@ fn to_request(errand: &Errand) -> Result<Request, CallError> {
             let path = [&messages[..], &[id(edited)?]].concat();
             Request::new(Method::PATCH, &path).with(message(text))
         }
-        Errand::Delete { message, .. } => {
+        Action::Delete { message, .. } => {
             let path = [&messages[..], &[id(message)?]].concat();
             Request::new(Method::DELETE, &path)
         }
-        Errand::React { message, emoji, .. } => {
+        Action::React { message, emoji, .. } => {
             let path = [&messages[..], &[id(message)?, "reactions", emoji, "@me"]].concat();
             Request::new(Method::PUT, &path)
         }
@@ -270,8 +272,8 @@ fn read(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallError> {
 mod tests {
     use super::*;
 
-    fn send(reply_to: Option<&str>) -> Errand {
-        Errand::Send {
+    fn send(reply_to: Option<&str>) -> Action {
+        Action::Send {
             channel: "12".to_owned(),
             text: "Hi @everyone.".to_owned(),
             reply_to: reply_to.map(str::to_owned),
@@ -293,10 +295,10 @@ mod tests {
     }
 
     #[test]
-    fn an_errand_is_a_request() {
+    fn an_action_is_a_request() {
         let (channel, message) = ("1".to_owned(), "2".to_owned());
         let emoji = "👍".to_owned();
-        let react = Errand::React {
+        let react = Action::React {
             channel,
             message,
             emoji,

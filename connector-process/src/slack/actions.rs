@@ -1,11 +1,11 @@
 //! What agents have a Slack app do, by Slack's Web API.
 
-use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
-use goondan_protocol::service::{Slack as Errand, SlackFormat};
+use goondan_protocol::call::{CallError, CallErrorCode};
+use goondan_protocol::service::{SLACK, Service, Slack as Action, SlackFormat};
 use serde_json::{Map, Value, json};
 
 use crate::payload::text;
-use crate::service::{self, Answered, Failed, check_place};
+use crate::service::{Answered, Failed, check_place};
 use crate::service_api::ServiceApi;
 
 /// Slack's Web API for the app with one token.
@@ -18,15 +18,17 @@ pub(super) struct Api {
 }
 
 impl ServiceApi for Api {
-    async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
-        let errand: Errand = service::errand("slack", call)?;
-        let channel = channel_of(&errand);
+    type Action = Action;
+    const SERVICE: &'static Service = &SLACK;
+
+    async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
+        let channel = channel_of(&action);
         check_place("channel", channel, self.channels.as_deref(), "channels")?;
-        let (method, params) = to_method(&errand);
-        let result = self.ask(method, &params, errand.is_repeatable()).await?;
-        Ok(match errand {
-            Errand::Send { .. } => result.get("ts").cloned().unwrap_or(Value::Null),
-            Errand::Edit { .. } | Errand::Delete { .. } | Errand::React { .. } => json!({}),
+        let (method, params) = to_method(&action);
+        let result = self.ask(method, &params, is_idempotent).await?;
+        Ok(match action {
+            Action::Send { .. } => result.get("ts").cloned().unwrap_or(Value::Null),
+            Action::Edit { .. } | Action::Delete { .. } | Action::React { .. } => json!({}),
         })
     }
 
@@ -78,20 +80,20 @@ impl Api {
     }
 }
 
-fn channel_of(errand: &Errand) -> &str {
-    match errand {
-        Errand::Send { channel, .. }
-        | Errand::Edit { channel, .. }
-        | Errand::Delete { channel, .. }
-        | Errand::React { channel, .. } => channel,
+fn channel_of(action: &Action) -> &str {
+    match action {
+        Action::Send { channel, .. }
+        | Action::Edit { channel, .. }
+        | Action::Delete { channel, .. }
+        | Action::React { channel, .. } => channel,
     }
 }
 
 /// The method of the Web API, and its parameters.
-fn to_method(errand: &Errand) -> (&'static str, Value) {
-    let channel = channel_of(errand);
-    match errand {
-        Errand::Send {
+fn to_method(action: &Action) -> (&'static str, Value) {
+    let channel = channel_of(action);
+    match action {
+        Action::Send {
             text,
             format,
             thread,
@@ -104,7 +106,7 @@ fn to_method(errand: &Errand) -> (&'static str, Value) {
             }
             ("chat.postMessage", Value::Object(params))
         }
-        Errand::Edit {
+        Action::Edit {
             message,
             text,
             format,
@@ -115,10 +117,10 @@ fn to_method(errand: &Errand) -> (&'static str, Value) {
             params.insert("ts".to_owned(), json!(message));
             ("chat.update", Value::Object(params))
         }
-        Errand::Delete { message, .. } => {
+        Action::Delete { message, .. } => {
             ("chat.delete", json!({"channel": channel, "ts": message}))
         }
-        Errand::React {
+        Action::React {
             message,
             emoji,
             remove,
@@ -263,8 +265,8 @@ mod tests {
     }
 
     #[test]
-    fn an_errand_is_a_method_of_the_web_api() {
-        let send = |format| Errand::Send {
+    fn an_action_is_a_method_of_the_web_api() {
+        let send = |format| Action::Send {
             channel: "C1".into(),
             text: "a & <!here>".into(),
             format,
@@ -276,7 +278,7 @@ mod tests {
         assert_eq!(params, expected);
         let (_, params) = to_method(&send(SlackFormat::Markdown));
         assert_eq!(params["markdown_text"], "a & &lt;!here>");
-        let react = |remove| Errand::React {
+        let react = |remove| Action::React {
             channel: "C1".into(),
             message: "1.5".into(),
             emoji: "eyes".into(),

@@ -2,14 +2,14 @@
 
 use std::time::SystemTime;
 
-use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
-use goondan_protocol::service::GitHub as Errand;
+use goondan_protocol::call::{CallError, CallErrorCode};
+use goondan_protocol::service::{GITHUB, GitHub as Action, Service};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::own_mark::marked;
 use crate::payload::text;
-use crate::service::{self, Answered, Failed, check_place};
+use crate::service::{Answered, Failed, check_place};
 use crate::service_api::ServiceApi;
 
 /// The version of the API that is spoken.
@@ -33,21 +33,22 @@ struct Request {
 }
 
 impl ServiceApi for Api {
-    async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
-        let errand: Errand = service::errand("github", call)?;
-        let repository = repository_of(&errand);
+    type Action = Action;
+    const SERVICE: &'static Service = &GITHUB;
+
+    async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
+        let repository = repository_of(&action);
         let allowed = self.repositories.as_deref();
         check_place("repository", repository, allowed, "repositories")?;
-        let request = to_request(&errand)?;
+        let request = to_request(&action)?;
         let body = Some(&request.body);
-        let is_repeatable = errand.is_repeatable();
         let result = self
-            .ask(request.method, &request.path, body, is_repeatable)
+            .ask(request.method, &request.path, body, is_idempotent)
             .await?;
         let field = |name: &str| result.get(name).cloned().unwrap_or(Value::Null);
-        Ok(match errand {
-            Errand::Comment { .. } => json!({"comment": field("id"), "url": field("html_url")}),
-            Errand::Edit { .. } | Errand::React { .. } => json!({}),
+        Ok(match action {
+            Action::Comment { .. } => json!({"comment": field("id"), "url": field("html_url")}),
+            Action::Edit { .. } | Action::React { .. } => json!({}),
         })
     }
 
@@ -107,11 +108,11 @@ impl Api {
     }
 }
 
-fn repository_of(errand: &Errand) -> &str {
-    match errand {
-        Errand::Comment { repository, .. }
-        | Errand::Edit { repository, .. }
-        | Errand::React { repository, .. } => repository,
+fn repository_of(action: &Action) -> &str {
+    match action {
+        Action::Comment { repository, .. }
+        | Action::Edit { repository, .. }
+        | Action::React { repository, .. } => repository,
     }
 }
 
@@ -125,25 +126,25 @@ fn is_repository(text: &str) -> bool {
         .is_some_and(|(owner, name)| is_name(owner) && is_name(name))
 }
 
-fn to_request(errand: &Errand) -> Result<Request, CallError> {
-    let repository = repository_of(errand);
+fn to_request(action: &Action) -> Result<Request, CallError> {
+    let repository = repository_of(action);
     let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
     if !is_repository(repository) {
         return Err(invalid(format!("`{repository}` is not `owner/name`")));
     }
     let issues = format!("repos/{repository}/issues");
-    let (method, path, body) = match errand {
-        Errand::Comment { number, body, .. } => (
+    let (method, path, body) = match action {
+        Action::Comment { number, body, .. } => (
             Method::POST,
             format!("{issues}/{number}/comments"),
             json!({"body": marked(body)}),
         ),
-        Errand::Edit { comment, body, .. } => (
+        Action::Edit { comment, body, .. } => (
             Method::PATCH,
             format!("{issues}/comments/{comment}"),
             json!({"body": marked(body)}),
         ),
-        Errand::React {
+        Action::React {
             comment,
             number,
             content,
@@ -202,8 +203,8 @@ mod tests {
     use super::super::own_mark::OWN_MARK;
     use super::*;
 
-    fn comment(repository: &str) -> Errand {
-        Errand::Comment {
+    fn comment(repository: &str) -> Action {
+        Action::Comment {
             repository: repository.to_owned(),
             number: 7,
             body: "Done.".to_owned(),
@@ -225,7 +226,7 @@ mod tests {
     #[test]
     fn a_reaction_goes_to_the_comment_or_else_the_issue() {
         let react = |comment, number| {
-            to_request(&Errand::React {
+            to_request(&Action::React {
                 repository: "a/b".to_owned(),
                 comment,
                 number,

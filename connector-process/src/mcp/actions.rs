@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use goondan_clock::timeout;
 use goondan_log::error_chain;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
-use goondan_protocol::service::{Mcp as Errand, McpTool, McpTools};
+use goondan_protocol::service::{MCP, Mcp as Action, McpTool, McpTools};
 use rmcp::RoleClient;
 use rmcp::model::{CallToolRequestParams, PaginatedRequestParams, RequestParamsMeta as _};
 use rmcp::service::{Peer, ServiceError};
@@ -35,7 +35,7 @@ pub(super) struct Serving {
 
 /// Does what agents ask for.
 #[derive(Clone)]
-pub(super) struct Errands {
+pub(super) struct Actions {
     server: watch::Receiver<Option<Serving>>,
     calls: OpenCalls,
     call_timeout: Duration,
@@ -54,18 +54,18 @@ struct Listed {
     has_own: BTreeSet<String>,
 }
 
-impl CallHandler for Errands {
+impl CallHandler for Actions {
     fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, Outcome> {
-        let errands = self.clone();
+        let actions = self.clone();
         async move {
-            let secrets: Vec<&str> = errands.secrets.iter().map(String::as_str).collect();
-            service::outcome(errands.run(&call, &pieces).await, &secrets)
+            let secrets: Vec<&str> = actions.secrets.iter().map(String::as_str).collect();
+            service::outcome(actions.run(&call, &pieces).await, &secrets)
         }
         .boxed()
     }
 }
 
-impl Errands {
+impl Actions {
     pub(super) fn new(
         server: watch::Receiver<Option<Serving>>,
         calls: OpenCalls,
@@ -82,14 +82,14 @@ impl Errands {
     }
 
     async fn run(&self, call: &CallOrder, pieces: &Pieces) -> Result<Value, CallError> {
-        let errand: Errand = service::errand("mcp", call)?;
+        let action: Action = service::action(MCP.connector, call)?;
         let serving = self.server.borrow().clone();
         let serving = serving.ok_or_else(|| {
             CallError::new(CallErrorCode::Unavailable, "the MCP server is not there").later(None)
         })?;
-        match errand {
-            Errand::Tools { known } => to_value(&self.tools(&serving, known.as_deref()).await?),
-            Errand::Call { name, arguments } => {
+        match action {
+            Action::Tools { known } => to_value(&self.tools(&serving, known.as_deref()).await?),
+            Action::Call { name, arguments } => {
                 let _entered = self.calls.enter(pieces);
                 let clock = pieces.clock();
                 if let Some(own) = self.own(&name).await {
