@@ -7,6 +7,7 @@
 
 mod actions;
 mod forms;
+mod reading;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,6 +21,7 @@ use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
 
 use self::actions::Api;
+use self::reading::unescaped;
 use crate::http;
 use crate::limits::{SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS};
 use crate::listener::{
@@ -204,9 +206,7 @@ fn plain(kind: &str, text: &str) -> String {
         Some((_, rest)) if kind == "app_mention" => rest.trim_start(),
         _ => text,
     };
-    text.replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&amp;", "&")
+    unescaped(text)
 }
 
 /// Why something that happened is no event of ours, by its kind and by whom it is.

@@ -24,7 +24,7 @@ pub use discord::{DISCORD, Discord};
 pub use github::{GITHUB, GitHub};
 pub use http::{Fetched, HTTP, Http};
 pub use mcp::{MCP, Mcp, McpResult, McpTool, McpTools};
-pub use slack::{SLACK, Slack, SlackFormat};
+pub use slack::{SLACK, SLACK_MESSAGES_MAX, Slack, SlackFormat};
 pub use telegram::{TELEGRAM, Telegram};
 
 /// The services there are.
@@ -88,6 +88,11 @@ mod tests {
         let expected = r#"react {"channel":"C1","message":"1.6","emoji":"eyes"}"#;
         assert_eq!(asked(&react), [expected]);
         assert_eq!(react.answer(vec![json!({})]).unwrap(), "done");
+        let read = plan("read", json!({}));
+        let expected = r#"read {"channel":"C1","thread":"1.5","limit":20}"#;
+        assert_eq!(asked(&read), [expected]);
+        let read = plan("read", json!({"thread": "", "limit": 3}));
+        assert_eq!(asked(&read), [r#"read {"channel":"C1","limit":3}"#]);
         let event = json!({"repository": "o/r", "number": 7, "commentId": 9});
         let react = planned("github", "react", (&json!({"content": "eyes"}), &event)).unwrap();
         let expected = r#"react {"repository":"o/r","comment":9,"number":7,"content":"eyes"}"#;

@@ -1,12 +1,20 @@
 //! What agents have a Slack app do, by Slack's Web API.
 
 use goondan_protocol::call::{CallError, CallErrorCode};
-use goondan_protocol::service::{SLACK, Service, Slack as Action, SlackFormat};
+use goondan_protocol::service::{SLACK, SLACK_MESSAGES_MAX, Service, Slack as Action, SlackFormat};
+use reqwest::Url;
 use serde_json::{Map, Value, json};
 
+use super::reading::LastMessages;
 use crate::payload::text;
 use crate::service::{Answered, Failed, check_place};
 use crate::service_api::ServiceApi;
+
+/// Messages of a thread that are asked for at once.
+const THREAD_PAGE_MESSAGES: usize = 200;
+
+/// Most pages of a thread that are read to get to its end.
+const THREAD_PAGES_MAX: usize = 10;
 
 /// Slack's Web API for the app with one token.
 pub(super) struct Api {
@@ -25,10 +33,16 @@ impl ServiceApi for Api {
         let channel = channel_of(&action);
         check_place("channel", channel, self.channels.as_deref(), "channels")?;
         let (method, params) = to_method(&action);
+        if let Action::Read { thread, limit, .. } = action {
+            return self.read(method, &params, thread.is_some(), limit).await;
+        }
         let result = self.ask(method, &params, is_idempotent).await?;
         Ok(match action {
             Action::Send { .. } => result.get("ts").cloned().unwrap_or(Value::Null),
-            Action::Edit { .. } | Action::Delete { .. } | Action::React { .. } => json!({}),
+            Action::Edit { .. }
+            | Action::Delete { .. }
+            | Action::React { .. }
+            | Action::Read { .. } => json!({}),
         })
     }
 
@@ -76,7 +90,57 @@ impl Api {
             .bearer_auth(&self.token)
             .header("content-type", "application/json; charset=utf-8")
             .body(params.to_string());
-        read(&failed.answer_to(request).await?, failed)
+        understood(&failed.answer_to(request).await?, failed)
+    }
+
+    /// Reads the last messages of a thread, page by page, or of a channel.
+    async fn read(
+        &self,
+        method: &str,
+        params: &Value,
+        is_thread: bool,
+        limit: usize,
+    ) -> Result<Value, CallError> {
+        let mut last = LastMessages::new(limit.min(SLACK_MESSAGES_MAX));
+        let mut cursor = None;
+        for _ in 0..THREAD_PAGES_MAX {
+            let page = self.look_up(method, params, cursor.as_deref()).await?;
+            if !is_thread {
+                last.take_channel(&page, &self.token);
+                return Ok(last.into_answer());
+            }
+            cursor = last.take_thread(&page, &self.token).map(str::to_owned);
+            if cursor.is_none() {
+                return Ok(last.into_answer());
+            }
+        }
+        let most = THREAD_PAGES_MAX * THREAD_PAGE_MESSAGES;
+        let message = format!("the thread has more than {most} messages; its end is not read");
+        Err(CallError::new(CallErrorCode::TooLarge, message))
+    }
+
+    /// Calls a method that changes nothing; Slack takes no JSON for these.
+    async fn look_up(
+        &self,
+        method: &str,
+        params: &Value,
+        cursor: Option<&str>,
+    ) -> Result<Value, CallError> {
+        let failed = Failed {
+            service: "Slack",
+            is_repeatable: true,
+        };
+        let params = params.as_object().into_iter().flatten();
+        let params = params.map(|(name, value)| match value {
+            Value::String(text) => (name.as_str(), text.clone()),
+            other => (name.as_str(), other.to_string()),
+        });
+        let params = params.chain(cursor.map(|cursor| ("cursor", cursor.to_owned())));
+        let url = format!("{}/{method}", self.endpoint);
+        let url = Url::parse_with_params(&url, params)
+            .map_err(|error| CallError::new(CallErrorCode::Invalid, format!("{url}: {error}")))?;
+        let request = self.client.get(url).bearer_auth(&self.token);
+        understood(&failed.answer_to(request).await?, failed)
     }
 }
 
@@ -85,7 +149,8 @@ fn channel_of(action: &Action) -> &str {
         Action::Send { channel, .. }
         | Action::Edit { channel, .. }
         | Action::Delete { channel, .. }
-        | Action::React { channel, .. } => channel,
+        | Action::React { channel, .. }
+        | Action::Read { channel, .. } => channel,
     }
 }
 
@@ -133,6 +198,21 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             };
             let params = json!({"channel": channel, "timestamp": message, "name": emoji});
             (method, params)
+        }
+        Action::Read {
+            thread: Some(thread),
+            ..
+        } => {
+            let params = json!({"channel": channel, "ts": thread, "limit": THREAD_PAGE_MESSAGES});
+            ("conversations.replies", params)
+        }
+        Action::Read {
+            thread: None,
+            limit,
+            ..
+        } => {
+            let params = json!({"channel": channel, "limit": limit});
+            ("conversations.history", params)
         }
     }
 }
@@ -186,7 +266,7 @@ fn token_at(text: &str) -> Option<&str> {
 }
 
 /// What Slack answers: a success is a 200 with `ok`.
-fn read(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallError> {
+fn understood(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallError> {
     let body = answered.json();
     let retry_after_ms = answered.retry_after_ms();
     let said = text(&body, "/error").unwrap_or_default();
@@ -287,6 +367,16 @@ mod tests {
         let params = json!({"channel": "C1", "timestamp": "1.5", "name": "eyes"});
         assert_eq!(to_method(&react(false)), ("reactions.add", params.clone()));
         assert_eq!(to_method(&react(true)), ("reactions.remove", params));
+        let read = |thread: Option<&str>| Action::Read {
+            channel: "C1".into(),
+            thread: thread.map(str::to_owned),
+            limit: 7,
+        };
+        let params = json!({"channel": "C1", "limit": 7});
+        assert_eq!(to_method(&read(None)), ("conversations.history", params));
+        let params = json!({"channel": "C1", "ts": "1.5", "limit": 200});
+        let thread = to_method(&read(Some("1.5")));
+        assert_eq!(thread, ("conversations.replies", params));
     }
 
     #[test]
@@ -303,7 +393,7 @@ mod tests {
                 service: "Slack",
                 is_repeatable: false,
             };
-            read(&answered, failed)
+            understood(&answered, failed)
         };
         let error = |said: &str| answered(200, json!({"ok": false, "error": said})).unwrap_err();
         assert!(answered(200, json!({"ok": true, "ts": "1"})).is_ok());

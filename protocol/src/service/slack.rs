@@ -8,6 +8,12 @@ use super::split::Measure;
 use super::text::{check_length, parts};
 use crate::limits::MAX_INPUT_BYTES;
 
+/// Most messages that are read at once.
+pub const SLACK_MESSAGES_MAX: usize = 100;
+
+/// How many messages are read if nothing is said.
+const MESSAGES_DEFAULT: usize = 20;
+
 /// What agents do in Slack.
 pub const SLACK: Service = Service {
     tool: "slack",
@@ -61,6 +67,20 @@ pub const SLACK: Service = Service {
             required: &["emoji"],
             is_idempotent: true,
             plan: react,
+        },
+        Action {
+            name: "read",
+            description: "Reads the last messages of a thread or a channel in Slack, oldest first: author, time and text of each.",
+            arguments: || {
+                json!({
+                    "channel": channel_schema(),
+                    "thread": {"type": "string", "description": "The ts of the thread's first message; empty: the channel itself. If not given, the thread this turn's message belongs to"},
+                    "limit": {"type": "integer", "minimum": 1, "maximum": SLACK_MESSAGES_MAX, "description": format!("How many messages; {MESSAGES_DEFAULT} if not given")},
+                })
+            },
+            required: &[],
+            is_idempotent: true,
+            plan: read,
         },
     ],
 };
@@ -116,6 +136,16 @@ pub enum Slack {
         /// Takes it away instead.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         remove: bool,
+    },
+    /// Reads the last messages of a thread or a channel.
+    Read {
+        /// The channel.
+        channel: String,
+        /// The thread, by the `ts` of its first message; none: the channel itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        thread: Option<String>,
+        /// How many, at most [`SLACK_MESSAGES_MAX`].
+        limit: usize,
     },
 }
 
@@ -191,20 +221,36 @@ struct Args {
     emoji: String,
     #[serde(default)]
     remove: bool,
+    #[serde(default)]
+    limit: Option<usize>,
 }
 
 /// The arguments, the channel, and whether the turn's message came from there.
-fn read(call: &ActionCall<'_>) -> Result<(Args, String, bool), PlanError> {
+fn args_of(call: &ActionCall<'_>) -> Result<(Args, String, bool), PlanError> {
     let args: Args = call.args()?;
     let (channel, is_home) = call.place("channel", args.channel.as_ref(), "channel")?;
     Ok((args, channel, is_home))
 }
 
-fn send(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
-    let (args, channel, is_home) = read(call)?;
+/// The thread that is named, or that of the turn's message if that came from the channel.
+fn thread_of(call: &ActionCall<'_>, named: Option<String>, is_home: bool) -> Option<String> {
     let home_thread = || call.fact("threadTs").filter(|_| is_home).and_then(name_of);
-    let thread = args.thread.or_else(home_thread);
-    let thread = thread.filter(|thread| !thread.is_empty());
+    let thread = named.or_else(home_thread);
+    thread.filter(|thread| !thread.is_empty())
+}
+
+fn read(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let (args, channel, is_home) = args_of(call)?;
+    Plan::result(&Slack::Read {
+        channel,
+        thread: thread_of(call, args.thread, is_home),
+        limit: args.limit.unwrap_or(MESSAGES_DEFAULT),
+    })
+}
+
+fn send(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let (args, channel, is_home) = args_of(call)?;
+    let thread = thread_of(call, args.thread, is_home);
     let keeps_fences = args.format != SlackFormat::Plain;
     let limit = args.format.chars_max();
     let parts = parts(&args.text, limit, Measure::Chars, keeps_fences)?;
@@ -218,7 +264,7 @@ fn send(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
 }
 
 fn edit(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
-    let (args, channel, _) = read(call)?;
+    let (args, channel, _) = args_of(call)?;
     check_length(&args.text, args.format.chars_max(), Measure::Chars)?;
     let action = Slack::Edit {
         channel,
@@ -230,7 +276,7 @@ fn edit(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
 }
 
 fn delete(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
-    let (args, channel, _) = read(call)?;
+    let (args, channel, _) = args_of(call)?;
     let action = Slack::Delete {
         channel,
         message: args.message.unwrap_or_default(),
@@ -239,7 +285,7 @@ fn delete(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
 }
 
 fn react(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
-    let (args, channel, is_home) = read(call)?;
+    let (args, channel, is_home) = args_of(call)?;
     let answered = || call.fact("ts").filter(|_| is_home).and_then(name_of);
     let none = || PlanError::Invalid("say which `message`".to_owned());
     let action = Slack::React {
