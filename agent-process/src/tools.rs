@@ -46,6 +46,7 @@ use goondan_protocol::definition::{
 };
 use goondan_protocol::ids::{ResourceName, ToolName};
 use goondan_protocol::message::{ToolCall, tool_full_name};
+use goondan_protocol::service::service_of;
 use goondan_protocol::settings::{self, TOOL_SEARCH_FIND};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 
@@ -525,14 +526,12 @@ fn exports_of(
         (BASE_PACKAGE, "bash") => bash::exports(),
         (BASE_PACKAGE, "file-system") => file_system::exports(),
         (BASE_PACKAGE, "json-query") => json_query::exports(),
-        (BASE_PACKAGE, "discord") => outside::discord::exports(&definition.connections),
-        (BASE_PACKAGE, "github") => outside::github::exports(&definition.connections),
-        (BASE_PACKAGE, "http-fetch") => outside::http_fetch::exports(&definition.connections),
         (BASE_PACKAGE, "self-restart") => self_restart::exports(),
-        (BASE_PACKAGE, "slack") => outside::slack::exports(&definition.connections),
-        (BASE_PACKAGE, "telegram") => outside::telegram::exports(&definition.connections),
         (BASE_PACKAGE, "text-transform") => text_transform::exports(),
         (BASE_PACKAGE, "wait") => wait::exports(),
+        (BASE_PACKAGE, name) if let Some(service) = service_of(name) => {
+            outside::exports(service, &definition.connections)
+        }
         _ => {
             return Err(ToolboxError::UnknownTool {
                 tool: definition.name.clone(),

@@ -40,7 +40,7 @@ pub(crate) struct Pieces {
     call_id: CallId,
     trace: Option<TraceContext>,
     clock: CallClock,
-    desk: Desk,
+    sender: FrameSender,
 }
 
 impl Pieces {
@@ -63,18 +63,18 @@ impl Pieces {
     pub(crate) async fn send(&self, piece: Box<RawValue>) {
         let call_id = self.call_id;
         let piece = CallPiece { call_id, piece };
-        self.desk.send(&ToOrchestrator::CallPiece(piece)).await;
+        self.sender.send(&ToOrchestrator::CallPiece(piece)).await;
     }
 }
 
-/// Where frames about calls are put.
+/// The way of frames about calls to the orchestrator.
 #[derive(Debug, Clone)]
-struct Desk {
+struct FrameSender {
     me: Address,
     frames: mpsc::Sender<Vec<u8>>,
 }
 
-impl Desk {
+impl FrameSender {
     async fn send(&self, message: &ToOrchestrator) {
         let head = Head::new(self.me.clone(), Address::Orchestrator);
         match message.to_frame(&head) {
@@ -92,7 +92,7 @@ fn log_unwritable(error: &MessageError) {
 
 /// The calls under way.
 pub(crate) struct Calls {
-    desk: Desk,
+    sender: FrameSender,
     handler: Option<Arc<dyn CallHandler>>,
     running: JoinSet<CallId>,
     handles: HashMap<CallId, AbortHandle>,
@@ -102,7 +102,7 @@ impl Calls {
     /// No calls yet, and nobody to make them; `frames` takes what is to be written.
     pub(crate) fn new(me: Address, frames: mpsc::Sender<Vec<u8>>) -> Self {
         Self {
-            desk: Desk { me, frames },
+            sender: FrameSender { me, frames },
             handler: None,
             running: JoinSet::new(),
             handles: HashMap::new(),
@@ -122,20 +122,20 @@ impl Calls {
     /// Begins a call, which belongs to a trace.
     pub(crate) fn begin(&mut self, call: CallOrder, trace: Option<TraceContext>) {
         let (call_id, deadline_ms) = (call.call_id, call.deadline_ms);
-        let desk = self.desk.clone();
+        let sender = self.sender.clone();
         let clock = CallClock::default();
         let made = match &self.handler {
             Some(handler) => {
-                let desk = desk.clone();
+                let sender = sender.clone();
                 let pieces = Pieces {
                     call_id,
                     trace,
                     clock: clock.clone(),
-                    desk,
+                    sender,
                 };
                 handler.call(call, pieces)
             }
-            None => std::future::ready(Err(no_calls(&self.desk.me))).boxed(),
+            None => std::future::ready(Err(no_calls(&self.sender.me))).boxed(),
         };
         let made = AssertUnwindSafe(made).catch_unwind();
         let handle = self.running.spawn(async move {
@@ -156,7 +156,7 @@ impl Calls {
                 Err(error) => CallOutcome::Error(error),
             };
             let result = CallResult { call_id, outcome };
-            desk.send(&ToOrchestrator::CallResult(result)).await;
+            sender.send(&ToOrchestrator::CallResult(result)).await;
             call_id
         });
         self.handles.insert(call_id, handle);

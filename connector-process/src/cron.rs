@@ -14,12 +14,11 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceKey, InvalidId};
 use goondan_protocol::time::Timestamp;
-use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, span_within};
 use crate::limits::{CLOCK_LOOK_MS, REPLY_TIMEOUT_MS};
 
 /// The name of every event of a schedule.
@@ -176,10 +175,12 @@ impl Work<'_> {
             let event = entry
                 .event(&self.cron.connection, occurrence, is_late)
                 .map_err(|error| error.to_string())?;
-            let fresh = uuid::Uuid::now_v7();
-            let trace = TraceContext::root(TraceId::from_uuid(fresh), SpanId::from_uuid(fresh));
-            let patience = Duration::from_millis(REPLY_TIMEOUT_MS);
-            let verdict = self.gateway.submit_within(patience, event, trace).await;
+            let trace = span_within(None, uuid::Uuid::now_v7());
+            let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
+            let verdict = self
+                .gateway
+                .submit_within(reply_timeout, event, trace)
+                .await;
             let accepted = verdict.map_err(|refused| refused.message)?;
             tracing::info!(
                 schedule = entry.name,

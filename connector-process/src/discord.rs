@@ -4,7 +4,7 @@
 //! an answer within three seconds. The answer to an event that is durable is "deferred": Discord shows
 //! that the application thinks, until a reply comes.
 
-mod errands;
+mod actions;
 mod interactions;
 
 use std::collections::BTreeMap;
@@ -21,16 +21,18 @@ use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
 
-use self::errands::Errands;
+use self::actions::Api;
 use self::interactions::Interactions;
 use crate::http;
 use crate::limits::SWIFT_REPLY_TIMEOUT_MS;
 use crate::listener::{
-    Answer, Door, Malformed, Meaning, NotSigned, Outbox, Received, Refusal, Service, only_value,
+    Answer, HttpEndpoint, Malformed, Meaning, NotSigned, Outbox, Received, Refusal, Service,
+    only_value,
 };
 use crate::payload::{
     event_id, instance_key, is_allowed, json, properties, required, text, written_to,
 };
+use crate::service_api::outbox_of;
 
 const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-signature-ed25519");
 const TIME_HEADER: HeaderName = HeaderName::from_static("x-signature-timestamp");
@@ -56,17 +58,17 @@ pub(crate) const INPUT_OPTIONS: [&str; 4] = ["input", "text", "message", "prompt
 
 /// One Discord application.
 pub(crate) struct Discord {
-    door: Door,
+    http_endpoint: HttpEndpoint,
     key: VerifyingKey,
     channels: Option<Vec<String>>,
     interactions: Arc<Interactions>,
-    errands: Errands,
+    api: Arc<Api>,
 }
 
 impl fmt::Debug for Discord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Discord")
-            .field("door", &self.door)
+            .field("http_endpoint", &self.http_endpoint)
             .finish_non_exhaustive()
     }
 }
@@ -86,7 +88,7 @@ impl Discord {
         let bytes: Option<[u8; 32]> = hex::decode(digits).ok().and_then(|b| b.try_into().ok());
         let key = bytes.and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok());
         let interactions = Arc::<Interactions>::default();
-        let errands = Errands::new(
+        let api = Api::new(
             http::service_client()?,
             values.text("endpoint").unwrap_or_default(),
             secrets.get("botToken").cloned(),
@@ -94,11 +96,11 @@ impl Discord {
             Arc::clone(&interactions),
         );
         Ok(Self {
-            door: Door::new(&values),
+            http_endpoint: HttpEndpoint::new(&values),
             key: key.ok_or("`publicKey` is no public key; copy it from the application's page")?,
             channels: values.names("channels"),
             interactions,
-            errands,
+            api: Arc::new(api),
         })
     }
 
@@ -180,15 +182,15 @@ impl Discord {
 }
 
 impl Service for Discord {
-    fn door(&self) -> &Door {
-        &self.door
+    fn http_endpoint(&self) -> &HttpEndpoint {
+        &self.http_endpoint
     }
 
     fn outbox(&self) -> Option<Arc<dyn Outbox>> {
-        Some(Arc::new(self.errands.clone()))
+        Some(outbox_of(&self.api))
     }
 
-    fn patience(&self) -> Duration {
+    fn reply_timeout(&self) -> Duration {
         Duration::from_millis(SWIFT_REPLY_TIMEOUT_MS)
     }
 

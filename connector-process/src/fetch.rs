@@ -17,26 +17,25 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use goondan_connectors::{AllowedHost, Values};
 use goondan_log::error_chain;
 use goondan_protocol::JsonObject;
-use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
-use goondan_protocol::service::{Fetched, Http as Errand};
+use goondan_protocol::call::{CallError, CallErrorCode};
+use goondan_protocol::service::{Fetched, HTTP, Http, Service};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION,
 };
 use reqwest::{Method, Response, Url};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use self::address::{Reach, reach_of};
-use crate::calls::{CallHandler, Outcome, Pieces};
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::{REDIRECTS_MAX, SHOWN_HEADER_BYTES_MAX};
-use crate::service::{self, Failed};
+use crate::service::Failed;
+use crate::service_api::{ServiceApi, outbox_of};
 
 /// Headers of an answer that a model is told.
 const SHOWN_HEADERS: [&str; 7] = [
@@ -63,7 +62,6 @@ const OWN_HEADERS: [&str; 9] = [
 ];
 
 /// Makes requests for agents.
-#[derive(Clone)]
 pub(crate) struct Fetcher {
     client: reqwest::Client,
     allow: Arc<[AllowedHost]>,
@@ -98,7 +96,7 @@ impl Fetcher {
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
         let hosts: Vec<String> = self.allow.iter().map(ToString::to_string).collect();
         let detail = format!("requests may go to {}", hosts.join(", "));
-        gateway.serve(Arc::new(self)).await;
+        gateway.serve(outbox_of(&Arc::new(self))).await;
         gateway.report(true, detail).await;
         stop.cancelled().await;
     }
@@ -130,15 +128,15 @@ impl Fetcher {
         }
     }
 
-    async fn run_call(&self, call: &CallOrder) -> Result<Fetched, CallError> {
-        let Errand::Fetch {
+    async fn fetch(&self, action: Http) -> Result<Fetched, CallError> {
+        let Http::Fetch {
             method,
             url,
             headers,
             body,
             raw,
             timeout_ms,
-        } = service::errand("http", call)?;
+        } = action;
         let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
         let url = Url::parse(&url).map_err(|error| invalid(format!("`{url}`: {error}")))?;
         let mut method = Method::from_bytes(method.as_bytes())
@@ -153,7 +151,7 @@ impl Fetcher {
             service: "the request",
             is_repeatable: false,
         };
-        let patience = Duration::from_millis(timeout_ms);
+        let time_limit = Duration::from_millis(timeout_ms);
         let fetching = async {
             let mut hops = 0;
             loop {
@@ -172,7 +170,7 @@ impl Fetcher {
                 request.follow(&mut method, response.status().as_u16(), next);
             }
         };
-        match goondan_clock::timeout(patience, fetching).await {
+        match goondan_clock::timeout(time_limit, fetching).await {
             Ok(fetched) => fetched,
             Err(_elapsed) => {
                 let message = format!("no answer within {timeout_ms} ms");
@@ -234,18 +232,19 @@ impl Fetcher {
     }
 }
 
-impl CallHandler for Fetcher {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
-        let fetcher = self.clone();
-        async move {
-            let fetched = fetcher.run_call(&call).await;
-            let value = fetched.and_then(|fetched| {
-                serde_json::to_value(fetched)
-                    .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()))
-            });
-            service::outcome(value, &[])
-        }
-        .boxed()
+impl ServiceApi for Fetcher {
+    type Action = Http;
+    const SERVICE: &'static Service = &HTTP;
+
+    // Whether it may be made twice is the method's to say.
+    async fn run(&self, action: Http, _is_idempotent: bool) -> Result<Value, CallError> {
+        let fetched = self.fetch(action).await?;
+        serde_json::to_value(fetched)
+            .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()))
+    }
+
+    fn secret(&self) -> &str {
+        ""
     }
 }
 

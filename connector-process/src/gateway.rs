@@ -10,19 +10,20 @@ use goondan_clock::timeout;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode, Status};
 use goondan_protocol::question::{QuestionAnswered, QuestionAsk};
-use goondan_protocol::trace::TraceContext;
+use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::calls::CallHandler;
-use crate::limits::{ORDERS_WAITING_MAX, REPLY_TIMEOUT_MS};
+use crate::limits::{REPLY_TIMEOUT_MS, SESSION_COMMANDS_WAITING_MAX};
 
 /// The orchestrator's word on an event.
 pub(crate) type Verdict = Result<EventAccepted, EventRefused>;
 
 /// What a connector asks of the session.
-pub(crate) enum Order {
+pub(crate) enum SessionCommand {
     /// Hand in an event.
     Submit(Submission),
     /// Tell people what the connector does.
@@ -30,20 +31,20 @@ pub(crate) enum Order {
     /// Have these calls made by this handler from now on.
     Serve(Arc<dyn CallHandler>),
     /// Ask a person something, for the sake of a call.
-    Person(PersonOrder),
+    Person(PersonRequest),
     /// Tell the orchestrator which questions to a person nobody waits for any more.
     Withdraw,
     /// Ask what the connection last kept, or have something kept in its place.
-    State(StateOrder),
+    State(StateRequest),
 }
 
-impl std::fmt::Debug for Order {
+impl std::fmt::Debug for SessionCommand {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Submit(submission) => f.debug_tuple("Submit").field(submission).finish(),
             Self::Report(status) => f.debug_tuple("Report").field(status).finish(),
-            Self::State(order) => f.debug_tuple("State").field(order).finish(),
-            Self::Person(order) => f.debug_tuple("Person").field(order).finish(),
+            Self::State(asked) => f.debug_tuple("State").field(asked).finish(),
+            Self::Person(question) => f.debug_tuple("Person").field(question).finish(),
             Self::Withdraw => f.write_str("Withdraw"),
             Self::Serve(_) => f.write_str("Serve"),
         }
@@ -52,7 +53,7 @@ impl std::fmt::Debug for Order {
 
 /// A question to a person.
 #[derive(Debug)]
-pub(crate) struct PersonOrder {
+pub(crate) struct PersonRequest {
     /// What is asked, and for which call.
     pub(crate) ask: Box<QuestionAsk>,
     /// Who waits for what comes of it.
@@ -70,7 +71,7 @@ pub(crate) enum Asked {
 
 /// A question about what the connection remembers.
 #[derive(Debug)]
-pub(crate) struct StateOrder {
+pub(crate) struct StateRequest {
     /// What is to be kept; none asks what was.
     pub(crate) set: Option<Box<RawValue>>,
     /// Who waits for the answer.
@@ -94,17 +95,17 @@ pub(crate) struct Submission {
 /// A connector's way to the orchestrator.
 #[derive(Debug, Clone)]
 pub(crate) struct Gateway {
-    orders: mpsc::Sender<Order>,
+    commands: mpsc::Sender<SessionCommand>,
 }
 
 impl Gateway {
-    /// A gateway, and the orders that come out of it.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Order>) {
-        let (orders, receiver) = mpsc::channel(ORDERS_WAITING_MAX);
-        (Self { orders }, receiver)
+    /// A gateway, and the commands that come out of it.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<SessionCommand>) {
+        let (commands, receiver) = mpsc::channel(SESSION_COMMANDS_WAITING_MAX);
+        (Self { commands }, receiver)
     }
 
-    /// Hands in an event and waits for the verdict, no longer than `patience`.
+    /// Hands in an event and waits for the verdict, no longer than `reply_timeout`.
     ///
     /// Dropping the future takes nothing back: the orchestrator may have the event already.
     ///
@@ -114,7 +115,7 @@ impl Gateway {
     /// taken, and sending it again under the same id is safe (`MSG-13`).
     pub(crate) async fn submit_within(
         &self,
-        patience: Duration,
+        reply_timeout: Duration,
         event: ConnectorEvent,
         trace: TraceContext,
     ) -> Verdict {
@@ -125,10 +126,13 @@ impl Gateway {
             verdict,
         };
         let exchange = async {
-            self.orders.send(Order::Submit(submission)).await.ok()?;
+            self.commands
+                .send(SessionCommand::Submit(submission))
+                .await
+                .ok()?;
             answer.await.ok()
         };
-        match timeout(patience, exchange).await {
+        match timeout(reply_timeout, exchange).await {
             Ok(Some(verdict)) => verdict,
             Ok(None) => Err(unavailable("the connector is stopping")),
             Err(_elapsed) => Err(unavailable("the orchestrator did not answer in time")),
@@ -138,7 +142,7 @@ impl Gateway {
     /// Has agents' calls made by `handler` from now on. A connector does this before it reports that
     /// it is ready: the orchestrator sends calls only then.
     pub(crate) async fn serve(&self, handler: Arc<dyn CallHandler>) {
-        drop(self.orders.send(Order::Serve(handler)).await);
+        drop(self.commands.send(SessionCommand::Serve(handler)).await);
     }
 
     /// What the connection last kept.
@@ -161,12 +165,15 @@ impl Gateway {
 
     async fn ask_state(&self, set: Option<Box<RawValue>>) -> StateAnswer {
         let (sender, answer) = oneshot::channel();
-        let order = StateOrder {
+        let asked = StateRequest {
             set,
             answer: sender,
         };
         let exchange = async {
-            self.orders.send(Order::State(order)).await.ok()?;
+            self.commands
+                .send(SessionCommand::State(asked))
+                .await
+                .ok()?;
             answer.await.ok()
         };
         match timeout(Duration::from_millis(REPLY_TIMEOUT_MS), exchange).await {
@@ -180,12 +187,17 @@ impl Gateway {
     /// When it is given up meanwhile, the question is withdrawn.
     pub(crate) async fn ask_person(&self, ask: QuestionAsk, given_up: CancellationToken) -> Asked {
         let (sender, mut answer) = oneshot::channel();
-        let order = PersonOrder {
+        let question = PersonRequest {
             ask: Box::new(ask),
             answer: sender,
         };
         let stopping = || Asked::Refused("the connector is stopping".to_owned());
-        if self.orders.send(Order::Person(order)).await.is_err() {
+        if self
+            .commands
+            .send(SessionCommand::Person(question))
+            .await
+            .is_err()
+        {
             return stopping();
         }
         tokio::select! {
@@ -193,7 +205,7 @@ impl Gateway {
             () = given_up.cancelled() => {
                 drop(answer);
                 // Without a session the question is withdrawn anyway.
-                drop(self.orders.send(Order::Withdraw).await);
+                drop(self.commands.send(SessionCommand::Withdraw).await);
                 Asked::Refused("the question was withdrawn".to_owned())
             }
         }
@@ -204,10 +216,20 @@ impl Gateway {
         let detail = detail.into();
         // Without a session there is nobody left to tell, and the process is about to end.
         drop(
-            self.orders
-                .send(Order::Report(Status { ready, detail }))
+            self.commands
+                .send(SessionCommand::Report(Status { ready, detail }))
                 .await,
         );
+    }
+}
+
+/// The span of something that happened outside: within its caller's trace, else the first of a new trace.
+/// `fresh` makes up the ids that are needed.
+pub(crate) fn span_within(caller: Option<TraceContext>, fresh: Uuid) -> TraceContext {
+    let span = SpanId::from_uuid(fresh);
+    match caller {
+        Some(caller) => caller.child(span),
+        None => TraceContext::root(TraceId::from_uuid(fresh), span),
     }
 }
 
@@ -222,7 +244,6 @@ fn unavailable(message: &str) -> EventRefused {
 #[cfg(test)]
 mod tests {
     use goondan_protocol::JsonObject;
-    use goondan_protocol::trace::{SpanId, TraceId};
 
     use super::*;
 
@@ -239,15 +260,15 @@ mod tests {
         };
         let trace = TraceContext::root(TraceId::from_random([1; 16]), SpanId::from_random([1; 8]));
 
-        let patience = Duration::from_millis(1);
-        let (gateway, orders) = Gateway::new();
-        let submission = gateway.submit_within(patience, event.clone(), trace);
+        let reply_timeout = Duration::from_millis(1);
+        let (gateway, commands) = Gateway::new();
+        let submission = gateway.submit_within(reply_timeout, event.clone(), trace);
         let refused = submission.await.unwrap_err();
         assert_eq!(refused.code, RefusalCode::Unavailable);
         assert!(refused.message.contains("in time"), "{}", refused.message);
 
-        drop(orders);
-        let submission = gateway.submit_within(patience, event, trace);
+        drop(commands);
+        let submission = gateway.submit_within(reply_timeout, event, trace);
         let refused = submission.await.unwrap_err();
         assert_eq!(refused.code, RefusalCode::Unavailable);
         assert!(refused.message.contains("stopping"), "{}", refused.message);

@@ -1,6 +1,7 @@
 //! GitHub's webhooks: what happens in a repository becomes an event.
 
-mod errands;
+mod actions;
+mod own_mark;
 mod wording;
 
 use std::collections::BTreeMap;
@@ -13,35 +14,34 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
 
-use self::errands::Errands;
+use self::actions::Api;
+use self::own_mark::OWN_MARK;
 use crate::http;
 use crate::limits::GITHUB_PAYLOAD_BYTES_MAX;
 use crate::listener::{
-    Answer, Door, Malformed, Meaning, Outbox, Received, Refusal, Service, SignatureCheck,
+    Answer, HttpEndpoint, Malformed, Meaning, Outbox, Received, Refusal, Service, SignatureCheck,
 };
 use crate::payload::{
     event_id, header, instance_key, is_allowed, json_or_form, properties, text, written_to,
 };
+use crate::service_api::outbox_of;
 
 const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-hub-signature-256");
 const EVENT_HEADER: HeaderName = HeaderName::from_static("x-github-event");
 const DELIVERY_HEADER: HeaderName = HeaderName::from_static("x-github-delivery");
 
-/// Stands in everything that goondan writes on GitHub, unseen, so that its own words are no event.
-pub(crate) const OWN_MARK: &str = "<!-- goondan -->";
-
 /// One webhook of GitHub.
 pub(crate) struct GitHub {
-    door: Door,
+    http_endpoint: HttpEndpoint,
     check: SignatureCheck,
     repositories: Option<Vec<String>>,
-    errands: Option<Errands>,
+    api: Option<Arc<Api>>,
 }
 
 impl fmt::Debug for GitHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GitHub")
-            .field("door", &self.door)
+            .field("http_endpoint", &self.http_endpoint)
             .finish_non_exhaustive()
     }
 }
@@ -59,20 +59,20 @@ impl GitHub {
         let values = Values::of("github", config);
         let secret = secrets.get("webhookSecret").map_or("", String::as_str);
         let check = SignatureCheck::new(SIGNATURE_HEADER, "sha256=".to_owned(), secret);
-        let errands = match secrets.get("token") {
+        let api = match secrets.get("token") {
             None => None,
-            Some(token) => Some(Errands::new(
+            Some(token) => Some(Arc::new(Api::new(
                 http::service_client()?,
                 values.text("endpoint").unwrap_or_default(),
                 token.clone(),
                 written_to(&values, "repositories"),
-            )),
+            ))),
         };
         Ok(Self {
-            door: Door::new(&values),
+            http_endpoint: HttpEndpoint::new(&values),
             check: check.ok_or("the secret `webhookSecret` cannot be used")?,
             repositories: values.names("repositories"),
-            errands,
+            api,
         })
     }
 
@@ -159,13 +159,12 @@ fn number_of(body: &Value) -> Option<u64> {
 }
 
 impl Service for GitHub {
-    fn door(&self) -> &Door {
-        &self.door
+    fn http_endpoint(&self) -> &HttpEndpoint {
+        &self.http_endpoint
     }
 
     fn outbox(&self) -> Option<Arc<dyn Outbox>> {
-        let errands = self.errands.clone()?;
-        Some(Arc::new(errands))
+        self.api.as_ref().map(outbox_of)
     }
 
     fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {

@@ -13,8 +13,10 @@
 //! * `listener`: what all connectors share that are spoken to over HTTP.
 //! * `telegram`: what people write to a bot; `http`: the client of everything that goes out.
 //! * `cron`: events at times of the project's choice.
-//! * `program`: a connector that is a program of the project.
-//! * `webhook`, `slack`, `github`, `discord`: those connectors; `payload`: what the last three share.
+//! * `program`: a connector that is a program of the project; `lines`: what programs write; `back_off`: how long to wait before
+//!   something that failed is tried again.
+//! * `webhook`, `slack`, `github`, `discord`: those connectors; `payload`: what the last three share;
+//!   `service`, `service_api`: what those share that do something at a service for agents.
 //!
 //! # Invariants
 //!
@@ -25,6 +27,7 @@
 //!   once, and requests in progress get no answer (`SUP-7`).
 //! * Secrets and bodies are never logged (`SEC-2`).
 
+mod back_off;
 mod call_clock;
 mod calls;
 mod certificates;
@@ -38,6 +41,7 @@ mod github;
 mod guarded;
 mod http;
 pub mod limits;
+mod lines;
 mod link;
 mod listener;
 mod mcp;
@@ -47,6 +51,7 @@ mod payload;
 mod process;
 mod program;
 mod service;
+mod service_api;
 mod session;
 mod slack;
 mod telegram;

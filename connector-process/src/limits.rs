@@ -178,8 +178,8 @@ pub const EXPORT_LAST_MS: u64 = 2_000;
 /// Spans without an end that are remembered; of the oldest the beginning is forgotten.
 pub const EXPORT_OPEN_SPANS_MAX: usize = 10_000;
 
-/// Orders of connector tasks that wait for the session. A task whose order finds no place waits.
-pub const ORDERS_WAITING_MAX: usize = 16;
+/// Commands of connector tasks that wait for the session. A task whose command finds no place waits.
+pub const SESSION_COMMANDS_WAITING_MAX: usize = 16;
 
 /// Frames with events that wait to be written to the orchestrator. Further events wait in their
 /// requests, which take less memory than frames do.

@@ -6,53 +6,45 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderName, HeaderValue};
 use goondan_clock::{sleep, timeout};
 use goondan_connectors::Values;
-use goondan_log::error_chain;
 use goondan_protocol::definition::ConnectorAssignment;
-use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
-use rmcp::RoleClient;
-use rmcp::service::{RunningService, serve_client};
-use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use tokio::process::Child;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::back_off::back_off;
 use crate::gateway::Gateway;
-use crate::guarded::{self, Group};
-use crate::http;
 use crate::limits::{
-    MCP_HIDDEN_BYTES_MIN, MCP_LAST_WORDS_TIMEOUT_MS, NOTE_BYTES_MAX, PROGRAM_BACK_OFF_FIRST_MS,
-    PROGRAM_BACK_OFF_MAX_MS, SERVICE_CONNECT_TIMEOUT_MS,
+    MCP_HIDDEN_BYTES_MIN, NOTE_BYTES_MAX, PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS,
 };
-use crate::program::lines::Lines;
+use crate::service::masked;
 
+mod actions;
 #[expect(
     deprecated,
     reason = "the protocol is to drop roots, and servers of today ask for them"
 )]
 mod client;
 mod content;
-mod errands;
 mod own;
 mod questions;
 mod rounds;
+mod session;
 mod wording;
 
+use actions::{Actions, Serving};
 use client::Client;
-use errands::{Errands, Serving};
 use questions::{Asking, OpenCalls};
+use session::Session;
 
 /// How a server is reached.
 #[derive(Debug)]
-enum Way {
+enum ServerAddress {
     /// It is a program, spoken to over its stdin and stdout.
     Program {
         command: Vec<String>,
@@ -65,20 +57,12 @@ enum Way {
 
 /// The connector.
 pub(crate) struct Mcp {
-    way: Way,
+    address: ServerAddress,
     start_timeout: Duration,
     call_timeout: Duration,
     question_timeout: Duration,
     /// What no error may repeat.
     secrets: Vec<String>,
-}
-
-/// A server that is there.
-struct Session {
-    running: RunningService<RoleClient, Client>,
-    program: Option<(Child, Group)>,
-    /// What the program says beside the protocol is logged here.
-    _log: JoinSet<()>,
 }
 
 impl Mcp {
@@ -97,8 +81,8 @@ impl Mcp {
         let secrets = secrets.filter(|value| value.len() >= MCP_HIDDEN_BYTES_MIN);
         let secrets = secrets.chain(token.map(String::as_str));
         let secrets = secrets.map(str::to_owned).collect();
-        let way = match (values.texts("command"), values.text("url")) {
-            (Some(command), _) => Way::Program {
+        let address = match (values.texts("command"), values.text("url")) {
+            (Some(command), _) => ServerAddress::Program {
                 command,
                 env: owned(&env),
                 project_root: assignment
@@ -106,11 +90,13 @@ impl Mcp {
                     .clone()
                     .unwrap_or_else(|| "/".into()),
             },
-            (None, Some(url)) => Way::Http(over_http(url, &headers, token.map(String::as_str))?),
+            (None, Some(url)) => {
+                ServerAddress::Http(over_http(url, &headers, token.map(String::as_str))?)
+            }
             (None, None) => return Err("neither `command` nor `url` is set".to_owned()),
         };
         Ok(Self {
-            way,
+            address,
             start_timeout: seconds("startSeconds"),
             call_timeout: seconds("timeoutSeconds"),
             question_timeout: seconds("questionSeconds"),
@@ -128,8 +114,8 @@ impl Mcp {
             self.question_timeout,
             &self.secrets,
         );
-        let errands = Errands::new(server, calls, self.call_timeout, self.secrets.clone());
-        gateway.serve(Arc::new(errands)).await;
+        let actions = Actions::new(server, calls, self.call_timeout, self.secrets.clone());
+        gateway.serve(Arc::new(actions)).await;
         let mut failures: u32 = 0;
         while !stop.is_cancelled() {
             let since = Instant::now();
@@ -139,11 +125,11 @@ impl Mcp {
             };
             let reason = match started {
                 Ok(Ok((session, client))) => {
-                    let peer = session.running.peer().clone();
+                    let peer = session.peer();
                     // Whoever waits for the server calls as soon as it is told to be there.
                     serving.send_replace(Some(Serving { peer, client }));
                     gateway.report(true, session.introduction()).await;
-                    let end = session.last(&stop).await;
+                    let end = session.wait_for_end(&stop).await;
                     serving.send_replace(None);
                     end
                 }
@@ -162,8 +148,11 @@ impl Mcp {
             } else {
                 failures.saturating_add(1)
             };
-            let pause = pause(failures);
-            let reason: String = self.masked(reason).chars().take(NOTE_BYTES_MAX).collect();
+            let pause = back_off(failures, PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS);
+            let reason: String = masked(reason, &self.secrets)
+                .chars()
+                .take(NOTE_BYTES_MAX)
+                .collect();
             tracing::error!(
                 reason,
                 failures,
@@ -183,129 +172,24 @@ impl Mcp {
         }
     }
 
-    fn masked(&self, text: String) -> String {
-        let secrets = self.secrets.iter().filter(|secret| !secret.is_empty());
-        secrets.fold(text, |text, secret| text.replace(secret, "…"))
-    }
-
     /// Starts or finds the server, and agrees with it on the protocol.
     async fn start(&self, asking: &Asking) -> Result<(Session, Client), String> {
-        let asking = asking.clone();
-        let client = match &self.way {
-            Way::Http(_) => Client::new(asking),
-            Way::Program { project_root, .. } => Client::in_directory(asking, project_root),
-        };
-        match &self.way {
-            Way::Http(config) => {
-                let http = http::client(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS));
-                let http = http.map_err(|error| error_chain(&error))?;
-                let transport = StreamableHttpClientTransport::with_client(http, config.clone());
-                let running = serve_client(client.clone(), transport).await;
-                let running = running.map_err(|error| {
-                    format!(
-                        "`{}` cannot be spoken to: {}",
-                        config.uri,
-                        wording::of_start(&error)
-                    )
-                })?;
-                let session = Session {
-                    running,
-                    program: None,
-                    _log: JoinSet::new(),
-                };
+        match &self.address {
+            ServerAddress::Http(config) => {
+                let client = Client::new(asking.clone());
+                let session = Session::over_http(&client, config).await?;
                 Ok((session, client))
             }
-            Way::Program {
+            ServerAddress::Program {
                 command,
                 env,
                 project_root,
             } => {
-                let shown = command.first().map_or("", String::as_str);
-                let cannot =
-                    |error: std::io::Error| format!("`{shown}` cannot be started: {error}");
-                let mut child = guarded::command(guarded::words(command), project_root)
-                    .map_err(cannot)?
-                    .envs(env)
-                    .spawn()
-                    .map_err(cannot)?;
-                let group = Group::of(&child);
-                let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-                let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-                    return Err(format!("`{shown}` cannot be started: it has no pipes"));
-                };
-                let mut logging = JoinSet::new();
-                logging.spawn(log(Lines::new(stderr, MAX_LOG_LINE_BYTES)));
-                match serve_client(client.clone(), (stdout, stdin)).await {
-                    Ok(running) => {
-                        let session = Session {
-                            running,
-                            program: Some((child, group)),
-                            _log: logging,
-                        };
-                        Ok((session, client))
-                    }
-                    Err(error) => {
-                        drop(group);
-                        let patience = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
-                        let how = match timeout(patience, child.wait()).await {
-                            Ok(Ok(status)) => guarded::ended(status),
-                            Ok(Err(_)) | Err(_) => "does not end".to_owned(),
-                        };
-                        let error = wording::of_start(&error);
-                        Err(format!("`{shown}` speaks no MCP: {error}; it {how}"))
-                    }
-                }
+                let client = Client::in_directory(asking.clone(), project_root);
+                let session = Session::of_program(&client, command, env, project_root).await?;
+                Ok((session, client))
             }
         }
-    }
-}
-
-impl Session {
-    /// Who the server says it is.
-    fn introduction(&self) -> String {
-        let info = self.running.peer().peer_info();
-        let told = match info.as_ref().and_then(|info| info.server_info.as_ref()) {
-            Some(server) => format!("MCP server {} {}", server.name, server.version),
-            None => "MCP server without a name".to_owned(),
-        };
-        told.chars().take(NOTE_BYTES_MAX).collect()
-    }
-
-    /// Waits for its end, or ends it at `stop`; says how it ended.
-    async fn last(mut self, stop: &CancellationToken) -> String {
-        let mut program = self.program.take();
-        let cancel = self.running.cancellation_token();
-        let exited = async {
-            match &mut program {
-                Some((child, _)) => child.wait().await,
-                None => std::future::pending().await,
-            }
-        };
-        let closed = tokio::select! {
-            () = stop.cancelled() => {
-                cancel.cancel();
-                return "it is being stopped".to_owned();
-            }
-            status = exited => return how(status),
-            end = self.running.waiting() => match end {
-                Ok(reason) => format!("the server closed the connection ({reason:?})"),
-                Err(error) => format!("the connection has a fault: {error}"),
-            },
-        };
-        // A program that closes its pipes is about to end, and its exit code says more.
-        let patience = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
-        match &mut program {
-            Some((child, _)) => timeout(patience, child.wait()).await.map_or(closed, how),
-            None => closed,
-        }
-    }
-}
-
-/// How the server's program ended.
-fn how(status: std::io::Result<ExitStatus>) -> String {
-    match status {
-        Ok(status) => format!("the server {}", guarded::ended(status)),
-        Err(error) => format!("the server ended, nobody knows how: {error}"),
     }
 }
 
@@ -334,18 +218,4 @@ fn over_http(
         Some(token) => config.auth_header(token),
         None => config,
     })
-}
-
-/// What the server's program writes to its stderr is logged.
-async fn log(mut lines: Lines<tokio::process::ChildStderr>) {
-    while let Ok(Some(line)) = lines.next().await {
-        let text = String::from_utf8_lossy(&line.bytes);
-        tracing::info!(source = "stderr", truncated = !line.is_whole, "{text}");
-    }
-}
-
-/// The pause after so many failures in a row.
-fn pause(failures: u32) -> Duration {
-    let doublings = failures.saturating_sub(1).min(16);
-    Duration::from_millis((PROGRAM_BACK_OFF_FIRST_MS << doublings).min(PROGRAM_BACK_OFF_MAX_MS))
 }

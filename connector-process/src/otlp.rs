@@ -124,13 +124,13 @@ impl CallHandler for Exporter {
                 .map_err(|error| CallError::new(CallErrorCode::Invalid, error.to_string()))?;
             let body = collector.body_of(&export);
             if let Some(body) = body {
-                let patience = async {
+                let given_up = async {
                     stop.cancelled().await;
                     sleep(Duration::from_millis(EXPORT_LAST_MS)).await;
                 };
                 tokio::select! {
                     delivered = collector.deliver(&body) => delivered?,
-                    () = patience => {
+                    () = given_up => {
                         let message = "the connection ends, and the collector does not answer";
                         return Err(CallError::new(CallErrorCode::Cancelled, message));
                     }

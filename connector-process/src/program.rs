@@ -4,9 +4,9 @@
 //! stdout, the orchestrator's word on each comes back, and what it logs goes to stderr.
 //! `docs/connectors/program.md` is the reference.
 //!
-//! * `lines`: lines of a stream, none longer than its limit.
-//! * `speech`: what is said both ways. Pure.
+//! * `messages`: what is said both ways. Pure.
 //! * `command`: which program runs the file.
+//! * `launch`: what is started, and what it is told first.
 //! * `running`: one process from its start to its end.
 //!
 //! # Invariants
@@ -16,62 +16,32 @@
 //! * What the program does, however wrong, costs it its life and nothing else; people see why.
 
 mod command;
-pub(crate) mod lines;
+mod launch;
+mod messages;
 mod running;
-mod speech;
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use goondan_protocol::JsonObject;
 use goondan_protocol::definition::ConnectorAssignment;
-use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use self::launch::Launch;
 use self::running::{End, Running};
+use crate::back_off::back_off;
 use crate::gateway::Gateway;
 use crate::limits::{
     PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS, PROGRAM_IMMEDIATE_RESTARTS,
 };
 
-/// A program, and what it is told first.
+/// A program of the project.
 #[derive(Debug)]
-pub(crate) struct Program {
-    project_root: PathBuf,
-    /// Its path within the project.
-    entry: PathBuf,
-    /// Its first line. Holds secrets.
-    start: Secret,
-}
-
-/// A text that is never shown.
-struct Secret(String);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
+pub(crate) struct Program(Launch);
 
 impl Program {
     /// The program of an assignment, if it has one.
     pub(crate) fn new(assignment: &ConnectorAssignment) -> Option<Self> {
-        let program = assignment.program.as_ref()?;
-        let start = json!({
-            "type": "start",
-            "protocol": speech::PROTOCOL,
-            "workspaceId": assignment.workspace_id,
-            "connection": assignment.connection,
-            "connector": assignment.connector,
-            "config": JsonObject::clone(&assignment.config),
-            "secrets": assignment.secrets,
-        });
-        Some(Self {
-            project_root: program.project_root.clone(),
-            entry: program.entry.clone(),
-            start: Secret(format!("{start}\n")),
-        })
+        Launch::of(assignment).map(Self)
     }
 
     /// Runs the program until `stop`, and again whenever it ends before (`SUP-4`).
@@ -79,8 +49,8 @@ impl Program {
         let mut crashes: u32 = 0;
         while !stop.is_cancelled() {
             let since = Instant::now();
-            let end = match Running::start(&self).await {
-                Ok(running) => running.run(&self, &gateway, &stop).await,
+            let end = match Running::start(&self.0).await {
+                Ok(running) => running.run(&self.0, &gateway, &stop).await,
                 Err(reason) => End::Failed {
                     reason,
                     has_worked: false,
@@ -97,7 +67,7 @@ impl Program {
             };
             let pause = pause(crashes);
             tracing::error!(
-                entry = %self.entry.display(),
+                entry = %self.0.entry.display(),
                 reason,
                 crashes,
                 pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
@@ -108,7 +78,7 @@ impl Program {
             } else {
                 format!("starting it again after {} s", pause.as_secs())
             };
-            let entry = self.entry.display();
+            let entry = self.0.entry.display();
             gateway
                 .report(false, format!("`{entry}` {reason}; {again}"))
                 .await;
@@ -122,20 +92,16 @@ impl Program {
 
 /// The pause after so many ends in a row.
 fn pause(crashes: u32) -> Duration {
-    let ms = match crashes.saturating_sub(PROGRAM_IMMEDIATE_RESTARTS) {
-        0 => 0,
-        n => 1_u64
-            .checked_shl(n - 1)
-            .and_then(|factor| factor.checked_mul(PROGRAM_BACK_OFF_FIRST_MS))
-            .map_or(PROGRAM_BACK_OFF_MAX_MS, |ms| {
-                ms.min(PROGRAM_BACK_OFF_MAX_MS)
-            }),
-    };
-    Duration::from_millis(ms)
+    match crashes.saturating_sub(PROGRAM_IMMEDIATE_RESTARTS) {
+        0 => Duration::ZERO,
+        n => back_off(n, PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -154,7 +120,7 @@ mod tests {
         }))
         .unwrap();
         let program = Program::new(&assignment).unwrap();
-        assert!(program.start.0.contains("hunter2") && program.start.0.ends_with("}\n"));
+        assert!(program.0.start.0.contains("hunter2") && program.0.start.0.ends_with("}\n"));
         assert!(!format!("{program:?}").contains("hunter2"));
     }
 }

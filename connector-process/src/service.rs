@@ -13,7 +13,8 @@ use serde_json::Value;
 use serde_json::value::to_raw_value;
 
 use crate::calls::Outcome;
-use crate::limits::SERVICE_ANSWER_BYTES_MAX;
+use crate::limits::{SERVICE_ANSWER_BYTES_MAX, SERVICE_TIMEOUT_MS};
+use crate::payload::is_allowed;
 
 /// Longest text of a service that an error repeats, in characters.
 const DESCRIPTION_CHARS_MAX: usize = 300;
@@ -62,7 +63,7 @@ pub(crate) enum Broken {
 /// [`Broken`] if there is no answer.
 pub(crate) async fn exchange(
     request: reqwest::RequestBuilder,
-    patience: Duration,
+    request_timeout: Duration,
 ) -> Result<Answered, Broken> {
     let broken = |error: reqwest::Error| {
         let is_unsent = error.is_connect() || error.is_builder();
@@ -88,9 +89,9 @@ pub(crate) async fn exchange(
             body,
         })
     };
-    let exchanged = timeout(patience, exchange).await;
+    let exchanged = timeout(request_timeout, exchange).await;
     exchanged.unwrap_or_else(|_elapsed| {
-        let ms = patience.as_millis();
+        let ms = request_timeout.as_millis();
         Err(Broken::Lost(format!("no answer within {ms} ms")))
     })
 }
@@ -100,7 +101,7 @@ pub(crate) async fn exchange(
 /// # Errors
 ///
 /// [`CallError`] if a connection of `service` does no such thing.
-pub(crate) fn errand<T: DeserializeOwned>(service: &str, call: &CallOrder) -> Result<T, CallError> {
+pub(crate) fn action<T: DeserializeOwned>(service: &str, call: &CallOrder) -> Result<T, CallError> {
     of_call(&call.method, &call.params).map_err(|error| {
         let message = format!(
             "the connector `{service}` cannot do `{}`: {error}",
@@ -108,6 +109,25 @@ pub(crate) fn errand<T: DeserializeOwned>(service: &str, call: &CallOrder) -> Re
         );
         CallError::new(CallErrorCode::Invalid, message)
     })
+}
+
+/// Checks that agents may write to a place of this kind, such as a channel. The places that are listened
+/// to are those of the setting; nothing `allowed` is all.
+///
+/// # Errors
+///
+/// [`CallError`] if it is none of those that are allowed.
+pub(crate) fn check_place(
+    kind: &str,
+    place: &str,
+    allowed: Option<&[String]>,
+    setting: &str,
+) -> Result<(), CallError> {
+    if is_allowed(allowed, place) {
+        return Ok(());
+    }
+    let message = format!("{kind} {place} is not one of `{setting}` or `sendTo` of the Connection");
+    Err(CallError::new(CallErrorCode::Refused, message))
 }
 
 /// What is known of a request that failed: whose it was, and what it would have done.
@@ -120,8 +140,22 @@ pub(crate) struct Failed<'a> {
 }
 
 impl Failed<'_> {
+    /// Makes a request of the API of a service, within [`SERVICE_TIMEOUT_MS`].
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] if there is no answer; what an answer means is its service's to say.
+    pub(crate) async fn answer_to(
+        self,
+        request: reqwest::RequestBuilder,
+    ) -> Result<Answered, CallError> {
+        let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
+        let answered = exchange(request, request_timeout).await;
+        answered.map_err(|broken| self.without_answer(&broken))
+    }
+
     /// There is no answer.
-    pub(crate) fn without_answer(self, broken: &Broken) -> CallError {
+    fn without_answer(self, broken: &Broken) -> CallError {
         let message = format!("{}: {broken}", self.service);
         match broken {
             Broken::NotSent(_) => CallError::new(CallErrorCode::Unavailable, message).later(None),
@@ -165,18 +199,21 @@ impl Failed<'_> {
     }
 }
 
+/// The text without these secrets.
+pub(crate) fn masked<S: AsRef<str>>(text: String, secrets: &[S]) -> String {
+    let secrets = secrets.iter().map(AsRef::as_ref);
+    let secrets = secrets.filter(|secret| !secret.is_empty());
+    secrets.fold(text, |text, secret| text.replace(secret, "…"))
+}
+
 /// What came of a call, on its way to the orchestrator: no secret is in it, whatever the service
 /// quoted.
 pub(crate) fn outcome(result: Result<Value, CallError>, secrets: &[&str]) -> Outcome {
-    let masked = |text: String| {
-        let secrets = secrets.iter().filter(|secret| !secret.is_empty());
-        secrets.fold(text, |text, secret| text.replace(secret, "…"))
-    };
     match result {
         Ok(value) => to_raw_value(&value)
             .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string())),
         Err(error) => Err(CallError {
-            message: masked(error.message),
+            message: masked(error.message, secrets),
             ..error
         }),
     }

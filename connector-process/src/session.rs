@@ -1,6 +1,6 @@
 //! What is said with the orchestrator after the handshake.
 //!
-//! [`Session`] is the pure part: a frame or an order goes in, what to do comes out. [`run`] is the
+//! [`Session`] is the pure part: a frame or a command goes in, what to do comes out. [`run`] is the
 //! shell around it: one task that reads, decides, and feeds two bounded queues of frames to be
 //! written. Reading never waits for writing, and what is no event goes before events, so that a
 //! `ping` is answered however much is under way.
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::calls::Calls;
 use crate::connector;
 use crate::gateway::{
-    Asked, Gateway, Order, PersonOrder, StateAnswer, StateOrder, Submission, Verdict,
+    Asked, Gateway, PersonRequest, SessionCommand, StateAnswer, StateRequest, Submission, Verdict,
 };
 use crate::limits::{
     CALL_FRAMES_WAITING_MAX, CONTROL_FRAMES_WAITING_MAX, EVENT_FRAMES_WAITING_MAX,
@@ -151,13 +151,13 @@ impl Session {
     }
 
     /// Makes the frame that asks a person, and keeps who waits for the answer.
-    fn ask_person(&mut self, order: PersonOrder) -> Result<Vec<u8>, LinkError> {
+    fn ask_person(&mut self, question: PersonRequest) -> Result<Vec<u8>, LinkError> {
         let request = self.next_request;
         self.next_request += 1;
-        let frame = ToOrchestrator::QuestionAsk(order.ask)
+        let frame = ToOrchestrator::QuestionAsk(question.ask)
             .to_frame(&self.head().asking(request))
             .map_err(LinkError::CannotEncode)?;
-        self.waiting_for_person.insert(request, order.answer);
+        self.waiting_for_person.insert(request, question.answer);
         Ok(frame)
     }
 
@@ -176,19 +176,19 @@ impl Session {
     }
 
     /// Makes the frame that asks about the connection's state, and keeps who waits for the answer.
-    fn ask_state(&mut self, order: StateOrder) -> Result<Vec<u8>, LinkError> {
+    fn ask_state(&mut self, asked: StateRequest) -> Result<Vec<u8>, LinkError> {
         self.waiting_for_state
             .retain(|_, waiter| !waiter.is_closed());
         let request = self.next_request;
         self.next_request += 1;
-        let message = match order.set {
+        let message = match asked.set {
             None => ToOrchestrator::StateGet(StateGet {}),
             Some(state) => ToOrchestrator::StateSet(StateSet { state }),
         };
         let frame = message
             .to_frame(&self.head().asking(request))
             .map_err(LinkError::CannotEncode)?;
-        self.waiting_for_state.insert(request, order.answer);
+        self.waiting_for_state.insert(request, asked.answer);
         Ok(frame)
     }
 
@@ -223,7 +223,7 @@ pub(crate) async fn run(
     let me = role.address();
     let mut session = Session::new(me.clone());
     let stop = CancellationToken::new();
-    let (gateway, mut orders) = Gateway::new();
+    let (gateway, mut commands) = Gateway::new();
     let (control, control_frames) = mpsc::channel(CONTROL_FRAMES_WAITING_MAX);
     let (events, event_frames) = mpsc::channel(EVENT_FRAMES_WAITING_MAX);
     let (call_frames_in, call_frames) = mpsc::channel(CALL_FRAMES_WAITING_MAX);
@@ -245,19 +245,19 @@ pub(crate) async fn run(
                     stop.cancel();
                 }
             },
-            Some((place, order)) = next_order(&events, &mut orders) => match order {
-                Order::Report(status) => {
+            Some((place, command)) = next_command(&events, &mut commands) => match command {
+                SessionCommand::Report(status) => {
                     enqueue(&control, session.frame(&ToOrchestrator::Status(status))?)?;
                 }
-                Order::Person(order) => enqueue(&control, session.ask_person(order)?)?,
-                Order::Withdraw => {
+                SessionCommand::Person(question) => enqueue(&control, session.ask_person(question)?)?,
+                SessionCommand::Withdraw => {
                     for frame in session.withdraw_questions()? {
                         enqueue(&control, frame)?;
                     }
                 }
-                Order::State(order) => enqueue(&control, session.ask_state(order)?)?,
-                Order::Submit(submission) => place.send(session.submit(submission)?),
-                Order::Serve(handler) => calls.serve_with(handler),
+                SessionCommand::State(asked) => enqueue(&control, session.ask_state(asked)?)?,
+                SessionCommand::Submit(submission) => place.send(session.submit(submission)?),
+                SessionCommand::Serve(handler) => calls.serve_with(handler),
             },
             result = &mut writing => return result.map(drop),
             () = calls.next_end(), if !calls.is_empty() => {}
@@ -272,14 +272,14 @@ pub(crate) async fn run(
     sent.map_err(LinkError::Write)
 }
 
-/// Waits for a place among the events to be written, then for an order that may need it: while the
-/// orchestrator is behind, orders stay where they are. Cancel-safe.
-async fn next_order<'a>(
+/// Waits for a place among the events to be written, then for a command that may need it: while the
+/// orchestrator is behind, commands stay where they are. Cancel-safe.
+async fn next_command<'a>(
     events: &'a mpsc::Sender<Vec<u8>>,
-    orders: &mut mpsc::Receiver<Order>,
-) -> Option<(mpsc::Permit<'a, Vec<u8>>, Order)> {
+    commands: &mut mpsc::Receiver<SessionCommand>,
+) -> Option<(mpsc::Permit<'a, Vec<u8>>, SessionCommand)> {
     let place = events.reserve().await.ok()?;
-    Some((place, orders.recv().await?))
+    Some((place, commands.recv().await?))
 }
 
 /// Puts a frame that is no event in the queue to be written.
@@ -403,11 +403,11 @@ mod tests {
                 schema: serde_json::json!({"type": "object"}),
                 timeout_ms: 1,
             };
-            let order = PersonOrder {
+            let question = PersonRequest {
                 ask: Box::new(ask),
                 answer: sender,
             };
-            let frame = session.ask_person(order).unwrap();
+            let frame = session.ask_person(question).unwrap();
             (Envelope::from_frame(&frame).unwrap().id.unwrap(), answer)
         };
         let (_, given_up) = ask(&mut session);

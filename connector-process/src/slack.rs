@@ -5,8 +5,9 @@
 //! One message can come as `message` and as `app_mention`; both have the id of the message, so that one
 //! conversation gets it once, and once only however often Slack repeats it.
 
-mod errands;
+mod actions;
 mod forms;
+mod reading;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,16 +20,18 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
 
-use self::errands::Errands;
+use self::actions::Api;
+use self::reading::unescaped;
 use crate::http;
 use crate::limits::{SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS};
 use crate::listener::{
-    Answer, Door, Malformed, Meaning, NotSigned, Outbox, Received, Refusal, Service,
+    Answer, HttpEndpoint, Malformed, Meaning, NotSigned, Outbox, Received, Refusal, Service,
     SignatureCheck, only_value,
 };
 use crate::payload::{
     event_id, instance_key, is_allowed, is_form, json, properties, required, text, written_to,
 };
+use crate::service_api::outbox_of;
 
 const TIME_HEADER: HeaderName = HeaderName::from_static("x-slack-request-timestamp");
 const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-slack-signature");
@@ -39,10 +42,10 @@ const WRITTEN: [&str; 3] = ["file_share", "me_message", "thread_broadcast"];
 
 /// One Slack app.
 pub(crate) struct Slack {
-    door: Door,
+    http_endpoint: HttpEndpoint,
     check: SignatureCheck,
     channels: Option<Vec<String>>,
-    errands: Option<Errands>,
+    api: Option<Arc<Api>>,
 }
 
 impl Slack {
@@ -58,20 +61,20 @@ impl Slack {
         let values = Values::of("slack", config);
         let secret = secrets.get("signingSecret").map_or("", String::as_str);
         let check = SignatureCheck::new(SIGNATURE_HEADER, "v0=".to_owned(), secret);
-        let errands = match secrets.get("botToken") {
+        let api = match secrets.get("botToken") {
             None => None,
-            Some(token) => Some(Errands::new(
+            Some(token) => Some(Arc::new(Api::new(
                 http::service_client()?,
                 values.text("endpoint").unwrap_or_default(),
                 token.clone(),
                 written_to(&values, "channels"),
-            )),
+            ))),
         };
         Ok(Self {
-            door: Door::new(&values),
+            http_endpoint: HttpEndpoint::new(&values),
             check: check.ok_or("the secret `signingSecret` cannot be used")?,
             channels: values.names("channels"),
-            errands,
+            api,
         })
     }
 
@@ -164,22 +167,21 @@ impl Slack {
 impl fmt::Debug for Slack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slack")
-            .field("door", &self.door)
+            .field("http_endpoint", &self.http_endpoint)
             .finish_non_exhaustive()
     }
 }
 
 impl Service for Slack {
-    fn door(&self) -> &Door {
-        &self.door
+    fn http_endpoint(&self) -> &HttpEndpoint {
+        &self.http_endpoint
     }
 
     fn outbox(&self) -> Option<Arc<dyn Outbox>> {
-        let errands = self.errands.clone()?;
-        Some(Arc::new(errands))
+        self.api.as_ref().map(outbox_of)
     }
 
-    fn patience(&self) -> Duration {
+    fn reply_timeout(&self) -> Duration {
         Duration::from_millis(SWIFT_REPLY_TIMEOUT_MS)
     }
 
@@ -204,9 +206,7 @@ fn plain(kind: &str, text: &str) -> String {
         Some((_, rest)) if kind == "app_mention" => rest.trim_start(),
         _ => text,
     };
-    text.replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&amp;", "&")
+    unescaped(text)
 }
 
 /// Why something that happened is no event of ours, by its kind and by whom it is.

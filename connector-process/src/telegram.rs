@@ -7,11 +7,11 @@
 //! * `mapping`: from an update to an event. Pure.
 //! * `answer`: what the Bot API answered. Pure.
 //! * `api`: its methods.
-//! * `errands`: what agents have the bot do.
+//! * `actions`: what agents have the bot do.
 
+mod actions;
 mod answer;
 mod api;
-mod errands;
 mod mapping;
 
 use std::collections::BTreeMap;
@@ -21,29 +21,19 @@ use std::time::Duration;
 use goondan_connectors::Values;
 use goondan_protocol::JsonObject;
 use goondan_protocol::ipc::RefusalCode;
-use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use self::answer::Trouble;
+use self::actions::Actions;
+use self::answer::ApiError;
 use self::api::Api;
-use self::errands::Errands;
-use self::mapping::{Update, to_update};
-use crate::gateway::Gateway;
+use self::mapping::{UPDATES, Update, to_update};
+use crate::gateway::{Gateway, span_within};
 use crate::http;
-use crate::limits::{
-    REPLY_TIMEOUT_MS, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS, SERVICE_TIMEOUT_MS,
-};
+use crate::limits::{REPLY_TIMEOUT_MS, SERVICE_TIMEOUT_MS};
 use crate::payload::written_to;
-
-/// The kinds of updates that are asked for.
-const UPDATES: [&str; 4] = [
-    "message",
-    "edited_message",
-    "channel_post",
-    "edited_channel_post",
-];
+use crate::service_api::outbox_of;
 
 /// One bot.
 pub(crate) struct Telegram {
@@ -84,12 +74,12 @@ impl Telegram {
 
     /// Listens until `stop`.
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
-        let errands = Errands {
+        let actions = Actions {
             api: self.api.clone(),
             token: self.token.clone(),
             chats: self.written_to.clone(),
         };
-        gateway.serve(Arc::new(errands)).await;
+        gateway.serve(outbox_of(&Arc::new(actions))).await;
         let mut work = Work {
             telegram: &self,
             gateway: &gateway,
@@ -132,10 +122,10 @@ impl Work<'_> {
                 self.failures = 0;
                 Duration::ZERO
             }
-            Err(trouble) => {
+            Err(error) => {
                 self.failures = self.failures.saturating_add(1);
-                let pause = trouble.pause(self.failures);
-                let reason = trouble.to_string();
+                let pause = error.pause(self.failures);
+                let reason = error.to_string();
                 tracing::warn!(
                     reason,
                     pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
@@ -154,15 +144,15 @@ impl Work<'_> {
         }
     }
 
-    async fn news(&mut self) -> Result<(), Trouble> {
-        let patience = Duration::from_millis(SERVICE_TIMEOUT_MS);
+    async fn news(&mut self) -> Result<(), ApiError> {
+        let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
         let bot = match &self.bot {
             Some(bot) => bot.clone(),
             None => {
                 let me = self
                     .telegram
                     .api
-                    .call("getMe", &json!({}), patience)
+                    .call("getMe", &json!({}), request_timeout)
                     .await?;
                 let name = me.get("username").and_then(Value::as_str);
                 let bot = name.unwrap_or("a bot without a name").to_owned();
@@ -173,24 +163,24 @@ impl Work<'_> {
         let poll_s = if self.said.as_ref().is_some_and(|(ready, _)| *ready) {
             self.telegram.poll_s
         } else {
-            // The first time, and after trouble, people want to know at once whether it works.
+            // The first time, and after an error, people want to know at once whether it works.
             0
         };
         let mut params = json!({"timeout": poll_s, "allowed_updates": UPDATES});
         if let (Some(params), Some(offset)) = (params.as_object_mut(), self.offset) {
             params.insert("offset".to_owned(), json!(offset));
         }
-        let patience = patience + Duration::from_secs(poll_s);
+        let request_timeout = request_timeout + Duration::from_secs(poll_s);
         let updates = self
             .telegram
             .api
-            .call("getUpdates", &params, patience)
+            .call("getUpdates", &params, request_timeout)
             .await?;
         self.tell(true, format!("listening as @{bot}")).await;
         let updates = updates.as_array().map_or(&[][..], Vec::as_slice);
         for update in updates {
             let Some(id) = update.get("update_id").and_then(Value::as_i64) else {
-                return Err(Trouble::Strange(
+                return Err(ApiError::Strange(
                     "it sent an update without a number".to_owned(),
                 ));
             };
@@ -201,7 +191,7 @@ impl Work<'_> {
     }
 
     /// Deals with one update: its event is on disk when this ends well, or nobody wants it.
-    async fn hand_in(&self, id: i64, update: &Value) -> Result<(), Trouble> {
+    async fn hand_in(&self, id: i64, update: &Value) -> Result<(), ApiError> {
         let event = match to_update(id, update, self.telegram.chats.as_deref()) {
             Update::Event(event) => *event,
             Update::Ignored(reason) => {
@@ -209,10 +199,13 @@ impl Work<'_> {
                 return Ok(());
             }
         };
-        let fresh = uuid::Uuid::now_v7();
-        let trace = TraceContext::root(TraceId::from_uuid(fresh), SpanId::from_uuid(fresh));
-        let patience = Duration::from_millis(REPLY_TIMEOUT_MS);
-        match self.gateway.submit_within(patience, event, trace).await {
+        let trace = span_within(None, uuid::Uuid::now_v7());
+        let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
+        match self
+            .gateway
+            .submit_within(reply_timeout, event, trace)
+            .await
+        {
             Ok(accepted) => {
                 tracing::info!(
                     update_id = id,
@@ -225,7 +218,7 @@ impl Work<'_> {
             }
             Err(refused) => match refused.code {
                 RefusalCode::Overloaded | RefusalCode::Unavailable => {
-                    Err(Trouble::NotTaken(refused.message))
+                    Err(ApiError::NotTaken(refused.message))
                 }
                 RefusalCode::Invalid | RefusalCode::Unroutable | RefusalCode::Damaged => {
                     tracing::warn!(
@@ -238,14 +231,4 @@ impl Work<'_> {
             },
         }
     }
-}
-
-/// The pause after so many failures in a row.
-fn back_off(failures: u32) -> Duration {
-    let factor = 1_u64.checked_shl(failures.saturating_sub(1));
-    let ms = factor.and_then(|factor| factor.checked_mul(SERVICE_BACK_OFF_FIRST_MS));
-    let ms = ms.map_or(SERVICE_BACK_OFF_MAX_MS, |ms| {
-        ms.min(SERVICE_BACK_OFF_MAX_MS)
-    });
-    Duration::from_millis(ms)
 }

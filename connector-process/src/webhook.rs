@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use goondan_protocol::JsonObject;
 
 use self::settings::Settings;
-use crate::listener::{Door, Meaning, Received, Refusal, Service};
+use crate::listener::{HttpEndpoint, Meaning, Received, Refusal, Service};
 
 /// One webhook.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ impl Webhook {
 }
 
 impl Service for Webhook {
-    fn door(&self) -> &Door {
-        &self.0.door
+    fn http_endpoint(&self) -> &HttpEndpoint {
+        &self.0.http_endpoint
     }
 
     fn is_guarded(&self) -> bool {

@@ -182,7 +182,7 @@ pub struct ToolDefinition {
     /// Its settings.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub config: JsonObject,
-    /// The connections it may work by, if it is one that does ([`crate::base_package::OUTGOING`]).
+    /// The connections it may work by, if it is one that does ([`crate::service::SERVICES`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub connections: Vec<ConnectionName>,
     /// Longest error text a model is told, in characters.

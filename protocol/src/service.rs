@@ -1,454 +1,199 @@
-//! What agents have connections do: the methods of outgoing calls to a connection, with their
-//! parameters.
+//! What agents have connections do: the services there are, each with its actions.
 //!
-//! The agent's tools write these types, the connectors read them. A call's method is the name of the
-//! variant, its parameters are the variant's fields.
+//! An action is declared once, in the module of its service: what models are told of it, what its
+//! arguments become, and the variant that goes to the connector. The agent process builds its tools of
+//! that, configuration is checked by it, and the connector reads the variant. A call's method is the
+//! name of the variant, its parameters are the variant's fields.
+//!
+//! * `action`: how actions are declared, and how one is called.
+//! * `split`, `text`: texts that become messages.
+//! * The others: a service each.
 
-use std::collections::BTreeMap;
+mod action;
+mod discord;
+mod github;
+mod http;
+mod mcp;
+mod slack;
+mod split;
+mod telegram;
+mod text;
 
-use serde::de::DeserializeOwned;
-use serde::ser::Error as _;
-use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Error, Value};
+pub use action::{Action, ActionCall, Plan, PlanError, Request, Service, of_call};
+pub use discord::{DISCORD, Discord};
+pub use github::{GITHUB, GitHub};
+pub use http::{Fetched, HTTP, Http};
+pub use mcp::{MCP, Mcp, McpResult, McpTool, McpTools};
+pub use slack::{SLACK, SLACK_MESSAGES_MAX, Slack, SlackFormat};
+pub use telegram::{TELEGRAM, Telegram};
 
-use crate::JsonObject;
-use crate::images::Image;
+/// The services there are.
+pub const SERVICES: &[Service] = &[DISCORD, GITHUB, HTTP, MCP, SLACK, TELEGRAM];
 
-/// The method and the parameters of a call that does this.
-///
-/// # Errors
-///
-/// If it is no variant with fields.
-pub fn to_call(errand: &impl Serialize) -> Result<(String, Box<RawValue>), Error> {
-    match serde_json::to_value(errand)? {
-        Value::Object(fields) if fields.len() == 1 => {
-            let only = fields.into_iter().next();
-            let (method, params) = only.ok_or_else(|| Error::custom("nothing to do"))?;
-            Ok((method, to_raw_value(&params)?))
-        }
-        _ => Err(Error::custom("it is no errand")),
-    }
-}
-
-/// What a call with this method and these parameters does.
-///
-/// # Errors
-///
-/// If there is no such method, or the parameters are not its own.
-pub fn of_call<T: DeserializeOwned>(method: &str, params: &RawValue) -> Result<T, Error> {
-    let method = serde_json::to_string(method)?;
-    serde_json::from_str(&format!("{{{method}:{}}}", params.get()))
-}
-
-/// What a connection of the connector `telegram` does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase",
-    deny_unknown_fields
-)]
-pub enum Telegram {
-    /// Writes a message of at most [`TELEGRAM_TEXT_UNITS_MAX`].
-    Send {
-        /// A chat's id, or `@name` of a public one.
-        chat: String,
-        /// The text.
-        text: String,
-        /// `MarkdownV2`, `HTML` or `Markdown`; plain text if none.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        parse_mode: Option<String>,
-        /// The message it answers.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reply_to: Option<i64>,
-        /// The topic of a forum.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        thread: Option<i64>,
-        /// Nobody's telephone rings.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        silent: bool,
-    },
-    /// Gives a message of the bot another text.
-    Edit {
-        /// The chat.
-        chat: String,
-        /// The message.
-        message: i64,
-        /// Its new text.
-        text: String,
-        /// As for `Send`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        parse_mode: Option<String>,
-    },
-    /// Takes a message back.
-    Delete {
-        /// The chat.
-        chat: String,
-        /// The message.
-        message: i64,
-    },
-    /// Puts an emoji under a message.
-    React {
-        /// The chat.
-        chat: String,
-        /// The message.
-        message: i64,
-        /// The emoji; none takes the bot's away.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        emoji: Option<String>,
-    },
-    /// Shows for a few seconds that the bot writes.
-    Typing {
-        /// The chat.
-        chat: String,
-        /// The topic of a forum.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        thread: Option<i64>,
-    },
-}
-
-/// What a connection of the connector `mcp` does: it speaks to one server of the Model Context Protocol.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase",
-    deny_unknown_fields
-)]
-pub enum Mcp {
-    /// Tells what tools the server has: [`McpTools`].
-    Tools {
-        /// The digest of the list that is known already; it is not told again.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        known: Option<String>,
-    },
-    /// Calls a tool: [`McpResult`].
-    Call {
-        /// The tool, by the server's name.
-        name: String,
-        /// Its arguments.
-        arguments: JsonObject,
-    },
-}
-
-/// The tools of a server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct McpTools {
-    /// Tells this list from any other of the server.
-    pub digest: String,
-    /// The tools in the server's order; none if the list is the one that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Vec<McpTool>>,
-}
-
-/// A tool of a server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct McpTool {
-    /// The server's name of it, which may be none that models can call.
-    pub name: String,
-    /// What it does, in the server's words.
-    #[serde(default)]
-    pub description: String,
-    /// JSON Schema of its arguments.
-    pub parameters: Value,
-}
-
-/// What a tool of a server returned.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct McpResult {
-    /// For the model.
-    pub text: String,
-    /// Images for the model.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub images: Vec<Image>,
-    /// Whether the tool itself says that it failed.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_error: bool,
-}
-
-/// Longest text of a message on Telegram, in UTF-16 units.
-pub const TELEGRAM_TEXT_UNITS_MAX: usize = 4_096;
-
-impl Telegram {
-    /// Whether doing it twice is the same as doing it once.
-    #[must_use]
-    pub fn is_repeatable(&self) -> bool {
-        matches!(
-            self,
-            Self::Edit { .. } | Self::React { .. } | Self::Typing { .. }
-        )
-    }
-}
-
-/// What a connection of the connector `slack` does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase",
-    deny_unknown_fields
-)]
-pub enum Slack {
-    /// Writes a message.
-    Send {
-        /// A channel's id.
-        channel: String,
-        /// The text.
-        text: String,
-        /// How the text is marked up.
-        #[serde(default)]
-        format: SlackFormat,
-        /// The thread, by the `ts` of its first message.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        thread: Option<String>,
-    },
-    /// Gives a message of the app another text.
-    Edit {
-        /// The channel.
-        channel: String,
-        /// The message, by its `ts`.
-        message: String,
-        /// Its new text.
-        text: String,
-        /// As for `Send`.
-        #[serde(default)]
-        format: SlackFormat,
-    },
-    /// Takes a message of the app back.
-    Delete {
-        /// The channel.
-        channel: String,
-        /// The message.
-        message: String,
-    },
-    /// Puts an emoji under a message.
-    React {
-        /// The channel.
-        channel: String,
-        /// The message.
-        message: String,
-        /// The emoji's name, without colons.
-        emoji: String,
-        /// Takes it away instead.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        remove: bool,
-    },
-}
-
-/// How a text for Slack is marked up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum SlackFormat {
-    /// In Slack's own way.
-    #[default]
-    Mrkdwn,
-    /// In that of Markdown.
-    Markdown,
-    /// Not at all.
-    Plain,
-}
-
-impl SlackFormat {
-    /// Longest text of a message, in characters.
-    #[must_use]
-    pub fn chars_max(self) -> usize {
-        match self {
-            Self::Mrkdwn | Self::Plain => 4_000,
-            Self::Markdown => 12_000,
-        }
-    }
-}
-
-impl Slack {
-    /// Whether doing it twice is the same as doing it once.
-    #[must_use]
-    pub fn is_repeatable(&self) -> bool {
-        matches!(self, Self::Edit { .. } | Self::React { .. })
-    }
-}
-
-/// What a connection of the connector `discord` does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase",
-    deny_unknown_fields
-)]
-pub enum Discord {
-    /// Writes a message of at most [`DISCORD_TEXT_UNITS_MAX`].
-    Send {
-        /// A channel's id.
-        channel: String,
-        /// The text.
-        text: String,
-        /// The message it answers.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reply_to: Option<String>,
-        /// The command or button it answers.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        interaction: Option<String>,
-        /// The same text sent again: Discord knows it by this for some minutes.
-        mark: String,
-    },
-    /// Gives a message of the bot another text.
-    Edit {
-        /// The channel.
-        channel: String,
-        /// The message.
-        message: String,
-        /// Its new text.
-        text: String,
-    },
-    /// Takes a message back.
-    Delete {
-        /// The channel.
-        channel: String,
-        /// The message.
-        message: String,
-    },
-    /// Puts an emoji under a message.
-    React {
-        /// The channel.
-        channel: String,
-        /// The message.
-        message: String,
-        /// The emoji, or `name:id` of one of the server's own.
-        emoji: String,
-    },
-}
-
-/// Longest text of a message on Discord, in UTF-16 units.
-pub const DISCORD_TEXT_UNITS_MAX: usize = 2_000;
-
-impl Discord {
-    /// Whether doing it twice within minutes is the same as doing it once.
-    #[must_use]
-    pub fn is_repeatable(&self) -> bool {
-        match self {
-            // An answer to a command bears no mark.
-            Self::Send { interaction, .. } => interaction.is_none(),
-            Self::Edit { .. } | Self::React { .. } => true,
-            Self::Delete { .. } => false,
-        }
-    }
-}
-
-/// What a connection of the connector `github` does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase",
-    deny_unknown_fields
-)]
-pub enum GitHub {
-    /// Comments on an issue or a pull request.
-    Comment {
-        /// `owner/name`.
-        repository: String,
-        /// Its number.
-        number: u64,
-        /// The comment, in Markdown.
-        body: String,
-    },
-    /// Gives a comment another text.
-    Edit {
-        /// `owner/name`.
-        repository: String,
-        /// The comment's id.
-        comment: u64,
-        /// Its new text.
-        body: String,
-    },
-    /// Puts a reaction under a comment, or else under an issue or a pull request.
-    React {
-        /// `owner/name`.
-        repository: String,
-        /// The comment's id.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        comment: Option<u64>,
-        /// The number.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        number: Option<u64>,
-        /// One of GitHub's reactions.
-        content: String,
-    },
-}
-
-/// Longest comment on GitHub, in characters, less the mark that goondan puts behind it.
-pub const GITHUB_BODY_CHARS_MAX: usize = 65_000;
-
-impl GitHub {
-    /// Whether doing it twice is the same as doing it once.
-    #[must_use]
-    pub fn is_repeatable(&self) -> bool {
-        !matches!(self, Self::Comment { .. })
-    }
-}
-
-/// What a connection of the connector `http` does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase",
-    deny_unknown_fields
-)]
-pub enum Http {
-    /// Makes a request and follows redirects.
-    Fetch {
-        /// The method.
-        method: String,
-        /// The URL.
-        url: String,
-        /// Headers by name.
-        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-        headers: BTreeMap<String, String>,
-        /// The body.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        body: Option<String>,
-        /// HTML is given as it is, not as the text it shows.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        raw: bool,
-        /// How long it may take, in milliseconds.
-        timeout_ms: u64,
-    },
-}
-
-/// What came back from [`Http::Fetch`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Fetched {
-    /// The status code.
-    pub status: u16,
-    /// Where it was, after redirects.
-    pub url: String,
-    /// The headers that tell something, by name.
-    pub headers: BTreeMap<String, String>,
-    /// The body as text; empty if it is none.
-    pub text: String,
-    /// Bytes of the body as it came.
-    pub bytes: u64,
-    /// What was done to the body, or why it is not shown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
+/// The service of a built-in tool, if it works by a connection.
+#[must_use]
+pub fn service_of(tool: &str) -> Option<&'static Service> {
+    SERVICES.iter().find(|service| service.tool == tool)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::value::to_raw_value;
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::JsonObject;
+
+    /// What is asked of the connector for a call in a turn that answers an event with these facts.
+    fn planned(
+        tool: &str,
+        action: &str,
+        (args, facts): (&Value, &Value),
+    ) -> Result<Plan, PlanError> {
+        let service = service_of(tool).unwrap();
+        let mut actions = service.actions.iter();
+        let action = actions.find(|it| it.name == action).unwrap();
+        let facts: Option<JsonObject> = facts.as_object().cloned();
+        (action.plan)(&ActionCall {
+            connection: &"home".parse().unwrap(),
+            call_id: "t.1:c0",
+            args,
+            facts: facts.as_ref(),
+        })
+    }
+
+    /// The requests, each as `method params`.
+    fn asked(plan: &Plan) -> Vec<String> {
+        let requests = plan.requests().iter();
+        let shown = requests.map(|it| format!("{} {}", it.method, it.params));
+        shown.collect()
+    }
+
+    #[test]
+    fn what_is_not_said_is_taken_from_what_the_turn_answers() {
+        let home = json!({"channel": "C1", "threadTs": "1.5", "ts": "1.6"});
+        let plan = |action, args| planned("slack", action, (&args, &home)).unwrap();
+        let said = plan("send", json!({"text": "hi"}));
+        let expected = r#"send {"channel":"C1","text":"hi","format":"mrkdwn","thread":"1.5"}"#;
+        assert_eq!(asked(&said), [expected]);
+        let answer = said.answer(vec![json!("1.7")]).unwrap();
+        assert_eq!(
+            answer,
+            r#"{"channel":"C1","thread":"1.5","messages":["1.7"]}"#
+        );
+        let elsewhere = plan("send", json!({"text": "hi", "channel": "C2"}));
+        let expected = r#"send {"channel":"C2","text":"hi","format":"mrkdwn"}"#;
+        assert_eq!(asked(&elsewhere), [expected]);
+        let react = plan("react", json!({"emoji": ":eyes:"}));
+        let expected = r#"react {"channel":"C1","message":"1.6","emoji":"eyes"}"#;
+        assert_eq!(asked(&react), [expected]);
+        assert_eq!(react.answer(vec![json!({})]).unwrap(), "done");
+        let read = plan("read", json!({}));
+        let expected = r#"read {"channel":"C1","thread":"1.5","limit":20}"#;
+        assert_eq!(asked(&read), [expected]);
+        let read = plan("read", json!({"thread": "", "limit": 3}));
+        assert_eq!(asked(&read), [r#"read {"channel":"C1","limit":3}"#]);
+        let event = json!({"repository": "o/r", "number": 7, "commentId": 9});
+        let react = planned("github", "react", (&json!({"content": "eyes"}), &event)).unwrap();
+        let expected = r#"react {"repository":"o/r","comment":9,"number":7,"content":"eyes"}"#;
+        assert_eq!(asked(&react), [expected]);
+        let chat = json!({"chatId": -5, "messageId": 7});
+        let sent = planned(
+            "telegram",
+            "send",
+            (&json!({"text": "hi", "quote": true}), &chat),
+        )
+        .unwrap();
+        assert_eq!(
+            asked(&sent),
+            [r#"send {"chat":"-5","text":"hi","replyTo":7}"#]
+        );
+    }
+
+    #[test]
+    fn what_nobody_can_know_is_asked_for_and_what_is_too_long_refused() {
+        let error = |tool, action, args| planned(tool, action, (&args, &Value::Null)).unwrap_err();
+        let lost = error("slack", "send", json!({"text": "hi"}));
+        let message =
+            "say which `channel`: what this turn answers did not come by connection `home`";
+        assert_eq!(lost, PlanError::Invalid(message.to_owned()));
+        let which = error("telegram", "react", json!({"chat": 5, "emoji": "👍"}));
+        assert_eq!(which, PlanError::Invalid("say which `message`".to_owned()));
+        let none = error(
+            "github",
+            "comment",
+            json!({"repository": "o/r", "body": "x"}),
+        );
+        assert!(matches!(none, PlanError::Invalid(text) if text.starts_with("say which `number`")));
+        let long = json!({"channel": "C", "message": "1", "text": "x".repeat(4_001)});
+        let text = "the text has 4001 characters, a message at most 4000";
+        assert_eq!(
+            error("slack", "edit", long),
+            PlanError::TooLarge(text.to_owned())
+        );
+        let book = json!({"channel": "C", "text": "word ".repeat(20_000)});
+        assert!(matches!(
+            error("discord", "send", book),
+            PlanError::TooLarge(_)
+        ));
+        let number = json!({"chat": 1, "message": 1e30});
+        assert!(matches!(
+            error("telegram", "delete", number),
+            PlanError::Arguments(_)
+        ));
+    }
+
+    #[test]
+    fn a_text_in_parts_is_one_request_for_each() {
+        let text = "word ".repeat(500);
+        let args = json!({"channel": "C", "text": text, "replyTo": "9"});
+        let plan = planned("discord", "send", (&args, &Value::Null)).unwrap();
+        let requests = asked(&plan);
+        assert_eq!(requests.len(), 2);
+        assert!(
+            requests[0].contains(r#""replyTo":"9","mark":"t.1:c0/0""#),
+            "{}",
+            requests[0]
+        );
+        assert!(
+            requests[1].ends_with(r#""mark":"t.1:c0/1"}"#),
+            "{}",
+            requests[1]
+        );
+        assert!(plan.is_repeatable());
+        let command = json!({"channel": "C", "interactionId": "i"});
+        let answer = planned("discord", "send", (&json!({"text": "x"}), &command)).unwrap();
+        assert!(!answer.is_repeatable());
+    }
+
+    #[test]
+    fn what_is_declared_of_an_action_is_found_by_its_method() {
+        assert!(SLACK.is_idempotent("edit") && !SLACK.is_idempotent("send"));
+        assert!(!SLACK.is_idempotent("dance"));
+        let fetched = planned(
+            "http-fetch",
+            "get",
+            (&json!({"url": "http://x"}), &Value::Null),
+        );
+        let fetched = fetched.unwrap();
+        assert_eq!(fetched.deadline_ms(), 90_000);
+        let answer = json!({"status": 200, "url": "http://x/", "headers": {"etag": "1"}, "text": "hi", "bytes": 2});
+        let told = fetched.answer(vec![answer]).unwrap();
+        assert_eq!(told, "status: 200\nurl: http://x/\netag: 1\n\nhi");
+    }
 
     #[test]
     fn a_call_is_read_as_it_was_written() {
-        let errand = Telegram::Delete {
+        let delete = Telegram::Delete {
             chat: "-5".to_owned(),
             message: 7,
         };
-        let (method, params) = to_call(&errand).unwrap();
+        let (method, params) = action::to_call(&delete).unwrap();
         assert_eq!(
             (method.as_str(), params.get()),
             ("delete", r#"{"chat":"-5","message":7}"#)
         );
-        assert_eq!(of_call::<Telegram>(&method, &params).unwrap(), errand);
+        assert_eq!(of_call::<Telegram>(&method, &params).unwrap(), delete);
         let unknown = of_call::<Telegram>("dance", &params).unwrap_err();
         assert!(unknown.to_string().contains("dance"), "{unknown}");
         let strange =

@@ -13,6 +13,7 @@ use crate::extension_settings::bounds::{
     COMPACTION_SIZE_MAX, DEFAULT_KEEP_MESSAGES, DEFAULT_REMINDERS, DEFAULT_TOOL_RESULTS,
     MAX_REMINDERS, MAX_TOOL_RESULTS, MESSAGE_WINDOW_MAX, MESSAGE_WINDOW_MIN,
 };
+use crate::service::service_of;
 
 /// Longest text of a setting, in bytes.
 pub const MAX_SETTING_TEXT_BYTES: usize = 64 * 1024;
@@ -139,7 +140,7 @@ static OF_OTHER_TOOLS: Settings = Settings::NONE;
 /// What the built-in tool `name` takes; `None` if there is no such tool.
 #[must_use]
 pub fn of_tool(name: &str) -> Option<&'static Settings> {
-    if base_package::outgoing(name).is_some() {
+    if service_of(name).is_some() {
         return Some(&OF_OUTGOING_TOOLS);
     }
     if name == FILE_SYSTEM {
@@ -431,7 +432,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::base_package::{EXTENSIONS, OUTGOING, tool_names};
+    use crate::base_package::{EXTENSIONS, tool_names};
 
     fn said(settings: &Settings, given: &Value) -> Vec<String> {
         let given = given.as_object().unwrap();
@@ -442,7 +443,7 @@ mod tests {
     #[test]
     fn everything_built_in_is_described() {
         for name in tool_names() {
-            let takes_a_connection = OUTGOING.iter().any(|outgoing| outgoing.tool == name);
+            let takes_a_connection = service_of(name).is_some();
             let names: Vec<&str> = of_tool(name).unwrap().names().collect();
             assert_eq!(names == ["connection"], takes_a_connection, "{name}");
         }

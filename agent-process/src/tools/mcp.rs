@@ -13,7 +13,7 @@ use goondan_protocol::call::{CallPlace, CallTarget};
 use goondan_protocol::definition::{CatalogEntry, ToolDefinition, ToolExport};
 use goondan_protocol::ids::{ConnectionName, ResourceName};
 use goondan_protocol::message::tool_full_name;
-use goondan_protocol::service::{Mcp, McpResult, McpTool, McpTools, to_call};
+use goondan_protocol::service::{Mcp, McpResult, McpTool, McpTools, Request};
 use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
@@ -160,7 +160,7 @@ impl Server {
         let unusable = |error: serde_json::Error| {
             ToolFault::new("E_TOOL_FAILED", format!("its list cannot be used: {error}"))
         };
-        let (method, params) = to_call(&Mcp::Tools { known }).map_err(unusable)?;
+        let Request { method, params } = Request::of(&Mcp::Tools { known })?;
         let ask = Ask {
             target: CallTarget::Connection {
                 name: self.connection.clone(),
@@ -250,14 +250,13 @@ impl Server {
         let offered = listed.tools.get(name);
         let offered = offered.ok_or_else(|| self.not_there(name, &listed))?;
         let arguments: JsonObject = call.args()?;
-        let errand = Mcp::Call {
+        let action = Mcp::Call {
             name: offered.name.clone(),
             arguments,
         };
+        let request = Request::of(&action)?;
         let is_repeatable = self.is_idempotent(name);
-        let answer = route
-            .run_for(&errand, is_repeatable, CALL_DEADLINE_MS)
-            .await?;
+        let answer = route.run(request, is_repeatable, CALL_DEADLINE_MS).await?;
         serde_json::from_value(answer).map_err(|error| {
             ToolFault::new(
                 "E_TOOL_FAILED",

@@ -1,18 +1,18 @@
 //! Tools that work by a connection: what they are asked for is done by its connector process, which
 //! holds the credentials and speaks to the network. This process does neither.
 //!
-//! What is not said of a place (the chat, the channel, the thread) is taken from the event that the
-//! turn answers, if that came by the same connection.
+//! There is one tool for all of them: what it offers, and what it asks of the connector, is the
+//! declaration of the service ([`goondan_protocol::service`]). What is not said of a place (the chat, the
+//! channel, the thread) is taken from the event that the turn answers, if that came by the same
+//! connection.
 
-use std::future::Future;
 use std::sync::Arc;
 
+use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode, CallPlace, CallTarget};
 use goondan_protocol::ids::{ConnectionName, StepId};
-use goondan_protocol::service::to_call;
+use goondan_protocol::service::{Action, ActionCall, Plan, PlanError, Request, Service};
 use goondan_protocol::trace::TraceContext;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::export::{Export, Output};
@@ -20,23 +20,6 @@ use super::fault::ToolFault;
 use super::invocation::{CallSite, ToolInvocation};
 use crate::outgoing::{Ask, Outgoing};
 use crate::tool_call::ToolOutcome;
-
-pub(crate) mod discord;
-pub(crate) mod github;
-pub(crate) mod http_fetch;
-pub(crate) mod slack;
-pub(crate) mod split;
-pub(crate) mod telegram;
-
-/// How long a tool waits for its connection, queueing and the service's "later" included, in
-/// milliseconds.
-const DEADLINE_MS: u64 = 120_000;
-
-/// Most messages that one text is split into.
-const PARTS_MAX: usize = 20;
-
-/// The connections that a tool may work by.
-pub(crate) type Connections = Arc<[ConnectionName]>;
 
 /// A call's route to its connection.
 #[derive(Debug)]
@@ -110,74 +93,26 @@ impl ConnectionRoute {
     }
 
     /// What the event says that the turn answers, if it came by this connection.
-    pub(crate) fn fact(&self, name: &str) -> Option<&Value> {
+    fn facts(&self) -> Option<&JsonObject> {
         let origin = self.site.origin.as_ref()?;
         let is_home = origin.connection.as_ref() == Some(&self.connection);
-        origin.metadata.get(name).filter(|_| is_home)
+        is_home.then_some(&origin.metadata)
     }
 
-    /// The place that is named, or the one that the turn's event came from; and whether it is that one.
-    pub(crate) fn place(
-        &self,
-        argument: &'static str,
-        named: Option<&Value>,
-        fact: &str,
-    ) -> Result<(String, bool), ToolFault> {
-        let home = self.fact(fact).and_then(name_of);
-        match named.and_then(name_of) {
-            Some(name) => {
-                let is_home = home.as_ref() == Some(&name);
-                Ok((name, is_home))
-            }
-            None => match home {
-                Some(home) => Ok((home, true)),
-                None => Err(ToolFault::new(
-                    "E_INVALID_REQUEST",
-                    format!(
-                        "say which `{argument}`: what this turn answers did not come by connection \
-                         `{}`",
-                        self.connection
-                    ),
-                )),
-            },
-        }
-    }
-
-    /// The call's own id.
-    pub(crate) fn call_id(&self) -> &str {
-        &self.call_id
-    }
-
-    /// Has the connection do something. If it may be done again, it is, when nobody knows whether it
-    /// was done.
+    /// Has the connection do something within `deadline_ms`. If it may be done again, it is, when nobody
+    /// knows whether it was done.
     pub(crate) async fn run(
         &self,
-        errand: &impl Serialize,
-        is_repeatable: bool,
-    ) -> Result<Value, ToolFault> {
-        self.run_for(errand, is_repeatable, DEADLINE_MS).await
-    }
-
-    /// The same, but waiting for so long.
-    pub(crate) async fn run_for(
-        &self,
-        errand: &impl Serialize,
+        request: Request,
         is_repeatable: bool,
         deadline_ms: u64,
     ) -> Result<Value, ToolFault> {
-        let unwritable = |error: serde_json::Error| {
-            ToolFault::new(
-                "E_TOOL_FAILED",
-                format!("the call cannot be written: {error}"),
-            )
-        };
-        let (method, params) = to_call(errand).map_err(unwritable)?;
         let ask = Ask {
             target: CallTarget::Connection {
                 name: self.connection.clone(),
             },
-            method,
-            params,
+            method: request.method,
+            params: request.params,
             deadline_ms,
             idempotent: is_repeatable,
             place: Some(self.call_place()),
@@ -193,20 +128,18 @@ impl ConnectionRoute {
         })
     }
 
-    /// Sends the parts of a text one after another, and gives what came of each.
-    pub(crate) async fn run_parts<E: Serialize>(
-        &self,
-        parts: &[String],
-        is_repeatable: bool,
-        errand: impl Fn(usize, &str) -> E,
-    ) -> Result<Vec<Value>, ToolFault> {
-        let mut sent = Vec::with_capacity(parts.len());
-        for (number, part) in parts.iter().enumerate() {
-            match self.run(&errand(number, part), is_repeatable).await {
+    /// Makes the requests of a plan one after another, and gives what came of each.
+    async fn run_all(&self, plan: &Plan, is_idempotent: bool) -> Result<Vec<Value>, ToolFault> {
+        let is_repeatable = is_idempotent || plan.is_repeatable();
+        let requests = plan.requests();
+        let mut sent = Vec::with_capacity(requests.len());
+        for (number, request) in requests.iter().enumerate() {
+            let run = self.run(request.clone(), is_repeatable, plan.deadline_ms());
+            match run.await {
                 Ok(value) => sent.push(value),
                 Err(fault) if number == 0 => return Err(fault),
                 Err(fault) => {
-                    let of = parts.len();
+                    let of = requests.len();
                     let message = format!(
                         "the text was split into {of} messages, of which {number} were sent ({}); \
                          then: {}",
@@ -221,27 +154,16 @@ impl ConnectionRoute {
     }
 }
 
-/// A text or a whole number, as text.
-pub(crate) fn name_of(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) if number.is_i64() || number.is_u64() => Some(number.to_string()),
-        _ => None,
+impl From<PlanError> for ToolFault {
+    fn from(error: PlanError) -> Self {
+        let code = match error {
+            PlanError::Arguments(_) => "E_TOOL_INVALID_ARGS",
+            PlanError::Invalid(_) => "E_INVALID_REQUEST",
+            PlanError::TooLarge(_) => "E_TOO_LARGE",
+            PlanError::Failed(_) => "E_TOOL_FAILED",
+        };
+        Self::new(code, error.to_string())
     }
-}
-
-/// A text of which there is more than [`PARTS_MAX`] messages hold.
-pub(crate) fn not_too_many(parts: Vec<String>) -> Result<Vec<String>, ToolFault> {
-    let count = parts.len();
-    if count <= PARTS_MAX {
-        return Ok(parts);
-    }
-    Err(ToolFault::new(
-        "E_TOO_LARGE",
-        format!(
-            "the text would be {count} messages, at most {PARTS_MAX} are sent at once; say it shorter"
-        ),
-    ))
 }
 
 /// A failed call as the model is told.
@@ -273,24 +195,16 @@ pub(crate) fn fault_of(error: CallError) -> ToolFault {
     ToolFault::new(code, message)
 }
 
-/// How an export is offered to models.
-pub(crate) struct Offer {
-    pub(crate) name: &'static str,
-    pub(crate) description: &'static str,
-    pub(crate) properties: Value,
-    pub(crate) required: &'static [&'static str],
-    /// Whether a call that a crash cut short may be run again.
-    pub(crate) is_idempotent: bool,
+/// The exports of the tool of a service: its actions, done by one of `connections`.
+pub(crate) fn exports(service: &'static Service, connections: &[ConnectionName]) -> Vec<Export> {
+    let connections: Arc<[ConnectionName]> = connections.into();
+    let actions = service.actions.iter();
+    actions.map(|action| export(action, &connections)).collect()
 }
 
-/// An export that works by one of `connections`; which one is an argument if there are several.
-pub(crate) fn export<A, F, R>(offer: Offer, connections: &Connections, run: F) -> Export
-where
-    A: DeserializeOwned + Send,
-    F: Fn(ConnectionRoute, A) -> R + Copy + Send + Sync + 'static,
-    R: Future<Output = Result<String, ToolFault>> + Send,
-{
-    let mut properties = offer.properties;
+/// Which connection is meant is an argument if there are several.
+fn export(action: &'static Action, connections: &Arc<[ConnectionName]>) -> Export {
+    let mut properties = (action.arguments)();
     if let ([_, _, ..], Some(fields)) = (&connections[..], properties.as_object_mut()) {
         let connection = json!({
             "enum": connections.as_ref(),
@@ -300,25 +214,39 @@ where
     }
     let connections = Arc::clone(connections);
     Export {
-        name: offer.name.into(),
-        description: offer.description.into(),
+        name: action.name.into(),
+        description: action.description.into(),
         parameters: json!({
             "type": "object",
-            "required": offer.required,
+            "required": action.required,
             "additionalProperties": false,
             "properties": properties,
         }),
-        is_idempotent: offer.is_idempotent,
+        is_idempotent: action.is_idempotent,
         output: Output::MayBeLong,
         run: Box::new(move |_, call| {
             let connections = Arc::clone(&connections);
             Box::pin(async move {
-                let made = async {
-                    let route = ConnectionRoute::of(&call, &connections)?;
-                    run(route, call.args()?).await
-                };
-                made.await.map_or_else(ToolOutcome::from, ToolOutcome::ok)
+                let done = run(action, &call, &connections).await;
+                done.map_or_else(ToolOutcome::from, ToolOutcome::ok)
             })
         }),
     }
+}
+
+/// Does an action.
+async fn run(
+    action: &Action,
+    call: &ToolInvocation,
+    connections: &[ConnectionName],
+) -> Result<String, ToolFault> {
+    let route = ConnectionRoute::of(call, connections)?;
+    let plan = (action.plan)(&ActionCall {
+        connection: &route.connection,
+        call_id: &route.call_id,
+        args: &call.args,
+        facts: route.facts(),
+    })?;
+    let results = route.run_all(&plan, action.is_idempotent).await?;
+    Ok(plan.answer(results)?)
 }

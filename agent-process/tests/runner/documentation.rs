@@ -5,7 +5,7 @@ use std::path::Path;
 
 use goondan_agent_process::model::scripted::ScriptedModel;
 use goondan_agent_process::model::{ModelReply, ModelRequest};
-use goondan_protocol::base_package::{TOOLS, tool_names};
+use goondan_protocol::base_package::{tool_names, tools};
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::ids::{StepId, TurnId};
 use goondan_protocol::message::{Content, Message, ToolCall, ToolResult};
@@ -243,10 +243,7 @@ fn the_page_about_tools_names_all_there_is() {
     }
     // What MCP servers offer is known only when they run.
     assert!(page.contains("\n## mcp\n"));
-    let all = TOOLS
-        .iter()
-        .filter(|(tool, _)| *tool != "mcp")
-        .map(|(tool, exports)| (*tool, exports.to_vec()));
+    let all = tools().into_iter().filter(|(tool, _)| *tool != "mcp");
     assert_eq!(described, all.collect::<Vec<_>>());
     let sources = [
         include_str!("../../src/tools.rs"),

@@ -14,6 +14,8 @@ mod lifecycle;
 #[cfg(test)]
 mod modules;
 #[cfg(test)]
+mod service_tools;
+#[cfg(test)]
 mod sessions;
 #[cfg(test)]
 mod small_tools;

@@ -21,8 +21,11 @@ impl<S> Layer<S> for ConnectTimeout {
     type Service = Bounded<S>;
 
     fn layer(&self, inner: S) -> Bounded<S> {
-        let patience = self.0;
-        Bounded { inner, patience }
+        let connect_timeout = self.0;
+        Bounded {
+            inner,
+            connect_timeout,
+        }
     }
 }
 
@@ -30,7 +33,7 @@ impl<S> Layer<S> for ConnectTimeout {
 #[derive(Debug, Clone)]
 pub(super) struct Bounded<S> {
     inner: S,
-    patience: Duration,
+    connect_timeout: Duration,
 }
 
 impl<S, R> Service<R> for Bounded<S>
@@ -49,12 +52,12 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        let (connecting, patience) = (self.inner.call(request), self.patience);
+        let (connecting, connect_timeout) = (self.inner.call(request), self.connect_timeout);
         Box::pin(async move {
-            match timeout(patience, connecting).await {
+            match timeout(connect_timeout, connecting).await {
                 Ok(connected) => connected.map_err(Into::into),
                 Err(_elapsed) => {
-                    let ms = patience.as_millis();
+                    let ms = connect_timeout.as_millis();
                     let message = format!("no connection within {ms} ms");
                     Err(io::Error::new(io::ErrorKind::TimedOut, message).into())
                 }

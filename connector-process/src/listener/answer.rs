@@ -1,21 +1,15 @@
-//! From an outcome to a status code, headers and a body. Pure.
+//! What whoever made a request is answered: a status code and a body. Pure.
 
-use axum::body::Body;
-use axum::http::header::{ALLOW, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, Response, StatusCode};
+use axum::http::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
 use goondan_log::error_chain;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode};
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
 
-use super::Service;
 use super::malformed::Malformed;
 use super::signature::NotSigned;
 use crate::limits::{RETRY_AFTER_OVERLOADED_S, RETRY_AFTER_UNAVAILABLE_S};
-
-/// The response header that names the trace and the span of the request, as the W3C's Trace Context
-/// Level 2 writes it.
-const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 
 /// Why a request brought no event. Each is one row of the answers table in `docs/connectors.md`.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +76,7 @@ impl Refusal {
     }
 
     /// The header a status code asks for, if it asks for one.
-    fn header(&self) -> Option<(HeaderName, HeaderValue)> {
+    pub(super) fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         match self.status().0 {
             StatusCode::TOO_MANY_REQUESTS => {
                 Some((RETRY_AFTER, HeaderValue::from(RETRY_AFTER_OVERLOADED_S)))
@@ -123,17 +117,6 @@ impl Answer {
     }
 }
 
-/// What a request came to.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// Its event is durable.
-    Accepted(EventAccepted),
-    /// It was no event.
-    Answered(Answer),
-    /// It brought no event, and should have.
-    Refused(Refusal),
-}
-
 /// The answer to an event that is durable, where a service wants no other.
 pub(crate) fn accepted(accepted: &EventAccepted, trace: TraceContext) -> Answer {
     Answer {
@@ -148,31 +131,6 @@ pub(crate) fn refused(refusal: &Refusal) -> Answer {
         status: refusal.status().0,
         body: refused_body(refusal),
     }
-}
-
-/// Writes an outcome as a response.
-pub(crate) fn to_response(
-    service: &dyn Service,
-    outcome: &Outcome,
-    trace: TraceContext,
-) -> Response<Body> {
-    let (answer, header) = match outcome {
-        Outcome::Accepted(accepted) => (service.on_accepted(accepted, trace), None),
-        Outcome::Answered(answer) => (answer.clone(), None),
-        Outcome::Refused(refusal) => (service.on_refused(refusal), refusal.header()),
-    };
-    let mut response = Response::new(match &answer.body {
-        Value::Null => Body::empty(),
-        body => Body::from(body.to_string()),
-    });
-    *response.status_mut() = answer.status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Ok(value) = HeaderValue::try_from(trace.to_traceparent()) {
-        headers.insert(TRACE_RESPONSE, value);
-    }
-    headers.extend(header);
-    response
 }
 
 fn accepted_body(accepted: &EventAccepted, trace: TraceContext) -> Value {
@@ -190,60 +148,9 @@ fn refused_body(refusal: &Refusal) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use goondan_protocol::JsonObject;
-    use goondan_protocol::ids::{EventId, InstanceKey};
-    use goondan_protocol::trace::{SpanId, TraceId};
+    use goondan_protocol::ids::InstanceKey;
 
     use super::*;
-    use crate::webhook::Webhook;
-
-    fn webhook() -> Webhook {
-        Webhook::new(&JsonObject::new(), &BTreeMap::new())
-    }
-
-    fn trace() -> TraceContext {
-        TraceContext::root(TraceId::from_random([1; 16]), SpanId::from_random([2; 8]))
-    }
-
-    fn refused(code: RefusalCode) -> Refusal {
-        Refusal::ByOrchestrator(EventRefused {
-            code,
-            message: "because".into(),
-        })
-    }
-
-    #[test]
-    fn each_refusal_of_the_orchestrator_has_its_status() {
-        for (code, status, retry_after) in [
-            (RefusalCode::Invalid, 400, None),
-            (RefusalCode::Unroutable, 422, None),
-            (RefusalCode::Overloaded, 429, Some("1")),
-            (RefusalCode::Unavailable, 503, Some("5")),
-            (RefusalCode::Damaged, 500, None),
-        ] {
-            let outcome = Outcome::Refused(refused(code));
-            let response = to_response(&webhook(), &outcome, trace());
-            assert_eq!(response.status().as_u16(), status);
-            let found = response.headers().get(RETRY_AFTER);
-            assert_eq!(found.map(|value| value.to_str().unwrap()), retry_after);
-        }
-    }
-
-    #[test]
-    fn an_answer_names_the_trace() {
-        let accepted = EventAccepted {
-            event_id: EventId::new("e").unwrap(),
-            duplicate: true,
-        };
-        let expected = json!({"eventId": "e", "duplicate": true, "traceId": "01".repeat(16)});
-        assert_eq!(accepted_body(&accepted, trace()), expected);
-        let response = to_response(&webhook(), &Outcome::Accepted(accepted), trace());
-        assert_eq!(response.status(), StatusCode::ACCEPTED);
-        let header = format!("00-{}-{}-01", "01".repeat(16), "02".repeat(8));
-        assert_eq!(response.headers()["traceresponse"], header.as_str());
-    }
 
     #[test]
     fn an_error_says_what_and_why_once() {

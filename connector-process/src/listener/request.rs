@@ -16,39 +16,41 @@ use axum::http::{HeaderMap, Method, Response, StatusCode};
 use futures_util::StreamExt as _;
 use goondan_clock::{timeout, timeout_at};
 use goondan_protocol::ids::EventId;
-use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use goondan_protocol::trace::TraceContext;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::answer::{Outcome, Refusal, to_response};
-use super::places::Place;
-use super::{Meaning, Received, Service, shortened};
-use crate::gateway::Gateway;
+use super::answer::Refusal;
+use super::connection_limiter::ConnectionPermit;
+use super::response::{Outcome, to_response};
+use super::service::{Meaning, Received, Service};
+use crate::gateway::{Gateway, span_within};
 use crate::limits::{
-    BODY_RATE_MIN_BYTES_S, DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX,
+    BODY_RATE_MIN_BYTES_S, DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, NOTE_BYTES_MAX,
+    REQUESTS_IN_FLIGHT_MAX,
 };
 
 /// The header that carries a caller's trace.
 const TRACEPARENT: &str = "traceparent";
 
-/// Who is at the other end of a connection, and the place it holds.
+/// Who is at the other end of a connection, and the permit of the connection.
 #[derive(Debug, Clone)]
 pub(super) struct Remote {
     pub(super) address: SocketAddr,
-    pub(super) place: Arc<Place>,
+    pub(super) permit: Arc<ConnectionPermit>,
 }
 
 /// How long a client may take over a body.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct BodyPatience {
+pub(super) struct BodyTimeout {
     /// For the whole of it.
     pub(super) whole: Duration,
     /// Before its mean rate must be [`BODY_RATE_MIN_BYTES_S`].
     pub(super) grace: Duration,
 }
 
-impl BodyPatience {
+impl BodyTimeout {
     /// How long after its first byte was due a body may take of which so much has come.
     fn after(self, received_bytes: usize) -> Duration {
         let received_bytes = u64::try_from(received_bytes).unwrap_or(u64::MAX);
@@ -63,7 +65,7 @@ impl BodyPatience {
 pub(crate) struct Listener {
     service: Arc<dyn Service>,
     gateway: Gateway,
-    body_patience: BodyPatience,
+    body_timeout: BodyTimeout,
     slots: Semaphore,
     /// Connections, and bodies that are being thrown away.
     pub(crate) tasks: TaskTracker,
@@ -75,13 +77,13 @@ impl Listener {
     pub(crate) fn new(
         service: Arc<dyn Service>,
         gateway: Gateway,
-        body_patience: BodyPatience,
+        body_timeout: BodyTimeout,
         stop: CancellationToken,
     ) -> Self {
         Self {
             service,
             gateway,
-            body_patience,
+            body_timeout,
             slots: Semaphore::new(REQUESTS_IN_FLIGHT_MAX),
             tasks: TaskTracker::new(),
             stop,
@@ -100,7 +102,7 @@ impl Listener {
             self.discard(body.into_data_stream());
             return Err(refusal);
         }
-        let body = self.read(body, &remote.place, record).await?;
+        let body = self.read(body, &remote.permit, record).await?;
         let received = Received {
             method: head.method.as_str(),
             path: head.uri.path(),
@@ -121,12 +123,14 @@ impl Listener {
             .slots
             .try_acquire()
             .map_err(|_none_free| Refusal::Busy)?;
-        remote.place.is_working();
+        remote.permit.set_working();
         // The text is in the event now; no need to hold it twice while the orchestrator works.
         drop(body);
         record.event_id.clone_from(&event.id);
-        let patience = self.service.patience();
-        let submission = self.gateway.submit_within(patience, event, record.trace);
+        let reply_timeout = self.service.reply_timeout();
+        let submission = self
+            .gateway
+            .submit_within(reply_timeout, event, record.trace);
         let accepted = submission.await.map_err(Refusal::ByOrchestrator)?;
         record.event_id = Some(accepted.event_id.clone());
         Ok(match thanks {
@@ -137,7 +141,7 @@ impl Listener {
 
     /// Decides by the head alone whether to read the body.
     fn admit(&self, head: &Parts, body: &Body) -> Result<(), Refusal> {
-        if head.uri.path() != self.service.door().path {
+        if head.uri.path() != self.service.http_endpoint().path {
             return Err(Refusal::NotFound);
         }
         if head.method != Method::POST {
@@ -146,7 +150,7 @@ impl Listener {
         if self.stop.is_cancelled() {
             return Err(Refusal::Stopping);
         }
-        let max = self.service.door().body_bytes_max;
+        let max = self.service.http_endpoint().body_bytes_max;
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if announced > max {
             return Err(Refusal::TooLarge { max });
@@ -158,16 +162,16 @@ impl Listener {
     async fn read(
         &self,
         body: Body,
-        place: &Place,
+        permit: &ConnectionPermit,
         record: &mut Record,
     ) -> Result<Vec<u8>, Refusal> {
-        let max = self.service.door().body_bytes_max;
+        let max = self.service.http_endpoint().body_bytes_max;
         let mut stream = body.into_data_stream();
         let mut whole = Vec::new();
         let begun = goondan_clock::Instant::now();
-        place.is_sending(0);
+        permit.set_sending(0);
         loop {
-            let until = begun + self.body_patience.after(whole.len());
+            let until = begun + self.body_timeout.after(whole.len());
             let Ok(next) = timeout_at(until, stream.next()).await else {
                 let timeout_ms = (until - begun).as_millis();
                 return Err(Refusal::TooSlow { timeout_ms });
@@ -182,7 +186,7 @@ impl Listener {
                 return Err(Refusal::TooLarge { max });
             }
             whole.extend_from_slice(&chunk);
-            place.is_sending(whole.len());
+            permit.set_sending(whole.len());
         }
     }
 
@@ -219,7 +223,7 @@ pub(crate) async fn receive(
     let trace = trace_of(request.headers(), uuid::Uuid::now_v7());
     let mut record = Record::open(&request, remote.address, trace);
     let outcome = listener.take(request, &remote, &mut record).await;
-    remote.place.is_waiting();
+    remote.permit.set_waiting();
     let outcome = outcome.unwrap_or_else(Outcome::Refused);
     let response = to_response(listener.service.as_ref(), &outcome, trace);
     record.close(&outcome, response.status());
@@ -229,7 +233,6 @@ pub(crate) async fn receive(
 /// The span of a request: within the caller's trace if its head names one, and only one, else the
 /// first of a new trace. `fresh` makes up the ids that are needed.
 fn trace_of(headers: &HeaderMap, fresh: uuid::Uuid) -> TraceContext {
-    let span = SpanId::from_uuid(fresh);
     let mut values = headers.get_all(TRACEPARENT).iter();
     let caller = match (values.next(), values.next()) {
         (Some(value), None) => value
@@ -238,10 +241,7 @@ fn trace_of(headers: &HeaderMap, fresh: uuid::Uuid) -> TraceContext {
             .and_then(|text| TraceContext::from_traceparent(text).ok()),
         _ => None,
     };
-    match caller {
-        Some(caller) => caller.child(span),
-        None => TraceContext::root(TraceId::from_uuid(fresh), span),
-    }
+    span_within(caller, fresh)
 }
 
 /// What the log says about one request: never its body, its query or its headers.
@@ -306,9 +306,25 @@ impl Drop for Record {
     }
 }
 
+/// The text, cut to at most [`NOTE_BYTES_MAX`].
+pub(crate) fn shortened(text: &str) -> &str {
+    let end = text.floor_char_boundary(NOTE_BYTES_MAX);
+    text.get(..end).unwrap_or(text)
+}
+
 #[cfg(test)]
 mod tests {
+    use goondan_protocol::trace::TraceId;
+
     use super::*;
+
+    #[test]
+    fn notes_are_cut_between_characters() {
+        let text = "가".repeat(NOTE_BYTES_MAX);
+        let cut = shortened(&text);
+        assert!(cut.len() <= NOTE_BYTES_MAX && cut.len() > NOTE_BYTES_MAX - 3);
+        assert!(text.starts_with(cut));
+    }
 
     const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -322,13 +338,13 @@ mod tests {
 
     #[test]
     fn a_body_earns_time_as_it_comes() {
-        let patience = BodyPatience {
+        let timeout = BodyTimeout {
             whole: Duration::from_secs(30),
             grace: Duration::from_secs(5),
         };
         let rate = usize::try_from(BODY_RATE_MIN_BYTES_S).unwrap();
         for (received_bytes, seconds) in [(0, 5), (rate, 6), (25 * rate, 30), (usize::MAX, 30)] {
-            let allowed = patience.after(received_bytes);
+            let allowed = timeout.after(received_bytes);
             assert_eq!(allowed, Duration::from_secs(seconds), "{received_bytes}");
         }
     }

@@ -18,10 +18,11 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use super::connection_limiter::ConnectionLimiter;
+use super::http_endpoint::HttpEndpoint;
 use super::outbox::Watched;
-use super::places::Places;
-use super::request::{BodyPatience, Listener, Remote, receive};
-use super::{Door, Service};
+use super::request::{BodyTimeout, Listener, Remote, receive};
+use super::service::Service;
 use crate::gateway::Gateway;
 use crate::limits::{
     ACCEPT_RETRY_MS, BIND_RETRY_FIRST_MS, BIND_RETRY_MAX_MS, BODY_BYTES_HELD_MAX,
@@ -31,17 +32,17 @@ use crate::limits::{
 
 /// How long a client may take over what.
 #[derive(Debug, Clone, Copy)]
-struct Patience {
+struct ConnectionTimeouts {
     header_read: Duration,
-    body: BodyPatience,
+    body: BodyTimeout,
     connection_age: Duration,
     connection_close: Duration,
 }
 
-impl Patience {
+impl ConnectionTimeouts {
     const NORMAL: Self = Self {
         header_read: Duration::from_millis(HEADER_READ_TIMEOUT_MS),
-        body: BodyPatience {
+        body: BodyTimeout {
             whole: Duration::from_millis(BODY_READ_TIMEOUT_MS),
             grace: Duration::from_millis(BODY_RATE_GRACE_MS),
         },
@@ -52,7 +53,8 @@ impl Patience {
 
 /// Listens and answers until `stop`, then finishes the requests in progress.
 pub(crate) async fn run(service: Arc<dyn Service>, gateway: Gateway, stop: CancellationToken) {
-    let Some(Listening { listener, address }) = listen(service.door(), &gateway, &stop).await
+    let Some(Listening { listener, address }) =
+        listen(service.http_endpoint(), &gateway, &stop).await
     else {
         return;
     };
@@ -63,7 +65,7 @@ pub(crate) async fn run(service: Arc<dyn Service>, gateway: Gateway, stop: Cance
              are signed with"
         );
     }
-    let path = &service.door().path;
+    let path = &service.http_endpoint().path;
     let detail = format!("listening on http://{address}{path}");
     tracing::info!(%address, path, "listening");
     let outbox = service
@@ -74,7 +76,7 @@ pub(crate) async fn run(service: Arc<dyn Service>, gateway: Gateway, stop: Cance
     }
     gateway.report(true, detail.clone()).await;
     let watching = outbox.map(|outbox| outbox.watch(gateway.clone(), detail));
-    let serving = serve(listener, service, gateway, Patience::NORMAL, stop);
+    let serving = serve(listener, service, gateway, ConnectionTimeouts::NORMAL, stop);
     match watching {
         None => serving.await,
         Some(watching) => tokio::select! {
@@ -92,13 +94,17 @@ struct Listening {
 }
 
 /// Opens the listening socket, trying again for as long as it takes; nothing once `stop` is set.
-async fn listen(door: &Door, gateway: &Gateway, stop: &CancellationToken) -> Option<Listening> {
-    let place = format!("{}:{}", door.host, door.port);
+async fn listen(
+    http_endpoint: &HttpEndpoint,
+    gateway: &Gateway,
+    stop: &CancellationToken,
+) -> Option<Listening> {
+    let place = format!("{}:{}", http_endpoint.host, http_endpoint.port);
     let mut last_reason = String::new();
     for pause in bind_pauses() {
         let error = tokio::select! {
             () = stop.cancelled() => return None,
-            result = bind(door) => match result {
+            result = bind(http_endpoint) => match result {
                 Ok(listening) => return Some(listening),
                 Err(error) => error,
             },
@@ -118,8 +124,8 @@ async fn listen(door: &Door, gateway: &Gateway, stop: &CancellationToken) -> Opt
     None
 }
 
-async fn bind(door: &Door) -> std::io::Result<Listening> {
-    let listener = TcpListener::bind((door.host.as_str(), door.port)).await?;
+async fn bind(http_endpoint: &HttpEndpoint) -> std::io::Result<Listening> {
+    let listener = TcpListener::bind((http_endpoint.host.as_str(), http_endpoint.port)).await?;
     let address = listener.local_addr()?;
     Ok(Listening { listener, address })
 }
@@ -138,29 +144,29 @@ async fn serve(
     listener: TcpListener,
     service: Arc<dyn Service>,
     gateway: Gateway,
-    patience: Patience,
+    timeouts: ConnectionTimeouts,
     stop: CancellationToken,
 ) {
-    let requests = Listener::new(service, gateway, patience.body, stop.clone());
+    let requests = Listener::new(service, gateway, timeouts.body, stop.clone());
     let requests = Arc::new(requests);
     let router = Router::new()
         .fallback(receive)
         .with_state(Arc::clone(&requests));
-    let places = Places::new(CONNECTIONS_MAX, BODY_BYTES_HELD_MAX);
+    let limiter = ConnectionLimiter::new(CONNECTIONS_MAX, BODY_BYTES_HELD_MAX);
     let accepting = async {
         loop {
             match listener.accept().await {
                 Ok((stream, address)) => {
-                    let place = places.take(address.ip());
-                    let cut = place.cut().clone();
-                    let router = router.clone().layer(Extension(Remote { address, place }));
+                    let permit = limiter.admit(address.ip());
+                    let evicted = permit.evicted().clone();
+                    let router = router.clone().layer(Extension(Remote { address, permit }));
                     let stop = stop.clone();
                     requests.tasks.spawn(async move {
                         tokio::select! {
-                            () = cut.cancelled() => {
+                            () = evicted.cancelled() => {
                                 tracing::debug!(%address, "a connection gave way to others");
                             }
-                            () = connection(stream, router, patience, stop) => {}
+                            () = connection(stream, router, timeouts, stop) => {}
                         }
                     });
                 }
@@ -184,12 +190,12 @@ async fn serve(
 async fn connection(
     stream: TcpStream,
     router: Router,
-    patience: Patience,
+    timeouts: ConnectionTimeouts,
     stop: CancellationToken,
 ) {
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(patience.header_read)
+        .header_read_timeout(timeouts.header_read)
         .max_headers(HEADERS_MAX)
         .max_buf_size(READ_BUFFER_BYTES)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
@@ -199,11 +205,11 @@ async fn connection(
         () = async {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = sleep(patience.connection_age) => {}
+                () = sleep(timeouts.connection_age) => {}
             }
         } => {
             served.as_mut().graceful_shutdown();
-            timeout(patience.connection_close, served).await
+            timeout(timeouts.connection_close, served).await
         }
     };
     match result {
@@ -232,9 +238,9 @@ mod tests {
     /// Longer than any test: this limit is not the one under test.
     const FOREVER: Duration = Duration::from_secs(3600);
 
-    const PATIENT: Patience = Patience {
+    const LENIENT: ConnectionTimeouts = ConnectionTimeouts {
         header_read: FOREVER,
-        body: BodyPatience {
+        body: BodyTimeout {
             whole: FOREVER,
             grace: FOREVER,
         },
@@ -242,14 +248,17 @@ mod tests {
         connection_close: FOREVER,
     };
 
-    /// Serves with that patience while `client` talks to the address, then stops.
-    async fn serve_while<F: Future>(patience: Patience, client: impl FnOnce(SocketAddr) -> F) {
+    /// Serves with these timeouts while `client` talks to the address, then stops.
+    async fn serve_while<F: Future>(
+        timeouts: ConnectionTimeouts,
+        client: impl FnOnce(SocketAddr) -> F,
+    ) {
         let webhook = Webhook::new(&JsonObject::new(), &BTreeMap::new());
         let service: Arc<dyn Service> = Arc::new(webhook);
-        let Listening { listener, address } = bind(service.door()).await.unwrap();
+        let Listening { listener, address } = bind(service.http_endpoint()).await.unwrap();
         let (gateway, _orders) = Gateway::new();
         let stop = CancellationToken::new();
-        let serving = serve(listener, service, gateway, patience, stop.clone());
+        let serving = serve(listener, service, gateway, timeouts, stop.clone());
         let talking = async {
             timeout(DEADLINE, client(address)).await.unwrap();
             stop.cancel();
@@ -268,11 +277,11 @@ mod tests {
 
     #[tokio::test]
     async fn who_does_not_finish_a_head_is_cut_off() {
-        let patience = Patience {
+        let timeouts = ConnectionTimeouts {
             header_read: Duration::from_millis(20),
-            ..PATIENT
+            ..LENIENT
         };
-        serve_while(patience, |address| async move {
+        serve_while(timeouts, |address| async move {
             assert_eq!(answer_to(address, "POST / HTTP/1.1\r\nhost:").await, "");
             assert_eq!(answer_to(address, "").await, "");
             // A finished request counts no more; the silence after it does.
@@ -286,11 +295,11 @@ mod tests {
     async fn who_does_not_finish_a_body_is_told() {
         let short = Duration::from_millis(20);
         for (whole, grace) in [(short, FOREVER), (FOREVER, short)] {
-            let patience = Patience {
-                body: BodyPatience { whole, grace },
-                ..PATIENT
+            let timeouts = ConnectionTimeouts {
+                body: BodyTimeout { whole, grace },
+                ..LENIENT
             };
-            serve_while(patience, |address| async move {
+            serve_while(timeouts, |address| async move {
                 let request = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf";
                 let answer = answer_to(address, request).await;
                 assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
@@ -302,7 +311,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_only_holds_connections_delays_nobody() {
-        serve_while(PATIENT, |address| async move {
+        serve_while(LENIENT, |address| async move {
             let mut idle = Vec::new();
             for _ in 0..CONNECTIONS_MAX + 20 {
                 idle.push(TcpStream::connect(address).await.unwrap());
@@ -320,7 +329,7 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_that_never_end_take_no_slots() {
-        serve_while(PATIENT, |address| async move {
+        serve_while(LENIENT, |address| async move {
             let mut slow = Vec::new();
             for _ in 0..=REQUESTS_IN_FLIGHT_MAX {
                 let mut stream = TcpStream::connect(address).await.unwrap();
@@ -345,12 +354,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_ends_by_its_age_even_if_it_never_pauses() {
-        let patience = Patience {
+        let timeouts = ConnectionTimeouts {
             connection_age: Duration::from_millis(20),
             connection_close: Duration::from_millis(20),
-            ..PATIENT
+            ..LENIENT
         };
-        serve_while(patience, |address| async move {
+        serve_while(timeouts, |address| async move {
             assert_eq!(answer_to(address, "").await, "");
             assert_eq!(answer_to(address, "POST / HTTP/1.1\r\nhost:").await, "");
             let mut stream = TcpStream::connect(address).await.unwrap();

@@ -10,61 +10,61 @@ pub(super) const READ_RESOURCE: &str = "read_resource";
 /// What a tool returned.
 pub(super) fn of_call(result: &Value) -> McpResult {
     let content = result.get("content").and_then(Value::as_array);
-    let mut told = Told::default();
+    let mut builder = ResultBuilder::default();
     for part in content.into_iter().flatten() {
-        told.take(part);
+        builder.take(part);
     }
-    if told.is_nothing()
+    if builder.is_nothing()
         && let Some(structured) = result.get("structuredContent")
     {
-        told.say(structured.to_string());
+        builder.say(structured.to_string());
     }
     McpResult {
         is_error: result.get("isError") == Some(&Value::Bool(true)),
-        ..told.into_result()
+        ..builder.into_result()
     }
 }
 
 /// What a resource holds.
 pub(super) fn of_resource(result: &Value) -> McpResult {
     let contents = result.get("contents").and_then(Value::as_array);
-    let mut told = Told::default();
+    let mut builder = ResultBuilder::default();
     for resource in contents.into_iter().flatten() {
-        told.take_resource(resource);
+        builder.take_resource(resource);
     }
-    told.into_result()
+    builder.into_result()
 }
 
 /// What a prompt says.
 pub(super) fn of_prompt(result: &Value) -> McpResult {
-    let mut told = Told::default();
+    let mut builder = ResultBuilder::default();
     let text =
         |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
     if let Some(about) = text(result, "description") {
-        told.say(about);
+        builder.say(about);
     }
     let messages = result.get("messages").and_then(Value::as_array);
     for message in messages.into_iter().flatten() {
         let role = text(message, "role").unwrap_or_default();
-        told.say(format!("{role}:"));
+        builder.say(format!("{role}:"));
         match message.get("content") {
-            Some(Value::Array(parts)) => parts.iter().for_each(|part| told.take(part)),
-            Some(part) => told.take(part),
+            Some(Value::Array(parts)) => parts.iter().for_each(|part| builder.take(part)),
+            Some(part) => builder.take(part),
             None => {}
         }
     }
-    told.into_result()
+    builder.into_result()
 }
 
 /// Parts in words, and images beside them.
 #[derive(Debug, Default)]
-struct Told {
+struct ResultBuilder {
     parts: Vec<String>,
     images: Vec<Image>,
     image_bytes: usize,
 }
 
-impl Told {
+impl ResultBuilder {
     fn is_nothing(&self) -> bool {
         self.parts.is_empty() && self.images.is_empty()
     }

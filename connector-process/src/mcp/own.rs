@@ -22,7 +22,7 @@ const GET_PROMPT: &str = "get_prompt";
 
 /// One of our tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Own {
+pub(super) enum OwnTool {
     ListResources,
     ReadResource,
     ListPrompts,
@@ -31,12 +31,12 @@ pub(super) enum Own {
 
 /// What a server can do beside tools.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Can {
+pub(super) struct Capabilities {
     resources: bool,
     prompts: bool,
 }
 
-impl Can {
+impl Capabilities {
     /// What the server has said at the beginning.
     pub(super) fn of(peer: &Peer<RoleClient>) -> Self {
         let info = peer.peer_info();
@@ -118,7 +118,7 @@ fn value_of(result: &impl Serialize) -> Result<Value, Failed> {
         .map_err(|error| Failed::Call(CallError::new(CallErrorCode::Internal, error.to_string())))
 }
 
-impl Own {
+impl OwnTool {
     /// The tool of this name.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         match name {

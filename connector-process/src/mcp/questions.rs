@@ -22,6 +22,7 @@ use crate::call_clock::{CallClock, Held};
 use crate::calls::Pieces;
 use crate::gateway::{Asked, Gateway};
 use crate::limits::MCP_QUESTION_PLACE_TIMEOUT_MS;
+use crate::service::masked;
 
 /// A call that the server works on.
 #[derive(Debug)]
@@ -50,9 +51,9 @@ impl Default for OpenCalls {
 
 /// While this lives, the server works on the call.
 #[derive(Debug)]
-pub(super) struct Entered(OpenCalls, CallId);
+pub(super) struct OpenCallGuard(OpenCalls, CallId);
 
-impl Drop for Entered {
+impl Drop for OpenCallGuard {
     fn drop(&mut self) {
         let call_id = self.1;
         self.0
@@ -63,13 +64,13 @@ impl Drop for Entered {
 
 /// While this lives, the call waits for an answer and its clock stands still.
 #[derive(Debug)]
-struct Waiting {
+struct PausedCall {
     calls: OpenCalls,
     call_id: CallId,
     _held: Held,
 }
 
-impl Drop for Waiting {
+impl Drop for PausedCall {
     fn drop(&mut self) {
         let call_id = self.call_id;
         self.calls.open.send_modify(|calls| {
@@ -83,19 +84,19 @@ impl Drop for Waiting {
 
 /// Which call a question comes under.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum CallMatch {
     /// None is open.
-    Nowhere,
+    NoCall,
     /// This one.
-    Under(CallId),
+    Call(CallId),
     /// It may be any of so many.
-    Unclear(usize),
+    Ambiguous(usize),
 }
 
 /// Decides under which of the open calls a question comes that names this trace context.
-fn place_of(calls: &[OpenCall], named: Option<TraceContext>) -> Place {
+fn match_of(calls: &[OpenCall], named: Option<TraceContext>) -> CallMatch {
     let only = |mut found: Vec<&OpenCall>| match (found.pop(), found.is_empty()) {
-        (Some(call), true) => Some(Place::Under(call.call_id)),
+        (Some(call), true) => Some(CallMatch::Call(call.call_id)),
         _ => None,
     };
     let by_trace = named.and_then(|named| {
@@ -111,18 +112,18 @@ fn place_of(calls: &[OpenCall], named: Option<TraceContext>) -> Place {
         only(of_span.collect()).or_else(|| only(of_trace.collect()))
     });
     let free = calls.iter().filter(|call| call.asking == 0);
-    let place = by_trace
+    let found = by_trace
         .or_else(|| only(free.collect()))
         .or_else(|| only(calls.iter().collect()));
-    place.unwrap_or(match calls.len() {
-        0 => Place::Nowhere,
-        several => Place::Unclear(several),
+    found.unwrap_or(match calls.len() {
+        0 => CallMatch::NoCall,
+        several => CallMatch::Ambiguous(several),
     })
 }
 
 impl OpenCalls {
     /// The server works on a call from now on.
-    pub(super) fn enter(&self, pieces: &Pieces) -> Entered {
+    pub(super) fn enter(&self, pieces: &Pieces) -> OpenCallGuard {
         let call = OpenCall {
             call_id: pieces.call_id(),
             trace: pieces.trace(),
@@ -131,36 +132,36 @@ impl OpenCalls {
         };
         let call_id = call.call_id;
         self.open.send_modify(|calls| calls.push(call));
-        Entered(self.clone(), call_id)
+        OpenCallGuard(self.clone(), call_id)
     }
 
     /// Has the call wait that a question comes under.
-    async fn wait_under(&self, named: Option<TraceContext>) -> Result<Waiting, ErrorData> {
+    async fn wait_under(&self, named: Option<TraceContext>) -> Result<PausedCall, ErrorData> {
         let mut changes = self.open.subscribe();
         let settled = async {
             loop {
-                let place = place_of(&changes.borrow_and_update(), named);
-                match place {
-                    Place::Unclear(_) => drop(changes.changed().await),
+                let found = match_of(&changes.borrow_and_update(), named);
+                match found {
+                    CallMatch::Ambiguous(_) => drop(changes.changed().await),
                     settled => return settled,
                 }
             }
         };
-        let patience = Duration::from_millis(MCP_QUESTION_PLACE_TIMEOUT_MS);
+        let time_limit = Duration::from_millis(MCP_QUESTION_PLACE_TIMEOUT_MS);
         // Not within the match: what is borrowed would be held on to.
-        let settled = timeout(patience, settled).await;
-        let place = settled.unwrap_or_else(|_elapsed| place_of(&self.open.borrow(), named));
-        match place {
-            Place::Under(call_id) => self.hold(call_id).ok_or_else(no_call),
-            Place::Nowhere => Err(no_call()),
-            Place::Unclear(count) => Err(refused(format!(
+        let settled = timeout(time_limit, settled).await;
+        let found = settled.unwrap_or_else(|_elapsed| match_of(&self.open.borrow(), named));
+        match found {
+            CallMatch::Call(call_id) => self.hold(call_id).ok_or_else(no_call),
+            CallMatch::NoCall => Err(no_call()),
+            CallMatch::Ambiguous(count) => Err(refused(format!(
                 "{count} calls are open, and the request does not say which of them it is for: put the \
                  `traceparent` of the call's `_meta` into the `_meta` of the request"
             ))),
         }
     }
 
-    fn hold(&self, call_id: CallId) -> Option<Waiting> {
+    fn hold(&self, call_id: CallId) -> Option<PausedCall> {
         let mut held = None;
         self.open.send_modify(|calls| {
             let mut calls = calls.iter_mut();
@@ -169,7 +170,7 @@ impl OpenCalls {
                 held = Some(call.clock.hold());
             }
         });
-        Some(Waiting {
+        Some(PausedCall {
             calls: self.clone(),
             call_id,
             _held: held?,
@@ -202,25 +203,25 @@ pub(super) struct Asking {
     pub(super) gateway: Gateway,
     pub(super) calls: OpenCalls,
     /// How long a question waits.
-    patience: Duration,
+    answer_timeout: Duration,
     /// What nobody may be shown.
     secrets: Arc<[String]>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Asking {
     pub(super) fn new(
         gateway: Gateway,
         calls: OpenCalls,
-        patience: Duration,
+        answer_timeout: Duration,
         secrets: &[String],
     ) -> Self {
         Self {
             gateway,
             calls,
-            patience,
+            answer_timeout,
             secrets: secrets.into(),
-            places: Arc::new(Semaphore::new(MAX_QUESTIONS_PER_CONNECTION)),
+            permits: Arc::new(Semaphore::new(MAX_QUESTIONS_PER_CONNECTION)),
         }
     }
 
@@ -230,7 +231,7 @@ impl Asking {
         question: Question,
         given_up: CancellationToken,
     ) -> Result<QuestionAnswered, ErrorData> {
-        let _place = self.take_place()?;
+        let _permit = self.take_permit()?;
         let named = question.traceparent.as_deref();
         let named = named.and_then(|named| TraceContext::from_traceparent(named).ok());
         let waiting = tokio::select! {
@@ -246,16 +247,16 @@ impl Asking {
         call_id: CallId,
         question: Question,
     ) -> Result<QuestionAnswered, ErrorData> {
-        let _place = self.take_place()?;
+        let _permit = self.take_permit()?;
         let waiting = self.calls.hold(call_id).ok_or_else(no_call)?;
         // Whoever gives the call up withdraws the question with it.
         self.ask_under(waiting, question, CancellationToken::new())
             .await
     }
 
-    fn take_place(&self) -> Result<SemaphorePermit<'_>, ErrorData> {
-        let place = self.places.try_acquire();
-        place.map_err(|_full| {
+    fn take_permit(&self) -> Result<SemaphorePermit<'_>, ErrorData> {
+        let permit = self.permits.try_acquire();
+        permit.map_err(|_full| {
             refused(format!(
                 "{MAX_QUESTIONS_PER_CONNECTION} questions wait already"
             ))
@@ -264,7 +265,7 @@ impl Asking {
 
     async fn ask_under(
         &self,
-        waiting: Waiting,
+        waiting: PausedCall,
         question: Question,
         given_up: CancellationToken,
     ) -> Result<QuestionAnswered, ErrorData> {
@@ -272,7 +273,7 @@ impl Asking {
             call_id: waiting.call_id,
             message: self.masked(question.message),
             schema: self.masked_all(question.schema),
-            timeout_ms: u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX),
+            timeout_ms: u64::try_from(self.answer_timeout.as_millis()).unwrap_or(u64::MAX),
         };
         match self.gateway.ask_person(ask, given_up).await {
             Asked::Answered(answered) => Ok(answered),
@@ -281,8 +282,7 @@ impl Asking {
     }
 
     fn masked(&self, text: String) -> String {
-        let secrets = self.secrets.iter().filter(|secret| !secret.is_empty());
-        secrets.fold(text, |text, secret| text.replace(secret, "…"))
+        masked(text, &self.secrets)
     }
 
     /// The same of every text within a value.
@@ -328,19 +328,22 @@ mod tests {
 
     #[test]
     fn a_question_comes_under_the_call_that_it_can_only_be_of() {
-        let under = |id| Place::Under(CallId(id));
-        assert_eq!(place_of(&[], Some(trace(1, 1))), Place::Nowhere);
-        assert_eq!(place_of(&[call(1, (1, 1), 0)], None), under(1));
+        let under = |id| CallMatch::Call(CallId(id));
+        assert_eq!(match_of(&[], Some(trace(1, 1))), CallMatch::NoCall);
+        assert_eq!(match_of(&[call(1, (1, 1), 0)], None), under(1));
         // A second question of a call, or a name of another trace, changes nothing if there is but one.
-        assert_eq!(place_of(&[call(1, (1, 1), 2)], Some(trace(9, 9))), under(1));
+        assert_eq!(match_of(&[call(1, (1, 1), 2)], Some(trace(9, 9))), under(1));
         // Who waits for an answer asks nothing else meanwhile.
         let two = [call(1, (1, 1), 1), call(2, (2, 2), 0)];
-        assert_eq!(place_of(&two, None), under(2));
+        assert_eq!(match_of(&two, None), under(2));
         let both_free = [call(1, (1, 1), 0), call(2, (1, 2), 0), call(3, (3, 3), 0)];
-        assert_eq!(place_of(&both_free, None), Place::Unclear(3));
-        assert_eq!(place_of(&both_free, Some(trace(1, 2))), under(2));
-        assert_eq!(place_of(&both_free, Some(trace(3, 7))), under(3));
-        assert_eq!(place_of(&both_free, Some(trace(1, 7))), Place::Unclear(3));
+        assert_eq!(match_of(&both_free, None), CallMatch::Ambiguous(3));
+        assert_eq!(match_of(&both_free, Some(trace(1, 2))), under(2));
+        assert_eq!(match_of(&both_free, Some(trace(3, 7))), under(3));
+        assert_eq!(
+            match_of(&both_free, Some(trace(1, 7))),
+            CallMatch::Ambiguous(3)
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -352,7 +355,7 @@ mod tests {
             calls
                 .open
                 .send_modify(|open| open.push(call(id, (1, 1), 0)));
-            Entered(calls.clone(), CallId(id))
+            OpenCallGuard(calls.clone(), CallId(id))
         };
         let (_first, second) = (enter(1), enter(2));
         let told = calls.wait_under(None).await.unwrap_err().message;

@@ -10,20 +10,20 @@ use futures_util::stream::FuturesUnordered;
 use goondan_clock::sleep;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
-use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio_util::sync::CancellationToken;
 
-use super::lines::{Line, Lines};
-use super::speech::{self, Said};
-use super::{Program, command};
-use crate::gateway::{Gateway, Verdict};
+use super::command;
+use super::launch::Launch;
+use super::messages::{self, ProgramMessage};
+use crate::gateway::{Gateway, Verdict, span_within};
 use crate::guarded::{self, Group};
 use crate::limits::{
     NOTE_BYTES_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX, PROGRAM_LAST_WORDS_TIMEOUT_MS,
     PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS, PROGRAM_UNREAD_BYTES_MAX, REPLY_TIMEOUT_MS,
 };
+use crate::lines::{Line, Lines};
 
 /// How a process came to its end.
 #[derive(Debug)]
@@ -58,12 +58,12 @@ impl Running {
     /// # Errors
     ///
     /// Why it cannot be started, in words that follow the file's name.
-    pub(super) async fn start(program: &Program) -> Result<Self, String> {
-        let file = program.project_root.join(&program.entry);
+    pub(super) async fn start(launch: &Launch) -> Result<Self, String> {
+        let file = launch.project_root.join(&launch.entry);
         let path = std::env::var_os("PATH");
         let command = command::of(&file, path.as_deref()).await?;
         let cannot = |error: std::io::Error| format!("cannot be started: {error}");
-        let mut child = guarded::command(command, &program.project_root)
+        let mut child = guarded::command(command, &launch.project_root)
             .map_err(cannot)?
             .spawn()
             .map_err(cannot)?;
@@ -79,7 +79,7 @@ impl Running {
             stdin,
             stdout: Lines::new(stdout, PROGRAM_LINE_BYTES_MAX),
             stderr: Lines::new(stderr, MAX_LOG_LINE_BYTES),
-            unread: program.start.0.bytes().collect(),
+            unread: launch.start.0.bytes().collect(),
             has_worked: false,
         })
     }
@@ -87,13 +87,13 @@ impl Running {
     /// Passes on what it says until it ends, or must.
     pub(super) async fn run(
         mut self,
-        program: &Program,
+        launch: &Launch,
         gateway: &Gateway,
         stop: &CancellationToken,
     ) -> End {
-        let entry = program.entry.display();
+        let entry = launch.entry.display();
         gateway.report(true, format!("running `{entry}`")).await;
-        let result = self.converse(gateway, stop).await;
+        let result = self.exchange_lines(gateway, stop).await;
         self.group.kill();
         // Killed, or ended already.
         let status = self.child.wait().await;
@@ -112,7 +112,7 @@ impl Running {
     }
 
     /// Ends well when the program does, or with what it did wrong.
-    async fn converse(
+    async fn exchange_lines(
         &mut self,
         gateway: &Gateway,
         stop: &CancellationToken,
@@ -126,7 +126,7 @@ impl Running {
             tokio::select! {
                 line = self.stdout.next(), if may_say_more => match line {
                     Ok(Some(line)) => {
-                        if let Some(submission) = self.hear(&line, gateway).await? {
+                        if let Some(submission) = self.handle_line(&line, gateway).await? {
                             verdicts.push(submission);
                         }
                     }
@@ -134,7 +134,7 @@ impl Running {
                     Err(error) => return Err(format!("cannot be read from: {error}")),
                 },
                 line = self.stderr.next(), if has_more_log => match line {
-                    Ok(Some(line)) => log(&line),
+                    Ok(Some(line)) => line.log_as_stderr(),
                     Ok(None) | Err(_) => has_more_log = false,
                 },
                 Some((id, verdict)) = verdicts.next(), if !verdicts.is_empty() => {
@@ -148,14 +148,14 @@ impl Running {
                 _ = self.child.wait(), if !has_exited => {
                     has_exited = true;
                     // What it wrote last is read; what it started and left behind may hold the pipes.
-                    let patience = Duration::from_millis(PROGRAM_LAST_WORDS_TIMEOUT_MS);
-                    given_up.set(OptionFuture::from(Some(sleep(patience))));
+                    let time_limit = Duration::from_millis(PROGRAM_LAST_WORDS_TIMEOUT_MS);
+                    given_up.set(OptionFuture::from(Some(sleep(time_limit))));
                 }
                 () = stop.cancelled(), if !is_stopping => {
                     is_stopping = true;
-                    self.say(&speech::shutdown())?;
-                    let patience = Duration::from_millis(PROGRAM_STOP_TIMEOUT_MS);
-                    given_up.set(OptionFuture::from(Some(sleep(patience))));
+                    self.queue(&messages::shutdown())?;
+                    let time_limit = Duration::from_millis(PROGRAM_STOP_TIMEOUT_MS);
+                    given_up.set(OptionFuture::from(Some(sleep(time_limit))));
                 }
                 Some(()) = &mut given_up => {
                     if !has_exited {
@@ -169,7 +169,7 @@ impl Running {
     }
 
     /// Takes one line of its stdout; an event gives what waits for the verdict.
-    async fn hear<'g>(
+    async fn handle_line<'g>(
         &mut self,
         line: &Line,
         gateway: &'g Gateway,
@@ -182,24 +182,22 @@ impl Running {
         if line.bytes.iter().all(u8::is_ascii_whitespace) {
             return Ok(None);
         }
-        match speech::read(&line.bytes)? {
-            Said::Event(event, id, caller) => {
-                let fresh = uuid::Uuid::now_v7();
-                let span = SpanId::from_uuid(fresh);
-                let trace = match caller {
-                    Some(caller) => caller.child(span),
-                    None => TraceContext::root(TraceId::from_uuid(fresh), span),
-                };
-                let patience = Duration::from_millis(REPLY_TIMEOUT_MS);
+        match messages::read(&line.bytes)? {
+            ProgramMessage::Event(event, id, caller) => {
+                let trace = span_within(caller, uuid::Uuid::now_v7());
+                let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
                 Ok(Some(async move {
-                    (id, gateway.submit_within(patience, *event, trace).await)
+                    (
+                        id,
+                        gateway.submit_within(reply_timeout, *event, trace).await,
+                    )
                 }))
             }
-            Said::NoEvent(answer) => {
-                self.say(&answer)?;
+            ProgramMessage::NoEvent(answer) => {
+                self.queue(&answer)?;
                 Ok(None)
             }
-            Said::Status { ready, detail } => {
+            ProgramMessage::Status { ready, detail } => {
                 let detail: String = detail.chars().take(NOTE_BYTES_MAX).collect();
                 gateway.report(ready, detail).await;
                 Ok(None)
@@ -211,13 +209,13 @@ impl Running {
         match verdict {
             Ok(accepted) => {
                 self.has_worked = true;
-                self.say(&speech::accepted(id, accepted))
+                self.queue(&messages::accepted(id, accepted))
             }
-            Err(refused) => self.say(&speech::refused(id, refused)),
+            Err(refused) => self.queue(&messages::refused(id, refused)),
         }
     }
 
-    fn say(&mut self, line: &str) -> Result<(), String> {
+    fn queue(&mut self, line: &str) -> Result<(), String> {
         if self.stdin.is_none() {
             return Ok(());
         }
@@ -236,9 +234,4 @@ async fn write(stdin: Option<&mut ChildStdin>, unread: &VecDeque<u8>) -> std::io
         Some(stdin) if !next.is_empty() => stdin.write(next).await,
         Some(_) | None => std::future::pending().await,
     }
-}
-
-fn log(line: &Line) {
-    let text = String::from_utf8_lossy(&line.bytes);
-    tracing::info!(source = "stderr", truncated = !line.is_whole, "{text}");
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::back_off;
-use crate::limits::SERVICE_BACK_OFF_MAX_MS;
+use crate::back_off::back_off;
+use crate::limits::{SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS};
 
 /// Why there is no news.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum ApiError {
     /// The token is not, or no more, that of a bot.
     #[error("Telegram does not take the bot's token ({status}); get a new one from @BotFather")]
     BadToken {
@@ -47,9 +47,11 @@ pub(super) enum Trouble {
     NotTaken(String),
 }
 
-impl Trouble {
+impl ApiError {
     /// How long to wait after it happened, for the n-th time in a row.
     pub(super) fn pause(&self, failures: u32) -> Duration {
+        let back_off =
+            |failures| back_off(failures, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS);
         match self {
             Self::TooMany { retry_after_s } => Duration::from_secs(*retry_after_s).max(back_off(1)),
             // Only a person can mend it.
@@ -71,14 +73,14 @@ const DESCRIPTION_CHARS_MAX: usize = 200;
 ///
 /// # Errors
 ///
-/// [`Trouble`] if it is none.
-pub(super) fn read(status: u16, body: &[u8]) -> Result<Value, Trouble> {
+/// [`ApiError`] if it is none.
+pub(super) fn read(status: u16, body: &[u8]) -> Result<Value, ApiError> {
     let answer: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     if status == 200 && answer.get("ok") == Some(&Value::Bool(true)) {
         return answer
             .get("result")
             .cloned()
-            .ok_or_else(|| Trouble::Strange("an answer without a result".to_owned()));
+            .ok_or_else(|| ApiError::Strange("an answer without a result".to_owned()));
     }
     let description = answer.get("description").and_then(Value::as_str);
     let description: String = description
@@ -88,16 +90,16 @@ pub(super) fn read(status: u16, body: &[u8]) -> Result<Value, Trouble> {
         .collect();
     Err(match status {
         // What is no token at all makes a path that does not exist.
-        401 | 404 => Trouble::BadToken { status },
-        409 => Trouble::Conflict(description),
-        429 => Trouble::TooMany {
+        401 | 404 => ApiError::BadToken { status },
+        409 => ApiError::Conflict(description),
+        429 => ApiError::TooMany {
             retry_after_s: answer
                 .pointer("/parameters/retry_after")
                 .and_then(Value::as_u64)
                 .unwrap_or(1),
         },
-        200 => Trouble::Strange("an answer that is no success".to_owned()),
-        status => Trouble::Refused {
+        200 => ApiError::Strange("an answer that is no success".to_owned()),
+        status => ApiError::Refused {
             status,
             description,
         },
@@ -112,38 +114,35 @@ mod tests {
 
     #[test]
     fn each_answer_is_understood() {
-        let trouble = |status, body: Value| read(status, body.to_string().as_bytes()).unwrap_err();
+        let error = |status, body: Value| read(status, body.to_string().as_bytes()).unwrap_err();
         assert_eq!(read(200, br#"{"ok":true,"result":[1]}"#), Ok(json!([1])));
         let unauthorized = json!({"ok": false, "description": "Unauthorized"});
         assert_eq!(
-            trouble(401, unauthorized.clone()),
-            Trouble::BadToken { status: 401 }
+            error(401, unauthorized.clone()),
+            ApiError::BadToken { status: 401 }
         );
         assert!(
-            trouble(409, json!({"description": "terminated by other"}))
+            error(409, json!({"description": "terminated by other"}))
                 .to_string()
                 .contains("terminated by other")
         );
-        let patience = json!({"parameters": {"retry_after": 7}});
-        assert_eq!(
-            trouble(429, patience),
-            Trouble::TooMany { retry_after_s: 7 }
-        );
+        let asked = json!({"parameters": {"retry_after": 7}});
+        assert_eq!(error(429, asked), ApiError::TooMany { retry_after_s: 7 });
         assert!(matches!(
-            trouble(502, json!("x")),
-            Trouble::Refused { status: 502, .. }
+            error(502, json!("x")),
+            ApiError::Refused { status: 502, .. }
         ));
-        assert!(matches!(trouble(200, unauthorized), Trouble::Strange(_)));
-        assert!(matches!(read(200, b"<html>"), Err(Trouble::Strange(_))));
+        assert!(matches!(error(200, unauthorized), ApiError::Strange(_)));
+        assert!(matches!(read(200, b"<html>"), Err(ApiError::Strange(_))));
     }
 
     #[test]
     fn pauses_grow_and_what_telegram_asks_for_is_kept() {
-        let refused = Trouble::Unreachable(String::new());
+        let refused = ApiError::Unreachable(String::new());
         let pauses: Vec<u64> = (1..=8).map(|n| refused.pause(n).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
-        let asked = Trouble::TooMany { retry_after_s: 300 };
+        let asked = ApiError::TooMany { retry_after_s: 300 };
         assert_eq!(asked.pause(9).as_secs(), 300);
-        assert_eq!(Trouble::BadToken { status: 401 }.pause(1).as_secs(), 60);
+        assert_eq!(ApiError::BadToken { status: 401 }.pause(1).as_secs(), 60);
     }
 }

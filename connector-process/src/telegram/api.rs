@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::answer::{Trouble, read};
+use super::answer::{ApiError, read};
 use crate::service::{Broken, exchange};
 
 /// The Bot API for one bot. Cheap to clone.
@@ -28,23 +28,23 @@ impl Api {
     ///
     /// # Errors
     ///
-    /// [`Trouble`] if it does not succeed.
+    /// [`ApiError`] if it does not succeed.
     pub(super) async fn call(
         &self,
         method: &str,
         params: &Value,
-        patience: Duration,
-    ) -> Result<Value, Trouble> {
+        request_timeout: Duration,
+    ) -> Result<Value, ApiError> {
         let request = self
             .client
             .post(format!("{}/{method}", self.base))
             .header("content-type", "application/json")
             .body(params.to_string());
-        match exchange(request, patience).await {
+        match exchange(request, request_timeout).await {
             Ok(answered) => read(answered.status, &answered.body),
-            Err(Broken::TooLong) => Err(Trouble::Strange(Broken::TooLong.to_string())),
-            Err(Broken::NotSent(reason)) => Err(Trouble::Unreachable(reason)),
-            Err(Broken::Lost(reason)) => Err(Trouble::Lost(reason)),
+            Err(Broken::TooLong) => Err(ApiError::Strange(Broken::TooLong.to_string())),
+            Err(Broken::NotSent(reason)) => Err(ApiError::Unreachable(reason)),
+            Err(Broken::Lost(reason)) => Err(ApiError::Lost(reason)),
         }
     }
 }

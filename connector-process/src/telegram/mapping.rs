@@ -4,8 +4,15 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
 
-use super::UPDATES;
 use crate::payload::{event_id, instance_key, is_allowed, properties, text};
+
+/// The kinds of updates that are asked for.
+pub(super) const UPDATES: [&str; 4] = [
+    "message",
+    "edited_message",
+    "channel_post",
+    "edited_channel_post",
+];
 
 /// What an update is to us.
 #[derive(Debug, PartialEq)]

@@ -7,7 +7,7 @@ use goondan_connectors::Values;
 use goondan_protocol::JsonObject;
 use serde_json::Value;
 
-use crate::listener::{Door, SignatureCheck};
+use crate::listener::{HttpEndpoint, SignatureCheck};
 
 /// The secret that turns the signature check on.
 const HMAC_SECRET: &str = "hmac";
@@ -41,7 +41,7 @@ impl std::fmt::Display for FieldPath {
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// Where it listens.
-    pub(crate) door: Door,
+    pub(crate) http_endpoint: HttpEndpoint,
     /// Where in a JSON body the input is. None: the rule of [`super::mapping`].
     pub(crate) input_field: Option<FieldPath>,
     /// Where in a JSON body the instance key is.
@@ -59,7 +59,7 @@ impl Settings {
         let values = Values::of("webhook", config);
         let field = |name| values.text(name).map(FieldPath::new);
         Self {
-            door: Door::new(&values),
+            http_endpoint: HttpEndpoint::new(&values),
             input_field: field("inputField"),
             key_field: field("keyField"),
             id_field: field("idField"),
@@ -94,9 +94,15 @@ mod tests {
     #[test]
     fn without_settings_it_listens_on_this_machine_only() {
         let settings = settings(&json!({}), &[]);
-        assert_eq!(settings.door.host, "127.0.0.1");
-        assert_eq!((settings.door.port, settings.door.path.as_str()), (0, "/"));
-        assert_eq!(settings.door.body_bytes_max, 256 * 1024);
+        assert_eq!(settings.http_endpoint.host, "127.0.0.1");
+        assert_eq!(
+            (
+                settings.http_endpoint.port,
+                settings.http_endpoint.path.as_str()
+            ),
+            (0, "/")
+        );
+        assert_eq!(settings.http_endpoint.body_bytes_max, 256 * 1024);
         assert!(settings.signature.is_none());
     }
 
@@ -110,13 +116,13 @@ mod tests {
         let described = goondan_connectors::find("webhook").unwrap().settings;
         assert_eq!(config.as_object().unwrap().len(), described.len());
         let settings = settings(&config, &[("hmac", "s")]);
-        let door = Door {
+        let http_endpoint = HttpEndpoint {
             host: "::1".into(),
             port: 8080,
             path: "/hooks/a%20b".into(),
             body_bytes_max: 10,
         };
-        assert_eq!(settings.door, door);
+        assert_eq!(settings.http_endpoint, http_endpoint);
         assert_eq!(settings.input_field, Some(FieldPath::new("comment")));
         assert_eq!(settings.id_field, Some(FieldPath::new("id")));
         let body = json!({"repo": {"name": "r"}, "/repo/name": "no"});

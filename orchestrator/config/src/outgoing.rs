@@ -1,8 +1,9 @@
 //! By which connections an agent's tools work that do their work by one.
 
-use goondan_protocol::base_package::{self, BASE_PACKAGE, OutgoingTool};
+use goondan_protocol::base_package::BASE_PACKAGE;
 use goondan_protocol::definition::{ToolDefinition, ToolSource};
 use goondan_protocol::ids::ConnectionName;
+use goondan_protocol::service::{Service, service_of};
 use goondan_protocol::settings::CONNECTION;
 
 use crate::codes;
@@ -25,13 +26,14 @@ pub(crate) fn connect(
     let ToolSource::Builtin { package, name } = &tool.source else {
         return;
     };
-    let outgoing = base_package::outgoing(name.as_str()).filter(|_| package == BASE_PACKAGE);
-    let Some(outgoing) = outgoing else { return };
+    let Some(service) = service_of(name.as_str()).filter(|_| package == BASE_PACKAGE) else {
+        return;
+    };
     let all: Vec<&ConnectionSpec> = resources
         .connections
         .iter()
         .map(|connection| &connection.value)
-        .filter(|connection| is_of(connection, outgoing.connector, resources))
+        .filter(|connection| is_of(connection, service.connector, resources))
         .collect();
     let setting = tool.config.remove(CONNECTION);
     let chosen = match setting.filter(|setting| !setting.is_null()) {
@@ -42,7 +44,7 @@ pub(crate) fn connect(
             Some(connection) => vec![*connection],
             None => {
                 if !report.is_partial() {
-                    report.add(not_there(tool, outgoing, &setting, &all, reference));
+                    report.add(not_there(tool, service, &setting, &all, reference));
                 }
                 return;
             }
@@ -50,10 +52,10 @@ pub(crate) fn connect(
     };
     // What could not be read may have been the connection.
     if chosen.is_empty() && !report.is_partial() {
-        report.add(none_at_all(tool, outgoing, reference));
+        report.add(none_at_all(tool, service, reference));
     }
     for connection in &chosen {
-        check_secret(tool, outgoing, connection, reference, report);
+        check_secret(tool, service, connection, reference, report);
     }
     let names = chosen.iter().map(|connection| connection.name.clone());
     tool.connections = names.collect::<Vec<ConnectionName>>();
@@ -81,7 +83,7 @@ fn named(setting: &serde_json::Value) -> &str {
 
 fn not_there(
     tool: &ToolDefinition,
-    outgoing: &OutgoingTool,
+    service: &Service,
     setting: &serde_json::Value,
     all: &[&ConnectionSpec],
     reference: &Reference,
@@ -96,14 +98,14 @@ fn not_there(
         "the tool `{}` works by Connection `{}`, which is none of the connector `{}`; {there_is}",
         tool.name,
         named(setting),
-        outgoing.connector
+        service.connector
     );
     let meant = nearest(named(setting), all.iter().map(|it| it.name.as_str()));
     Problem::new(codes::UNKNOWN_REFERENCE, reference.place, message).did_you_mean(meant)
 }
 
-fn none_at_all(tool: &ToolDefinition, outgoing: &OutgoingTool, reference: &Reference) -> Problem {
-    let OutgoingTool { connector, .. } = outgoing;
+fn none_at_all(tool: &ToolDefinition, service: &Service, reference: &Reference) -> Problem {
+    let Service { connector, .. } = service;
     let message = format!(
         "the tool `{}` works by a Connection of the connector `{connector}`, and the project has none",
         tool.name
@@ -116,16 +118,16 @@ fn none_at_all(tool: &ToolDefinition, outgoing: &OutgoingTool, reference: &Refer
 
 fn check_secret(
     tool: &ToolDefinition,
-    outgoing: &OutgoingTool,
+    service: &Service,
     connection: &ConnectionSpec,
     reference: &Reference,
     report: &mut Report,
 ) {
-    let Some(secret) = outgoing.secret else {
+    let Some(secret) = service.secret else {
         return;
     };
     // One that the connector itself cannot do without is its own problem.
-    let described = goondan_connectors::find(outgoing.connector);
+    let described = goondan_connectors::find(service.connector);
     let is_required = described.is_some_and(|described| {
         let secrets = described.secrets.iter();
         secrets

@@ -69,19 +69,42 @@ fn slack_double() -> Provider {
                 }
                 Answer::json(&json!({"ok": true, "ts": format!("9.{posts}")}))
             }
+            path if path.starts_with("/v1/conversations.replies?") => {
+                Answer::json(&thread_page(path))
+            }
             _ => Answer::json(&json!({"ok": false, "error": "unknown_method"})),
         }
     })
 }
 
-fn slack_home(slack: &Provider, token: &str) -> Home {
+/// A page of a thread of 25 messages, the last of which quotes the token.
+fn thread_page(path: &str) -> Value {
+    let (numbers, next) = match path.ends_with("&cursor=more") {
+        false => (1..=20, "more"),
+        true => (21..=25, ""),
+    };
+    let message = |n: i32| {
+        let said = if n == 25 { TOKEN } else { "is &lt;late&gt;" };
+        json!({"ts": format!("{n}.5"), "user": format!("U{n}"), "text": format!("{n} {said}")})
+    };
+    let messages: Vec<Value> = numbers.map(message).collect();
+    json!({"ok": true, "messages": messages, "response_metadata": {"next_cursor": next}})
+}
+
+/// An agent that calls an export with one argument, and a Slack app that is told `channels`.
+fn slack_home(
+    slack: &Provider,
+    token: &str,
+    (export, argument): (&str, &str),
+    channels: &str,
+) -> Home {
     let connection = format!(
-        "  config: {{endpoint: \"{}\"}}\n  secrets: {{signingSecret: {{value: {SECRET}}}, botToken: \
-         {{value: {token}}}}}",
+        "  config: {{endpoint: \"{}\"{channels}}}\n  secrets: {{signingSecret: {{value: {SECRET}}}, \
+         botToken: {{value: {token}}}}}",
         slack.endpoint()
     );
     Home::new(&project(
-        ("slack", "send", "text"),
+        ("slack", export, argument),
         "slack",
         "",
         &connection,
@@ -104,7 +127,7 @@ fn mention(daemon: &Daemon, said: &str, ts: &str) {
 #[test]
 fn slack_is_answered_in_the_thread_and_patience_is_kept() {
     let slack = slack_double();
-    let home = slack_home(&slack, TOKEN);
+    let home = slack_home(&slack, TOKEN, ("send", "text"), "");
     let daemon = Daemon::serving(&home);
     mention(
         &daemon,
@@ -134,7 +157,7 @@ fn slack_is_answered_in_the_thread_and_patience_is_kept() {
 #[test]
 fn a_token_that_slack_does_not_take_is_told_and_events_come_in_all_the_same() {
     let slack = slack_double();
-    let home = slack_home(&slack, "a-bad-token");
+    let home = slack_home(&slack, "a-bad-token", ("send", "text"), "");
     let daemon = Daemon::serving(&home);
     wait_until("it is told", || {
         detail(&home, "slack").contains("agents cannot write: Slack says: invalid_auth")
@@ -149,6 +172,36 @@ fn a_token_that_slack_does_not_take_is_told_and_events_come_in_all_the_same() {
     assert_eq!(home.ask("desk", "hello"), "nothing to do");
     let log = daemon.stop();
     assert!(!format!("{:?}", log.lines()).contains("a-bad-token"));
+}
+
+#[test]
+fn the_end_of_a_slack_thread_is_read_where_the_connection_may_write() {
+    let slack = slack_double();
+    let home = slack_home(&slack, TOKEN, ("read", "channel"), ", channels: [C1]");
+    let daemon = Daemon::serving(&home);
+    mention(&daemon, "<@U9> say C1", "1.5");
+    let messages = history(&home, "slack:T1:C1", 4);
+    let read: Value = serde_json::from_str(last_result(&messages)).unwrap();
+    let shown = read["messages"].as_array().unwrap();
+    assert_eq!((shown.len(), &read["hasMore"]), (20, &json!(true)));
+    let first = json!({"ts": "6.5", "author": "U6", "time": "1970-01-01T00:00:06.000Z", "text": "6 is <late>"});
+    assert_eq!((&shown[0], &shown[19]["text"]), (&first, &json!("25 …")));
+    let asked: Vec<String> = slack.received().into_iter().map(|it| it.path).collect();
+    let pages: Vec<&String> = asked
+        .iter()
+        .filter(|path| path.contains("replies"))
+        .collect();
+    let page = "/v1/conversations.replies?channel=C1&ts=1.5&limit=200";
+    assert_eq!(pages, [page, &format!("{page}&cursor=more")]);
+    mention(&daemon, "<@U9> say C2", "1.6");
+    let messages = history(&home, "slack:T1:C1", 8);
+    let refused = last_result(&messages);
+    assert!(
+        refused.starts_with("E_REFUSED: channel C2 is not one of"),
+        "{refused}"
+    );
+    let log = daemon.stop();
+    assert!(!format!("{:?}", log.lines()).contains(TOKEN));
 }
 
 #[test]

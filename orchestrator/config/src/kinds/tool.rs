@@ -276,7 +276,7 @@ fn read_exports(
     report: &mut Report,
 ) -> Vec<ToolExport> {
     // Nothing is known of the exports of a built-in that is not known itself.
-    let known = builtin.map_or(&[][..], |builtin| tool_exports(builtin.value));
+    let known = builtin.map_or_else(Vec::new, |builtin| tool_exports(builtin.value));
     let mut exports: Vec<ToolExport> = Vec::new();
     for mut fields in spec.mappings("exports", report).into_iter().flatten() {
         let name = fields.text("name", report);

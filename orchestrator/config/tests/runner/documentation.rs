@@ -104,7 +104,7 @@ fn the_exports_are_those_the_page_of_tools_describes() {
     // That the page describes every export is the agent process's own test.
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
     let page = std::fs::read_to_string(path).unwrap();
-    for (tool, exports) in goondan_protocol::base_package::TOOLS {
+    for (tool, exports) in goondan_protocol::base_package::tools() {
         if exports.is_empty() {
             // What it offers is known only when it runs.
             continue;

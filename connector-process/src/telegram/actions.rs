@@ -2,73 +2,64 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
-use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
-use goondan_protocol::service::Telegram as Errand;
+use goondan_protocol::call::{CallError, CallErrorCode};
+use goondan_protocol::service::{Service, TELEGRAM, Telegram as Action};
 use serde_json::{Map, Value, json};
 
-use super::answer::Trouble;
+use super::answer::ApiError;
 use super::api::Api;
-use crate::calls::{CallHandler, Outcome, Pieces};
 use crate::limits::SERVICE_TIMEOUT_MS;
-use crate::payload::is_allowed;
-use crate::service::{self, Failed};
+use crate::service::{Failed, check_place};
+use crate::service_api::ServiceApi;
 
 /// Does what agents ask for.
-#[derive(Clone)]
-pub(super) struct Errands {
+pub(super) struct Actions {
     pub(super) api: Api,
     pub(super) token: String,
     /// The only chats that may be written to; none: all.
     pub(super) chats: Option<Vec<String>>,
 }
 
-impl CallHandler for Errands {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
-        let errands = self.clone();
-        async move { service::outcome(errands.run(&call).await, &[&errands.token]) }.boxed()
-    }
-}
+impl ServiceApi for Actions {
+    type Action = Action;
+    const SERVICE: &'static Service = &TELEGRAM;
 
-impl Errands {
-    async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
-        let errand: Errand = service::errand("telegram", call)?;
-        let chat = chat_of(&errand);
-        if !is_allowed(self.chats.as_deref(), chat) {
-            let message =
-                format!("chat {chat} is not one of `chats` or `sendTo` of the Connection");
-            return Err(CallError::new(CallErrorCode::Refused, message));
-        }
-        let (method, params) = to_method(&errand);
-        let patience = Duration::from_millis(SERVICE_TIMEOUT_MS);
-        match self.api.call(method, &params, patience).await {
-            Ok(result) => Ok(to_result(&errand, &result)),
+    async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
+        let chat = chat_of(&action);
+        check_place("chat", chat, self.chats.as_deref(), "chats")?;
+        let (method, params) = to_method(&action);
+        let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
+        match self.api.call(method, &params, request_timeout).await {
+            Ok(result) => Ok(to_result(&action, &result)),
             // What is so already need not be done.
-            Err(Trouble::Refused { description, .. })
+            Err(ApiError::Refused { description, .. })
                 if description.contains("message is not modified") =>
             {
                 Ok(json!({}))
             }
-            Err(trouble) => Err(to_error(&trouble, errand.is_repeatable())),
+            Err(error) => Err(to_error(&error, is_idempotent)),
         }
+    }
+
+    fn secret(&self) -> &str {
+        &self.token
     }
 }
 
-fn chat_of(errand: &Errand) -> &str {
-    match errand {
-        Errand::Send { chat, .. }
-        | Errand::Edit { chat, .. }
-        | Errand::Delete { chat, .. }
-        | Errand::React { chat, .. }
-        | Errand::Typing { chat, .. } => chat,
+fn chat_of(action: &Action) -> &str {
+    match action {
+        Action::Send { chat, .. }
+        | Action::Edit { chat, .. }
+        | Action::Delete { chat, .. }
+        | Action::React { chat, .. }
+        | Action::Typing { chat, .. } => chat,
     }
 }
 
 /// The method of the Bot API, and its parameters.
-fn to_method(errand: &Errand) -> (&'static str, Value) {
+fn to_method(action: &Action) -> (&'static str, Value) {
     // Ids are numbers there, names of public chats are texts.
-    let chat = chat_of(errand);
+    let chat = chat_of(action);
     let chat = chat
         .parse::<i64>()
         .map_or_else(|_name| json!(chat), |id| json!(id));
@@ -78,8 +69,8 @@ fn to_method(errand: &Errand) -> (&'static str, Value) {
             params.insert(name.to_owned(), value);
         }
     };
-    let method = match errand {
-        Errand::Send {
+    let method = match action {
+        Action::Send {
             text,
             parse_mode,
             reply_to,
@@ -95,7 +86,7 @@ fn to_method(errand: &Errand) -> (&'static str, Value) {
             put("disable_notification", silent.then(|| json!(true)));
             "sendMessage"
         }
-        Errand::Edit {
+        Action::Edit {
             message,
             text,
             parse_mode,
@@ -106,11 +97,11 @@ fn to_method(errand: &Errand) -> (&'static str, Value) {
             put("parse_mode", parse_mode.as_ref().map(|mode| json!(mode)));
             "editMessageText"
         }
-        Errand::Delete { message, .. } => {
+        Action::Delete { message, .. } => {
             put("message_id", Some(json!(message)));
             "deleteMessage"
         }
-        Errand::React { message, emoji, .. } => {
+        Action::React { message, emoji, .. } => {
             let reaction = emoji
                 .iter()
                 .map(|emoji| json!({"type": "emoji", "emoji": emoji}));
@@ -118,7 +109,7 @@ fn to_method(errand: &Errand) -> (&'static str, Value) {
             put("reaction", Some(reaction.collect()));
             "setMessageReaction"
         }
-        Errand::Typing { thread, .. } => {
+        Action::Typing { thread, .. } => {
             put("message_thread_id", thread.map(Value::from));
             put("action", Some(json!("typing")));
             "sendChatAction"
@@ -128,46 +119,46 @@ fn to_method(errand: &Errand) -> (&'static str, Value) {
 }
 
 /// What the agent is told: of a message that was sent, its id.
-fn to_result(errand: &Errand, result: &Value) -> Value {
-    match errand {
-        Errand::Send { .. } => result.get("message_id").cloned().unwrap_or(Value::Null),
-        Errand::Edit { .. }
-        | Errand::Delete { .. }
-        | Errand::React { .. }
-        | Errand::Typing { .. } => {
+fn to_result(action: &Action, result: &Value) -> Value {
+    match action {
+        Action::Send { .. } => result.get("message_id").cloned().unwrap_or(Value::Null),
+        Action::Edit { .. }
+        | Action::Delete { .. }
+        | Action::React { .. }
+        | Action::Typing { .. } => {
             json!({})
         }
     }
 }
 
-fn to_error(trouble: &Trouble, is_repeatable: bool) -> CallError {
+fn to_error(failure: &ApiError, is_repeatable: bool) -> CallError {
     let failed = Failed {
         service: "Telegram",
         is_repeatable,
     };
-    let error = |code| CallError::new(code, trouble.to_string());
-    match trouble {
-        Trouble::BadToken { .. } => error(CallErrorCode::Unauthorized),
-        Trouble::TooMany { retry_after_s } => {
+    let error = |code| CallError::new(code, failure.to_string());
+    match failure {
+        ApiError::BadToken { .. } => error(CallErrorCode::Unauthorized),
+        ApiError::TooMany { retry_after_s } => {
             error(CallErrorCode::RateLimited).later(Some(retry_after_s.saturating_mul(1_000)))
         }
-        Trouble::Unreachable(_) | Trouble::NotTaken(_) => {
+        ApiError::Unreachable(_) | ApiError::NotTaken(_) => {
             error(CallErrorCode::Unavailable).later(None)
         }
-        Trouble::Lost(_) => failed.unknown(trouble.to_string()),
-        Trouble::Strange(_) => error(CallErrorCode::Internal),
-        Trouble::Conflict(said) => failed.by_status(409, said, None),
-        Trouble::Refused { description, .. } if description.contains("not found") => error(
+        ApiError::Lost(_) => failed.unknown(failure.to_string()),
+        ApiError::Strange(_) => error(CallErrorCode::Internal),
+        ApiError::Conflict(said) => failed.by_status(409, said, None),
+        ApiError::Refused { description, .. } if description.contains("not found") => error(
             CallErrorCode::NotFound,
         )
         .suggest("a bot reaches only chats that it is in, or whose people wrote to it first"),
-        Trouble::Refused { description, .. } if description.contains("can't parse entities") => {
+        ApiError::Refused { description, .. } if description.contains("can't parse entities") => {
             error(CallErrorCode::Invalid).suggest("mend the mark-up, or leave `parseMode` out")
         }
-        Trouble::Refused { description, .. } if description.contains("too long") => {
+        ApiError::Refused { description, .. } if description.contains("too long") => {
             error(CallErrorCode::TooLarge)
         }
-        Trouble::Refused {
+        ApiError::Refused {
             status,
             description,
         } => failed.by_status(*status, description, None),
@@ -178,8 +169,8 @@ fn to_error(trouble: &Trouble, is_repeatable: bool) -> CallError {
 mod tests {
     use super::*;
 
-    fn send(chat: &str) -> Errand {
-        Errand::Send {
+    fn send(chat: &str) -> Action {
+        Action::Send {
             chat: chat.to_owned(),
             text: "Hello.".to_owned(),
             parse_mode: Some("HTML".to_owned()),
@@ -190,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_errand_is_a_method_of_the_bot_api() {
+    fn an_action_is_a_method_of_the_bot_api() {
         let (method, params) = to_method(&send("-100"));
         assert_eq!(method, "sendMessage");
         let expected = json!({"chat_id": -100, "text": "Hello.", "parse_mode": "HTML",
@@ -199,7 +190,7 @@ mod tests {
         assert_eq!(params, expected);
         assert_eq!(to_method(&send("@news")).1["chat_id"], "@news");
         let chat = || "1".to_owned();
-        let react = |emoji: Option<&str>| Errand::React {
+        let react = |emoji: Option<&str>| Action::React {
             chat: chat(),
             message: 2,
             emoji: emoji.map(str::to_owned),
@@ -208,7 +199,7 @@ mod tests {
             json!({"chat_id": 1, "message_id": 2, "reaction": [{"type": "emoji", "emoji": "👍"}]});
         assert_eq!(to_method(&react(Some("👍"))), ("setMessageReaction", put));
         assert_eq!(to_method(&react(None)).1["reaction"], json!([]));
-        let typing = Errand::Typing {
+        let typing = Action::Typing {
             chat: chat(),
             thread: None,
         };
@@ -221,7 +212,7 @@ mod tests {
         let refused = |status, description: &str| {
             let description = description.to_owned();
             to_error(
-                &Trouble::Refused {
+                &ApiError::Refused {
                     status,
                     description,
                 },
@@ -250,16 +241,16 @@ mod tests {
                 CallErrorCode::Interrupted,
             ),
             (
-                to_error(&Trouble::BadToken { status: 401 }, false),
+                to_error(&ApiError::BadToken { status: 401 }, false),
                 CallErrorCode::Unauthorized,
             ),
         ] {
             assert_eq!(error.code, code, "{error}");
             assert!(!error.retryable);
         }
-        let patience = to_error(&Trouble::TooMany { retry_after_s: 9 }, false);
-        assert_eq!(patience.retry_after_ms, Some(9_000));
-        let lost = Trouble::Lost("reset".to_owned());
+        let too_many = to_error(&ApiError::TooMany { retry_after_s: 9 }, false);
+        assert_eq!(too_many.retry_after_ms, Some(9_000));
+        let lost = ApiError::Lost("reset".to_owned());
         assert_eq!(to_error(&lost, false).code, CallErrorCode::Interrupted);
         assert!(to_error(&lost, true).retryable);
     }

@@ -1,27 +1,23 @@
 //! What agents have a Slack app do, by Slack's Web API.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
-use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
-use goondan_protocol::service::{Slack as Errand, SlackFormat};
+use goondan_protocol::call::{CallError, CallErrorCode};
+use goondan_protocol::service::{SLACK, SLACK_MESSAGES_MAX, Service, Slack as Action, SlackFormat};
+use reqwest::Url;
 use serde_json::{Map, Value, json};
 
-use crate::calls::{CallHandler, Outcome, Pieces};
-use crate::limits::SERVICE_TIMEOUT_MS;
-use crate::listener::Outbox;
-use crate::payload::{is_allowed, text};
-use crate::service::{self, Answered, Failed, exchange};
+use super::reading::LastMessages;
+use crate::payload::text;
+use crate::service::{Answered, Failed, check_place};
+use crate::service_api::ServiceApi;
 
-/// Does what agents ask for.
-#[derive(Clone)]
-pub(super) struct Errands {
-    api: Arc<Api>,
-}
+/// Messages of a thread that are asked for at once.
+const THREAD_PAGE_MESSAGES: usize = 200;
 
-struct Api {
+/// Most pages of a thread that are read to get to its end.
+const THREAD_PAGES_MAX: usize = 10;
+
+/// Slack's Web API for the app with one token.
+pub(super) struct Api {
     client: reqwest::Client,
     endpoint: String,
     token: String,
@@ -29,59 +25,52 @@ struct Api {
     channels: Option<Vec<String>>,
 }
 
-impl Errands {
-    /// For the app with this token.
+impl ServiceApi for Api {
+    type Action = Action;
+    const SERVICE: &'static Service = &SLACK;
+
+    async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
+        let channel = channel_of(&action);
+        check_place("channel", channel, self.channels.as_deref(), "channels")?;
+        let (method, params) = to_method(&action);
+        if let Action::Read { thread, limit, .. } = action {
+            return self.read(method, &params, thread.is_some(), limit).await;
+        }
+        let result = self.ask(method, &params, is_idempotent).await?;
+        Ok(match action {
+            Action::Send { .. } => result.get("ts").cloned().unwrap_or(Value::Null),
+            Action::Edit { .. }
+            | Action::Delete { .. }
+            | Action::React { .. }
+            | Action::Read { .. } => json!({}),
+        })
+    }
+
+    fn secret(&self) -> &str {
+        &self.token
+    }
+
+    async fn check(&self) -> Result<Option<String>, CallError> {
+        let me = self.ask("auth.test", &json!({}), true).await?;
+        let named = |pointer| text(&me, pointer).unwrap_or("an app");
+        Ok(Some(format!("{} of {}", named("/user"), named("/team"))))
+    }
+}
+
+impl Api {
+    /// The API at `endpoint`; `channels` are the only ones that may be written to, if there are any.
     pub(super) fn new(
         client: reqwest::Client,
         endpoint: &str,
         token: String,
         channels: Option<Vec<String>>,
     ) -> Self {
-        let endpoint = endpoint.trim_end_matches('/').to_owned();
-        let api = Api {
+        Self {
             client,
-            endpoint,
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
             token,
             channels,
-        };
-        Self { api: Arc::new(api) }
-    }
-}
-
-impl CallHandler for Errands {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
-        let api = Arc::clone(&self.api);
-        async move { service::outcome(api.run(&call).await, &[&api.token]) }.boxed()
-    }
-}
-
-impl Outbox for Errands {
-    fn check(&self) -> BoxFuture<'static, Result<Option<String>, CallError>> {
-        let api = Arc::clone(&self.api);
-        async move {
-            let me = api.ask("auth.test", &json!({}), true).await?;
-            let named = |pointer| text(&me, pointer).unwrap_or("an app");
-            Ok(Some(format!("{} of {}", named("/user"), named("/team"))))
         }
-        .boxed()
-    }
-}
-
-impl Api {
-    async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
-        let errand: Errand = service::errand("slack", call)?;
-        let channel = channel_of(&errand);
-        if !is_allowed(self.channels.as_deref(), channel) {
-            let message =
-                format!("channel {channel} is not one of `channels` or `sendTo` of the Connection");
-            return Err(CallError::new(CallErrorCode::Refused, message));
-        }
-        let (method, params) = to_method(&errand);
-        let result = self.ask(method, &params, errand.is_repeatable()).await?;
-        Ok(match errand {
-            Errand::Send { .. } => result.get("ts").cloned().unwrap_or(Value::Null),
-            Errand::Edit { .. } | Errand::Delete { .. } | Errand::React { .. } => json!({}),
-        })
     }
 
     /// Calls a method of the Web API.
@@ -101,28 +90,75 @@ impl Api {
             .bearer_auth(&self.token)
             .header("content-type", "application/json; charset=utf-8")
             .body(params.to_string());
-        let patience = Duration::from_millis(SERVICE_TIMEOUT_MS);
-        match exchange(request, patience).await {
-            Ok(answered) => read(&answered, failed),
-            Err(broken) => Err(failed.without_answer(&broken)),
+        understood(&failed.answer_to(request).await?, failed)
+    }
+
+    /// Reads the last messages of a thread, page by page, or of a channel.
+    async fn read(
+        &self,
+        method: &str,
+        params: &Value,
+        is_thread: bool,
+        limit: usize,
+    ) -> Result<Value, CallError> {
+        let mut last = LastMessages::new(limit.min(SLACK_MESSAGES_MAX));
+        let mut cursor = None;
+        for _ in 0..THREAD_PAGES_MAX {
+            let page = self.look_up(method, params, cursor.as_deref()).await?;
+            if !is_thread {
+                last.take_channel(&page, &self.token);
+                return Ok(last.into_answer());
+            }
+            cursor = last.take_thread(&page, &self.token).map(str::to_owned);
+            if cursor.is_none() {
+                return Ok(last.into_answer());
+            }
         }
+        let most = THREAD_PAGES_MAX * THREAD_PAGE_MESSAGES;
+        let message = format!("the thread has more than {most} messages; its end is not read");
+        Err(CallError::new(CallErrorCode::TooLarge, message))
+    }
+
+    /// Calls a method that changes nothing; Slack takes no JSON for these.
+    async fn look_up(
+        &self,
+        method: &str,
+        params: &Value,
+        cursor: Option<&str>,
+    ) -> Result<Value, CallError> {
+        let failed = Failed {
+            service: "Slack",
+            is_repeatable: true,
+        };
+        let params = params.as_object().into_iter().flatten();
+        let params = params.map(|(name, value)| match value {
+            Value::String(text) => (name.as_str(), text.clone()),
+            other => (name.as_str(), other.to_string()),
+        });
+        let params = params.chain(cursor.map(|cursor| ("cursor", cursor.to_owned())));
+        let url = format!("{}/{method}", self.endpoint);
+        let url = Url::parse_with_params(&url, params)
+            .map_err(|error| CallError::new(CallErrorCode::Invalid, format!("{url}: {error}")))?;
+        let request = self.client.get(url).bearer_auth(&self.token);
+        understood(&failed.answer_to(request).await?, failed)
     }
 }
 
-fn channel_of(errand: &Errand) -> &str {
-    match errand {
-        Errand::Send { channel, .. }
-        | Errand::Edit { channel, .. }
-        | Errand::Delete { channel, .. }
-        | Errand::React { channel, .. } => channel,
+fn channel_of(action: &Action) -> &str {
+    match action {
+        Action::Send { channel, .. }
+        | Action::Edit { channel, .. }
+        | Action::Delete { channel, .. }
+        | Action::React { channel, .. }
+        | Action::Read { channel, .. } => channel,
     }
 }
 
 /// The method of the Web API, and its parameters.
-fn to_method(errand: &Errand) -> (&'static str, Value) {
-    let channel = channel_of(errand);
-    match errand {
-        Errand::Send {
+fn to_method(action: &Action) -> (&'static str, Value) {
+    let channel = channel_of(action);
+    match action {
+        Action::Send {
             text,
             format,
             thread,
@@ -135,7 +171,7 @@ fn to_method(errand: &Errand) -> (&'static str, Value) {
             }
             ("chat.postMessage", Value::Object(params))
         }
-        Errand::Edit {
+        Action::Edit {
             message,
             text,
             format,
@@ -146,10 +182,10 @@ fn to_method(errand: &Errand) -> (&'static str, Value) {
             params.insert("ts".to_owned(), json!(message));
             ("chat.update", Value::Object(params))
         }
-        Errand::Delete { message, .. } => {
+        Action::Delete { message, .. } => {
             ("chat.delete", json!({"channel": channel, "ts": message}))
         }
-        Errand::React {
+        Action::React {
             message,
             emoji,
             remove,
@@ -162,6 +198,21 @@ fn to_method(errand: &Errand) -> (&'static str, Value) {
             };
             let params = json!({"channel": channel, "timestamp": message, "name": emoji});
             (method, params)
+        }
+        Action::Read {
+            thread: Some(thread),
+            ..
+        } => {
+            let params = json!({"channel": channel, "ts": thread, "limit": THREAD_PAGE_MESSAGES});
+            ("conversations.replies", params)
+        }
+        Action::Read {
+            thread: None,
+            limit,
+            ..
+        } => {
+            let params = json!({"channel": channel, "limit": limit});
+            ("conversations.history", params)
         }
     }
 }
@@ -215,7 +266,7 @@ fn token_at(text: &str) -> Option<&str> {
 }
 
 /// What Slack answers: a success is a 200 with `ok`.
-fn read(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallError> {
+fn understood(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallError> {
     let body = answered.json();
     let retry_after_ms = answered.retry_after_ms();
     let said = text(&body, "/error").unwrap_or_default();
@@ -294,8 +345,8 @@ mod tests {
     }
 
     #[test]
-    fn an_errand_is_a_method_of_the_web_api() {
-        let send = |format| Errand::Send {
+    fn an_action_is_a_method_of_the_web_api() {
+        let send = |format| Action::Send {
             channel: "C1".into(),
             text: "a & <!here>".into(),
             format,
@@ -307,7 +358,7 @@ mod tests {
         assert_eq!(params, expected);
         let (_, params) = to_method(&send(SlackFormat::Markdown));
         assert_eq!(params["markdown_text"], "a & &lt;!here>");
-        let react = |remove| Errand::React {
+        let react = |remove| Action::React {
             channel: "C1".into(),
             message: "1.5".into(),
             emoji: "eyes".into(),
@@ -316,6 +367,16 @@ mod tests {
         let params = json!({"channel": "C1", "timestamp": "1.5", "name": "eyes"});
         assert_eq!(to_method(&react(false)), ("reactions.add", params.clone()));
         assert_eq!(to_method(&react(true)), ("reactions.remove", params));
+        let read = |thread: Option<&str>| Action::Read {
+            channel: "C1".into(),
+            thread: thread.map(str::to_owned),
+            limit: 7,
+        };
+        let params = json!({"channel": "C1", "limit": 7});
+        assert_eq!(to_method(&read(None)), ("conversations.history", params));
+        let params = json!({"channel": "C1", "ts": "1.5", "limit": 200});
+        let thread = to_method(&read(Some("1.5")));
+        assert_eq!(thread, ("conversations.replies", params));
     }
 
     #[test]
@@ -332,7 +393,7 @@ mod tests {
                 service: "Slack",
                 is_repeatable: false,
             };
-            read(&answered, failed)
+            understood(&answered, failed)
         };
         let error = |said: &str| answered(200, json!({"ok": false, "error": said})).unwrap_err();
         assert!(answered(200, json!({"ok": true, "ts": "1"})).is_ok());

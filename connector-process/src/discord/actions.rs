@@ -4,87 +4,30 @@
 //! there is no command to answer, or no right any more, the bot writes a message.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use goondan_protocol::JsonObject;
-use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
-use goondan_protocol::service::Discord as Errand;
+use goondan_protocol::call::{CallError, CallErrorCode};
+use goondan_protocol::service::{DISCORD, Discord as Action, Service};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::interactions::{Interactions, Right};
-use crate::calls::{CallHandler, Outcome, Pieces};
-use crate::limits::SERVICE_TIMEOUT_MS;
-use crate::listener::Outbox;
-use crate::payload::{is_allowed, text};
-use crate::service::{self, Answered, Failed, exchange};
+use crate::payload::text;
+use crate::service::{Answered, Failed, check_place};
+use crate::service_api::ServiceApi;
 
 /// Longest mark that Discord takes, in bytes.
 const NONCE_BYTES_MAX: usize = 24;
 
-/// Does what agents ask for.
-#[derive(Clone)]
-pub(super) struct Errands {
-    api: Arc<Api>,
-}
-
-struct Api {
+/// Discord's HTTP API for one application.
+pub(super) struct Api {
     client: reqwest::Client,
     endpoint: String,
     token: Option<String>,
     /// The only channels that may be written to; none: all.
     channels: Option<Vec<String>>,
     interactions: Arc<Interactions>,
-}
-
-impl Errands {
-    /// With the bot's token, if there is a bot.
-    pub(super) fn new(
-        client: reqwest::Client,
-        endpoint: &str,
-        token: Option<String>,
-        channels: Option<Vec<String>>,
-        interactions: Arc<Interactions>,
-    ) -> Self {
-        let endpoint = endpoint.trim_end_matches('/').to_owned();
-        let api = Api {
-            client,
-            endpoint,
-            token,
-            channels,
-            interactions,
-        };
-        Self { api: Arc::new(api) }
-    }
-}
-
-impl CallHandler for Errands {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
-        let api = Arc::clone(&self.api);
-        async move {
-            let token = api.token.as_deref().unwrap_or_default();
-            service::outcome(api.run(&call).await, &[token])
-        }
-        .boxed()
-    }
-}
-
-impl Outbox for Errands {
-    fn check(&self) -> BoxFuture<'static, Result<Option<String>, CallError>> {
-        let api = Arc::clone(&self.api);
-        async move {
-            if api.token.is_none() {
-                return Ok(None);
-            }
-            let request = Request::new(Method::GET, &["users", "@me"]);
-            let me = api.ask(request, true).await?;
-            Ok(Some(text(&me, "/username").unwrap_or("a bot").to_owned()))
-        }
-        .boxed()
-    }
 }
 
 /// A request to the API.
@@ -115,20 +58,18 @@ impl Request {
     }
 }
 
-impl Api {
-    async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
-        let errand: Errand = service::errand("discord", call)?;
-        let channel = channel_of(&errand);
-        if !is_allowed(self.channels.as_deref(), channel) {
-            let message =
-                format!("channel {channel} is not one of `channels` or `sendTo` of the Connection");
-            return Err(CallError::new(CallErrorCode::Refused, message));
-        }
-        if let Errand::Send {
+impl ServiceApi for Api {
+    type Action = Action;
+    const SERVICE: &'static Service = &DISCORD;
+
+    async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
+        let channel = channel_of(&action);
+        check_place("channel", channel, self.channels.as_deref(), "channels")?;
+        if let Action::Send {
             text,
             interaction: Some(id),
             ..
-        } = &errand
+        } = &action
             && let Some(right) = self.interactions.right(id)
         {
             match self.answer(id, &right, text).await {
@@ -137,12 +78,45 @@ impl Api {
                 answered => return answered,
             }
         }
-        let is_repeatable = errand.is_repeatable();
-        let result = self.ask(to_request(&errand)?, is_repeatable).await?;
-        Ok(match errand {
-            Errand::Send { .. } => result.get("id").cloned().unwrap_or(Value::Null),
-            Errand::Edit { .. } | Errand::Delete { .. } | Errand::React { .. } => json!({}),
+        let is_repeatable = is_idempotent || action.is_marked();
+        let result = self.ask(to_request(&action)?, is_repeatable).await?;
+        Ok(match action {
+            Action::Send { .. } => result.get("id").cloned().unwrap_or(Value::Null),
+            Action::Edit { .. } | Action::Delete { .. } | Action::React { .. } => json!({}),
         })
+    }
+
+    fn secret(&self) -> &str {
+        self.token.as_deref().unwrap_or_default()
+    }
+
+    async fn check(&self) -> Result<Option<String>, CallError> {
+        if self.token.is_none() {
+            return Ok(None);
+        }
+        let request = Request::new(Method::GET, &["users", "@me"]);
+        let me = self.ask(request, true).await?;
+        Ok(Some(text(&me, "/username").unwrap_or("a bot").to_owned()))
+    }
+}
+
+impl Api {
+    /// The API at `endpoint`, with the bot's token, if there is a bot; `channels` are the only ones that
+    /// may be written to, if there are any.
+    pub(super) fn new(
+        client: reqwest::Client,
+        endpoint: &str,
+        token: Option<String>,
+        channels: Option<Vec<String>>,
+        interactions: Arc<Interactions>,
+    ) -> Self {
+        Self {
+            client,
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            token,
+            channels,
+            interactions,
+        }
     }
 
     /// Answers a command.
@@ -197,19 +171,16 @@ impl Api {
                 .body(body.to_string()),
             None => builder.header("content-length", "0"),
         };
-        match exchange(builder, Duration::from_millis(SERVICE_TIMEOUT_MS)).await {
-            Ok(answered) => read(&answered, failed),
-            Err(broken) => Err(failed.without_answer(&broken)),
-        }
+        read(&failed.answer_to(builder).await?, failed)
     }
 }
 
-fn channel_of(errand: &Errand) -> &str {
-    match errand {
-        Errand::Send { channel, .. }
-        | Errand::Edit { channel, .. }
-        | Errand::Delete { channel, .. }
-        | Errand::React { channel, .. } => channel,
+fn channel_of(action: &Action) -> &str {
+    match action {
+        Action::Send { channel, .. }
+        | Action::Edit { channel, .. }
+        | Action::Delete { channel, .. }
+        | Action::React { channel, .. } => channel,
     }
 }
 
@@ -221,11 +192,11 @@ fn message(text: &str) -> JsonObject {
     ])
 }
 
-fn to_request(errand: &Errand) -> Result<Request, CallError> {
-    let channel = id(channel_of(errand))?;
+fn to_request(action: &Action) -> Result<Request, CallError> {
+    let channel = id(channel_of(action))?;
     let messages = ["channels", channel, "messages"];
-    Ok(match errand {
-        Errand::Send {
+    Ok(match action {
+        Action::Send {
             text,
             reply_to,
             mark,
@@ -240,7 +211,7 @@ fn to_request(errand: &Errand) -> Result<Request, CallError> {
             }
             Request::new(Method::POST, &messages).with(body)
         }
-        Errand::Edit {
+        Action::Edit {
             message: edited,
             text,
             ..
@@ -248,11 +219,11 @@ fn to_request(errand: &Errand) -> Result<Request, CallError> {
             let path = [&messages[..], &[id(edited)?]].concat();
             Request::new(Method::PATCH, &path).with(message(text))
         }
-        Errand::Delete { message, .. } => {
+        Action::Delete { message, .. } => {
             let path = [&messages[..], &[id(message)?]].concat();
             Request::new(Method::DELETE, &path)
         }
-        Errand::React { message, emoji, .. } => {
+        Action::React { message, emoji, .. } => {
             let path = [&messages[..], &[id(message)?, "reactions", emoji, "@me"]].concat();
             Request::new(Method::PUT, &path)
         }
@@ -301,8 +272,8 @@ fn read(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallError> {
 mod tests {
     use super::*;
 
-    fn send(reply_to: Option<&str>) -> Errand {
-        Errand::Send {
+    fn send(reply_to: Option<&str>) -> Action {
+        Action::Send {
             channel: "12".to_owned(),
             text: "Hi @everyone.".to_owned(),
             reply_to: reply_to.map(str::to_owned),
@@ -324,10 +295,10 @@ mod tests {
     }
 
     #[test]
-    fn an_errand_is_a_request() {
+    fn an_action_is_a_request() {
         let (channel, message) = ("1".to_owned(), "2".to_owned());
         let emoji = "👍".to_owned();
-        let react = Errand::React {
+        let react = Action::React {
             channel,
             message,
             emoji,

@@ -1,75 +1,27 @@
 //! What agents do on GitHub, by its REST API.
 
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
-use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
-use goondan_protocol::service::GitHub as Errand;
+use goondan_protocol::call::{CallError, CallErrorCode};
+use goondan_protocol::service::{GITHUB, GitHub as Action, Service};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::OWN_MARK;
-use crate::calls::{CallHandler, Outcome, Pieces};
-use crate::limits::SERVICE_TIMEOUT_MS;
-use crate::listener::Outbox;
-use crate::payload::{is_allowed, text};
-use crate::service::{self, Answered, Failed, exchange};
+use super::own_mark::marked;
+use crate::payload::text;
+use crate::service::{Answered, Failed, check_place};
+use crate::service_api::ServiceApi;
 
 /// The version of the API that is spoken.
 const API_VERSION: &str = "2022-11-28";
 
-/// Does what agents ask for.
-#[derive(Clone)]
-pub(super) struct Errands {
-    api: Arc<Api>,
-}
-
-struct Api {
+/// GitHub's REST API with one token.
+pub(super) struct Api {
     client: reqwest::Client,
     endpoint: String,
     token: String,
     /// The only repositories that may be written to; none: all.
     repositories: Option<Vec<String>>,
-}
-
-impl Errands {
-    /// With this token.
-    pub(super) fn new(
-        client: reqwest::Client,
-        endpoint: &str,
-        token: String,
-        repositories: Option<Vec<String>>,
-    ) -> Self {
-        let endpoint = endpoint.trim_end_matches('/').to_owned();
-        let api = Api {
-            client,
-            endpoint,
-            token,
-            repositories,
-        };
-        Self { api: Arc::new(api) }
-    }
-}
-
-impl CallHandler for Errands {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
-        let api = Arc::clone(&self.api);
-        async move { service::outcome(api.run(&call).await, &[&api.token]) }.boxed()
-    }
-}
-
-impl Outbox for Errands {
-    fn check(&self) -> BoxFuture<'static, Result<Option<String>, CallError>> {
-        let api = Arc::clone(&self.api);
-        async move {
-            // It is the one question that every kind of token may ask, and it costs nothing.
-            let asked = api.ask(Method::GET, "rate_limit", None, true).await;
-            asked.map(|_limits| None)
-        }
-        .boxed()
-    }
 }
 
 /// A request to the API.
@@ -80,27 +32,51 @@ struct Request {
     body: Value,
 }
 
-impl Api {
-    async fn run(&self, call: &CallOrder) -> Result<Value, CallError> {
-        let errand: Errand = service::errand("github", call)?;
-        let repository = repository_of(&errand);
-        if !is_allowed(self.repositories.as_deref(), repository) {
-            let message = format!(
-                "repository {repository} is not one of `repositories` or `sendTo` of the Connection"
-            );
-            return Err(CallError::new(CallErrorCode::Refused, message));
-        }
-        let request = to_request(&errand)?;
+impl ServiceApi for Api {
+    type Action = Action;
+    const SERVICE: &'static Service = &GITHUB;
+
+    async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
+        let repository = repository_of(&action);
+        let allowed = self.repositories.as_deref();
+        check_place("repository", repository, allowed, "repositories")?;
+        let request = to_request(&action)?;
         let body = Some(&request.body);
-        let is_repeatable = errand.is_repeatable();
         let result = self
-            .ask(request.method, &request.path, body, is_repeatable)
+            .ask(request.method, &request.path, body, is_idempotent)
             .await?;
         let field = |name: &str| result.get(name).cloned().unwrap_or(Value::Null);
-        Ok(match errand {
-            Errand::Comment { .. } => json!({"comment": field("id"), "url": field("html_url")}),
-            Errand::Edit { .. } | Errand::React { .. } => json!({}),
+        Ok(match action {
+            Action::Comment { .. } => json!({"comment": field("id"), "url": field("html_url")}),
+            Action::Edit { .. } | Action::React { .. } => json!({}),
         })
+    }
+
+    fn secret(&self) -> &str {
+        &self.token
+    }
+
+    async fn check(&self) -> Result<Option<String>, CallError> {
+        // It is the one question that every kind of token may ask, and it costs nothing.
+        let asked = self.ask(Method::GET, "rate_limit", None, true).await;
+        asked.map(|_limits| None)
+    }
+}
+
+impl Api {
+    /// The API at `endpoint`; `repositories` are the only ones that may be written to, if there are any.
+    pub(super) fn new(
+        client: reqwest::Client,
+        endpoint: &str,
+        token: String,
+        repositories: Option<Vec<String>>,
+    ) -> Self {
+        Self {
+            client,
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            token,
+            repositories,
+        }
     }
 
     async fn ask(
@@ -128,18 +104,15 @@ impl Api {
         let now_s = SystemTime::UNIX_EPOCH
             .elapsed()
             .map_or(0, |now| now.as_secs());
-        match exchange(request, Duration::from_millis(SERVICE_TIMEOUT_MS)).await {
-            Ok(answered) => read(&answered, failed, now_s),
-            Err(broken) => Err(failed.without_answer(&broken)),
-        }
+        read(&failed.answer_to(request).await?, failed, now_s)
     }
 }
 
-fn repository_of(errand: &Errand) -> &str {
-    match errand {
-        Errand::Comment { repository, .. }
-        | Errand::Edit { repository, .. }
-        | Errand::React { repository, .. } => repository,
+fn repository_of(action: &Action) -> &str {
+    match action {
+        Action::Comment { repository, .. }
+        | Action::Edit { repository, .. }
+        | Action::React { repository, .. } => repository,
     }
 }
 
@@ -153,25 +126,25 @@ fn is_repository(text: &str) -> bool {
         .is_some_and(|(owner, name)| is_name(owner) && is_name(name))
 }
 
-fn to_request(errand: &Errand) -> Result<Request, CallError> {
-    let repository = repository_of(errand);
+fn to_request(action: &Action) -> Result<Request, CallError> {
+    let repository = repository_of(action);
     let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
     if !is_repository(repository) {
         return Err(invalid(format!("`{repository}` is not `owner/name`")));
     }
     let issues = format!("repos/{repository}/issues");
-    let (method, path, body) = match errand {
-        Errand::Comment { number, body, .. } => (
+    let (method, path, body) = match action {
+        Action::Comment { number, body, .. } => (
             Method::POST,
             format!("{issues}/{number}/comments"),
             json!({"body": marked(body)}),
         ),
-        Errand::Edit { comment, body, .. } => (
+        Action::Edit { comment, body, .. } => (
             Method::PATCH,
             format!("{issues}/comments/{comment}"),
             json!({"body": marked(body)}),
         ),
-        Errand::React {
+        Action::React {
             comment,
             number,
             content,
@@ -190,15 +163,6 @@ fn to_request(errand: &Errand) -> Result<Request, CallError> {
         }
     };
     Ok(Request { method, path, body })
-}
-
-/// The text with the mark by which this connector knows its own words when they come back.
-fn marked(body: &str) -> String {
-    if body.contains(OWN_MARK) {
-        body.to_owned()
-    } else {
-        format!("{body}\n\n{OWN_MARK}")
-    }
 }
 
 fn read(answered: &Answered, failed: Failed<'_>, now_s: u64) -> Result<Value, CallError> {
@@ -236,10 +200,11 @@ fn read(answered: &Answered, failed: Failed<'_>, now_s: u64) -> Result<Value, Ca
 mod tests {
     use reqwest::header::HeaderMap;
 
+    use super::super::own_mark::OWN_MARK;
     use super::*;
 
-    fn comment(repository: &str) -> Errand {
-        Errand::Comment {
+    fn comment(repository: &str) -> Action {
+        Action::Comment {
             repository: repository.to_owned(),
             number: 7,
             body: "Done.".to_owned(),
@@ -261,7 +226,7 @@ mod tests {
     #[test]
     fn a_reaction_goes_to_the_comment_or_else_the_issue() {
         let react = |comment, number| {
-            to_request(&Errand::React {
+            to_request(&Action::React {
                 repository: "a/b".to_owned(),
                 comment,
                 number,

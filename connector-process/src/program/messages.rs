@@ -8,12 +8,12 @@ use goondan_protocol::trace::TraceContext;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The version of this speech, in the first line.
+/// The version of this protocol, in the first line.
 pub(super) const PROTOCOL: u32 = 1;
 
 /// What a program said.
 #[derive(Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum ProgramMessage {
     /// Something happened.
     Event(Box<ConnectorEvent>, EventId, Option<TraceContext>),
     /// An event that cannot be one: this is the answer.
@@ -64,7 +64,7 @@ struct Status {
 /// # Errors
 ///
 /// Why it means nothing, in words that repeat nothing of it.
-pub(super) fn read(line: &[u8]) -> Result<Said, String> {
+pub(super) fn read(line: &[u8]) -> Result<ProgramMessage, String> {
     let value: Value = serde_json::from_slice(line)
         .map_err(|error| format!("wrote a line to stdout that is no JSON ({error})"))?;
     match value.get("type").and_then(Value::as_str) {
@@ -72,7 +72,7 @@ pub(super) fn read(line: &[u8]) -> Result<Said, String> {
         Some("status") => {
             let status: Status = serde_json::from_value(value)
                 .map_err(|error| format!("wrote a `status` that is none ({error})"))?;
-            Ok(Said::Status {
+            Ok(ProgramMessage::Status {
                 ready: status.ready,
                 detail: status.detail,
             })
@@ -82,10 +82,10 @@ pub(super) fn read(line: &[u8]) -> Result<Said, String> {
     }
 }
 
-fn event(value: Value) -> Result<Said, String> {
+fn event(value: Value) -> Result<ProgramMessage, String> {
     let id = value.get("id").and_then(Value::as_str).map(str::to_owned);
     let refused = |id: Option<String>, reason: String| match id {
-        Some(id) => Ok(Said::NoEvent(invalid(&id, &reason))),
+        Some(id) => Ok(ProgramMessage::NoEvent(invalid(&id, &reason))),
         // Nothing could be answered.
         None => Err(format!("wrote an `event` without a usable `id` ({reason})")),
     };
@@ -111,7 +111,7 @@ fn event(value: Value) -> Result<Said, String> {
         auth: event.auth,
         metadata: event.metadata,
     };
-    Ok(Said::Event(Box::new(made), event.id, trace))
+    Ok(ProgramMessage::Event(Box::new(made), event.id, trace))
 }
 
 /// The answer to an event that is durable.
@@ -156,7 +156,8 @@ mod tests {
             "instanceKey": "mail:ann", "properties": {"folder": "inbox"}, "auth": {"user": "ann"},
             "metadata": {"n": 1},
             "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"});
-        let Said::Event(event, id, trace) = read(line.to_string().as_bytes()).unwrap() else {
+        let ProgramMessage::Event(event, id, trace) = read(line.to_string().as_bytes()).unwrap()
+        else {
             panic!("no event");
         };
         assert_eq!(id.as_str(), "m1");
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(event.instance_key.unwrap().as_str(), "mail:ann");
         assert!(trace.is_some());
         let least = read(br#"{"type":"event","id":"a","input":"b"}"#).unwrap();
-        assert!(matches!(least, Said::Event(event, ..) if event.name == "message"));
+        assert!(matches!(least, ProgramMessage::Event(event, ..) if event.name == "message"));
     }
 
     #[test]
@@ -176,7 +177,7 @@ mod tests {
             r#"{"type":"event","id":"a","input":"b","instanceKey":""}"#,
             r#"{"type":"event","id":"a","input":"b","traceparent":"x"}"#,
         ] {
-            let Said::NoEvent(answer) = read(line.as_bytes()).unwrap() else {
+            let ProgramMessage::NoEvent(answer) = read(line.as_bytes()).unwrap() else {
                 panic!("{line}");
             };
             let answer: Value = serde_json::from_str(&answer).unwrap();

@@ -2,7 +2,7 @@
 
 /// What a service counts in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Measure {
+pub(super) enum Measure {
     /// UTF-16 units, as Telegram does.
     Utf16,
     /// Characters.
@@ -11,7 +11,7 @@ pub(crate) enum Measure {
 
 impl Measure {
     /// How much of it a text has.
-    pub(crate) fn of(self, text: &str) -> usize {
+    pub(super) fn of(self, text: &str) -> usize {
         text.chars().map(|c| self.of_char(c)).sum()
     }
 
@@ -36,7 +36,7 @@ const SEAMS: [&str; 5] = ["\n\n", "\n", ". ", "。", " "];
 /// The text in parts of at most `limit`, cut where it shows least: between paragraphs, lines,
 /// sentences or words. With `keeps_fences`, a block of code that is cut is ended in one part and begun
 /// again in the next.
-pub(crate) fn split(text: &str, limit: usize, measure: Measure, keeps_fences: bool) -> Vec<String> {
+pub(super) fn split(text: &str, limit: usize, measure: Measure, keeps_fences: bool) -> Vec<String> {
     let mut parts = Vec::new();
     let mut rest = text;
     let mut opening = String::new();

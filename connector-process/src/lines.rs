@@ -25,6 +25,14 @@ pub(crate) struct Line {
     pub(crate) is_whole: bool,
 }
 
+impl Line {
+    /// Logs a line of a program's stderr.
+    pub(crate) fn log_as_stderr(&self) {
+        let text = String::from_utf8_lossy(&self.bytes);
+        tracing::info!(source = "stderr", truncated = !self.is_whole, "{text}");
+    }
+}
+
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(crate) fn new(stream: R, bytes_max: usize) -> Self {
         Self {

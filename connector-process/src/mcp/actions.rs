@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use goondan_clock::timeout;
 use goondan_log::error_chain;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
-use goondan_protocol::service::{Mcp as Errand, McpTool, McpTools};
+use goondan_protocol::service::{MCP, Mcp as Action, McpTool, McpTools};
 use rmcp::RoleClient;
 use rmcp::model::{CallToolRequestParams, PaginatedRequestParams, RequestParamsMeta as _};
 use rmcp::service::{Peer, ServiceError};
@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, watch};
 
 use super::client::Client;
-use super::own::{Can, Failed, Own};
+use super::own::{Capabilities, Failed, OwnTool};
 use super::questions::OpenCalls;
 use super::{content, rounds, wording};
 use crate::call_clock::TimeIsUp;
@@ -35,10 +35,10 @@ pub(super) struct Serving {
 
 /// Does what agents ask for.
 #[derive(Clone)]
-pub(super) struct Errands {
+pub(super) struct Actions {
     server: watch::Receiver<Option<Serving>>,
     calls: OpenCalls,
-    patience: Duration,
+    call_timeout: Duration,
     secrets: Arc<[String]>,
     listed: Arc<Mutex<Option<Listed>>>,
 }
@@ -54,47 +54,47 @@ struct Listed {
     has_own: BTreeSet<String>,
 }
 
-impl CallHandler for Errands {
+impl CallHandler for Actions {
     fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, Outcome> {
-        let errands = self.clone();
+        let actions = self.clone();
         async move {
-            let secrets: Vec<&str> = errands.secrets.iter().map(String::as_str).collect();
-            service::outcome(errands.run(&call, &pieces).await, &secrets)
+            let secrets: Vec<&str> = actions.secrets.iter().map(String::as_str).collect();
+            service::outcome(actions.run(&call, &pieces).await, &secrets)
         }
         .boxed()
     }
 }
 
-impl Errands {
+impl Actions {
     pub(super) fn new(
         server: watch::Receiver<Option<Serving>>,
         calls: OpenCalls,
-        patience: Duration,
+        call_timeout: Duration,
         secrets: Vec<String>,
     ) -> Self {
         Self {
             server,
             calls,
-            patience,
+            call_timeout,
             secrets: secrets.into(),
             listed: Arc::default(),
         }
     }
 
     async fn run(&self, call: &CallOrder, pieces: &Pieces) -> Result<Value, CallError> {
-        let errand: Errand = service::errand("mcp", call)?;
+        let action: Action = service::action(MCP.connector, call)?;
         let serving = self.server.borrow().clone();
         let serving = serving.ok_or_else(|| {
             CallError::new(CallErrorCode::Unavailable, "the MCP server is not there").later(None)
         })?;
-        match errand {
-            Errand::Tools { known } => to_value(&self.tools(&serving, known.as_deref()).await?),
-            Errand::Call { name, arguments } => {
+        match action {
+            Action::Tools { known } => to_value(&self.tools(&serving, known.as_deref()).await?),
+            Action::Call { name, arguments } => {
                 let _entered = self.calls.enter(pieces);
                 let clock = pieces.clock();
                 if let Some(own) = self.own(&name).await {
                     let made = own.run(&serving.peer, &arguments);
-                    let made = clock.timeout(self.patience, made).await;
+                    let made = clock.timeout(self.call_timeout, made).await;
                     return match made.map_err(|TimeIsUp| self.too_late())? {
                         Ok(result) => to_value(&result),
                         Err(Failed::Service(error)) => Err(to_error(&error)),
@@ -107,7 +107,7 @@ impl Errands {
                 }
                 let Serving { peer, client } = &serving;
                 let made = rounds::call_tool(peer, client, pieces.call_id(), params);
-                let made = clock.timeout(self.patience, made).await;
+                let made = clock.timeout(self.call_timeout, made).await;
                 match made.map_err(|TimeIsUp| self.too_late())? {
                     Ok(result) => {
                         let result = serde_json::to_value(result);
@@ -128,10 +128,10 @@ impl Errands {
             .as_ref()
             .is_some_and(|listed| listed.changes == changes && listed.of.is_same(&serving.client));
         if !is_current {
-            let asked = timeout(self.patience, all_tools(&serving.peer)).await;
+            let asked = timeout(self.call_timeout, all_tools(&serving.peer)).await;
             let found = asked.map_err(|_elapsed| self.too_late())?;
             let mut tools = found.map_err(|error| to_error(&error))?;
-            let own = Can::of(&serving.peer).tools(&tools);
+            let own = Capabilities::of(&serving.peer).tools(&tools);
             let has_own = own.iter().map(|tool| tool.name.clone()).collect();
             tools.extend(own);
             let digest = hex::encode(Sha256::digest(
@@ -159,16 +159,16 @@ impl Errands {
     }
 
     /// Our own tool of this name, unless the server has one.
-    async fn own(&self, name: &str) -> Option<Own> {
+    async fn own(&self, name: &str) -> Option<OwnTool> {
         let listed = self.listed.lock().await;
         let is_ours = listed.as_ref()?.has_own.contains(name);
-        Own::of_name(name).filter(|_| is_ours)
+        OwnTool::of_name(name).filter(|_| is_ours)
     }
 
     fn too_late(&self) -> CallError {
         let message = format!(
             "the MCP server did not answer within {} s",
-            self.patience.as_secs()
+            self.call_timeout.as_secs()
         );
         CallError::new(CallErrorCode::TimedOut, message)
     }

@@ -1,0 +1,114 @@
+//! From an outcome to a response. Pure.
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, HeaderName};
+use axum::http::{HeaderValue, Response};
+use goondan_protocol::ipc::EventAccepted;
+use goondan_protocol::trace::TraceContext;
+use serde_json::Value;
+
+use super::answer::{Answer, Refusal};
+use super::service::Service;
+
+/// The response header that names the trace and the span of the request, as the W3C's Trace Context
+/// Level 2 writes it.
+const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");
+
+/// What a request came to.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Its event is durable.
+    Accepted(EventAccepted),
+    /// It was no event.
+    Answered(Answer),
+    /// It brought no event, and should have.
+    Refused(Refusal),
+}
+
+/// Writes an outcome as a response.
+pub(crate) fn to_response(
+    service: &dyn Service,
+    outcome: &Outcome,
+    trace: TraceContext,
+) -> Response<Body> {
+    let (answer, header) = match outcome {
+        Outcome::Accepted(accepted) => (service.on_accepted(accepted, trace), None),
+        Outcome::Answered(answer) => (answer.clone(), None),
+        Outcome::Refused(refusal) => (service.on_refused(refusal), refusal.header()),
+    };
+    let mut response = Response::new(match &answer.body {
+        Value::Null => Body::empty(),
+        body => Body::from(body.to_string()),
+    });
+    *response.status_mut() = answer.status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Ok(value) = HeaderValue::try_from(trace.to_traceparent()) {
+        headers.insert(TRACE_RESPONSE, value);
+    }
+    headers.extend(header);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use axum::http::StatusCode;
+    use axum::http::header::RETRY_AFTER;
+    use goondan_protocol::JsonObject;
+    use goondan_protocol::ids::EventId;
+    use goondan_protocol::ipc::{EventRefused, RefusalCode};
+    use goondan_protocol::trace::{SpanId, TraceId};
+    use serde_json::json;
+
+    use super::super::answer;
+    use super::*;
+    use crate::webhook::Webhook;
+
+    fn webhook() -> Webhook {
+        Webhook::new(&JsonObject::new(), &BTreeMap::new())
+    }
+
+    fn trace() -> TraceContext {
+        TraceContext::root(TraceId::from_random([1; 16]), SpanId::from_random([2; 8]))
+    }
+
+    fn refused(code: RefusalCode) -> Refusal {
+        Refusal::ByOrchestrator(EventRefused {
+            code,
+            message: "because".into(),
+        })
+    }
+
+    #[test]
+    fn each_refusal_of_the_orchestrator_has_its_status() {
+        for (code, status, retry_after) in [
+            (RefusalCode::Invalid, 400, None),
+            (RefusalCode::Unroutable, 422, None),
+            (RefusalCode::Overloaded, 429, Some("1")),
+            (RefusalCode::Unavailable, 503, Some("5")),
+            (RefusalCode::Damaged, 500, None),
+        ] {
+            let outcome = Outcome::Refused(refused(code));
+            let response = to_response(&webhook(), &outcome, trace());
+            assert_eq!(response.status().as_u16(), status);
+            let found = response.headers().get(RETRY_AFTER);
+            assert_eq!(found.map(|value| value.to_str().unwrap()), retry_after);
+        }
+    }
+
+    #[test]
+    fn an_answer_names_the_trace() {
+        let accepted = EventAccepted {
+            event_id: EventId::new("e").unwrap(),
+            duplicate: true,
+        };
+        let expected = json!({"eventId": "e", "duplicate": true, "traceId": "01".repeat(16)});
+        assert_eq!(answer::accepted(&accepted, trace()).body, expected);
+        let response = to_response(&webhook(), &Outcome::Accepted(accepted), trace());
+        assert_eq!(response.status(), StatusCode::ACCEPTED);
+        let header = format!("00-{}-{}-01", "01".repeat(16), "02".repeat(8));
+        assert_eq!(response.headers()["traceresponse"], header.as_str());
+    }
+}

@@ -1,0 +1,84 @@
+//! What a service that speaks to us over HTTP has to say of itself.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ipc::EventAccepted;
+use goondan_protocol::trace::TraceContext;
+
+use super::answer::{self, Answer, Refusal, refused};
+use super::http_endpoint::HttpEndpoint;
+use super::outbox::Outbox;
+use crate::limits::REPLY_TIMEOUT_MS;
+
+/// One service's way of speaking to us over HTTP.
+pub(crate) trait Service: fmt::Debug + Send + Sync {
+    /// Where it reaches us.
+    fn http_endpoint(&self) -> &HttpEndpoint;
+
+    /// Whether requests must be signed.
+    fn is_guarded(&self) -> bool {
+        true
+    }
+
+    /// How long the orchestrator may take over an event. A service that waits for less than
+    /// [`REPLY_TIMEOUT_MS`] says so here, and asks again.
+    fn reply_timeout(&self) -> Duration {
+        Duration::from_millis(REPLY_TIMEOUT_MS)
+    }
+
+    /// Checks a request and says what it means. Nothing of the body is looked at before its signature
+    /// fits.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if it is not signed, or means nothing.
+    fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal>;
+
+    /// How it wants to hear that its event is durable.
+    fn on_accepted(&self, accepted: &EventAccepted, trace: TraceContext) -> Answer {
+        answer::accepted(accepted, trace)
+    }
+
+    /// What it does for agents, if it does anything.
+    fn outbox(&self) -> Option<Arc<dyn Outbox>> {
+        None
+    }
+
+    /// How it wants to hear that a request brought no event.
+    fn on_refused(&self, refusal: &Refusal) -> Answer {
+        refused(refusal)
+    }
+}
+
+/// What a request means.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Meaning {
+    /// An event.
+    Event(Box<ConnectorEvent>),
+    /// An event whose sender hears this once it is durable.
+    Asked(Box<ConnectorEvent>, Answer),
+    /// No event; this is the answer.
+    Answer(Answer),
+}
+
+/// One request, read whole.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Received<'a> {
+    /// Its method.
+    pub(crate) method: &'a str,
+    /// Its path, without the query.
+    pub(crate) path: &'a str,
+    /// Who is at the other end of the connection.
+    pub(crate) remote: SocketAddr,
+    /// Its headers.
+    pub(crate) headers: &'a HeaderMap,
+    /// Its body.
+    pub(crate) body: &'a [u8],
+    /// The time, in seconds since 1970-01-01T00:00:00Z.
+    pub(crate) now_s: u64,
+}

@@ -1,0 +1,163 @@
+//! A session with a server, from its start to its end.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use goondan_clock::timeout;
+use goondan_log::error_chain;
+use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
+use rmcp::RoleClient;
+use rmcp::service::{Peer, RunningService, serve_client};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use tokio::process::{Child, ChildStderr};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::client::Client;
+use super::wording;
+use crate::guarded::{self, Group};
+use crate::http;
+use crate::limits::{MCP_LAST_WORDS_TIMEOUT_MS, NOTE_BYTES_MAX, SERVICE_CONNECT_TIMEOUT_MS};
+use crate::lines::Lines;
+
+/// A server that is there.
+pub(super) struct Session {
+    running: RunningService<RoleClient, Client>,
+    program: Option<(Child, Group)>,
+    /// What the program says beside the protocol is logged here.
+    _log: JoinSet<()>,
+}
+
+impl Session {
+    /// Agrees with a server that is somewhere else on the protocol.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be spoken to, in words.
+    pub(super) async fn over_http(
+        client: &Client,
+        config: &StreamableHttpClientTransportConfig,
+    ) -> Result<Self, String> {
+        let http = http::client(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS));
+        let http = http.map_err(|error| error_chain(&error))?;
+        let transport = StreamableHttpClientTransport::with_client(http, config.clone());
+        let running = serve_client(client.clone(), transport).await;
+        let running = running.map_err(|error| {
+            let error = wording::of_start(&error);
+            format!("`{}` cannot be spoken to: {error}", config.uri)
+        })?;
+        Ok(Self {
+            running,
+            program: None,
+            _log: JoinSet::new(),
+        })
+    }
+
+    /// Starts a server that is a program, and agrees with it on the protocol.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be started or spoken to, in words.
+    pub(super) async fn of_program(
+        client: &Client,
+        command: &[String],
+        env: &BTreeMap<String, String>,
+        project_root: &Path,
+    ) -> Result<Self, String> {
+        let shown = command.first().map_or("", String::as_str);
+        let cannot = |error: std::io::Error| format!("`{shown}` cannot be started: {error}");
+        let mut child = guarded::command(guarded::words(command), project_root)
+            .map_err(cannot)?
+            .envs(env)
+            .spawn()
+            .map_err(cannot)?;
+        let group = Group::of(&child);
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+            return Err(format!("`{shown}` cannot be started: it has no pipes"));
+        };
+        let mut logging = JoinSet::new();
+        logging.spawn(log(Lines::new(stderr, MAX_LOG_LINE_BYTES)));
+        match serve_client(client.clone(), (stdout, stdin)).await {
+            Ok(running) => Ok(Self {
+                running,
+                program: Some((child, group)),
+                _log: logging,
+            }),
+            Err(error) => {
+                drop(group);
+                let time_limit = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
+                let how = match timeout(time_limit, child.wait()).await {
+                    Ok(Ok(status)) => guarded::ended(status),
+                    Ok(Err(_)) | Err(_) => "does not end".to_owned(),
+                };
+                let error = wording::of_start(&error);
+                Err(format!("`{shown}` speaks no MCP: {error}; it {how}"))
+            }
+        }
+    }
+
+    /// The way to ask the server something.
+    pub(super) fn peer(&self) -> Peer<RoleClient> {
+        self.running.peer().clone()
+    }
+
+    /// Who the server says it is.
+    pub(super) fn introduction(&self) -> String {
+        let info = self.running.peer().peer_info();
+        let told = match info.as_ref().and_then(|info| info.server_info.as_ref()) {
+            Some(server) => format!("MCP server {} {}", server.name, server.version),
+            None => "MCP server without a name".to_owned(),
+        };
+        told.chars().take(NOTE_BYTES_MAX).collect()
+    }
+
+    /// Waits for its end, or ends it at `stop`; says how it ended.
+    pub(super) async fn wait_for_end(mut self, stop: &CancellationToken) -> String {
+        let mut program = self.program.take();
+        let cancel = self.running.cancellation_token();
+        let exited = async {
+            match &mut program {
+                Some((child, _)) => child.wait().await,
+                None => std::future::pending().await,
+            }
+        };
+        let closed = tokio::select! {
+            () = stop.cancelled() => {
+                cancel.cancel();
+                return "it is being stopped".to_owned();
+            }
+            status = exited => return exit_words(status),
+            end = self.running.waiting() => match end {
+                Ok(reason) => format!("the server closed the connection ({reason:?})"),
+                Err(error) => format!("the connection has a fault: {error}"),
+            },
+        };
+        // A program that closes its pipes is about to end, and its exit code says more.
+        let time_limit = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
+        match &mut program {
+            Some((child, _)) => timeout(time_limit, child.wait())
+                .await
+                .map_or(closed, exit_words),
+            None => closed,
+        }
+    }
+}
+
+/// How the server's program ended.
+fn exit_words(status: std::io::Result<ExitStatus>) -> String {
+    match status {
+        Ok(status) => format!("the server {}", guarded::ended(status)),
+        Err(error) => format!("the server ended, nobody knows how: {error}"),
+    }
+}
+
+/// What the server's program writes to its stderr is logged.
+async fn log(mut lines: Lines<ChildStderr>) {
+    while let Ok(Some(line)) = lines.next().await {
+        line.log_as_stderr();
+    }
+}

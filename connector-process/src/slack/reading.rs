@@ -1,0 +1,141 @@
+//! What people and apps wrote in a channel or a thread, as agents are shown it. Pure.
+
+use goondan_protocol::time::Timestamp;
+use serde_json::{Value, json};
+
+use crate::payload::text;
+use crate::service::masked;
+
+/// Messages of pages that came so far, oldest first: no more than the last few of them.
+#[derive(Debug)]
+pub(super) struct LastMessages {
+    messages: Vec<Value>,
+    limit: usize,
+    has_more: bool,
+}
+
+impl LastMessages {
+    /// Of whatever comes, the last `limit` messages.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            messages: Vec::new(),
+            limit,
+            has_more: false,
+        }
+    }
+
+    /// Takes the page of a thread, which goes from the oldest message on. Gives the cursor of the next
+    /// page, if there is one.
+    pub(super) fn take_thread<'p>(&mut self, page: &'p Value, token: &str) -> Option<&'p str> {
+        self.messages.extend(written(page, token));
+        self.keep_last();
+        let cursor = text(page, "/response_metadata/next_cursor")?;
+        (!cursor.is_empty()).then_some(cursor)
+    }
+
+    /// Takes the page of a channel, which goes from the newest message back.
+    pub(super) fn take_channel(&mut self, page: &Value, token: &str) {
+        self.messages.extend(written(page, token));
+        self.messages.reverse();
+        self.has_more = page.get("has_more") == Some(&Value::Bool(true));
+        self.keep_last();
+    }
+
+    fn keep_last(&mut self) {
+        let surplus = self.messages.len().saturating_sub(self.limit);
+        self.messages.drain(..surplus);
+        self.has_more |= surplus > 0;
+    }
+
+    /// What the agent is told.
+    pub(super) fn into_answer(self) -> Value {
+        json!({"messages": self.messages, "hasMore": self.has_more})
+    }
+}
+
+/// The messages of a page that have a text, in the page's order.
+fn written(page: &Value, token: &str) -> Vec<Value> {
+    let messages = page.get("messages").and_then(Value::as_array);
+    let shown = messages.into_iter().flatten().filter_map(|message| {
+        let said = text(message, "/text").filter(|said| !said.trim().is_empty())?;
+        let ts = text(message, "/ts")?;
+        let mut authors = ["/user", "/username", "/bot_id"].into_iter();
+        Some(json!({
+            "ts": ts,
+            "author": authors.find_map(|name| text(message, name)),
+            "time": time_of(ts),
+            "text": masked(unescaped(said), &[token]),
+        }))
+    });
+    shown.collect()
+}
+
+/// When a message was written: its `ts` is seconds, and a number that tells it from others.
+fn time_of(ts: &str) -> Option<Timestamp> {
+    let (seconds, _) = ts.split_once('.')?;
+    let millis = seconds.parse::<i64>().ok()?.checked_mul(1_000)?;
+    Some(Timestamp::from_unix_millis(millis))
+}
+
+/// A text of Slack as it was written.
+pub(super) fn unescaped(text: &str) -> String {
+    text.replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&amp;", "&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(ts: &str, said: &str) -> Value {
+        json!({"ts": ts, "user": "U1", "text": said})
+    }
+
+    fn texts(last: LastMessages) -> (Vec<String>, bool) {
+        let answer = last.into_answer();
+        let messages = answer["messages"].as_array().unwrap();
+        let texts = messages.iter().map(|it| it["text"].as_str().unwrap());
+        (
+            texts.map(str::to_owned).collect(),
+            answer["hasMore"] == true,
+        )
+    }
+
+    #[test]
+    fn of_a_thread_the_last_messages_of_all_pages_are_kept() {
+        let mut last = LastMessages::new(3);
+        let page = json!({
+            "messages": [message("1.0", "a"), message("2.0", "b")],
+            "response_metadata": {"next_cursor": "more"},
+        });
+        assert_eq!(last.take_thread(&page, ""), Some("more"));
+        let page = json!({
+            "messages": [message("3.0", "c"), message("4.0", " "), message("5.0", "d")],
+            "response_metadata": {"next_cursor": ""},
+        });
+        assert_eq!(last.take_thread(&page, ""), None);
+        assert_eq!(
+            texts(last),
+            (vec!["b".into(), "c".into(), "d".into()], true)
+        );
+    }
+
+    #[test]
+    fn a_channel_is_told_from_its_oldest_message_on() {
+        let mut last = LastMessages::new(5);
+        let page =
+            json!({"messages": [message("2.0", "b"), message("1.0", "a")], "has_more": false});
+        last.take_channel(&page, "");
+        assert_eq!(texts(last), (vec!["a".into(), "b".into()], false));
+    }
+
+    #[test]
+    fn a_message_has_author_and_time_and_no_secret() {
+        let mut last = LastMessages::new(5);
+        let bot = json!({"ts": "1700000000.000100", "bot_id": "B1", "text": "a &amp; the-token"});
+        last.take_thread(&json!({"messages": [bot, {"text": "no ts"}]}), "the-token");
+        let expected = json!({"ts": "1700000000.000100", "author": "B1", "time": "2023-11-14T22:13:20.000Z", "text": "a & …"});
+        assert_eq!(last.into_answer()["messages"], json!([expected]));
+    }
+}

@@ -1,0 +1,209 @@
+//! Discord: messages of a bot, and answers to commands.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::action::{Action, ActionCall, Plan, PlanError, Service, name_of};
+use super::split::Measure;
+use super::text::{check_length, parts};
+use crate::limits::MAX_INPUT_BYTES;
+
+/// Longest text of a message on Discord, in UTF-16 units.
+const TEXT_UNITS_MAX: usize = 2_000;
+
+/// What agents do in Discord.
+pub const DISCORD: Service = Service {
+    tool: "discord",
+    connector: "discord",
+    secret: None,
+    actions: &[
+        Action {
+            name: "send",
+            description: "Writes a message in Discord and returns its id; the first one of a turn answers the command it is about. A text that is too long for one message becomes several.",
+            arguments: || {
+                json!({
+                    "text": text_schema(), "channel": channel_schema(),
+                    "replyTo": {"type": "string", "minLength": 1, "description": "The id of the message it is shown as an answer to"},
+                })
+            },
+            required: &["text"],
+            is_idempotent: false,
+            plan: send,
+        },
+        Action {
+            name: "edit",
+            description: "Gives a message that `send` wrote another text.",
+            arguments: || json!({"message": own_schema(), "text": text_schema(), "channel": channel_schema()}),
+            required: &["message", "text"],
+            is_idempotent: true,
+            plan: edit,
+        },
+        Action {
+            name: "delete",
+            description: "Takes a message back that `send` wrote.",
+            arguments: || json!({"message": own_schema(), "channel": channel_schema()}),
+            required: &["message"],
+            is_idempotent: false,
+            plan: delete,
+        },
+        Action {
+            name: "react",
+            description: "Puts an emoji under a message.",
+            arguments: || {
+                json!({
+                    "emoji": {"type": "string", "minLength": 1, "description": "The emoji, or `name:id` of one of the server's own"},
+                    "message": {"type": "string", "minLength": 1, "description": "The message's id"},
+                    "channel": channel_schema(),
+                })
+            },
+            required: &["emoji", "message"],
+            is_idempotent: true,
+            plan: react,
+        },
+    ],
+};
+
+/// What a connection of the connector `discord` does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum Discord {
+    /// Writes a message of at most 2000 UTF-16 units.
+    Send {
+        /// A channel's id.
+        channel: String,
+        /// The text.
+        text: String,
+        /// The message it answers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reply_to: Option<String>,
+        /// The command or button it answers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interaction: Option<String>,
+        /// The same text sent again: Discord knows it by this for some minutes.
+        mark: String,
+    },
+    /// Gives a message of the bot another text.
+    Edit {
+        /// The channel.
+        channel: String,
+        /// The message.
+        message: String,
+        /// Its new text.
+        text: String,
+    },
+    /// Takes a message back.
+    Delete {
+        /// The channel.
+        channel: String,
+        /// The message.
+        message: String,
+    },
+    /// Puts an emoji under a message.
+    React {
+        /// The channel.
+        channel: String,
+        /// The message.
+        message: String,
+        /// The emoji, or `name:id` of one of the server's own.
+        emoji: String,
+    },
+}
+
+impl Discord {
+    /// Whether Discord itself sees to it within minutes that it is done once: a message that the bot
+    /// sends again bears the same mark. An answer to a command bears none.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        matches!(self, Self::Send { interaction, .. } if interaction.is_none())
+    }
+}
+
+fn channel_schema() -> Value {
+    json!({
+        "type": "string", "minLength": 1,
+        "description": "The channel's id. If not given, the one this turn's command came from",
+    })
+}
+
+fn text_schema() -> Value {
+    json!({
+        "type": "string", "minLength": 1, "maxLength": MAX_INPUT_BYTES,
+        "description": "What is written, in Markdown. `<@123>` mentions somebody",
+    })
+}
+
+fn own_schema() -> Value {
+    json!({"type": "string", "minLength": 1, "description": "The message's id, as `send` returned it"})
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Args {
+    #[serde(default)]
+    channel: Option<Value>,
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    reply_to: Option<String>,
+    #[serde(default)]
+    emoji: String,
+}
+
+/// The arguments, the channel, and whether the turn's command came from there.
+fn read(call: &ActionCall<'_>) -> Result<(Args, String, bool), PlanError> {
+    let args: Args = call.args()?;
+    let (channel, is_home) = call.place("channel", args.channel.as_ref(), "channel")?;
+    Ok((args, channel, is_home))
+}
+
+fn send(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let (args, channel, is_home) = read(call)?;
+    let interaction = call.fact("interactionId").filter(|_| is_home);
+    let interaction = interaction.and_then(name_of);
+    let parts = parts(&args.text, TEXT_UNITS_MAX, Measure::Utf16, true)?;
+    let message = |number: usize, part: &str| Discord::Send {
+        channel: channel.clone(),
+        text: part.to_owned(),
+        reply_to: args.reply_to.clone().filter(|_| number == 0),
+        interaction: interaction.clone(),
+        mark: format!("{}/{number}", call.call_id),
+    };
+    let plan = Plan::messages(&parts, json!({"channel": channel}), message)?;
+    Ok(plan.repeatable(interaction.is_none()))
+}
+
+fn edit(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let (args, channel, _) = read(call)?;
+    check_length(&args.text, TEXT_UNITS_MAX, Measure::Utf16)?;
+    let action = Discord::Edit {
+        channel,
+        message: args.message.unwrap_or_default(),
+        text: args.text,
+    };
+    Plan::done(&action, "edited")
+}
+
+fn delete(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let (args, channel, _) = read(call)?;
+    let action = Discord::Delete {
+        channel,
+        message: args.message.unwrap_or_default(),
+    };
+    Plan::done(&action, "deleted")
+}
+
+fn react(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let (args, channel, _) = read(call)?;
+    let action = Discord::React {
+        channel,
+        message: args.message.unwrap_or_default(),
+        emoji: args.emoji,
+    };
+    Plan::done(&action, "done")
+}

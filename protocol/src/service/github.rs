@@ -1,0 +1,184 @@
+//! GitHub: comments on issues and pull requests.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::action::{Action, ActionCall, Plan, PlanError, Service};
+
+/// Longest comment on GitHub, in characters, less the mark that goondan puts behind it.
+const BODY_CHARS_MAX: usize = 65_000;
+
+/// What agents do on GitHub.
+pub const GITHUB: Service = Service {
+    tool: "github",
+    connector: "github",
+    secret: Some("token"),
+    actions: &[
+        Action {
+            name: "comment",
+            description: "Comments on an issue or a pull request on GitHub, and returns the comment's id and link.",
+            arguments: || {
+                json!({
+                    "body": body_schema(), "repository": repository_schema(), "number": number_schema(),
+                })
+            },
+            required: &["body"],
+            is_idempotent: false,
+            plan: comment,
+        },
+        Action {
+            name: "edit",
+            description: "Gives a comment another text.",
+            arguments: || {
+                json!({
+                    "comment": {"type": "integer", "minimum": 1, "description": "The comment's id, as `comment` returned it"},
+                    "body": body_schema(), "repository": repository_schema(),
+                })
+            },
+            required: &["comment", "body"],
+            is_idempotent: true,
+            plan: edit,
+        },
+        Action {
+            name: "react",
+            description: "Puts a reaction under a comment, an issue or a pull request.",
+            arguments: || {
+                json!({
+                    "content": {"enum": ["+1", "-1", "laugh", "confused", "heart", "hooray", "rocket", "eyes"]},
+                    "comment": {"type": "integer", "minimum": 1, "description": "The comment's id. If neither this nor `number` is given, the comment this turn is about, or else its issue"},
+                    "repository": repository_schema(), "number": number_schema(),
+                })
+            },
+            required: &["content"],
+            is_idempotent: true,
+            plan: react,
+        },
+    ],
+};
+
+/// What a connection of the connector `github` does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum GitHub {
+    /// Comments on an issue or a pull request.
+    Comment {
+        /// `owner/name`.
+        repository: String,
+        /// Its number.
+        number: u64,
+        /// The comment, in Markdown.
+        body: String,
+    },
+    /// Gives a comment another text.
+    Edit {
+        /// `owner/name`.
+        repository: String,
+        /// The comment's id.
+        comment: u64,
+        /// Its new text.
+        body: String,
+    },
+    /// Puts a reaction under a comment, or else under an issue or a pull request.
+    React {
+        /// `owner/name`.
+        repository: String,
+        /// The comment's id.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        comment: Option<u64>,
+        /// The number.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        number: Option<u64>,
+        /// One of GitHub's reactions.
+        content: String,
+    },
+}
+
+fn repository_schema() -> Value {
+    json!({
+        "type": "string", "pattern": "^[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+$",
+        "description": "`owner/name`. If not given, the repository this turn is about",
+    })
+}
+
+fn number_schema() -> Value {
+    json!({
+        "type": "integer", "minimum": 1,
+        "description": "The number of an issue or a pull request. If not given, the one this turn is about",
+    })
+}
+
+fn body_schema() -> Value {
+    json!({
+        "type": "string", "minLength": 1, "maxLength": BODY_CHARS_MAX,
+        "description": "The comment, in Markdown",
+    })
+}
+
+#[derive(Deserialize)]
+struct Args {
+    #[serde(default)]
+    repository: Option<Value>,
+    #[serde(default)]
+    number: Option<u64>,
+    #[serde(default)]
+    comment: Option<u64>,
+    #[serde(default)]
+    body: String,
+    #[serde(default)]
+    content: String,
+}
+
+/// The arguments, the repository, and whether the turn is about it.
+fn read(call: &ActionCall<'_>) -> Result<(Args, String, bool), PlanError> {
+    let args: Args = call.args()?;
+    let (repository, is_home) = call.place("repository", args.repository.as_ref(), "repository")?;
+    Ok((args, repository, is_home))
+}
+
+fn missing(argument: &str) -> PlanError {
+    PlanError::Invalid(format!(
+        "say which `{argument}`: this turn is about none of that repository"
+    ))
+}
+
+fn comment(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let (args, repository, is_home) = read(call)?;
+    let said = || call.fact("number").filter(|_| is_home)?.as_u64();
+    Plan::result(&GitHub::Comment {
+        repository,
+        number: args.number.or_else(said).ok_or_else(|| missing("number"))?,
+        body: args.body,
+    })
+}
+
+fn edit(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let (args, repository, _) = read(call)?;
+    let action = GitHub::Edit {
+        repository,
+        comment: args.comment.unwrap_or_default(),
+        body: args.body,
+    };
+    Plan::done(&action, "edited")
+}
+
+fn react(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let (args, repository, is_home) = read(call)?;
+    let is_unsaid = args.comment.is_none() && args.number.is_none();
+    let said = |name| call.fact(name).filter(|_| is_home && is_unsaid)?.as_u64();
+    let comment = args.comment.or_else(|| said("commentId"));
+    let number = args.number.or_else(|| said("number"));
+    if comment.is_none() && number.is_none() {
+        return Err(missing("number"));
+    }
+    let action = GitHub::React {
+        repository,
+        comment,
+        number,
+        content: args.content,
+    };
+    Plan::done(&action, "done")
+}

@@ -1,0 +1,187 @@
+//! HTTP: requests to hosts that the project allows.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Error, Value, json};
+
+use super::action::{Action, ActionCall, Plan, PlanError, Service};
+use crate::limits::MAX_INPUT_BYTES;
+
+/// How long a request may take if nothing is said, in milliseconds.
+const TIMEOUT_DEFAULT_MS: u64 = 30_000;
+
+/// How long a request may take at most, in milliseconds.
+const TIMEOUT_MAX_MS: u64 = 120_000;
+
+/// How much longer the call waits than the request may take, in milliseconds: for its turn.
+const QUEUE_MS: u64 = 60_000;
+
+/// What agents do by HTTP.
+pub const HTTP: Service = Service {
+    tool: "http-fetch",
+    connector: "http",
+    secret: None,
+    actions: &[
+        Action {
+            name: "get",
+            description: "Gets a page or a document by its URL.",
+            arguments: || {
+                json!({
+                    "url": url_schema(), "headers": headers_schema(), "raw": raw_schema(),
+                    "timeoutMs": timeout_schema(),
+                    "headOnly": {"type": "boolean", "description": "Whether only status and headers are asked for (HEAD); false if not given"},
+                })
+            },
+            required: &["url"],
+            is_idempotent: true,
+            plan: get,
+        },
+        Action {
+            name: "request",
+            description: "Makes an HTTP request that may change something.",
+            arguments: || {
+                json!({
+                    "url": url_schema(),
+                    "method": {"enum": ["POST", "PUT", "PATCH", "DELETE"], "description": "POST if not given"},
+                    "headers": headers_schema(),
+                    "body": {"type": "string", "maxLength": MAX_INPUT_BYTES, "description": "The body. Name its type in the header content-type; JSON if not given"},
+                    "raw": raw_schema(), "timeoutMs": timeout_schema(),
+                })
+            },
+            required: &["url"],
+            is_idempotent: false,
+            plan: change,
+        },
+    ],
+};
+
+/// What a connection of the connector `http` does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum Http {
+    /// Makes a request and follows redirects.
+    Fetch {
+        /// The method.
+        method: String,
+        /// The URL.
+        url: String,
+        /// Headers by name.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        headers: BTreeMap<String, String>,
+        /// The body.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        body: Option<String>,
+        /// HTML is given as it is, not as the text it shows.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        raw: bool,
+        /// How long it may take, in milliseconds.
+        timeout_ms: u64,
+    },
+}
+
+/// What came back from [`Http::Fetch`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fetched {
+    /// The status code.
+    pub status: u16,
+    /// Where it was, after redirects.
+    pub url: String,
+    /// The headers that tell something, by name.
+    pub headers: BTreeMap<String, String>,
+    /// The body as text; empty if it is none.
+    pub text: String,
+    /// Bytes of the body as it came.
+    pub bytes: u64,
+    /// What was done to the body, or why it is not shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+fn url_schema() -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": 8192, "description": "The URL"})
+}
+
+fn headers_schema() -> Value {
+    json!({
+        "type": "object", "additionalProperties": {"type": "string"}, "maxProperties": 64,
+        "description": "Headers by name",
+    })
+}
+
+fn raw_schema() -> Value {
+    json!({
+        "type": "boolean",
+        "description": "Whether HTML is returned as it is, not as the text it shows; false if not given",
+    })
+}
+
+fn timeout_schema() -> Value {
+    json!({
+        "type": "integer", "minimum": 1, "maximum": TIMEOUT_MAX_MS,
+        "description": format!("How many milliseconds it may take; {TIMEOUT_DEFAULT_MS} if not given"),
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Args {
+    url: String,
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default)]
+    body: Option<String>,
+    #[serde(default)]
+    raw: bool,
+    #[serde(default)]
+    head_only: bool,
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+}
+
+fn get(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let args: Args = call.args()?;
+    let method = if args.head_only { "HEAD" } else { "GET" };
+    fetch(method.to_owned(), args)
+}
+
+fn change(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let mut args: Args = call.args()?;
+    let method = args.method.take();
+    fetch(method.unwrap_or_else(|| "POST".to_owned()), args)
+}
+
+fn fetch(method: String, args: Args) -> Result<Plan, PlanError> {
+    let timeout_ms = args.timeout_ms.unwrap_or(TIMEOUT_DEFAULT_MS);
+    let action = Http::Fetch {
+        method,
+        url: args.url,
+        headers: args.headers,
+        body: args.body,
+        raw: args.raw,
+        timeout_ms,
+    };
+    Ok(Plan::told(&action, told)?.within(timeout_ms + QUEUE_MS))
+}
+
+/// What the model reads: status, where it was, headers, and the body behind an empty line.
+fn told(answer: Value) -> Result<String, Error> {
+    let fetched: Fetched = serde_json::from_value(answer)?;
+    let mut text = format!("status: {}\nurl: {}\n", fetched.status, fetched.url);
+    for (name, value) in &fetched.headers {
+        text.push_str(&format!("{name}: {value}\n"));
+    }
+    if let Some(note) = &fetched.note {
+        text.push_str(&format!("[{note}]\n"));
+    }
+    text.push('\n');
+    text.push_str(&fetched.text);
+    Ok(text)
+}

@@ -1,0 +1,299 @@
+//! Telegram: messages of a bot.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::action::{Action, ActionCall, Plan, PlanError, Service};
+use super::split::Measure;
+use super::text::parts;
+use crate::limits::MAX_INPUT_BYTES;
+
+/// Longest text of a message on Telegram, in UTF-16 units.
+const TEXT_UNITS_MAX: usize = 4_096;
+
+/// What agents do on Telegram.
+pub const TELEGRAM: Service = Service {
+    tool: "telegram",
+    connector: "telegram",
+    secret: Some("botToken"),
+    actions: &[
+        Action {
+            name: "send",
+            description: "Writes a message to a Telegram chat and returns its id. A text that is too long for one message becomes several, unless it has a `parseMode`.",
+            arguments: || {
+                json!({
+                    "text": text_schema(), "chat": chat_schema(), "parseMode": parse_mode_schema(),
+                    "replyTo": {"type": "integer", "description": "The id of the message it is shown as an answer to"},
+                    "quote": {"type": "boolean", "description": "Whether it is shown as an answer to the message this turn answers; false if not given"},
+                    "thread": thread_schema(),
+                    "silent": {"type": "boolean", "description": "Whether nobody is notified; false if not given"},
+                })
+            },
+            required: &["text"],
+            is_idempotent: false,
+            plan: send,
+        },
+        Action {
+            name: "edit",
+            description: "Gives a message that `send` wrote another text.",
+            arguments: || {
+                json!({
+                    "message": own_schema(), "text": text_schema(),
+                    "chat": chat_schema(), "parseMode": parse_mode_schema(),
+                })
+            },
+            required: &["message", "text"],
+            is_idempotent: true,
+            plan: edit,
+        },
+        Action {
+            name: "delete",
+            description: "Takes a message back that `send` wrote.",
+            arguments: || json!({"message": own_schema(), "chat": chat_schema()}),
+            required: &["message"],
+            is_idempotent: false,
+            plan: delete,
+        },
+        Action {
+            name: "react",
+            description: "Puts an emoji under a message.",
+            arguments: || {
+                json!({
+                    "emoji": {"type": "string", "description": "One of Telegram's reactions, such as 👍; empty to take it away"},
+                    "message": any_schema(), "chat": chat_schema(),
+                })
+            },
+            required: &["emoji"],
+            is_idempotent: true,
+            plan: react,
+        },
+        Action {
+            name: "typing",
+            description: "Shows for five seconds that the bot is writing.",
+            arguments: || json!({"chat": chat_schema(), "thread": thread_schema()}),
+            required: &[],
+            is_idempotent: true,
+            plan: typing,
+        },
+    ],
+};
+
+/// What a connection of the connector `telegram` does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum Telegram {
+    /// Writes a message of at most 4096 UTF-16 units.
+    Send {
+        /// A chat's id, or `@name` of a public one.
+        chat: String,
+        /// The text.
+        text: String,
+        /// `MarkdownV2`, `HTML` or `Markdown`; plain text if none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parse_mode: Option<String>,
+        /// The message it answers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reply_to: Option<i64>,
+        /// The topic of a forum.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        thread: Option<i64>,
+        /// Nobody is notified.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        silent: bool,
+    },
+    /// Gives a message of the bot another text.
+    Edit {
+        /// The chat.
+        chat: String,
+        /// The message.
+        message: i64,
+        /// Its new text.
+        text: String,
+        /// As for `Send`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parse_mode: Option<String>,
+    },
+    /// Takes a message back.
+    Delete {
+        /// The chat.
+        chat: String,
+        /// The message.
+        message: i64,
+    },
+    /// Puts an emoji under a message.
+    React {
+        /// The chat.
+        chat: String,
+        /// The message.
+        message: i64,
+        /// The emoji; none takes the bot's away.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        emoji: Option<String>,
+    },
+    /// Shows for a few seconds that the bot writes.
+    Typing {
+        /// The chat.
+        chat: String,
+        /// The topic of a forum.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        thread: Option<i64>,
+    },
+}
+
+fn chat_schema() -> Value {
+    json!({
+        "type": ["string", "integer"],
+        "description": "The chat's id, or `@name` of a public one. If not given, the chat this turn's message came from",
+    })
+}
+
+fn text_schema() -> Value {
+    json!({
+        "type": "string", "minLength": 1, "maxLength": MAX_INPUT_BYTES,
+        "description": "What is written",
+    })
+}
+
+fn parse_mode_schema() -> Value {
+    json!({
+        "enum": ["MarkdownV2", "HTML", "Markdown"],
+        "description": "How the text is marked up. If not given, it is shown to the letter",
+    })
+}
+
+fn own_schema() -> Value {
+    json!({"type": "integer", "description": "The message's id, as `send` returned it"})
+}
+
+fn any_schema() -> Value {
+    json!({
+        "type": "integer",
+        "description": "The message's id. If not given, the message this turn answers",
+    })
+}
+
+fn thread_schema() -> Value {
+    json!({
+        "type": "integer",
+        "description": "The topic of a forum. If not given, the one this turn's message came from",
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Args {
+    #[serde(default)]
+    chat: Option<Value>,
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    parse_mode: Option<String>,
+    #[serde(default)]
+    message: Option<i64>,
+    #[serde(default)]
+    reply_to: Option<i64>,
+    #[serde(default)]
+    quote: bool,
+    #[serde(default)]
+    thread: Option<i64>,
+    #[serde(default)]
+    silent: bool,
+    #[serde(default)]
+    emoji: String,
+}
+
+/// The chat, the topic in it, and the message that the turn answers, if it is of that chat.
+struct Target {
+    chat: String,
+    thread: Option<i64>,
+    answered: Option<i64>,
+}
+
+fn read(call: &ActionCall<'_>) -> Result<(Args, Target), PlanError> {
+    let args: Args = call.args()?;
+    let (chat, is_home) = call.place("chat", args.chat.as_ref(), "chatId")?;
+    let fact = |name| call.fact(name).filter(|_| is_home)?.as_i64();
+    let target = Target {
+        thread: args.thread.or_else(|| fact("threadId")),
+        answered: fact("messageId"),
+        chat,
+    };
+    Ok((args, target))
+}
+
+fn send(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let (args, target) = read(call)?;
+    let parts = if args.parse_mode.is_none() {
+        parts(&args.text, TEXT_UNITS_MAX, Measure::Utf16, false)?
+    } else {
+        check_length(&args.text)?;
+        vec![args.text]
+    };
+    let quoted = target.answered.filter(|_| args.quote);
+    let place = json!({"chat": target.chat});
+    Plan::messages(&parts, place, |number, part| Telegram::Send {
+        chat: target.chat.clone(),
+        text: part.to_owned(),
+        parse_mode: args.parse_mode.clone(),
+        reply_to: args.reply_to.or(quoted).filter(|_| number == 0),
+        thread: target.thread,
+        silent: args.silent,
+    })
+}
+
+/// Mark-up cannot be cut anywhere.
+fn check_length(text: &str) -> Result<(), PlanError> {
+    let units = Measure::Utf16.of(text);
+    if units <= TEXT_UNITS_MAX {
+        return Ok(());
+    }
+    Err(PlanError::TooLarge(format!(
+        "the text has {units} characters, a message of Telegram at most {TEXT_UNITS_MAX}; send it in \
+         parts, each whole in itself"
+    )))
+}
+
+fn edit(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let (args, target) = read(call)?;
+    check_length(&args.text)?;
+    let action = Telegram::Edit {
+        chat: target.chat,
+        message: args.message.unwrap_or_default(),
+        text: args.text,
+        parse_mode: args.parse_mode,
+    };
+    Plan::done(&action, "edited")
+}
+
+fn delete(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let (args, target) = read(call)?;
+    let action = Telegram::Delete {
+        chat: target.chat,
+        message: args.message.unwrap_or_default(),
+    };
+    Plan::done(&action, "deleted")
+}
+
+fn react(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let (args, target) = read(call)?;
+    let none = || PlanError::Invalid("say which `message`".to_owned());
+    let action = Telegram::React {
+        chat: target.chat,
+        message: args.message.or(target.answered).ok_or_else(none)?,
+        emoji: Some(args.emoji).filter(|emoji| !emoji.is_empty()),
+    };
+    Plan::done(&action, "done")
+}
+
+fn typing(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+    let (_, target) = read(call)?;
+    let action = Telegram::Typing {
+        chat: target.chat,
+        thread: target.thread,
+    };
+    Plan::done(&action, "shown")
+}
