@@ -89,18 +89,7 @@ pub(crate) fn exports() -> Vec<Export> {
         of_text(
             "slice",
             "Cuts a piece out of a text, by characters: from `start` up to, but not with, `end`.",
-            &[
-                (
-                    "start",
-                    false,
-                    position("Where it begins, from 0; 0 if not given"),
-                ),
-                (
-                    "end",
-                    false,
-                    position("Where it ends; the text's end if not given"),
-                ),
-            ],
+            &slice_arguments(),
             slice,
         ),
         of_text(
@@ -160,6 +149,13 @@ fn lines_arguments() -> [(&'static str, bool, Value); 6] {
             json!({"type": "integer", "minimum": 1, "description": "Last line"}),
         ),
     ]
+}
+
+/// The further arguments of `slice`: name, whether it is required, schema.
+fn slice_arguments() -> [(&'static str, bool, Value); 2] {
+    let start = position("Where it begins, from 0; 0 if not given");
+    let end = position("Where it ends; the text's end if not given");
+    [("start", false, start), ("end", false, end)]
 }
 
 /// An export that takes a text and further arguments: name, whether it is required, schema.
