@@ -1,10 +1,11 @@
 //! Checking an instance whose files this thread owns.
 
+use goondan_durable::IoContext as _;
 use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::time::Timestamp;
 
 use super::{Report, Worker};
-use crate::error::{IoContext as _, StoreError};
+use crate::error::StoreError;
 use crate::instance::{self, InstanceStore};
 use crate::verify;
 
@@ -25,7 +26,7 @@ impl Worker {
             self.fold(at, InstanceStore::clear_journal);
         }
         let mut verified = verify::instance(self.disk.as_ref(), &dir)?;
-        if repair && verified.worst() > Some(crate::Severity::Info) {
+        if repair && verified.worst() > Some(goondan_durable::Severity::Info) {
             let was_kept = self.open.remove(at).is_some_and(|held| held.is_kept);
             verified.kept = instance::repair(&self.disk, &dir, now)?;
             self.held(at)?.is_kept |= was_kept;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use goondan_durable::Verified;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{ExportPart, ExportPosition, Imported};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
@@ -16,7 +17,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error::StoreError;
-use crate::finding::Verified;
 use crate::instance::{
     Awaited, EventState, InstanceState, LlmMessage, Metadata, OpenTurn, Page, ParkedEvent,
 };
