@@ -4,14 +4,17 @@
 //! an error; the end of the stream between two frames is clean, inside one it is not. The length is
 //! checked before anything is allocated for it.
 //!
-//! `tokio-util` drives the codec ([`Decoder`], [`Encoder`]). Its ready-made length codec consumes the
-//! header before the body is there and so cannot tell a clean end from a cut frame; ours leaves the
-//! header in the buffer until the frame is whole.
+//! The codec needs no runtime. With the feature `tokio-util` it is that crate's `Decoder` and `Encoder`
+//! too, for programs whose streams it drives. The length codec that is ready-made there consumes the header
+//! before the body is there and so cannot tell a clean end from a cut frame; ours leaves the header in the
+//! buffer until the frame is whole.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use tokio_util::codec::{Decoder, Encoder};
 
 use crate::limits::{FRAME_HEADER_BYTES, MAX_FRAME_BYTES};
+
+#[cfg(feature = "tokio-util")]
+mod driven;
 
 /// Why a stream of frames cannot go on. The stream is unusable after any of these.
 #[derive(Debug, thiserror::Error)]
@@ -78,26 +81,12 @@ impl FrameCodec {
         header.map_err(|_| FrameError::TooLarge { len, max: self.max })
     }
 
-    fn check(&self, len: usize) -> Result<(), FrameError> {
-        if len > self.max {
-            Err(FrameError::TooLarge { len, max: self.max })
-        } else {
-            Ok(())
-        }
-    }
-}
-
-impl Default for FrameCodec {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Decoder for FrameCodec {
-    type Item = Bytes;
-    type Error = FrameError;
-
-    fn decode(&mut self, src: &mut BytesMut) -> Result<Option<Bytes>, FrameError> {
+    /// Takes a whole frame's body off `src`; none if more bytes are needed. Then there is room for them.
+    ///
+    /// # Errors
+    ///
+    /// [`FrameError::TooLarge`] as soon as the header says so.
+    pub fn decode(&self, src: &mut BytesMut) -> Result<Option<Bytes>, FrameError> {
         let Some(header) = src.first_chunk::<FRAME_HEADER_BYTES>() else {
             return Ok(None);
         };
@@ -112,32 +101,44 @@ impl Decoder for FrameCodec {
         Ok(Some(src.split_to(len).freeze()))
     }
 
-    fn decode_eof(&mut self, src: &mut BytesMut) -> Result<Option<Bytes>, FrameError> {
+    /// As [`Self::decode`], when no more bytes come: none if the stream ended between two frames.
+    ///
+    /// # Errors
+    ///
+    /// [`FrameError::Truncated`] if it ended inside one; [`FrameError::TooLarge`].
+    pub fn decode_eof(&self, src: &mut BytesMut) -> Result<Option<Bytes>, FrameError> {
         match self.decode(src)? {
             Some(frame) => Ok(Some(frame)),
             None if src.is_empty() => Ok(None),
             None => Err(FrameError::Truncated { got: src.len() }),
         }
     }
-}
 
-impl Encoder<&[u8]> for FrameCodec {
-    type Error = FrameError;
-
-    fn encode(&mut self, body: &[u8], dst: &mut BytesMut) -> Result<(), FrameError> {
+    /// Puts a frame with this body behind what `dst` holds.
+    ///
+    /// # Errors
+    ///
+    /// [`FrameError::TooLarge`], which leaves `dst` as it was.
+    pub fn encode(&self, body: &[u8], dst: &mut BytesMut) -> Result<(), FrameError> {
         let header = self.header(body.len())?;
         dst.reserve(FRAME_HEADER_BYTES + body.len());
         dst.put_slice(&header);
         dst.put_slice(body);
         Ok(())
     }
+
+    fn check(&self, len: usize) -> Result<(), FrameError> {
+        if len > self.max {
+            Err(FrameError::TooLarge { len, max: self.max })
+        } else {
+            Ok(())
+        }
+    }
 }
 
-impl Encoder<Bytes> for FrameCodec {
-    type Error = FrameError;
-
-    fn encode(&mut self, body: Bytes, dst: &mut BytesMut) -> Result<(), FrameError> {
-        self.encode(&*body, dst)
+impl Default for FrameCodec {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -177,7 +178,7 @@ mod tests {
             "{error}"
         );
         assert!(src.capacity() < 1024, "something was allocated for it");
-        let mut codec = FrameCodec::with_max_frame_bytes(3);
+        let codec = FrameCodec::with_max_frame_bytes(3);
         assert!(codec.encode(&b"four"[..], &mut BytesMut::new()).is_err());
     }
 
@@ -189,7 +190,7 @@ mod tests {
             cuts in prop::collection::vec(1usize..50, 1..60),
         ) {
             let wire = encoded(&bodies);
-            let mut codec = FrameCodec::new();
+            let codec = FrameCodec::new();
             let (mut src, mut out, mut rest) = (BytesMut::new(), Vec::new(), &wire[..]);
             let mut cuts = cuts.iter().cycle();
             while !rest.is_empty() {
@@ -210,7 +211,7 @@ mod tests {
             let wire = encoded(&[body]);
             prop_assume!(at < wire.len());
             let mut src = BytesMut::from(&wire[..at]);
-            let mut codec = FrameCodec::new();
+            let codec = FrameCodec::new();
             prop_assert!(codec.decode(&mut src).unwrap().is_none());
             let is_truncated = matches!(codec.decode_eof(&mut src), Err(FrameError::Truncated { got }) if got == at);
             prop_assert!(is_truncated);
@@ -219,7 +220,7 @@ mod tests {
         /// Garbage never panics and never makes the decoder hold more than its limit.
         #[test]
         fn garbage_is_bounded(garbage in prop::collection::vec(any::<u8>(), 0..300)) {
-            let mut codec = FrameCodec::with_max_frame_bytes(4096);
+            let codec = FrameCodec::with_max_frame_bytes(4096);
             let mut src = BytesMut::from(&garbage[..]);
             while let Ok(Some(frame)) = codec.decode(&mut src) {
                 prop_assert!(frame.len() <= 4096);

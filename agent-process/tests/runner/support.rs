@@ -31,7 +31,6 @@ use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_protocol::version::Version;
 use goondan_protocol::working_directory::CwdMode;
 use serde_json::Value;
-use tokio_util::codec::{Decoder as _, Encoder as _};
 
 /// The binary under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_goondan-agent-process");

@@ -18,7 +18,6 @@ use goondan_protocol::control::{
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::version::Version;
 use serde_json::{Value, json};
-use tokio_util::codec::{Decoder as _, Encoder as _};
 
 /// What the daemon does with a request.
 pub(crate) enum Act {
@@ -164,7 +163,7 @@ impl Serving {
 
     /// Serves one connection until the client closes it.
     fn connection(&mut self, mut stream: UnixStream) {
-        let mut codec = FrameCodec::new();
+        let codec = FrameCodec::new();
         let mut buffer = BytesMut::new();
         let mut chunk = [0; 4096];
         loop {

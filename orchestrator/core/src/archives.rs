@@ -1,5 +1,6 @@
 //! Archives of conversations: exporting them part by part, and making conversations of them.
 
+use goondan_durable::FileError;
 use goondan_protocol::control::{
     ControlError, ErrorCode, ExportInstance, ExportPart, ImportInstance, Imported,
 };
@@ -43,7 +44,7 @@ impl Core {
         let (at, token) = (&exporting.instance, exporting.token);
         let part = match result {
             Ok(part) => part,
-            Err(error @ StoreError::Damaged { .. }) => {
+            Err(error @ StoreError::File(FileError::Damaged { .. })) => {
                 let error = control_error(&error)
                     .suggest("see all of it with `gdn verify`; `--skip-damaged` exports the rest");
                 return self.respond_error(token, error);
@@ -135,7 +136,7 @@ fn import_error(error: &StoreError) -> ControlError {
         StoreError::BadArchive { .. } => told.suggest(
             "nothing was changed; take another copy of the archive, or export it again",
         ),
-        StoreError::Io { operation, .. } if matches!(*operation, "look at" | "open" | "read") => told
+        StoreError::File(FileError::Io { operation, .. }) if matches!(*operation, "look at" | "open" | "read") => told
             .suggest(
                 "the daemon reads the archive itself: put it where the daemon may read it, not in a \
                  `/tmp` that a service does not share",

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use goondan_config::Bundle;
+use goondan_durable::FileError;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
     Call, ControlError, ConversationPage, Done, ErrorCode, History, InstanceDetail,
@@ -492,14 +493,14 @@ pub fn control_error(error: &StoreError) -> ControlError {
         StoreError::RootsOverlap { .. } => ControlError::new(ErrorCode::WorkspaceConflict, text)
             .suggest("move the project, or choose another state directory with `--state-root`"),
         StoreError::WorkspaceTaken { .. } => ControlError::new(ErrorCode::WorkspaceConflict, text),
-        StoreError::Damaged { .. } | StoreError::BadArchive { .. } => {
+        StoreError::File(FileError::Damaged { .. }) | StoreError::BadArchive { .. } => {
             ControlError::new(ErrorCode::Damaged, text)
         }
-        StoreError::Io { .. } if error.is_permanent() => {
+        StoreError::File(FileError::Io { .. }) if error.is_permanent() => {
             ControlError::new(ErrorCode::Damaged, text)
         }
         StoreError::HistoryChanged => ControlError::new(ErrorCode::InvalidRequest, text),
-        StoreError::Io { .. } => ControlError::new(ErrorCode::Storage, text)
+        StoreError::File(FileError::Io { .. }) => ControlError::new(ErrorCode::Storage, text)
             .suggest("mend the cause; nothing that was accepted is lost"),
         _ => ControlError::new(ErrorCode::Storage, text),
     }

@@ -2,13 +2,13 @@
 
 use std::collections::btree_map::Entry;
 
+use goondan_durable::{Severity, Verified};
 use goondan_protocol::control::{
     ControlError, ErrorCode, Finding, FindingSeverity, Verification, VerifyInstances, VerifyRoot,
 };
 use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
-use goondan_store::verify::Verified;
+use goondan_store::StoreError;
 use goondan_store::writer::operation::{VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles};
-use goondan_store::{Severity, StoreError};
 use serde_json::json;
 
 use super::jobs::{Continuation, continuation};
@@ -244,7 +244,7 @@ impl Verifying {
 }
 
 /// A finding as a client is told it.
-fn told(instance_key: Option<InstanceKey>, finding: goondan_store::Finding) -> Finding {
+fn told(instance_key: Option<InstanceKey>, finding: goondan_durable::Finding) -> Finding {
     let kind = serde_json::to_value(finding.kind).unwrap_or_default();
     let kind = kind.as_str().unwrap_or_default().to_owned();
     Finding {

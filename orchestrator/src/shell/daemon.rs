@@ -7,16 +7,17 @@ use std::sync::Arc;
 
 use clap::Parser as _;
 use futures_util::StreamExt as _;
+use goondan_durable::disk::{Disk, RealDisk};
 use goondan_log::unix_millis_now;
 use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
 use goondan_protocol::version::Version;
-use goondan_store::disk::{Disk, RealDisk};
 use goondan_store::limits::INSTANCE_DESCRIPTORS;
 use goondan_store::root::{Layout, SystemRoot};
 use goondan_store::workspace;
-use goondan_store::writer::Writers;
+use goondan_store::writer::Worker;
+use goondan_writers::Writers;
 use interprocess::local_socket::tokio::Listener;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -208,14 +209,9 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Launcher) -> Result<(), S
     let cgroups = take_cgroups();
 
     let for_store = descriptors::limit() / STORE_DESCRIPTORS_PART;
-    let (writers, stored) = Writers::start_within(
-        &disk,
-        &layout,
-        &known.index,
-        writer_threads(for_store),
-        for_store,
-    )
-    .map_err(io)?;
+    let threads = writer_threads(for_store);
+    let workers = Worker::for_threads(&disk, &layout, &known.index, threads, for_store);
+    let (writers, stored) = Writers::start(workers).map_err(io)?;
     let (events, incoming) = mpsc::channel(CORE_QUEUE_INPUTS);
     let facts = Facts {
         layout: layout.clone(),

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use goondan_config::{
     Bundle, Diagnostics, Loader, ProcessEnvironment, Secrets, Sources, ThisMachine,
 };
+use goondan_durable::disk::Disk;
 use goondan_protocol::control::{ControlError, ErrorCode, InstanceSummary};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_store::configuration::{self, KeptConfiguration};
-use goondan_store::disk::Disk;
 use goondan_store::index::InstanceIndex;
 use goondan_store::instance::Metadata;
 use goondan_store::root::Layout;
@@ -163,7 +163,7 @@ impl Projects {
     ) -> Result<(Option<WorkspaceRecord>, Option<ControlError>), ControlError> {
         let disk = self.disk.as_ref();
         let read = |id: &WorkspaceId| {
-            workspace::recall(disk, &self.layout, id).map_err(|error| storage(&error))
+            workspace::recall(disk, &self.layout, id).map_err(|error| storage(&error.into()))
         };
         // What calls itself nothing, or cannot be read, may be the one that is expected all the same.
         let package = goondan_config::package_name(root).unwrap_or_default();

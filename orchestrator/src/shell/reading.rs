@@ -1,10 +1,10 @@
 //! Reading for clients what the writer threads do not own. Everything here blocks.
 
+use goondan_durable::disk::Disk;
 use goondan_protocol::control::{
     AuditLog, AuditRecord, ControlError, ErrorCode, Trace, TurnsPage, UsageReport,
 };
 use goondan_protocol::limits::AUDIT_ANSWER_BYTES;
-use goondan_store::disk::Disk;
 use goondan_store::index::InstanceIndex;
 use goondan_store::root::Layout;
 use goondan_store::{audit, instance};

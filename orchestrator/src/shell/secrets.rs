@@ -8,6 +8,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use goondan_durable::disk::Disk;
+use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
     AllowSecret, ChangeKind, ControlError, ErrorCode, RemoveSecret, SecretChanged, SecretIdentity,
@@ -16,9 +18,8 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::{SecretKey, SecretName};
 use goondan_protocol::limits::{MAX_SECRET_KEYS, MAX_SECRETS};
 use goondan_protocol::time::Timestamp;
-use goondan_store::disk::Disk;
 use goondan_store::root::Layout;
-use goondan_store::{IoContext as _, StoreError, durable, workspace};
+use goondan_store::workspace;
 use goondan_vault::{ConsentError, Document, DocumentError, Files, Identities, Vault, VaultError};
 use serde_json::json;
 
@@ -43,7 +44,7 @@ enum KeepError {
     #[error(transparent)]
     Vault(#[from] VaultError),
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] FileError),
     #[error("cannot open the project `{}`", path.display())]
     Project {
         path: PathBuf,
@@ -66,8 +67,8 @@ fn key_text(key: Option<&SecretKey>) -> String {
 impl From<KeepError> for ControlError {
     fn from(error: KeepError) -> Self {
         let text = goondan_log::error_chain(&error);
-        match &error {
-            KeepError::Store(error) => control_error(error),
+        match error {
+            KeepError::Store(error) => control_error(&error.into()),
             KeepError::NotFound { .. } => {
                 Self::new(ErrorCode::SecretNotFound, text).suggest("`gdn secret list` shows all")
             }
@@ -331,9 +332,9 @@ impl SecretKeeper {
         let made = Identities::generate();
         let path = self.vault.identity_file();
         let disk = self.disk.as_ref();
-        durable::ensure_dir(disk, self.layout.root(), self.vault.system_dir())?;
+        files::ensure_dir(disk, self.layout.root(), self.vault.system_dir())?;
         let file = made.file(at);
-        durable::replace(disk, &path, file.expose_secret().as_bytes())?;
+        files::replace(disk, &path, file.expose_secret().as_bytes())?;
         self.record(
             json!({"event": "identity.created", "recipient": made.recipient()}),
             at,
@@ -352,9 +353,9 @@ impl SecretKeeper {
             .seal(identities, at)
             .map_err(|source| self.refused(name, source))?;
         let disk = self.disk.as_ref();
-        durable::ensure_dir(disk, self.layout.root(), &self.vault.secrets_dir())?;
+        files::ensure_dir(disk, self.layout.root(), &self.vault.secrets_dir())?;
         let path = self.vault.document_file(name);
-        Ok(durable::replace(disk, &path, text.as_bytes())?)
+        Ok(files::replace(disk, &path, text.as_bytes())?)
     }
 
     fn delete(&self, path: &Path) -> Result<(), KeepError> {

@@ -1,9 +1,9 @@
 use std::ffi::OsString;
 use std::io;
 
+use goondan_durable::disk::{Crash, EntryKind, SimulatedDisk, read_all};
 use goondan_protocol::control::{AllowSecret, DenySecret, SecretConsentChanged};
 use goondan_protocol::secret::{SecretProblem, SecretStore as _, SecretValue};
-use goondan_store::disk::{Crash, EntryKind, SimulatedDisk, read_all};
 use goondan_vault::{Given, ProjectIdentity, Reader};
 
 use super::*;
@@ -383,7 +383,7 @@ fn sec_6_a_damaged_file_of_consents_allows_nothing_and_is_not_written_over() {
     let keeper = keeper(&disk);
     set(&keeper, "a", "k", "hunter2").unwrap();
     let path = Path::new("/s/system/consents.json");
-    durable::replace(&disk, path, b"{\"version\": 1, \"cons").unwrap();
+    files::replace(&disk, path, b"{\"version\": 1, \"cons").unwrap();
     let error = change_consent(&keeper, project.path(), true).unwrap_err();
     assert_eq!(error.code, ErrorCode::SecretUnreadable, "{error}");
     assert!(error.suggestion.unwrap().contains("from a backup"));

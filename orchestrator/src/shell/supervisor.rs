@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use goondan_clock::RunningTime;
+use goondan_durable::disk::Disk;
 use goondan_log::unix_millis_now;
 use goondan_protocol::control::{Call, ControlError};
 use goondan_protocol::time::Timestamp;
-use goondan_store::disk::Disk;
 use goondan_store::root::Layout;
-use goondan_store::writer::{Completion, Job, Writers};
+use goondan_store::writer::{Completion, Job, Worker};
+use goondan_writers::Writers;
 use sd_notify::NotifyState;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -59,7 +60,7 @@ pub(super) struct Supervisor {
     pub(super) core: Core,
     launcher: Launcher,
     pub(super) reports: Reports,
-    pub(super) writers: Writers,
+    pub(super) writers: Writers<Worker>,
     pub(super) disk: Arc<dyn Disk>,
     pub(super) layout: Layout,
     projects: Projects,
@@ -86,7 +87,7 @@ impl Supervisor {
         core: Core,
         launcher: Launcher,
         reports: Reports,
-        writers: Writers,
+        writers: Writers<Worker>,
         projects: Projects,
         cgroups: Cgroups,
     ) -> Self {
@@ -119,7 +120,7 @@ impl Supervisor {
         mut self,
         mut events: mpsc::Receiver<Event>,
         mut stored: mpsc::UnboundedReceiver<Vec<Completion>>,
-    ) -> Writers {
+    ) -> Writers<Worker> {
         let mut tick = tokio::time::interval(Duration::from_millis(TICK_MS));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !self.is_over {

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use goondan_durable::disk::Disk;
 use goondan_protocol::control::{ControlError, UsageBy, UsageReport, UsageRow};
 use goondan_protocol::ids::{AgentName, WorkspaceId};
 use goondan_protocol::limits::MAX_USAGE_ROWS;
 use goondan_protocol::time::Day;
 use goondan_protocol::usage::Spending;
-use goondan_store::disk::Disk;
 use goondan_store::ledger::{self, Ledgered, Line};
 use goondan_store::root::Layout;
 

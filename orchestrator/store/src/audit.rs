@@ -4,13 +4,14 @@
 
 use std::path::Path;
 
+use goondan_durable::IoContext as _;
+use goondan_durable::disk::Disk;
+use goondan_durable::journal::Journal;
+use goondan_durable::limits::READ_CHUNK_BYTES;
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::WorkspaceId;
 
-use crate::disk::Disk;
-use crate::error::{IoContext as _, StoreError};
-use crate::jsonl::Journal;
-use crate::limits::READ_CHUNK_BYTES;
+use crate::error::StoreError;
 use crate::root::AUDIT_FILE;
 use crate::root::Layout;
 
@@ -47,7 +48,7 @@ pub struct Most {
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`].
+/// [`StoreError::File`].
 pub fn tail(disk: &dyn Disk, layout: &Layout, logs: &Logs, most: Most) -> Result<Tail, StoreError> {
     let mut all: Vec<(Option<WorkspaceId>, JsonObject, usize)> = Vec::new();
     let mut tail = Tail::default();
@@ -164,8 +165,9 @@ fn end_of(journal: &mut Journal, most: Most) -> Result<(Vec<u8>, bool), StoreErr
 mod tests {
     use std::path::Path;
 
+    use goondan_durable::disk::SimulatedDisk;
+
     use super::*;
-    use crate::disk::SimulatedDisk;
     use crate::workspace;
 
     const ALL: Most = Most {

@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 
+use goondan_durable::checksum::{Place, Seal, seal, seal_of};
+use goondan_durable::disk::{Disk, read_all};
+use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::checksum::{Place, Seal, seal, seal_of};
-use crate::disk::{Disk, read_all};
-use crate::durable;
-use crate::error::{IoContext as _, StoreError};
+use crate::error::StoreError;
 use crate::limits::CONFIGURATION_BYTES_MAX;
 use crate::root::Layout;
 
@@ -35,7 +35,7 @@ pub struct KeptConfiguration {
 ///
 /// # Errors
 ///
-/// [`StoreError::TooLarge`] if it is larger than is read back; [`StoreError::Io`].
+/// [`StoreError::TooLarge`] if it is larger than is read back; [`FileError::Io`].
 pub fn keep(
     disk: &dyn Disk,
     layout: &Layout,
@@ -56,7 +56,7 @@ pub fn keep(
             max: CONFIGURATION_BYTES_MAX,
         });
     }
-    durable::replace(disk, &layout.configuration(id), &bytes)
+    Ok(files::replace(disk, &layout.configuration(id), &bytes)?)
 }
 
 /// Whether a file is as it was written. One of an earlier version has no checksum.
@@ -68,12 +68,12 @@ pub(crate) fn is_as_written(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// [`StoreError::Damaged`] if it cannot be read as one; [`StoreError::Io`].
+/// [`FileError::Damaged`] if it cannot be read as one; [`FileError::Io`].
 pub fn read(
     disk: &dyn Disk,
     layout: &Layout,
     id: &WorkspaceId,
-) -> Result<Option<KeptConfiguration>, StoreError> {
+) -> Result<Option<KeptConfiguration>, FileError> {
     let path = layout.configuration(id);
     if disk.stat(&path).during("look at", &path)?.is_none() {
         return Ok(None);
@@ -82,7 +82,7 @@ pub fn read(
     let bytes = read_all(file.as_mut(), CONFIGURATION_BYTES_MAX).during("read", &path)?;
     if !is_as_written(&bytes) {
         let problem = "it is not as it was written: its checksum does not fit".to_owned();
-        return Err(StoreError::Damaged {
+        return Err(FileError::Damaged {
             path,
             line: 1,
             problem,
@@ -90,7 +90,7 @@ pub fn read(
     }
     serde_json::from_slice(&bytes)
         .map(Some)
-        .map_err(|error| StoreError::Damaged {
+        .map_err(|error| FileError::Damaged {
             line: u64::try_from(error.line()).unwrap_or(0),
             problem: error.to_string(),
             path,
@@ -101,8 +101,9 @@ pub fn read(
 mod tests {
     use std::path::Path;
 
+    use goondan_durable::disk::{Crash, SimulatedDisk};
+
     use super::*;
-    use crate::disk::{Crash, SimulatedDisk};
     use crate::workspace;
 
     fn configuration(digest: &str) -> KeptConfiguration {
@@ -197,7 +198,7 @@ mod tests {
         disk.plant(&layout.configuration(&id), b"{").unwrap();
         assert!(matches!(
             read(&disk, &layout, &id),
-            Err(StoreError::Damaged { .. })
+            Err(FileError::Damaged { .. })
         ));
         keep(&disk, &layout, &id, &later).unwrap();
         assert_eq!(read(&disk, &layout, &id).unwrap(), Some(later));

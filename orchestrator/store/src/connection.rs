@@ -4,13 +4,13 @@
 
 use std::path::PathBuf;
 
+use goondan_durable::disk::{Disk, read_all};
+use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::ids::{ConnectionName, WorkspaceId};
 use goondan_protocol::limits::MAX_CONNECTION_STATE_BYTES;
 use serde_json::value::RawValue;
 
-use crate::disk::{Disk, read_all};
-use crate::durable;
-use crate::error::{IoContext as _, StoreError};
+use crate::error::StoreError;
 use crate::naming::connection_file_name;
 use crate::root::Layout;
 
@@ -26,7 +26,7 @@ fn path_of(layout: &Layout, id: &WorkspaceId, name: &ConnectionName) -> PathBuf 
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`]; [`StoreError::Damaged`] if the file holds no JSON.
+/// [`FileError::Io`]; [`FileError::Damaged`] if the file holds no JSON.
 pub fn state(
     disk: &dyn Disk,
     layout: &Layout,
@@ -40,20 +40,19 @@ pub fn state(
     let mut file = disk.open_read(&path).during("open", &path)?;
     // The line's end is ours.
     let bytes = read_all(file.as_mut(), MAX_CONNECTION_STATE_BYTES + 1).during("read", &path)?;
-    serde_json::from_slice(&bytes)
-        .map(Some)
-        .map_err(|error| StoreError::Damaged {
-            path,
-            line: u64::try_from(error.line()).unwrap_or(0),
-            problem: error.to_string(),
-        })
+    let state = serde_json::from_slice(&bytes).map_err(|error| FileError::Damaged {
+        path,
+        line: u64::try_from(error.line()).unwrap_or(0),
+        problem: error.to_string(),
+    })?;
+    Ok(Some(state))
 }
 
 /// Keeps something for a connection, in place of what was kept. Durable when it returns.
 ///
 /// # Errors
 ///
-/// [`StoreError::TooLarge`], which changes nothing; [`StoreError::Io`].
+/// [`StoreError::TooLarge`], which changes nothing; [`FileError::Io`].
 pub fn set_state(
     disk: &dyn Disk,
     layout: &Layout,
@@ -69,19 +68,19 @@ pub fn set_state(
         });
     }
     let path = path_of(layout, id, name);
-    durable::ensure_dir(disk, layout.root(), &layout.workspace(id).join(CONNECTORS))?;
+    files::ensure_dir(disk, layout.root(), &layout.workspace(id).join(CONNECTORS))?;
     let line = format!("{}\n", state.get());
-    durable::replace(disk, &path, line.as_bytes())
+    Ok(files::replace(disk, &path, line.as_bytes())?)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use goondan_durable::disk::RealDisk;
     use goondan_protocol::JsonObject;
 
     use super::*;
-    use crate::disk::RealDisk;
     use crate::workspace::{WorkspaceRecord, write};
 
     fn raw(text: &str) -> Box<RawValue> {
@@ -94,7 +93,7 @@ mod tests {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let layout = Layout::new(temp.path());
         let id = WorkspaceId::new("w").unwrap();
-        durable::ensure_dir(disk.as_ref(), layout.root(), &layout.workspace(&id)).unwrap();
+        files::ensure_dir(disk.as_ref(), layout.root(), &layout.workspace(&id)).unwrap();
         let record = WorkspaceRecord {
             workspace_id: id.clone(),
             project_root: "/p".into(),

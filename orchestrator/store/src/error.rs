@@ -1,24 +1,16 @@
 //! What can go wrong in the store, and whose fault it is.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use goondan_durable::FileError;
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, TurnId};
 
 /// Why an operation of the store failed. Nothing was acknowledged.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file system refused.
-    #[error("cannot {operation} `{}`", path.display())]
-    Io {
-        /// What was tried, as a verb.
-        operation: &'static str,
-        /// On which file.
-        path: PathBuf,
-        /// What the file system said.
-        #[source]
-        source: io::Error,
-    },
+    /// The file system refused, or a file is damaged.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Another orchestrator owns the System Root (`ROOT-11`).
     #[error(
         "the state directory `{}` is in use by another orchestrator (pid {})",
@@ -72,16 +64,6 @@ pub enum StoreError {
         /// The key.
         key: InstanceKey,
     },
-    /// A file does not hold what its format says.
-    #[error("`{}` is damaged at line {line}: {problem}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: u64,
-        /// What is wrong with it.
-        problem: String,
-    },
     /// A request names a turn that is not the one in progress.
     #[error("turn `{turn_id}` is not in progress")]
     WrongTurn {
@@ -106,12 +88,6 @@ pub enum StoreError {
     #[error("the message event is not valid: {problem}")]
     InvalidEvent {
         /// What is wrong with it.
-        problem: String,
-    },
-    /// A record cannot be written as JSON, or a name it needs cannot be made: a fault of goondan.
-    #[error("a record could not be made: {problem}")]
-    Unwritable {
-        /// What is wrong.
         problem: String,
     },
     /// A record is larger than a conversation may hold.
@@ -144,23 +120,24 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    fn file(&self) -> Option<&FileError> {
+        match self {
+            Self::File(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Whether descriptors or memory ran out: that says nothing of the file.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
-        use nix::errno::Errno;
-        let code = match self {
-            Self::Io { source, .. } => source.raw_os_error(),
-            _ => None,
-        };
-        let shortages = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::EAGAIN];
-        code.is_some_and(|code| shortages.contains(&Errno::from_raw(code)))
+        self.file().is_some_and(FileError::is_shortage)
     }
 
     /// Whether the file system, not the request, is at fault: the instance's handles are not to be
     /// trusted any more, and the same request may succeed later.
     #[must_use]
     pub fn is_io(&self) -> bool {
-        matches!(self, Self::Io { .. })
+        self.file().is_some_and(FileError::is_io)
     }
 
     /// Whether what is needed is lost or damaged: the same request fails until a person mends it. An
@@ -168,35 +145,9 @@ impl StoreError {
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         match self {
-            Self::Io { source, .. } => matches!(
-                source.kind(),
-                io::ErrorKind::NotFound
-                    | io::ErrorKind::NotADirectory
-                    | io::ErrorKind::IsADirectory
-                    | io::ErrorKind::InvalidData
-            ),
-            Self::Damaged { .. } | Self::NoInstance { .. } | Self::WorkspaceTaken { .. } => true,
+            Self::File(error) => error.is_permanent(),
+            Self::NoInstance { .. } | Self::WorkspaceTaken { .. } => true,
             _ => false,
         }
-    }
-}
-
-/// Names the file and the operation in an I/O error.
-pub trait IoContext<T> {
-    /// Turns an [`io::Error`] into [`StoreError::Io`].
-    ///
-    /// # Errors
-    ///
-    /// The error it was given, with its context.
-    fn during(self, operation: &'static str, path: &Path) -> Result<T, StoreError>;
-}
-
-impl<T> IoContext<T> for io::Result<T> {
-    fn during(self, operation: &'static str, path: &Path) -> Result<T, StoreError> {
-        self.map_err(|source| StoreError::Io {
-            operation,
-            path: path.to_owned(),
-            source,
-        })
     }
 }

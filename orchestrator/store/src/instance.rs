@@ -23,6 +23,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use goondan_durable::checksum::crc32;
+use goondan_durable::disk::Disk;
+use goondan_durable::manifest::Manifest;
+use goondan_durable::{FileError, Finding, IoContext as _, files};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{
     AgentName, ConnectionName, EventId, ExtensionStates, InstanceKey, TurnId,
@@ -31,11 +35,7 @@ use goondan_protocol::time::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::checksum::crc32;
-use crate::disk::Disk;
-use crate::durable;
-use crate::error::{IoContext as _, StoreError};
-use crate::manifest::Manifest;
+use crate::error::StoreError;
 use crate::naming::instance_dir_name;
 
 mod align;
@@ -45,6 +45,7 @@ mod archive;
 mod awaiting;
 mod base;
 mod check;
+mod claims;
 mod export;
 mod extension;
 mod fold;
@@ -66,7 +67,6 @@ mod sums;
 mod traced;
 mod turn;
 
-pub use crate::finding::Finding;
 pub(crate) use check::{check, check_json, check_ledger, check_log, odd};
 pub use folder::{delete, has_work, sweep, work_dir};
 pub use import::import;
@@ -81,6 +81,7 @@ pub use turn::{OpenTurn, TurnEvent};
 
 use answer::Answer;
 use base::{BASE, Base};
+use claims::KnownFiles;
 use extension::check_states;
 use goondan_protocol::observe::ObservationBounds;
 use inbox::Inbox;
@@ -118,7 +119,7 @@ pub struct InstanceState {
 
 /// Writes a record as one line.
 fn json_line(record: &impl Serialize) -> Result<Vec<u8>, StoreError> {
-    let mut line = serde_json::to_vec(record).map_err(|error| StoreError::Unwritable {
+    let mut line = serde_json::to_vec(record).map_err(|error| FileError::Unwritable {
         problem: error.to_string(),
     })?;
     line.push(b'\n');
@@ -148,7 +149,7 @@ pub struct InstanceStore {
     llm: SegmentedLog,
     bounds: ObservationBounds,
     /// What was last known of the files.
-    manifest: Manifest,
+    manifest: Manifest<KnownFiles>,
     /// The messages of the committed turn as lines, until they are in the base.
     delta: Option<Vec<u8>>,
     findings: Vec<Finding>,
@@ -160,7 +161,7 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`].
+    /// [`FileError::Io`].
     pub fn create(
         disk: Arc<dyn Disk>,
         instances: &Path,
@@ -173,7 +174,7 @@ impl InstanceStore {
         let staging = instances.join(staging_name);
         let metadata = Metadata::new(agent.clone(), key.clone(), at);
         folder::stage(disk.as_ref(), &staging, &metadata)?;
-        durable::install(disk.as_ref(), &staging, &dir)?;
+        files::install(disk.as_ref(), &staging, &dir)?;
         Self::open(disk, &dir)
     }
 
@@ -181,13 +182,13 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`]; [`StoreError::Damaged`] if its metadata cannot be read, or if a committed
+    /// [`FileError::Io`]; [`FileError::Damaged`] if its metadata cannot be read, or if a committed
     /// turn cannot be folded because its journal or base is damaged.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path) -> Result<Self, StoreError> {
         let metadata = Metadata::read(disk.as_ref(), dir)?;
         let messages = dir.join(MESSAGES);
         for made in [&messages, &dir.join(EXTENSIONS), &dir.join(WORK)] {
-            durable::ensure_dir(disk.as_ref(), dir, made)?;
+            files::ensure_dir(disk.as_ref(), dir, made)?;
         }
         let mut findings = Vec::new();
         let manifest = known::open(disk.as_ref(), dir)?;
@@ -278,7 +279,7 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`].
+    /// [`FileError::Io`].
     pub fn accept(&mut self, event: AgentEvent) -> Result<EventState, StoreError> {
         let state = self.event_state(&event.id)?;
         if state == EventState::Unknown {
@@ -301,7 +302,7 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`].
+    /// [`FileError::Io`].
     pub fn event_state(&mut self, event_id: &EventId) -> Result<EventState, StoreError> {
         match &self.turn.commit {
             Some(commit) if commit.ends(event_id) => Ok(EventState::Done(commit.outcome.clone())),
@@ -362,7 +363,7 @@ impl InstanceStore {
     /// # Errors
     ///
     /// [`StoreError::WrongTurn`], [`StoreError::OutOfOrder`], [`StoreError::InvalidEvent`] or
-    /// [`StoreError::TooLarge`], which change nothing; [`StoreError::Io`].
+    /// [`StoreError::TooLarge`], which change nothing; [`FileError::Io`].
     pub fn append_event(
         &mut self,
         turn_id: &TurnId,
@@ -378,7 +379,7 @@ impl InstanceStore {
     /// # Errors
     ///
     /// [`StoreError::WrongTurn`] or [`StoreError::OutOfOrder`], which change nothing;
-    /// [`StoreError::Io`].
+    /// [`FileError::Io`].
     pub fn complete_turn(
         &mut self,
         turn_id: &TurnId,
@@ -460,7 +461,7 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`]: nothing staged may be acknowledged, and the instance must be opened anew.
+    /// [`FileError::Io`]: nothing staged may be acknowledged, and the instance must be opened anew.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         self.sync_inbox()?;
         self.turn.sync()?;
@@ -497,7 +498,7 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`] or [`StoreError::Damaged`]: the turn stays committed, its events are kept,
+    /// [`FileError::Io`] or [`FileError::Damaged`]: the turn stays committed, its events are kept,
     /// and opening the instance tries again (`MSG-10`).
     pub fn fold_turn(&mut self) -> Result<(), StoreError> {
         let Some(commit) = self.turn.commit.clone() else {
@@ -567,7 +568,7 @@ impl InstanceStore {
             self.rewrite_inbox()?;
         }
         self.note_files();
-        self.manifest.compact(self.disk.as_ref())
+        Ok(self.manifest.compact(self.disk.as_ref())?)
     }
 
     fn rewrite_inbox(&mut self) -> Result<(), StoreError> {
@@ -581,7 +582,7 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`].
+    /// [`FileError::Io`].
     pub fn observe(&mut self, line: &[u8]) -> Result<(), StoreError> {
         self.observed.append(line)
     }
@@ -595,11 +596,11 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`].
+    /// [`FileError::Io`].
     pub fn flush_metadata(&mut self) -> Result<(), StoreError> {
         if self.metadata_is_dirty {
             let path = self.dir.join(Metadata::FILE);
-            durable::replace(self.disk.as_ref(), &path, &self.metadata.to_bytes()?)?;
+            files::replace(self.disk.as_ref(), &path, &self.metadata.to_bytes()?)?;
             self.metadata_is_dirty = false;
         }
         Ok(())

@@ -12,6 +12,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use goondan_durable::disk::Disk;
+use goondan_durable::journal::Journal;
+use goondan_durable::sealed::{self, SealedLog};
+use goondan_durable::{FileError, Finding, FindingKind, IoContext as _, Severity};
 use goondan_protocol::ids::{AgentName, InstanceKey, ResourceName, StepId, TurnId, WorkspaceId};
 use goondan_protocol::time::{Day, Timestamp};
 use goondan_protocol::usage::{Charge, MicroUsd, Spending, Spent, Usage};
@@ -19,13 +23,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::disk::Disk;
-use crate::error::{IoContext as _, StoreError};
-use crate::finding::{Finding, FindingKind, Severity};
-use crate::jsonl::Journal;
+use crate::error::StoreError;
 use crate::limits::{LEDGER_COMPACT_BYTES, LEDGER_REMEMBERED_REPLIES};
 use crate::root::Layout;
-use crate::sealed::{self, SealedLog};
 
 /// The ledger's file in the folder of a workspace.
 pub const LEDGER_FILE: &str = "usage.jsonl";
@@ -143,8 +143,8 @@ impl Record {
         serde_json::from_slice(bytes).map_err(|error| error.to_string())
     }
 
-    fn to_raw(&self) -> Result<Box<RawValue>, StoreError> {
-        serde_json::value::to_raw_value(self).map_err(|error| StoreError::Unwritable {
+    fn to_raw(&self) -> Result<Box<RawValue>, FileError> {
+        serde_json::value::to_raw_value(self).map_err(|error| FileError::Unwritable {
             problem: error.to_string(),
         })
     }
@@ -168,7 +168,7 @@ pub struct Ledgered {
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`].
+/// [`FileError::Io`].
 pub fn read(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<Ledgered, StoreError> {
     let path = path_of(layout, id);
     let mut found = Ledgered::default();
@@ -272,7 +272,7 @@ impl Ledger {
 
     /// Makes everything appended so far durable.
     pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
-        self.log.sync()
+        Ok(self.log.sync()?)
     }
 
     pub(crate) fn len(&self) -> u64 {

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use goondan_durable::disk::{Crash, Fault, SimulatedDisk};
+
 use super::*;
-use crate::disk::{Crash, Fault, SimulatedDisk};
 use crate::workspace;
 
 fn disk() -> (SimulatedDisk, Layout, WorkspaceId) {
@@ -193,7 +194,7 @@ fn damage_is_counted_and_the_rest_is_read() {
     }
     let path = path_of(&layout, &id);
     let mut file = disk.open_read(&path).unwrap();
-    let bytes = crate::disk::read_all(file.as_mut(), 1 << 20).unwrap();
+    let bytes = goondan_durable::disk::read_all(file.as_mut(), 1 << 20).unwrap();
     let text = String::from_utf8(bytes).unwrap();
     let bad = text.replacen("\"inputTokens\":1,", "\"inputTokens\":9,", 1);
     assert_ne!(bad, text);

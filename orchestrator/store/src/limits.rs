@@ -1,10 +1,6 @@
 //! The store's own limits.
 
-/// Operations one writer thread may have waiting. A full queue holds back whoever submits.
-pub const WRITER_QUEUE_OPS: usize = 4096;
-
-/// Operations one batch takes at most, so that the first of them is not kept waiting for ever.
-pub const WRITER_BATCH_OPS: usize = 512;
+use goondan_durable::limits::READ_CHUNK_BYTES;
 
 /// Instances one writer thread holds open at most, beside those with an open turn, of those that
 /// processes work with; each takes seven file descriptors. The others are opened when they are needed.
@@ -19,9 +15,6 @@ pub const INSTANCE_REST_DELAY_MS: u64 = 5_000;
 /// Least time between two writes of one instance's `metadata.json`, in milliseconds. The file tells
 /// people and scripts what the daemon knows; recovery does not depend on it.
 pub const METADATA_INTERVAL_MS: u64 = 1_000;
-
-/// Bytes appended to a file that wait in memory at most, until what was asked for together is written.
-pub const JOURNAL_PENDING_BYTES: usize = 256 * 1024;
 
 /// How long a conversation has to be quiet until its base is made durable and its journal cleared, in
 /// milliseconds. What the journal holds is durable before that.
@@ -66,12 +59,6 @@ pub const SUMS_RECORD_LINES: usize = 512;
 /// Answered events that one record of `base.sums.jsonl` names.
 pub const SUMS_RECORD_ANSWERS: usize = 32;
 
-/// Size of a manifest from which it is written anew, in bytes.
-pub const MANIFEST_COMPACT_BYTES: u64 = 256 * 1024;
-
-/// Losses that a manifest remembers until they are acknowledged.
-pub const MANIFEST_FINDINGS_MAX: usize = 256;
-
 /// Messages one archive of a conversation may hold: importing remembers the id of each.
 pub const ARCHIVE_MESSAGES_MAX: u64 = 2_000_000;
 
@@ -87,9 +74,6 @@ pub const EXPORT_PART_BYTES: usize = 6 * 1024 * 1024;
 
 /// Largest configuration that is kept to fall back to, in bytes.
 pub const CONFIGURATION_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// Bytes read at a time when a file is scanned.
-pub const READ_CHUNK_BYTES: usize = 256 * 1024;
 
 /// Instances that are looked through for a trace, the latest first.
 pub const TRACE_INSTANCES_MAX: usize = 500;
@@ -114,4 +98,3 @@ const _: () = assert!(
 );
 const _: () = assert!(ARCHIVE_LINE_BYTES_MAX > goondan_protocol::limits::MAX_MESSAGE_BYTES + 1024);
 const _: () = assert!(EXPORT_PART_BYTES * 5 / 2 < goondan_protocol::limits::MAX_FRAME_BYTES);
-const _: () = assert!(WRITER_BATCH_OPS <= WRITER_QUEUE_OPS);

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use goondan_durable::names::{decode, encode};
 use goondan_protocol::ids::{ConnectionName, ExtensionName, InstanceKey, InvalidId, WorkspaceId};
 use goondan_protocol::limits::MAX_WORKSPACE_ID_BYTES;
 use sha2::{Digest as _, Sha256};
@@ -87,12 +88,6 @@ fn ends_like_a_hash(id: &str) -> bool {
         .is_some_and(|(_, tail)| tail.len() == HASH_DIGITS && tail.chars().all(is_digit))
 }
 
-/// Longest directory name that spells its key out, in bytes. File systems allow 255.
-const PLAIN_NAME_BYTES: usize = 200;
-/// Separates the readable head of a long key's name from its hash. `%` is always followed by a
-/// hexadecimal digit in a plain name, so no plain name holds this.
-const HASH_MARK: &str = "%~";
-
 /// The directory name of an instance key (`INST-1`).
 ///
 /// Lower-case letters, digits, `-`, `_` and inner `.` stand for themselves; every other byte becomes
@@ -116,31 +111,6 @@ pub fn connection_file_name(connection: &ConnectionName) -> String {
     format!("{}.json", encode(connection.as_str()))
 }
 
-fn encode(text: &str) -> String {
-    let last = text.len() - 1;
-    let mut out = String::new();
-    let mut whole = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => out.push(char::from(byte)),
-            // Hidden files, `.` and `..` begin with a dot; some systems drop one at the end.
-            b'.' if at != 0 && at != last => out.push('.'),
-            _ => out.push_str(&format!("%{byte:02x}")),
-        }
-        if out.len() <= PLAIN_NAME_BYTES - HASH_MARK.len() - 64 {
-            whole = out.len();
-        }
-    }
-    if out.len() <= PLAIN_NAME_BYTES {
-        return out;
-    }
-    out.truncate(whole);
-    format!(
-        "{out}{HASH_MARK}{}",
-        hex::encode(Sha256::digest(text.as_bytes()))
-    )
-}
-
 /// The key a directory name spells out; none for a long key's name and for what is no instance's
 /// name at all.
 #[must_use]
@@ -154,27 +124,11 @@ pub fn extension_of(file_name: &str) -> Option<ExtensionName> {
     ExtensionName::new(decode(file_name.strip_suffix(".json")?)?).ok()
 }
 
-fn decode(name: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(name.len());
-    let mut rest = name.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let digits = [rest.next()?, rest.next()?];
-            let digits = std::str::from_utf8(&digits).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    let text = String::from_utf8(bytes).ok().filter(|t| !t.is_empty())?;
-    // Only the one spelling this module writes counts.
-    (encode(&text) == name).then_some(text)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::{HashMap, HashSet};
 
+    use goondan_durable::names::PLAIN_NAME_BYTES;
     use proptest::prelude::*;
 
     use super::*;

@@ -1,19 +1,21 @@
 //! What was last known of the files of a workspace that belong to no conversation, its audit log and its
 //! ledger, and of the system's own audit log (`MSG-11`, `INST-6`).
 //!
-//! It stands in a [manifest](crate::manifest) beside them. An audit log is noted with each record; a
+//! It stands in a [manifest](goondan_durable::manifest) beside them. An audit log is noted with each record; a
 //! ledger only when it has grown by [`LEDGER_NOTE_BYTES`], so that a reply costs nothing more. What is
 //! missing behind the last note goes unnoticed.
 
 use std::path::{Path, PathBuf};
 
-use crate::disk::Disk;
-use crate::error::{IoContext as _, StoreError};
-use crate::finding::{Finding, FindingKind, Severity, Verified};
-use crate::jsonl::Journal;
+use goondan_durable::disk::Disk;
+use goondan_durable::journal::Journal;
+use goondan_durable::manifest::{
+    Claim, Content, Files, Manifest, Running, Standing, standing, standing_of_missing,
+};
+use goondan_durable::{FileError, Finding, FindingKind, IoContext as _, Severity, Verified};
+
 use crate::ledger::LEDGER_FILE;
 use crate::limits::LEDGER_NOTE_BYTES;
-use crate::manifest::{Claim, Content, Manifest, Running, Standing, standing, standing_of_missing};
 use crate::root::AUDIT_FILE;
 
 /// The manifest's name, in a workspace's folder and in the system's.
@@ -22,14 +24,14 @@ pub(crate) const OWN_MANIFEST: &str = "manifest.jsonl";
 /// What is known of the files of one folder, open for writing.
 #[derive(Debug)]
 pub(crate) struct OwnFiles {
-    manifest: Manifest,
+    manifest: Manifest<Files>,
     dir: PathBuf,
 }
 
 impl OwnFiles {
     /// Opens the manifest of a folder and holds the files against it. What is missing of them is
     /// remembered, and said in the log; from now on they are taken as they are.
-    pub(crate) fn open(disk: &dyn Disk, dir: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn open(disk: &dyn Disk, dir: &Path) -> Result<Self, FileError> {
         let manifest = Manifest::open(disk, &dir.join(OWN_MANIFEST))?;
         let mut own = Self {
             manifest,
@@ -45,7 +47,7 @@ impl OwnFiles {
     }
 
     /// Notes how a file is now, which must be durable.
-    pub(crate) fn note(&mut self, disk: &dyn Disk, file: &str) -> Result<(), StoreError> {
+    pub(crate) fn note(&mut self, disk: &dyn Disk, file: &str) -> Result<(), FileError> {
         let path = self.dir.join(file);
         let Some(mut journal) = open_read(disk, &path)? else {
             return Ok(());
@@ -68,7 +70,7 @@ impl OwnFiles {
     }
 
     /// The same of the ledger, if it has grown by much since.
-    pub(crate) fn note_ledger(&mut self, disk: &dyn Disk, bytes: u64) -> Result<(), StoreError> {
+    pub(crate) fn note_ledger(&mut self, disk: &dyn Disk, bytes: u64) -> Result<(), FileError> {
         let known = self.manifest.claim(LEDGER_FILE).map_or(0, |it| it.bytes);
         if bytes.abs_diff(known) < LEDGER_NOTE_BYTES {
             return Ok(());
@@ -77,12 +79,12 @@ impl OwnFiles {
     }
 
     /// Takes back what is claimed of the ledger, which is about to be written anew.
-    pub(crate) fn release_ledger(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+    pub(crate) fn release_ledger(&mut self, disk: &dyn Disk) -> Result<(), FileError> {
         self.manifest.release(disk, LEDGER_FILE)
     }
 
     /// A person knows of what was lost. From now on the files are taken as they are.
-    pub(crate) fn acknowledge(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+    pub(crate) fn acknowledge(&mut self, disk: &dyn Disk) -> Result<(), FileError> {
         for file in [AUDIT_FILE, LEDGER_FILE] {
             self.take_as_it_is(disk, file)?;
         }
@@ -90,7 +92,7 @@ impl OwnFiles {
     }
 
     /// Whether a file is not what was claimed of it; that is remembered.
-    fn lost(&mut self, disk: &dyn Disk, file: &str, claim: Claim) -> Result<bool, StoreError> {
+    fn lost(&mut self, disk: &dyn Disk, file: &str, claim: Claim) -> Result<bool, FileError> {
         let path = self.dir.join(file);
         let Some(finding) = finding_of(disk, &path, claim)? else {
             return Ok(false);
@@ -104,7 +106,7 @@ impl OwnFiles {
         Ok(true)
     }
 
-    fn take_as_it_is(&mut self, disk: &dyn Disk, file: &str) -> Result<(), StoreError> {
+    fn take_as_it_is(&mut self, disk: &dyn Disk, file: &str) -> Result<(), FileError> {
         self.manifest.release(disk, file)?;
         self.note(disk, file)
     }
@@ -112,8 +114,8 @@ impl OwnFiles {
 
 /// Holds the files of a folder against what was last known of them, and tells what was found missing
 /// before and is not acknowledged. Changes nothing.
-pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
-    let known = Content::read(disk, &dir.join(OWN_MANIFEST))?;
+pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), FileError> {
+    let known = Content::<Files>::read(disk, &dir.join(OWN_MANIFEST))?;
     for (file, claim) in known.state.files {
         out.findings
             .extend(finding_of(disk, &dir.join(file), claim)?);
@@ -141,7 +143,7 @@ pub(crate) fn mark_acknowledged(found: &mut Verified) {
     }
 }
 
-fn finding_of(disk: &dyn Disk, path: &Path, claim: Claim) -> Result<Option<Finding>, StoreError> {
+fn finding_of(disk: &dyn Disk, path: &Path, claim: Claim) -> Result<Option<Finding>, FileError> {
     let standing: Standing = match open_read(disk, path)? {
         Some(mut journal) => standing(&mut journal, claim)?,
         None => standing_of_missing(claim),
@@ -149,11 +151,11 @@ fn finding_of(disk: &dyn Disk, path: &Path, claim: Claim) -> Result<Option<Findi
     Ok(standing.finding(path, claim))
 }
 
-fn open_read(disk: &dyn Disk, path: &Path) -> Result<Option<Journal>, StoreError> {
+fn open_read(disk: &dyn Disk, path: &Path) -> Result<Option<Journal>, FileError> {
     if disk.stat(path).during("look at", path)?.is_none() {
         return Ok(None);
     }
-    Journal::open_read(disk, path).map(Some)
+    Ok(Some(Journal::open_read(disk, path)?))
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 
 use std::path::Path;
 
+use goondan_durable::disk::{Crash, SimulatedDisk};
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::WorkspaceId;
 use serde_json::json;
 
 use super::*;
-use crate::disk::{Crash, SimulatedDisk};
+use crate::StoreError;
 use crate::root::Layout;
 use crate::verify;
 use crate::workspace;
@@ -60,12 +61,12 @@ fn found(disk: &SimulatedDisk, layout: &Layout, id: &WorkspaceId) -> Vec<(Findin
 }
 
 fn write(disk: &SimulatedDisk, path: &Path, content: &[u8]) {
-    crate::durable::replace(disk, path, content).unwrap();
+    goondan_durable::files::replace(disk, path, content).unwrap();
 }
 
 fn content(disk: &SimulatedDisk, path: &Path) -> Vec<u8> {
     let mut file = disk.open_read(path).unwrap();
-    crate::disk::read_all(file.as_mut(), 1 << 20).unwrap()
+    goondan_durable::disk::read_all(file.as_mut(), 1 << 20).unwrap()
 }
 
 #[test]

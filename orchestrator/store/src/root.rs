@@ -5,12 +5,12 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use goondan_durable::disk::{Disk, RealDisk, read_all};
+use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::ids::WorkspaceId;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Disk, RealDisk, read_all};
-use crate::durable;
-use crate::error::{IoContext as _, StoreError};
+use crate::error::StoreError;
 
 /// Name of the System Root in the home directory (`ROOT-7`).
 pub const DEFAULT_DIR_NAME: &str = ".goondan";
@@ -146,8 +146,8 @@ impl SystemRoot {
     ///
     /// # Errors
     ///
-    /// [`StoreError::RootInUse`] if another orchestrator owns it; [`StoreError::Damaged`] if
-    /// `config.json` cannot be read; [`StoreError::Io`].
+    /// [`StoreError::RootInUse`] if another orchestrator owns it; [`FileError::Damaged`] if
+    /// `config.json` cannot be read; [`FileError::Io`].
     pub fn take(root: &Path) -> Result<Self, StoreError> {
         make_dir(root)?;
         // The canonical path is what projects are compared with.
@@ -182,7 +182,7 @@ impl SystemRoot {
     }
 }
 
-fn make_dir(path: &Path) -> Result<(), StoreError> {
+fn make_dir(path: &Path) -> Result<(), FileError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -211,7 +211,7 @@ fn lock(layout: &Layout) -> Result<File, StoreError> {
                 owner,
             });
         }
-        Err(TryLockError::Error(error)) => return Err(error).during("lock", &path),
+        Err(TryLockError::Error(error)) => return Err(error).during("lock", &path)?,
     }
     let write = |file: &mut File| -> io::Result<()> {
         file.set_len(0)?;
@@ -222,16 +222,16 @@ fn lock(layout: &Layout) -> Result<File, StoreError> {
     Ok(file)
 }
 
-fn read_config(layout: &Layout) -> Result<SystemConfig, StoreError> {
+fn read_config(layout: &Layout) -> Result<SystemConfig, FileError> {
     let path = layout.config_file();
     let disk = RealDisk;
     if disk.stat(&path).during("look at", &path)?.is_none() {
-        durable::replace(&disk, &path, b"{}\n")?;
+        files::replace(&disk, &path, b"{}\n")?;
         return Ok(SystemConfig::default());
     }
     let mut file = disk.open_read(&path).during("open", &path)?;
     let bytes = read_all(file.as_mut(), CONFIG_BYTES_MAX).during("read", &path)?;
-    serde_json::from_slice(&bytes).map_err(|error| StoreError::Damaged {
+    serde_json::from_slice(&bytes).map_err(|error| FileError::Damaged {
         line: u64::try_from(error.line()).unwrap_or(0),
         problem: error.to_string(),
         path,
@@ -288,10 +288,10 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         drop(SystemRoot::take(temp.path()).unwrap());
         let path = temp.path().join("config.json");
-        durable::replace(&RealDisk, &path, b"{\n\"logs\": {}\n}").unwrap();
+        files::replace(&RealDisk, &path, b"{\n\"logs\": {}\n}").unwrap();
         let error = SystemRoot::take(temp.path()).unwrap_err();
         assert!(
-            matches!(error, StoreError::Damaged { line: 2, .. }),
+            matches!(error, StoreError::File(FileError::Damaged { line: 2, .. })),
             "{error}"
         );
     }

@@ -6,13 +6,12 @@
 
 use std::path::{Path, PathBuf};
 
+use goondan_durable::disk::{Disk, EntryKind, read_all};
+use goondan_durable::{FileError, Finding, FindingKind, IoContext as _, Severity, Verified};
 use goondan_protocol::ids::WorkspaceId;
 
 use crate::configuration;
-use crate::disk::{Disk, EntryKind, read_all};
-use crate::error::{IoContext as _, StoreError};
-pub use crate::finding::Verified;
-use crate::finding::{Finding, FindingKind, Severity};
+use crate::error::StoreError;
 use crate::instance::{self, Metadata};
 use crate::ledger::LEDGER_FILE;
 use crate::limits::CONFIGURATION_BYTES_MAX;
@@ -30,7 +29,7 @@ const INSTANCES: &str = "instances";
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`] if its folders cannot be listed or a file that was opened cannot be read.
+/// [`FileError::Io`] if its folders cannot be listed or a file that was opened cannot be read.
 pub fn instance(disk: &dyn Disk, dir: &Path) -> Result<Verified, StoreError> {
     let mut out = Verified::default();
     instance::check(disk, dir, &mut out)?;
@@ -231,7 +230,7 @@ fn check_record(
                 return Ok(());
             }
         }
-        Err(error @ StoreError::Io { .. }) => return Err(error),
+        Err(error @ FileError::Io { .. }) => return Err(error.into()),
         Ok(None) => {
             let kept = count_instances(disk, dir)?;
             let problem = format!(

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use goondan_durable::disk::{Disk, Entry, EntryKind, read_all};
+use goondan_durable::journal::Journal;
+use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Disk, Entry, EntryKind, read_all};
-use crate::durable;
-use crate::error::{IoContext as _, StoreError};
+use crate::error::StoreError;
 use crate::instance::{self, Metadata};
-use crate::jsonl::Journal;
 use crate::ledger::{self, LEDGER_FILE, Ledger};
 use crate::naming::{instance_dir_name, instance_key_of, workspace_id};
 use crate::own_files::OwnFiles;
@@ -66,8 +66,8 @@ pub struct Unusable {
 ///
 /// # Errors
 ///
-/// [`StoreError::WorkspaceTaken`] if the folder stands for another project; [`StoreError::Damaged`]
-/// if its record cannot be read; [`StoreError::Io`].
+/// [`StoreError::WorkspaceTaken`] if the folder stands for another project; [`FileError::Damaged`]
+/// if its record cannot be read; [`FileError::Io`].
 pub fn register(
     disk: &dyn Disk,
     layout: &Layout,
@@ -79,7 +79,7 @@ pub fn register(
         problem: error.to_string(),
     })?;
     let dir = layout.workspace(&id);
-    durable::ensure_dir(disk, layout.root(), &layout.instances(&id))?;
+    files::ensure_dir(disk, layout.root(), &layout.instances(&id))?;
     let record = match recall(disk, layout, &id)? {
         None => WorkspaceRecord {
             workspace_id: id,
@@ -141,12 +141,12 @@ pub fn open(
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`].
+/// [`FileError::Io`].
 pub fn write(disk: &dyn Disk, layout: &Layout, record: &WorkspaceRecord) -> Result<(), StoreError> {
     let id = &record.workspace_id;
     let path = layout.workspace(id).join(WORKSPACE_FILE);
     record_copy::write(disk, layout, record)?;
-    durable::replace(disk, &path, &record_copy::pretty(record)?)
+    Ok(files::replace(disk, &path, &record_copy::pretty(record)?)?)
 }
 
 /// Reads a workspace's record; one that is missing or damaged is taken from its copy in `system/`.
@@ -158,9 +158,9 @@ pub fn recall(
     disk: &dyn Disk,
     layout: &Layout,
     id: &WorkspaceId,
-) -> Result<Option<WorkspaceRecord>, StoreError> {
+) -> Result<Option<WorkspaceRecord>, FileError> {
     match read(disk, &layout.workspace(id)) {
-        lost @ (Ok(None) | Err(StoreError::Damaged { .. })) => {
+        lost @ (Ok(None) | Err(FileError::Damaged { .. })) => {
             match RecordCopy::read(disk, layout, id)? {
                 Some(copy) => Ok(Some(copy.record)),
                 None => lost,
@@ -195,8 +195,8 @@ fn is_as_written(
 ///
 /// # Errors
 ///
-/// [`StoreError::Damaged`] if it cannot be read as one; [`StoreError::Io`].
-pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<WorkspaceRecord>, StoreError> {
+/// [`FileError::Damaged`] if it cannot be read as one; [`FileError::Io`].
+pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<WorkspaceRecord>, FileError> {
     let path = dir.join(WORKSPACE_FILE);
     if disk.stat(&path).during("look at", &path)?.is_none() {
         return Ok(None);
@@ -205,7 +205,7 @@ pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<WorkspaceRecord>, Stor
     let bytes = read_all(file.as_mut(), WORKSPACE_BYTES_MAX).during("read", &path)?;
     serde_json::from_slice(&bytes)
         .map(Some)
-        .map_err(|error| StoreError::Damaged {
+        .map_err(|error| FileError::Damaged {
             line: u64::try_from(error.line()).unwrap_or(0),
             problem: error.to_string(),
             path,
@@ -216,7 +216,7 @@ pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<WorkspaceRecord>, Stor
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`] if the folder of workspaces cannot be listed.
+/// [`FileError::Io`] if the folder of workspaces cannot be listed.
 pub fn list(
     disk: &dyn Disk,
     layout: &Layout,
@@ -241,15 +241,19 @@ pub fn list(
                     record.workspace_id
                 );
                 let at = path.join(WORKSPACE_FILE);
-                let error = StoreError::Damaged {
+                let error = FileError::Damaged {
                     path: at,
                     line: 1,
                     problem,
-                };
+                }
+                .into();
                 unusable.push(Unusable { path, error });
             }
             Ok(None) => {}
-            Err(error) => unusable.push(Unusable { path, error }),
+            Err(error) => {
+                let error = error.into();
+                unusable.push(Unusable { path, error });
+            }
         }
     }
     records.sort_by(|a, b| a.workspace_id.cmp(&b.workspace_id));
@@ -260,7 +264,7 @@ pub fn list(
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`] if the folder of instances cannot be listed.
+/// [`FileError::Io`] if the folder of instances cannot be listed.
 pub fn list_instances(
     disk: &dyn Disk,
     instances: &Path,
@@ -330,14 +334,18 @@ fn read_instances(
                     metadata.instance_key
                 );
                 let at = path.join(Metadata::FILE);
-                let error = StoreError::Damaged {
+                let error = FileError::Damaged {
                     path: at,
                     line: 1,
                     problem,
-                };
+                }
+                .into();
                 unusable.push(Unusable { path, error });
             }
-            Err(error) => unusable.push(Unusable { path, error }),
+            Err(error) => {
+                let error = error.into();
+                unusable.push(Unusable { path, error });
+            }
         }
     }
     (found, unusable)
@@ -348,7 +356,7 @@ fn read_instances(
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`] if the folder of instances cannot be listed.
+/// [`FileError::Io`] if the folder of instances cannot be listed.
 pub fn instances_with_work(
     disk: &dyn Disk,
     instances: &Path,
@@ -422,14 +430,14 @@ fn settle(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<(), Stor
         disk.sync_dir(&dir).during("sync", &dir)?;
         known.note(disk, LEDGER_FILE)?;
     }
-    known.note(disk, AUDIT_FILE)
+    Ok(known.note(disk, AUDIT_FILE)?)
 }
 
 /// Appends a record to a workspace's audit log (`INST-6`, `SEC-5`). Durable when it returns.
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`].
+/// [`FileError::Io`].
 pub fn append_audit(
     disk: &dyn Disk,
     layout: &Layout,
@@ -443,7 +451,7 @@ pub fn append_audit(
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`].
+/// [`FileError::Io`].
 pub fn append_system_audit(
     disk: &dyn Disk,
     layout: &Layout,
@@ -452,7 +460,7 @@ pub fn append_system_audit(
     let dir = layout.system();
     let mut known = OwnFiles::open(disk, &dir)?;
     append_record(disk, &dir, record)?;
-    known.note(disk, AUDIT_FILE)
+    Ok(known.note(disk, AUDIT_FILE)?)
 }
 
 fn append_record(disk: &dyn Disk, dir: &Path, record: &JsonObject) -> Result<(), StoreError> {
@@ -465,13 +473,14 @@ fn append_record(disk: &dyn Disk, dir: &Path, record: &JsonObject) -> Result<(),
     journal.append(&line)?;
     journal.sync()?;
     // A name that a failed attempt or a killed process made may be seen without being durable.
-    disk.sync_dir(dir).during("sync", dir)
+    Ok(disk.sync_dir(dir).during("sync", dir)?)
 }
 
 #[cfg(test)]
 mod tests {
+    use goondan_durable::disk::SimulatedDisk;
+
     use super::*;
-    use crate::disk::SimulatedDisk;
 
     fn disk() -> (SimulatedDisk, Layout) {
         let disk = SimulatedDisk::new();
@@ -531,7 +540,7 @@ mod tests {
         let record = JsonObject::from_iter([("event".to_owned(), "deleted".into())]);
         append_audit(&disk, &layout, &id, &record).unwrap();
         append_audit(&disk, &layout, &id, &record).unwrap();
-        let after = disk.after_crash(crate::disk::Crash::LoseUnsynced);
+        let after = disk.after_crash(goondan_durable::disk::Crash::LoseUnsynced);
         let mut file = after
             .open_read(&layout.workspace(&id).join(AUDIT_FILE))
             .unwrap();

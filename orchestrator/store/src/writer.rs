@@ -1,41 +1,40 @@
-//! Writer threads: many operations, few syncs (group commit).
+//! What a writer thread does: many operations, few syncs (group commit).
 //!
-//! A fixed number of threads owns all open instances; an instance always maps to the same thread, so
-//! its operations happen in the order they were submitted. A thread takes all that waits, stages it,
-//! syncs each touched file once, and only then reports every operation as done. Turns that were
-//! committed are folded into their bases after that and before anything else: whoever waits for an
-//! answer waits for the commit record alone. Bases are made durable when their conversations are quiet
-//! or have had some turns: the journals hold what is in them until then.
+//! A fixed number of workers, each with a thread (`goondan_writers`), owns all open instances; an instance
+//! always maps to the same one, so its operations happen in the order they were submitted. A worker takes
+//! all that waits, stages it, syncs each touched file once, and only then reports every operation as done.
+//! Turns that were committed are folded into their bases after that and before anything else: whoever waits
+//! for an answer waits for the commit record alone. Bases are made durable when their conversations are
+//! quiet or have had some turns: the journals hold what is in them until then.
 //!
 //! # Invariants
 //!
 //! * An operation is reported exactly once, after what it wrote is durable or after it failed.
 //! * When a write or sync of an instance fails, every operation of the batch on it fails, its handles
 //!   are thrown away, and the next operation opens and recovers it anew.
-//! * Overload: the queue of a thread is bounded; who submits waits. Reports are unbounded, since there
-//!   is one for each operation that was admitted.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
+use goondan_durable::IoContext as _;
+use goondan_durable::disk::Disk;
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
-use tokio::time::Instant;
 
-use crate::disk::Disk;
-use crate::error::{IoContext as _, StoreError};
+use crate::error::StoreError;
 use crate::index::InstanceIndex;
 use crate::instance::InstanceStore;
-use crate::limits::WRITER_OPEN_INSTANCES_MAX;
+use crate::limits::{INSTANCE_DESCRIPTORS, WRITER_OPEN_INSTANCES_MAX};
 use crate::naming::instance_dir_name;
 use crate::root::Layout;
 
+mod batch;
 pub mod operation;
 mod outcome;
 mod performing;
 mod resting;
 mod settling;
-mod threads;
 mod workspace_files;
 
 use operation::{Promise, Subject};
@@ -44,7 +43,6 @@ use settling::Unfolded;
 use workspace_files::WorkspaceFiles;
 
 pub use operation::{Completion, Job, Op, Report};
-pub use threads::Writers;
 
 struct Held {
     store: InstanceStore,
@@ -101,7 +99,7 @@ impl Staged {
     }
 }
 
-/// What a writer thread does with its jobs, without the thread: for simulations.
+/// What a writer thread does with its jobs, without the thread.
 pub struct Worker {
     disk: Arc<dyn Disk>,
     layout: Layout,
@@ -137,6 +135,28 @@ impl Worker {
             uses: 0,
             open_instances_max: WRITER_OPEN_INSTANCES_MAX,
         }
+    }
+
+    /// Workers for so many threads that share an index, in a process in which the store may have
+    /// `descriptors_max` file descriptors for open instances, beside those with an open turn.
+    #[must_use]
+    pub fn for_threads(
+        disk: &Arc<dyn Disk>,
+        layout: &Layout,
+        index: &InstanceIndex,
+        threads: usize,
+        descriptors_max: u64,
+    ) -> Vec<Self> {
+        let threads = threads.max(1);
+        let each = descriptors_max / INSTANCE_DESCRIPTORS / u64::try_from(threads).unwrap_or(1);
+        let each = usize::try_from(each).unwrap_or(usize::MAX);
+        let worker = || {
+            let mut worker = Self::new(disk.clone(), layout.clone());
+            worker.index = index.clone();
+            worker.open_instances_max = each.clamp(1, WRITER_OPEN_INSTANCES_MAX);
+            worker
+        };
+        (0..threads).map(|_| worker()).collect()
     }
 
     /// Does what was put off and is due; `all` does what is not due yet too.

@@ -1,16 +1,17 @@
 //! Tests of the writer threads over the real file system.
 
-use goondan_protocol::JsonObject;
 use std::collections::{BTreeMap, VecDeque};
 
+use goondan_durable::batch::BatchWorker as _;
+use goondan_durable::disk::RealDisk;
+use goondan_protocol::JsonObject;
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::ids::{TurnId, WorkspaceId};
 use goondan_protocol::time::Timestamp;
-
+use goondan_writers::Writers;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::disk::RealDisk;
 use crate::instance::{self, EventState, Metadata};
 use crate::limits::{INSTANCE_REST_DELAY_MS, WRITER_OPEN_INSTANCES_MAX};
 use crate::workspace;
@@ -22,7 +23,7 @@ use crate::writer::operation::{
 struct Rig {
     _temp: tempfile::TempDir,
     layout: Layout,
-    writers: Writers,
+    writers: Writers<Worker>,
     completed: mpsc::UnboundedReceiver<Vec<Completion>>,
     reported: VecDeque<Completion>,
     workspace_id: WorkspaceId,
@@ -37,7 +38,8 @@ fn rig() -> Rig {
     let project = std::path::Path::new("/p");
     let record = workspace::open(disk.as_ref(), &layout, project, None).unwrap();
     let index = InstanceIndex::default();
-    let (writers, completed) = Writers::start(&disk, &layout, &index, 2).unwrap();
+    let (writers, completed) =
+        Writers::start(Worker::for_threads(&disk, &layout, &index, 2, u64::MAX)).unwrap();
     Rig {
         _temp: temp,
         layout,
@@ -160,7 +162,7 @@ async fn inst_5_delete_never_leaves_the_instance_through_a_link() {
     let mut rig = rig();
     let outside = tempfile::tempdir().unwrap();
     let precious = outside.path().join("precious");
-    crate::durable::replace(&RealDisk, &precious, b"x").unwrap();
+    goondan_durable::files::replace(&RealDisk, &precious, b"x").unwrap();
     rig.run(accept(rig.instance("k"), "agent", "e1"))
         .await
         .unwrap();

@@ -15,7 +15,6 @@ use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::ipc::{Head, ToConnector, ToOrchestrator};
 use serde_json::json;
 use serde_json::value::to_raw_value;
-use tokio_util::codec::{Decoder as _, Encoder as _};
 
 use crate::Outcome;
 
@@ -42,7 +41,7 @@ pub(crate) fn messages_per_second() -> Outcome {
     let drain = thread::spawn(move || std::io::copy(&mut sink, &mut std::io::sink()));
 
     let (wall, cpu) = (Instant::now(), thread_time()?);
-    let mut codec = FrameCodec::new();
+    let codec = FrameCodec::new();
     let (mut read, mut written) = (BytesMut::new(), BytesMut::new());
     let mut chunk = vec![0; READ_BYTES];
     let mut routed = 0_u64;

@@ -7,12 +7,14 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 13] = [
+const MARKS: [(&str, &str); 15] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
     ("orchestrator", "o"),
     ("orchestrator/core", "d"),
+    ("orchestrator/durable", "f"),
+    ("orchestrator/durable/writers", "h"),
     ("orchestrator/store", "s"),
     ("orchestrator/config", "c"),
     ("orchestrator/vault", "v"),
@@ -136,22 +138,58 @@ fn what_is_declared_and_not_used_is_said_to_be_planned() {
     }
 }
 
-/// The single-writer rule, as far as the dependency graph holds it: the core speaks of the store's work and
-/// does none of it.
+/// The single-writer rule, as far as the dependency graph holds it: nobody but the orchestrator has anything
+/// to write durable files with, and the core speaks of the store's work and does none of it.
 #[test]
 fn only_the_orchestrator_uses_the_store() {
-    for (name, dir) in CRATES {
-        let uses_store = names_in(&manifest(dir), "dependencies").contains("goondan-store");
-        let may = matches!(name, "goondan_orchestrator" | "goondan_core");
-        assert_eq!(uses_store, may, "{name}");
+    let users_of = |wanted: &str| -> Vec<&str> {
+        let uses = |dir: &str| names_in(&manifest(dir), "dependencies").contains(wanted);
+        let users = CRATES.into_iter().filter(|(_, dir)| uses(dir));
+        users.map(|(name, _)| name).collect()
+    };
+    let speakers = ["goondan_orchestrator", "goondan_core"];
+    assert_eq!(users_of("goondan-store"), speakers);
+    let layers = ["goondan_writers", "goondan_store"];
+    assert_eq!(
+        users_of("goondan-durable"),
+        [speakers.as_slice(), &layers].concat()
+    );
+    assert_eq!(users_of("goondan-writers"), ["goondan_orchestrator"]);
+}
+
+/// Files that outlive crashes are no conversations: what is built on them shares none of its words.
+#[test]
+fn the_durable_layer_knows_no_conversation() {
+    for dir in ["orchestrator/durable", "orchestrator/durable/writers"] {
+        let used = names_in(&manifest(dir), "dependencies");
+        let known = BTreeSet::from(["goondan-durable".to_owned()]);
+        let own: BTreeSet<String> = used.into_iter().filter(|name| !is_foreign(&name)).collect();
+        assert!(own.is_subset(&known), "{dir} uses {own:?}");
     }
 }
 
-/// The core decides and does nothing: it has no crate for files, sockets, processes, clocks or tasks.
+/// The crates whose code a package is built with, its own tests left out.
+fn built_with(package: &str) -> BTreeSet<String> {
+    let tree = std::process::Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--offline", "--edges", "normal"])
+        .args(["--prefix", "none", "--format", "{p}", "--package", package])
+        .current_dir(repository())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(tree.stderr).unwrap();
+    assert!(tree.status.success(), "cargo tree: {said}");
+    let lines = String::from_utf8(tree.stdout).unwrap();
+    let names = lines.lines().filter_map(|line| line.split(' ').next());
+    names.map(str::to_owned).collect()
+}
+
+/// The core decides and does nothing: it has no crate for files, sockets, processes, clocks or tasks, and
+/// none of those it has brings a runtime.
 #[test]
 fn the_core_has_nothing_to_do_anything_with() {
     let known = [
         "goondan-config",
+        "goondan-durable",
         "goondan-log",
         "goondan-protocol",
         "goondan-store",
@@ -164,4 +202,27 @@ fn the_core_has_nothing_to_do_anything_with() {
     ];
     let used = names_in(&manifest("orchestrator/core"), "dependencies");
     assert_eq!(used, known.map(str::to_owned).into());
+
+    let doers = [
+        "goondan-clock",
+        "goondan-writers",
+        "hyper",
+        "interprocess",
+        "mio",
+        "notify",
+        "reqwest",
+        "rustix",
+        "signal-hook",
+        "socket2",
+        "tokio",
+        "tokio-util",
+    ];
+    assert!(
+        built_with("goondan-orchestrator").is_superset(&["mio", "tokio"].map(str::to_owned).into())
+    );
+    let core = built_with("goondan-core");
+    assert!(core.contains("goondan-store"), "{core:?}");
+    for doer in doers {
+        assert!(!core.contains(doer), "goondan-core is built with `{doer}`");
+    }
 }

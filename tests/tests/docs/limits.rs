@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 8] = [
     "protocol/src/limits.rs",
     "orchestrator/src/limits.rs",
     "orchestrator/core/src/limits.rs",
+    "orchestrator/durable/src/limits.rs",
+    "orchestrator/durable/writers/src/limits.rs",
     "orchestrator/store/src/limits.rs",
     "orchestrator/vault/src/limits.rs",
     "connector-process/src/limits.rs",

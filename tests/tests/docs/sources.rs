@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use crate::pages::repository;
 
 /// Every crate of the workspace: its name as code writes it, and its directory.
-pub(crate) const CRATES: [(&str, &str); 13] = [
+pub(crate) const CRATES: [(&str, &str); 15] = [
     ("goondan_protocol", "protocol"),
     ("goondan_log", "protocol/log"),
     ("goondan_clock", "protocol/clock"),
     ("goondan_orchestrator", "orchestrator"),
     ("goondan_core", "orchestrator/core"),
+    ("goondan_durable", "orchestrator/durable"),
+    ("goondan_writers", "orchestrator/durable/writers"),
     ("goondan_store", "orchestrator/store"),
     ("goondan_config", "orchestrator/config"),
     ("goondan_vault", "orchestrator/vault"),

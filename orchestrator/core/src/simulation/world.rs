@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use goondan_config::Bundle;
+use goondan_durable::disk::{Crash, Disk, Fault, SimulatedDisk};
 use goondan_protocol::control::{Call, EventInfo, Stop};
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, ToAgent, ToChild, ToConnector, ToOrchestrator};
 use goondan_protocol::time::Timestamp;
-use goondan_store::disk::{Crash, Disk, Fault, SimulatedDisk};
 use goondan_store::ledger::{self, Ledgered};
 use goondan_store::root::Layout;
 use goondan_store::workspace::{self, WorkspaceRecord};

@@ -5,10 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
+use goondan_durable::files;
 use goondan_protocol::control::{DenySecret, SecretConsent, SecretConsentChanged};
 use goondan_protocol::ids::{SecretName, WorkspaceId};
 use goondan_protocol::time::Timestamp;
-use goondan_store::durable;
 use goondan_vault::{Consents, VaultError};
 use serde_json::json;
 
@@ -127,8 +127,8 @@ impl SecretKeeper {
         let text = consents.to_text();
         let text = text.map_err(|source| self.bad_consents(source))?;
         let disk = self.disk.as_ref();
-        durable::ensure_dir(disk, self.layout.root(), self.vault.system_dir())?;
-        Ok(durable::replace(
+        files::ensure_dir(disk, self.layout.root(), self.vault.system_dir())?;
+        Ok(files::replace(
             disk,
             &self.vault.consents_file(),
             text.as_bytes(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use goondan_store::disk::{Disk, RealDisk, append_all};
+use goondan_durable::disk::{Disk, RealDisk, append_all};
 use goondan_store::instance::InstanceStore;
 
 use crate::world::{append, at, completed, event, median, message, timed};

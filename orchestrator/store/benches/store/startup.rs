@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_store::disk::{Disk, RealDisk, append_all};
+use goondan_durable::disk::{Disk, RealDisk, append_all};
 use goondan_store::instance::InstanceStore;
 use goondan_store::naming::instance_dir_name;
 use goondan_store::root::Layout;

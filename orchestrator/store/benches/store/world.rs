@@ -6,15 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use goondan_durable::disk::{Disk, RealDisk};
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
-use goondan_store::disk::{Disk, RealDisk};
 use goondan_store::index::InstanceIndex;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
 use goondan_store::writer::operation::{Accept, AppendEvent, BeginTurn};
-use goondan_store::writer::{Completion, Job, Op, Writers};
+use goondan_store::writer::{Completion, Job, Op, Worker};
+use goondan_writers::Writers;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -80,7 +81,7 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 
 /// Writer threads over a new workspace.
 pub(crate) struct Rig {
-    writers: Writers,
+    writers: Writers<Worker>,
     completed: UnboundedReceiver<Vec<Completion>>,
     reported: VecDeque<Completion>,
     pub(crate) layout: Layout,
@@ -94,8 +95,9 @@ impl Rig {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         std::fs::create_dir_all(layout.workspaces())?;
         let record = workspace::open(disk.as_ref(), &layout, Path::new("/p"), None)?;
-        let (writers, completed) =
-            Writers::start(&disk, &layout, &InstanceIndex::default(), WRITER_THREADS)?;
+        let index = InstanceIndex::default();
+        let workers = Worker::for_threads(&disk, &layout, &index, WRITER_THREADS, u64::MAX);
+        let (writers, completed) = Writers::start(workers)?;
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         Ok(Self {
             writers,

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use goondan_durable::{Finding, FindingKind};
 use goondan_protocol::ids::TurnId;
 
 use super::answer::Answer;
@@ -15,7 +16,6 @@ use super::inbox::Table;
 use super::turn::TurnEvent;
 use super::{InstanceStore, redo};
 use crate::error::StoreError;
-use crate::finding::{Finding, FindingKind};
 
 /// Ids that a finding names at most; the others are counted.
 const NAMED_IN_FINDING: usize = 3;

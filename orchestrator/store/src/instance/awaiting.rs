@@ -15,7 +15,7 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`].
+    /// [`StoreError::File`].
     pub fn await_reply(&mut self, awaited: &Awaited, at: Timestamp) -> Result<bool, StoreError> {
         self.inbox.await_reply(awaited, at)
     }
@@ -24,7 +24,7 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`].
+    /// [`StoreError::File`].
     pub fn forgo(&mut self, question: &EventId, at: Timestamp) -> Result<(), StoreError> {
         self.inbox.forgo(question, at)
     }

@@ -11,19 +11,20 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crc32fast::Hasher;
+
+use goondan_durable::disk::Disk;
+use goondan_durable::journal::{Journal, TornTail};
+use goondan_durable::limits::READ_CHUNK_BYTES;
+use goondan_durable::manifest::{self, Claim, Running, Standing};
+use goondan_durable::{Finding, FindingKind, IoContext as _, Severity, checksum, files, sealed};
 use goondan_protocol::ids::TurnId;
 
 use super::align::{Alignment, LineSum, Verdict, align};
 use super::answer::Answer;
 use super::inbox::Inbox;
 use super::sums::{self, Coverage, SUMS, SUMS_NEXT};
-use crate::disk::Disk;
-use crate::durable;
-use crate::error::{IoContext as _, StoreError};
-use crate::finding::{Finding, FindingKind, Severity};
-use crate::jsonl::{Journal, TornTail};
-use crate::limits::{INBOX_REMEMBERED_EVENTS, READ_CHUNK_BYTES};
-use crate::manifest::{self, Claim, Running, Standing};
+use crate::error::StoreError;
+use crate::limits::INBOX_REMEMBERED_EVENTS;
 
 /// The file's name.
 pub(super) const BASE: &str = "base.jsonl";
@@ -87,7 +88,7 @@ impl Base {
             match sums.mend_tail(disk, end)? {
                 Some(torn) => {
                     let line = covered.records() + 1;
-                    findings.push(crate::sealed::torn(sums.path(), line, &torn));
+                    findings.push(sealed::torn(sums.path(), line, &torn));
                 }
                 None => coverage = sums::coverage(&mut sums)?,
             }
@@ -193,7 +194,7 @@ impl Base {
     }
 
     pub(super) fn read(&mut self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError> {
-        self.lines.read(offset, max)
+        Ok(self.lines.read(offset, max)?)
     }
 
     /// Puts up to `max` bytes from `offset` behind what `text` holds.
@@ -203,7 +204,7 @@ impl Base {
         offset: u64,
         max: usize,
     ) -> Result<(), StoreError> {
-        self.lines.read_into(text, offset, max)
+        Ok(self.lines.read_into(text, offset, max)?)
     }
 
     /// The line that begins at `offset`, with its newline.
@@ -286,7 +287,7 @@ impl Base {
         let mut count = 0;
         let good = self.lines.scan(|_, _| count += 1)?;
         if let Some(torn) = self.lines.mend_tail(disk, good)? {
-            findings.push(crate::sealed::torn(self.lines.path(), count + 1, &torn));
+            findings.push(sealed::torn(self.lines.path(), count + 1, &torn));
         }
         Ok(())
     }
@@ -301,13 +302,13 @@ impl Base {
     ) -> Result<(), StoreError> {
         let survey = self.survey()?;
         let old = self.sums.read(0, usize::MAX)?;
-        let kept = durable::keep_aside(disk, self.sums.path(), "replaced", &old)?;
+        let kept = files::keep_aside(disk, self.sums.path(), "replaced", &old)?;
         let mut coverage = Coverage::default();
         let mut answers = sums::answers(&mut self.sums)?;
         answers.append(&mut self.unnamed);
         let sum = Running::of(&mut self.lines)?.claim().crc32;
         let content = sums::records_of(&survey.lines, &answers, Some(sum), &mut coverage)?;
-        durable::replace(disk, self.sums.path(), &content)?;
+        files::replace(disk, self.sums.path(), &content)?;
         self.sums = Journal::open(disk, &self.messages.join(SUMS))?;
         self.coverage = Some(coverage);
         self.reader = None;
@@ -395,7 +396,7 @@ impl Base {
             self.unnamed.extend_from_slice(answers);
         }
         self.lines.write_out()?;
-        self.sums.write_out()
+        Ok(self.sums.write_out()?)
     }
 
     /// Appends what something else had added, with no checksums: settling it gives it some and says so. An
@@ -414,23 +415,19 @@ impl Base {
         if !torn.is_empty() {
             let offset = self.lines.len() + lines.len() as u64;
             let label = format!("torn-{offset}");
-            let kept_in = durable::keep_aside(disk, self.lines.path(), &label, torn)?;
+            let kept_in = files::keep_aside(disk, self.lines.path(), &label, torn)?;
             let bytes = torn.len() as u64;
             let torn = TornTail {
                 offset,
                 bytes,
                 kept_in,
             };
-            findings.push(crate::sealed::torn(
-                self.lines.path(),
-                self.count() + 1,
-                &torn,
-            ));
+            findings.push(sealed::torn(self.lines.path(), self.count() + 1, &torn));
         }
         if !lines.is_empty() {
             self.lines.append(lines)?;
         }
-        self.lines.write_out()
+        Ok(self.lines.write_out()?)
     }
 
     /// Whether the base already holds `crc32`-summed `bytes` bytes behind `from`.
@@ -444,7 +441,7 @@ impl Base {
             return Ok(false);
         }
         let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-        Ok(crate::checksum::crc32(&self.lines.read(from, len)?) == crc32)
+        Ok(checksum::crc32(&self.lines.read(from, len)?) == crc32)
     }
 
     /// Writes a new base and its checksums beside the old ones. Durable when it returns.
@@ -455,15 +452,17 @@ impl Base {
         lines: &[LineSum],
         answers: &[Answer],
     ) -> Result<(), StoreError> {
-        durable::write_synced(disk, &self.messages.join(BASE_NEXT), content)?;
+        files::write_synced(disk, &self.messages.join(BASE_NEXT), content)?;
         let mut named = self.answers()?;
         named.extend_from_slice(answers);
         let surplus = named.len().saturating_sub(INBOX_REMEMBERED_EVENTS);
         let named = named.split_off(surplus);
-        let sum = Some(crate::checksum::crc32(content));
+        let sum = Some(checksum::crc32(content));
         let sums = sums::records_of(lines, &named, sum, &mut Coverage::default())?;
-        durable::write_synced(disk, &self.messages.join(SUMS_NEXT), &sums)?;
-        disk.sync_dir(&self.messages).during("sync", &self.messages)
+        files::write_synced(disk, &self.messages.join(SUMS_NEXT), &sums)?;
+        Ok(disk
+            .sync_dir(&self.messages)
+            .during("sync", &self.messages)?)
     }
 
     /// Puts the prepared base in place. What is not there was put in place before. Durable when it
@@ -498,7 +497,7 @@ impl Base {
         let mut kept = Vec::new();
         for journal in [&mut self.lines, &mut self.sums] {
             let content = journal.read(0, usize::MAX)?;
-            kept.push(durable::keep_aside(
+            kept.push(files::keep_aside(
                 disk,
                 journal.path(),
                 "damaged",
@@ -516,10 +515,10 @@ impl Base {
             }
         })?;
         // Between the two the checksums do not fit, which opening the instance would settle.
-        durable::replace(disk, &self.messages.join(BASE), &content)?;
-        let sum = Some(crate::checksum::crc32(&content));
+        files::replace(disk, &self.messages.join(BASE), &content)?;
+        let sum = Some(checksum::crc32(&content));
         let sums = sums::records_of(&lines, &answers, sum, &mut Coverage::default())?;
-        durable::replace(disk, &self.messages.join(SUMS), &sums)?;
+        files::replace(disk, &self.messages.join(SUMS), &sums)?;
         *self = Self::open(disk, &self.messages, &mut Vec::new())?;
         Ok(kept)
     }
@@ -646,7 +645,7 @@ pub(super) fn standing(
     {
         return Ok(Standing::Whole);
     }
-    manifest::standing(lines, claim)
+    Ok(manifest::standing(lines, claim)?)
 }
 
 /// Compares the lines of a base with their checksums, if it has any. Changes nothing.

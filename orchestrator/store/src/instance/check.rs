@@ -2,21 +2,30 @@
 
 use std::path::Path;
 
+use goondan_durable::disk::{Disk, EntryKind, read_all};
+use goondan_durable::files::TEMP_SUFFIX;
+use goondan_durable::journal::Journal;
+use goondan_durable::manifest::{self, Claim, Content, Standing, is_same};
+use goondan_durable::{
+    FileError, Finding, FindingKind, IoContext as _, Severity, Verified, sealed,
+};
+
 use super::answers::Unknown;
 use super::base::{self, BASE, BASE_NEXT};
+use super::claims::{KnownFiles, TurnClaim};
 use super::known::{MANIFEST, is_told, shortened_turn};
 use super::llm::LLM;
 use super::sums::{self, SUMS, SUMS_NEXT};
 use super::turn::Journaled;
 use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox, segments, turn};
-use crate::disk::{Disk, EntryKind, read_all};
-use crate::durable::TEMP_SUFFIX;
-use crate::error::{IoContext as _, StoreError};
-use crate::finding::{Finding, FindingKind, Severity, Verified};
-use crate::jsonl::Journal;
-use crate::manifest::{self, Claim, Content, Standing, State, TurnClaim, is_same};
+use crate::error::StoreError;
 use crate::naming::instance_dir_name;
-use crate::sealed;
+
+/// What to do about work that a crash cut short.
+const OPENING_FINISHES_IT: &str = "nothing to do: it is finished when the instance is opened";
+/// What to do about lines without checksums.
+const OPENING_MAKES_CHECKSUMS: &str =
+    "nothing to do: checksums are made when the instance is opened";
 
 /// Largest state of an extension that is looked at, in bytes.
 const STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -91,21 +100,21 @@ fn check_metadata(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(),
                     .push(finding.advice("give the folder its own name again, or take it away"));
             }
         }
-        Err(StoreError::Damaged { line, problem, .. }) => {
+        Err(FileError::Damaged { line, problem, .. }) => {
             let problem = format!("the instance cannot be opened: {problem}");
             let mut finding = Finding::new(&path, FindingKind::UnreadableFile, problem);
             finding.line = Some(line);
             out.findings.push(finding);
         }
-        Err(error) if error.is_shortage() => return Err(error),
+        Err(error) if error.is_shortage() => return Err(error.into()),
         Err(error) => out.findings.push(unreadable(&path, &error)),
     }
     Ok(())
 }
 
-fn unreadable(path: &Path, error: &StoreError) -> Finding {
+fn unreadable(path: &Path, error: &FileError) -> Finding {
     let problem = match error {
-        StoreError::Io { source, .. } => format!("it cannot be read: {source}"),
+        FileError::Io { source, .. } => format!("it cannot be read: {source}"),
         other => other.to_string(),
     };
     Finding::new(path, FindingKind::UnreadableFile, problem)
@@ -142,7 +151,7 @@ pub(crate) fn check_json(
         opened.and_then(|mut file| read_all(file.as_mut(), STATE_BYTES_MAX).during("read", path));
     match bytes {
         // The file may well be whole.
-        Err(error) if error.is_shortage() => return Err(error),
+        Err(error) if error.is_shortage() => return Err(error.into()),
         Err(error) => out.findings.push(unreadable(path, &error)),
         Ok(bytes) => {
             out.count(bytes.len() as u64);
@@ -217,7 +226,7 @@ fn open(disk: &dyn Disk, path: &Path, out: &mut Verified) -> Result<Option<Journ
             out.count(journal.len());
             Ok(Some(journal))
         }
-        Err(error) if error.is_shortage() => Err(error),
+        Err(error) if error.is_shortage() => Err(error.into()),
         Err(error) => {
             out.findings.push(unreadable(path, &error));
             Ok(None)
@@ -238,7 +247,7 @@ fn note_torn(journal: &Journal, line: u64, good: u64, out: &mut Verified) {
 fn check_messages(
     disk: &dyn Disk,
     messages: &Path,
-    claimed: &State,
+    claimed: &KnownFiles,
     out: &mut Verified,
 ) -> Result<(), StoreError> {
     let mut journaled = Journaled::default();
@@ -273,7 +282,7 @@ fn check_messages(
     if !journaled.ended.is_empty() {
         let problem = "a committed turn is not yet part of the base";
         let finding = Finding::new(&messages.join(EVENTS), FindingKind::UnfinishedWork, problem);
-        out.findings.push(finding);
+        out.findings.push(finding.advice(OPENING_FINISHES_IT));
     }
     check_base(
         disk,
@@ -302,8 +311,8 @@ fn check_names(disk: &dyn Disk, messages: &Path, out: &mut Verified) -> Result<(
         let path = messages.join(&entry.name);
         if name == BASE_NEXT || name == SUMS_NEXT {
             let problem = "a new base that was being prepared when the machine stopped";
-            out.findings
-                .push(Finding::new(&path, FindingKind::UnfinishedWork, problem));
+            let finding = Finding::new(&path, FindingKind::UnfinishedWork, problem);
+            out.findings.push(finding.advice(OPENING_FINISHES_IT));
         } else if entry.kind == EntryKind::File
             && (segments::is_segment(OBSERVED, &name) || segments::is_segment(LLM, &name))
         {
@@ -396,8 +405,8 @@ fn check_base(
     let mut sums = open(disk, &messages.join(SUMS), out)?;
     if sums.is_none() && lines.len() > 0 {
         let problem = "there are no checksums for it yet, so only its form can be checked";
-        out.findings
-            .push(Finding::new(lines.path(), FindingKind::Unverified, problem));
+        let finding = Finding::new(lines.path(), FindingKind::Unverified, problem);
+        out.findings.push(finding.advice(OPENING_MAKES_CHECKSUMS));
     }
     let survey = base::survey(&mut lines, sums.as_mut())?;
     if let Some(claim) = claim

@@ -7,6 +7,8 @@
 
 use std::ops::ControlFlow;
 
+use goondan_durable::disk::{EntryKind, read_all};
+use goondan_durable::{FileError, Finding, FindingKind, IoContext as _, Severity};
 use goondan_protocol::control::{ExportPart, ExportPosition};
 use goondan_protocol::limits::{HISTORY_PAGE_BYTES, MAX_EXTENSION_STATE_BYTES, MAX_MESSAGE_BYTES};
 use goondan_protocol::message::Message;
@@ -16,9 +18,7 @@ use serde_json::value::RawValue;
 
 use super::archive::{ExtensionState, FORMAT, Head, Record, Sum};
 use super::{EXTENSIONS, InstanceStore};
-use crate::disk::{EntryKind, read_all};
-use crate::error::{IoContext as _, StoreError};
-use crate::finding::{Finding, FindingKind, Severity};
+use crate::error::StoreError;
 use crate::limits::{ARCHIVE_EXTENSIONS_MAX, ARCHIVE_MESSAGES_MAX, EXPORT_PART_BYTES};
 use crate::naming::extension_of;
 
@@ -60,9 +60,9 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Damaged`] if a record is damaged, unless those are to be left out;
+    /// [`FileError::Damaged`] if a record is damaged, unless those are to be left out;
     /// [`StoreError::HistoryChanged`] if the conversation was rewritten since the export began;
-    /// [`StoreError::TooMany`]; [`StoreError::Io`].
+    /// [`StoreError::TooMany`]; [`FileError::Io`].
     pub fn export(
         &mut self,
         position: Option<ExportPosition>,
@@ -309,11 +309,12 @@ fn admit(findings: Vec<Finding>, skip_damaged: bool) -> Result<u64, StoreError> 
             continue;
         }
         if !skip_damaged {
-            return Err(StoreError::Damaged {
+            return Err(FileError::Damaged {
                 path: finding.path,
                 line: finding.line.unwrap_or(1),
                 problem: finding.problem,
-            });
+            }
+            .into());
         }
         damaged += 1;
     }

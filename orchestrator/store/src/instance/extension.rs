@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use goondan_durable::disk::{EntryKind, read_all};
+use goondan_durable::{FileError, Finding, FindingKind, IoContext as _, files};
 use goondan_protocol::ids::{ExtensionName, ExtensionStates};
 use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
 use serde_json::Value;
 
 use super::{EXTENSIONS, InstanceStore};
-use crate::disk::{EntryKind, read_all};
-use crate::durable;
-use crate::error::{IoContext as _, StoreError};
-use crate::finding::{Finding, FindingKind};
+use crate::error::StoreError;
 use crate::naming::extension_file_name;
 
 /// Refuses states that could not be written.
@@ -42,8 +41,8 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`]; [`StoreError::Damaged`] if the file holds no JSON.
-    pub fn extension_state(&self, name: &ExtensionName) -> Result<Option<Value>, StoreError> {
+    /// [`FileError::Io`]; [`FileError::Damaged`] if the file holds no JSON.
+    pub fn extension_state(&self, name: &ExtensionName) -> Result<Option<Value>, FileError> {
         let path = self.extension_path(name);
         if self.disk.stat(&path).during("look at", &path)?.is_none() {
             return Ok(None);
@@ -52,7 +51,7 @@ impl InstanceStore {
         let bytes = read_all(file.as_mut(), MAX_EXTENSION_STATE_BYTES).during("read", &path)?;
         serde_json::from_slice(&bytes)
             .map(Some)
-            .map_err(|error| StoreError::Damaged {
+            .map_err(|error| FileError::Damaged {
                 path,
                 line: u64::try_from(error.line()).unwrap_or(0),
                 problem: error.to_string(),
@@ -63,7 +62,7 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::TooLarge`], which changes nothing; [`StoreError::Io`].
+    /// [`StoreError::TooLarge`], which changes nothing; [`FileError::Io`].
     pub fn set_extension_state(
         &self,
         name: &ExtensionName,
@@ -73,7 +72,8 @@ impl InstanceStore {
         if self.extension_state(name)?.as_ref() == Some(state) {
             return Ok(());
         }
-        durable::replace(self.disk.as_ref(), &self.extension_path(name), &bytes)
+        let path = self.extension_path(name);
+        Ok(files::replace(self.disk.as_ref(), &path, &bytes)?)
     }
 
     /// The states of the named extensions that have one. A file that holds no JSON is put aside and
@@ -81,7 +81,7 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`].
+    /// [`FileError::Io`].
     pub fn restore_states(
         &self,
         names: &[ExtensionName],
@@ -90,15 +90,15 @@ impl InstanceStore {
         for name in names {
             match self.extension_state(name) {
                 Ok(state) => states.extend(state.map(|state| (name.clone(), state))),
-                Err(StoreError::Damaged { path, problem, .. }) => {
+                Err(FileError::Damaged { path, problem, .. }) => {
                     let disk = self.disk.as_ref();
-                    let (aside, _) = durable::aside_name(disk, &path, "damaged", None)?;
-                    durable::install(disk, &path, &aside)?;
+                    let (aside, _) = files::aside_name(disk, &path, "damaged", None)?;
+                    files::install(disk, &path, &aside)?;
                     let problem = format!("the state of extension `{name}` is no JSON: {problem}");
                     let finding = Finding::new(&path, FindingKind::DamagedRecord, problem);
                     findings.push(finding.kept(&aside));
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok((states, findings))
@@ -109,7 +109,7 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`] if the folder cannot be listed.
+    /// [`FileError::Io`] if the folder cannot be listed.
     pub fn extension_states(&self) -> Result<BTreeMap<String, Value>, StoreError> {
         let dir = self.dir.join(EXTENSIONS);
         let mut states = BTreeMap::new();

@@ -15,6 +15,9 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use goondan_durable::IoContext as _;
+use goondan_durable::checksum::crc32;
+use goondan_durable::disk::Disk;
 use serde::Deserialize;
 
 use super::align::LineSum;
@@ -23,9 +26,7 @@ use super::base::{BASE_NEXT, Base};
 use super::raw::RawEvent;
 use super::sums::{self, SUMS_NEXT};
 use super::turn::FoldMode;
-use crate::checksum::crc32;
-use crate::disk::Disk;
-use crate::error::{IoContext as _, StoreError};
+use crate::error::StoreError;
 
 /// The messages of `events`, which must all be appends, as lines.
 pub(super) fn delta_of(events: &[RawEvent]) -> Vec<u8> {

@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use goondan_durable::disk::{Disk, EntryKind};
+use goondan_durable::{IoContext as _, files};
+
 use super::base::BASE;
 use super::known::MANIFEST;
 use super::llm::LLM;
 use super::sums::SUMS;
 use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox};
-use crate::disk::{Disk, EntryKind};
-use crate::durable;
-use crate::error::{IoContext as _, StoreError};
+use crate::error::StoreError;
 
 /// Where the tools of an instance work, below its directory.
 #[must_use]
@@ -34,14 +35,14 @@ pub(super) fn stage(
     ] {
         disk.create_dir(made).during("create", made)?;
     }
-    durable::write_synced(disk, &staging.join(MANIFEST), b"")?;
+    files::write_synced(disk, &staging.join(MANIFEST), b"")?;
     let path = staging.join(Metadata::FILE);
-    durable::write_synced(disk, &path, &metadata.to_bytes()?)?;
+    files::write_synced(disk, &path, &metadata.to_bytes()?)?;
     for name in [INBOX, EVENTS, BASE, SUMS, OBSERVED, LLM] {
-        durable::write_synced(disk, &messages.join(name), b"")?;
+        files::write_synced(disk, &messages.join(name), b"")?;
     }
     disk.sync_dir(&messages).during("sync", &messages)?;
-    disk.sync_dir(staging).during("sync", staging)
+    Ok(disk.sync_dir(staging).during("sync", staging)?)
 }
 
 /// Removes an instance and all it holds (`INST-5`): first its name, durably, then its content. What
@@ -49,7 +50,7 @@ pub(super) fn stage(
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`].
+/// [`StoreError::File`].
 pub fn delete(disk: &dyn Disk, dir: &Path, trash_name: &str) -> Result<bool, StoreError> {
     let Some(stat) = disk.stat(dir).during("look at", dir)? else {
         return Ok(false);
@@ -72,7 +73,7 @@ pub fn delete(disk: &dyn Disk, dir: &Path, trash_name: &str) -> Result<bool, Sto
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`].
+/// [`StoreError::File`].
 pub fn has_work(disk: &dyn Disk, dir: &Path) -> Result<bool, StoreError> {
     let len = |name: &str| -> Result<u64, StoreError> {
         let path = dir.join(MESSAGES).join(name);
@@ -95,7 +96,7 @@ pub fn has_work(disk: &dyn Disk, dir: &Path) -> Result<bool, StoreError> {
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`].
+/// [`StoreError::File`].
 pub fn sweep(disk: &dyn Disk, instances: &Path) -> Result<(), StoreError> {
     for entry in disk.list(instances).during("list", instances)? {
         if entry.name.as_encoded_bytes().starts_with(b".") {

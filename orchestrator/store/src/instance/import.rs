@@ -6,6 +6,11 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use goondan_durable::disk::{Disk, DiskFile, EntryKind, read_full};
+use goondan_durable::journal::Journal;
+use goondan_durable::limits::READ_CHUNK_BYTES;
+use goondan_durable::manifest::Running;
+use goondan_durable::{IoContext as _, files};
 use goondan_protocol::control::Imported;
 use goondan_protocol::ids::{AgentName, ExtensionName, InstanceKey, MessageId};
 use goondan_protocol::limits::{MAX_EXTENSION_STATE_BYTES, MAX_MESSAGE_BYTES};
@@ -19,15 +24,10 @@ use super::archive::{ExtensionState, FORMAT, Head, Record, Sum};
 use super::base::BASE;
 use super::sums::{self, Coverage, SUMS};
 use super::{EXTENSIONS, MESSAGES, Metadata, folder};
-use crate::disk::{Disk, DiskFile, EntryKind, read_full};
-use crate::durable;
-use crate::error::{IoContext as _, StoreError};
-use crate::jsonl::Journal;
+use crate::error::StoreError;
 use crate::limits::{
-    ARCHIVE_EXTENSIONS_MAX, ARCHIVE_LINE_BYTES_MAX, ARCHIVE_MESSAGES_MAX, READ_CHUNK_BYTES,
-    SUMS_RECORD_LINES,
+    ARCHIVE_EXTENSIONS_MAX, ARCHIVE_LINE_BYTES_MAX, ARCHIVE_MESSAGES_MAX, SUMS_RECORD_LINES,
 };
-use crate::manifest::Running;
 use crate::naming::{extension_file_name, instance_dir_name};
 
 /// Makes instance `key` of `agent` in `instances` from an archive. Durable when it returns.
@@ -35,7 +35,7 @@ use crate::naming::{extension_file_name, instance_dir_name};
 /// # Errors
 ///
 /// [`StoreError::KeyTaken`] if there is such an instance; [`StoreError::BadArchive`];
-/// [`StoreError::Io`]. Whatever the error, there is no new instance, unless the very last sync failed.
+/// [`StoreError::File`]. Whatever the error, there is no new instance, unless the very last sync failed.
 pub fn import(
     disk: &dyn Disk,
     instances: &Path,
@@ -58,7 +58,7 @@ pub fn import(
     let made = folder::stage(disk, &staging, &metadata)
         .and_then(|()| fill(disk, &staging, &mut lines))
         .and_then(|sum| {
-            durable::install(disk, &staging, &dir)?;
+            files::install(disk, &staging, &dir)?;
             Ok(sum)
         });
     match made {
@@ -111,7 +111,7 @@ fn fill(disk: &dyn Disk, staging: &Path, lines: &mut Lines) -> Result<Sum, Store
                 }
                 let path = staging.join(EXTENSIONS).join(extension_file_name(&name));
                 let content = [state.get().as_bytes(), b"\n"].concat();
-                durable::write_synced(disk, &path, &content)?;
+                files::write_synced(disk, &path, &content)?;
                 last_extension = Some(name);
             }
             Record::End(_) => {
@@ -190,7 +190,7 @@ impl NewBase {
     fn finish(mut self) -> Result<(), StoreError> {
         self.flush()?;
         self.lines.sync()?;
-        self.sums.sync()
+        Ok(self.sums.sync()?)
     }
 }
 

@@ -15,6 +15,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use goondan_durable::checksum::{Seal, seal_of};
+use goondan_durable::disk::Disk;
+use goondan_durable::journal::Journal;
+use goondan_durable::manifest::{Claim, Standing};
+use goondan_durable::sealed::{self, SealedLog, Span};
+use goondan_durable::{FileError, Finding, FindingKind, Severity};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceKey, TurnId};
 use goondan_protocol::time::Timestamp;
@@ -22,14 +28,8 @@ use serde_json::value::RawValue;
 
 use super::answer::Answer;
 use super::turn::TurnEvent;
-use crate::checksum::{Seal, seal_of};
-use crate::disk::Disk;
 use crate::error::StoreError;
-use crate::finding::{Finding, FindingKind, Severity};
-use crate::jsonl::Journal;
 use crate::limits::{INBOX_COMPACT_BYTES, INBOX_REMEMBERED_EVENTS};
-use crate::manifest::{Claim, Standing};
-use crate::sealed::{self, SealedLog, Span};
 
 mod records;
 
@@ -287,14 +287,14 @@ impl Inbox {
             }
             Some(Known::Over { span, .. }) => {
                 let span = *span;
-                self.outcome_at(span).map(EventState::Done)
+                Ok(EventState::Done(self.outcome_at(span)?))
             }
         }
     }
 
-    fn outcome_at(&mut self, span: Span) -> Result<TurnOutcome, StoreError> {
+    fn outcome_at(&mut self, span: Span) -> Result<TurnOutcome, FileError> {
         let bytes = self.log.record(span)?;
-        let damaged = |problem: &str| StoreError::Damaged {
+        let damaged = |problem: &str| FileError::Damaged {
             path: self.log.path().to_owned(),
             line: span.line,
             problem: problem.to_owned(),
@@ -314,16 +314,16 @@ impl Inbox {
     }
 
     pub(super) fn write_out(&mut self) -> Result<(), StoreError> {
-        self.log.write_out()
+        Ok(self.log.write_out()?)
     }
 
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
         let span = self.log.append(record)?;
-        let bytes = serde_json::to_vec(record).map_err(|error| StoreError::Unwritable {
+        let bytes = serde_json::to_vec(record).map_err(|error| FileError::Unwritable {
             problem: error.to_string(),
         })?;
         let taken = self.table.take(span, &bytes);
-        taken.map_err(|problem| StoreError::Unwritable { problem })
+        Ok(taken.map_err(|problem| FileError::Unwritable { problem })?)
     }
 
     /// Appends an event. Not durable before [`Self::sync`].
@@ -433,7 +433,7 @@ impl Inbox {
     }
 
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
-        self.log.sync()
+        Ok(self.log.sync()?)
     }
 
     /// Whether [`Self::rewrite`] is worth its cost.
@@ -453,7 +453,7 @@ impl Inbox {
 
     /// How the file stands against what was claimed of it.
     pub(super) fn standing(&mut self, claim: Claim) -> Result<Standing, StoreError> {
-        self.log.standing(claim)
+        Ok(self.log.standing(claim)?)
     }
 
     /// Writes the file anew without finished events but the latest, and without what cannot be read; then
@@ -491,8 +491,8 @@ impl Inbox {
     }
 }
 
-fn raw_record(record: &Record) -> Result<Box<RawValue>, StoreError> {
-    serde_json::value::to_raw_value(record).map_err(|error| StoreError::Unwritable {
+fn raw_record(record: &Record) -> Result<Box<RawValue>, FileError> {
+    serde_json::value::to_raw_value(record).map_err(|error| FileError::Unwritable {
         problem: error.to_string(),
     })
 }

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use goondan_durable::disk::Disk;
+use goondan_durable::manifest::{Manifest, Standing};
+use goondan_durable::{Finding, FindingKind};
+
 use super::base::BASE;
+use super::claims::{KnownFiles, TurnClaim};
 use super::{INBOX, InstanceStore};
 use crate::error::StoreError;
-use crate::finding::{Finding, FindingKind};
-use crate::manifest::{Manifest, Standing, State, TurnClaim};
 
 /// The manifest's name in the instance's directory, outside of the folder it speaks of.
 pub(crate) const MANIFEST: &str = "manifest.jsonl";
@@ -93,7 +96,17 @@ impl InstanceStore {
         files.extend(inbox.map(|claim| (INBOX.to_owned(), claim)));
         files.extend(base.map(|claim| (BASE.to_owned(), claim)));
         let turn = self.turn.claim();
-        self.manifest.note(State { files, turn });
+        self.manifest.note(KnownFiles { files, turn });
+    }
+
+    /// Takes back what is claimed of the open turn, which is about to leave its journal without having
+    /// become part of the conversation. Durable when it returns.
+    pub(super) fn release_turn(&mut self) -> Result<(), StoreError> {
+        let mut known = self.manifest.state().clone();
+        if known.turn.take().is_none() {
+            return Ok(());
+        }
+        Ok(self.manifest.note_durably(self.disk.as_ref(), known)?)
     }
 
     /// What was found to be lost when it was opened now or before, and nobody acknowledged.
@@ -104,6 +117,6 @@ impl InstanceStore {
 }
 
 /// Opens the manifest of the instance in `dir`.
-pub(super) fn open(disk: &dyn crate::disk::Disk, dir: &Path) -> Result<Manifest, StoreError> {
-    Manifest::open(disk, &dir.join(MANIFEST))
+pub(super) fn open(disk: &dyn Disk, dir: &Path) -> Result<Manifest<KnownFiles>, StoreError> {
+    Ok(Manifest::open(disk, &dir.join(MANIFEST))?)
 }

@@ -47,7 +47,7 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::InvalidEvent`] if the message cannot be written on one line; [`StoreError::Io`].
+    /// [`StoreError::InvalidEvent`] if the message cannot be written on one line; [`StoreError::File`].
     pub fn log_llm(&mut self, message: &LlmMessage) -> Result<(), StoreError> {
         let raw = super::raw::one_line(&message.message)
             .map_err(|problem| StoreError::InvalidEvent { problem })?;

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use goondan_durable::disk::{Disk, read_all};
+use goondan_durable::{FileError, IoContext as _};
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Disk, read_all};
-use crate::error::{IoContext as _, StoreError};
+use crate::error::StoreError;
 
 /// Largest `metadata.json`, in bytes.
 const METADATA_BYTES_MAX: usize = 64 * 1024;
@@ -85,12 +86,12 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`] if it is missing, [`StoreError::Damaged`] if it is not what it should be.
-    pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Self, StoreError> {
+    /// [`FileError::Io`] if it is missing, [`FileError::Damaged`] if it is not what it should be.
+    pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Self, FileError> {
         let path = dir.join(Self::FILE);
         let mut file = disk.open_read(&path).during("open", &path)?;
         let bytes = read_all(file.as_mut(), METADATA_BYTES_MAX).during("read", &path)?;
-        serde_json::from_slice(&bytes).map_err(|error| StoreError::Damaged {
+        serde_json::from_slice(&bytes).map_err(|error| FileError::Damaged {
             line: u64::try_from(error.line()).unwrap_or(0),
             problem: error.to_string(),
             path,

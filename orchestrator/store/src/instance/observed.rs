@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
+use goondan_durable::IoContext as _;
+use goondan_durable::disk::Disk;
 use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::limits::HISTORY_PAGE_BYTES;
 use goondan_protocol::observe::RuntimeEvent;
 
 use super::segments::{Part, Placed, Reading};
 use super::{MESSAGES, OBSERVED};
-use crate::disk::Disk;
-use crate::error::{IoContext as _, StoreError};
+use crate::error::StoreError;
 use crate::naming::instance_dir_name;
 
 /// A page of what happened in an instance's turns.
@@ -30,7 +31,7 @@ pub struct ObservedPage {
 /// # Errors
 ///
 /// [`StoreError::NoInstance`]; [`StoreError::HistoryChanged`] if no line begins at `offset`;
-/// [`StoreError::Io`].
+/// [`StoreError::File`].
 pub fn observed(
     disk: &dyn Disk,
     instances: &Path,
@@ -113,8 +114,9 @@ fn end_of_line(part: &mut Part, mut offset: u64) -> Result<Option<u64>, StoreErr
 
 #[cfg(test)]
 mod tests {
+    use goondan_durable::disk::SimulatedDisk;
+
     use super::*;
-    use crate::disk::SimulatedDisk;
 
     fn line(turn: usize) -> String {
         let event = serde_json::json!({

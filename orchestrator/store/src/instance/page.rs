@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use goondan_durable::{Finding, FindingKind};
 use goondan_protocol::ids::ExtensionStates;
 use goondan_protocol::limits::HISTORY_PAGE_BYTES;
 use goondan_protocol::records::Records;
@@ -9,8 +10,7 @@ use serde_json::value::RawValue;
 
 use super::{InstanceStore, fold};
 use crate::error::StoreError;
-use crate::finding::{Finding, FindingKind};
-use crate::limits::READ_CHUNK_BYTES;
+use goondan_durable::limits::READ_CHUNK_BYTES;
 
 /// A page of a conversation.
 #[derive(Debug, Clone, Default)]
@@ -38,8 +38,8 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::HistoryChanged`] if no record begins at `offset`; [`StoreError::Io`];
-    /// [`StoreError::Damaged`] if the open turn's journal cannot be read.
+    /// [`StoreError::HistoryChanged`] if no record begins at `offset`; [`StoreError::File`];
+    /// [`StoreError::File`] if the open turn's journal cannot be read.
     pub fn page(&mut self, offset: u64) -> Result<Page, StoreError> {
         if let Some(first) = offset
             .checked_sub(self.base.len())
@@ -158,7 +158,7 @@ impl InstanceStore {
         let to = offset + line.len() as u64;
         let problem = format!("the record at byte {offset} is no JSON object");
         let mut finding = Finding::new(self.base.path(), FindingKind::DamagedRecord, problem);
-        finding.bytes = Some(crate::finding::ByteRange { from: offset, to });
+        finding.bytes = Some(goondan_durable::ByteRange { from: offset, to });
         finding
     }
 

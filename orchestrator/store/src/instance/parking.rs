@@ -5,12 +5,12 @@
 //! down is no longer part of the conversation. A person then retries the event, which begins its turn
 //! from the start, or drops it. Each of these can be asked for again without effect.
 
+use goondan_durable::{Finding, FindingKind};
 use goondan_protocol::ids::EventId;
 use goondan_protocol::time::Timestamp;
 
 use super::{InstanceStore, ParkedEvent};
 use crate::error::StoreError;
-use crate::finding::{Finding, FindingKind};
 
 impl InstanceStore {
     /// Stages how many turns of a waiting event crashed; a number not above the known one changes
@@ -18,7 +18,7 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::WrongEvent`] if the event is not known or over; [`StoreError::Io`].
+    /// [`StoreError::WrongEvent`] if the event is not known or over; [`StoreError::File`].
     pub fn note_attempts(
         &mut self,
         event_id: &EventId,
@@ -34,7 +34,7 @@ impl InstanceStore {
     /// # Errors
     ///
     /// [`StoreError::WrongEvent`] if the event is not known or over, or its turn is committed;
-    /// [`StoreError::Io`].
+    /// [`StoreError::File`].
     pub fn park(
         &mut self,
         event_id: &EventId,
@@ -57,7 +57,7 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::WrongEvent`] if the event is not known or over; [`StoreError::Io`].
+    /// [`StoreError::WrongEvent`] if the event is not known or over; [`StoreError::File`].
     pub fn retry(&mut self, event_id: &EventId, at: Timestamp) -> Result<(), StoreError> {
         self.inbox.retry(event_id, at)?;
         self.inbox.sync()?;
@@ -68,7 +68,7 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::WrongEvent`] if the event is not known or waits; [`StoreError::Io`].
+    /// [`StoreError::WrongEvent`] if the event is not known or waits; [`StoreError::File`].
     pub fn drop_parked(&mut self, event_id: &EventId, at: Timestamp) -> Result<(), StoreError> {
         self.inbox.drop_parked(event_id, at)?;
         self.inbox.sync()?;
@@ -89,7 +89,7 @@ impl InstanceStore {
     /// Puts the open turn's journal aside. Durable when it returns.
     pub(super) fn set_turn_aside(&mut self) -> Result<(), StoreError> {
         self.clear_journal()?;
-        self.manifest.release_turn(self.disk.as_ref())?;
+        self.release_turn()?;
         let kept = self.turn.set_aside(self.disk.as_ref(), "parked")?;
         let problem = "the journal of a turn that was parked is kept aside".to_owned();
         let finding = Finding::new(self.turn.path(), FindingKind::SetAside, problem);

@@ -3,11 +3,12 @@
 //!
 //! Everything here can itself be cut short and done again.
 
+use goondan_durable::journal::Journal;
+use goondan_durable::{Finding, FindingKind, Severity};
 use goondan_protocol::event::TurnOutcome;
 
 use super::{INBOX, InstanceStore, MESSAGES, TurnEvent, fold, known};
 use crate::error::StoreError;
-use crate::finding::{Finding, FindingKind, Severity};
 
 impl InstanceStore {
     /// Finishes what a crash cut short, from the files alone.
@@ -134,7 +135,7 @@ impl InstanceStore {
 }
 
 /// Logs that are no input of state are not synced line by line, so a torn end is ordinary and is cut.
-fn cut_torn_end(journal: &mut crate::jsonl::Journal) -> Result<(), StoreError> {
+fn cut_torn_end(journal: &mut Journal) -> Result<(), StoreError> {
     let len = journal.len();
     if len > 0 && journal.read(len - 1, 1)? != b"\n" {
         let good = journal.scan(|_, _| {})?;

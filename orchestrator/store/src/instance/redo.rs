@@ -8,15 +8,14 @@
 
 use std::collections::HashSet;
 
+use goondan_durable::checksum::crc32;
+use goondan_durable::{Finding, FindingKind, Severity, files};
 use goondan_protocol::event::TurnOutcome;
 
 use super::answer::Answer;
 use super::turn::{Ended, FoldMode};
 use super::{EVENTS, InstanceStore, MESSAGES, fold};
-use crate::checksum::crc32;
-use crate::durable;
 use crate::error::StoreError;
-use crate::finding::{Finding, FindingKind, Severity};
 
 /// The code of the outcome of a turn that was committed, and whose outcome cannot be read any more.
 const OUTCOME_LOST: &str = "E_OUTCOME_LOST";
@@ -115,7 +114,7 @@ impl InstanceStore {
             Some((from, sums_from)) => {
                 let behind = self.base.read(plan.end, usize::MAX)?;
                 if !behind.is_empty() {
-                    durable::keep_aside(disk, self.base.path(), "replaced", &behind)?;
+                    files::keep_aside(disk, self.base.path(), "replaced", &behind)?;
                 }
                 self.base.cut_back(from, sums_from)?;
                 self.base.append_delta(&plan.lines, &answers)?;

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use goondan_durable::disk::{Disk, EntryKind, read_all};
+use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::ids::AgentName;
 use goondan_protocol::time::Timestamp;
 use serde::Deserialize;
@@ -11,9 +13,7 @@ use serde::Deserialize;
 use super::base::BASE;
 use super::llm::LLM;
 use super::{EXTENSIONS, InstanceStore, MESSAGES, Metadata, OBSERVED, segments};
-use crate::disk::{Disk, EntryKind, read_all};
-use crate::durable;
-use crate::error::{IoContext as _, StoreError};
+use crate::error::StoreError;
 use crate::naming::{instance_dir_name, instance_key_of};
 
 /// Largest damaged file that is kept, in bytes.
@@ -25,7 +25,7 @@ const KEPT_BYTES_MAX: usize = 1 << 40;
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`]; [`StoreError::Damaged`] if `metadata.json` is lost and nothing tells whose
+/// [`FileError::Io`]; [`FileError::Damaged`] if `metadata.json` is lost and nothing tells whose
 /// instance it was.
 pub fn repair(disk: &Arc<dyn Disk>, dir: &Path, at: Timestamp) -> Result<Vec<PathBuf>, StoreError> {
     let mut kept = Vec::new();
@@ -35,7 +35,7 @@ pub fn repair(disk: &Arc<dyn Disk>, dir: &Path, at: Timestamp) -> Result<Vec<Pat
             if dir.file_name().is_some_and(|name| *name != *expected) {
                 let problem = format!("it names instance `{}`", metadata.instance_key);
                 let path = dir.join(Metadata::FILE);
-                let error = StoreError::Damaged {
+                let error = FileError::Damaged {
                     path,
                     line: 1,
                     problem,
@@ -43,7 +43,7 @@ pub fn repair(disk: &Arc<dyn Disk>, dir: &Path, at: Timestamp) -> Result<Vec<Pat
                 kept.extend(remake_metadata(disk.as_ref(), dir, at, error)?);
             }
         }
-        Err(error) if error.is_shortage() => return Err(error),
+        Err(error) if error.is_shortage() => return Err(error.into()),
         Err(error) => kept.extend(remake_metadata(disk.as_ref(), dir, at, error)?),
     }
     let messages = dir.join(MESSAGES);
@@ -98,7 +98,7 @@ fn remake_metadata(
     disk: &dyn Disk,
     dir: &Path,
     at: Timestamp,
-    error: StoreError,
+    error: FileError,
 ) -> Result<Option<PathBuf>, StoreError> {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     let messages = dir.join(MESSAGES);
@@ -113,16 +113,16 @@ fn remake_metadata(
         }
     }
     let (Some(key), Some(owner)) = (instance_key_of(&name), owner) else {
-        return Err(error);
+        return Err(error.into());
     };
     let path = dir.join(Metadata::FILE);
     let mut kept = None;
     if disk.stat(&path).during("look at", &path)?.is_some() {
         let mut file = disk.open_read(&path).during("open", &path)?;
         let content = read_all(file.as_mut(), KEPT_BYTES_MAX).during("read", &path)?;
-        kept = Some(durable::keep_aside(disk, &path, "damaged", &content)?);
+        kept = Some(files::keep_aside(disk, &path, "damaged", &content)?);
     }
-    durable::replace(disk, &path, &Metadata::new(owner, key, at).to_bytes()?)?;
+    files::replace(disk, &path, &Metadata::new(owner, key, at).to_bytes()?)?;
     Ok(kept)
 }
 
@@ -138,8 +138,8 @@ fn set_states_aside(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, StoreEr
         let mut file = disk.open_read(&path).during("open", &path)?;
         let bytes = read_all(file.as_mut(), KEPT_BYTES_MAX).during("read", &path)?;
         if serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_err() {
-            let (aside, _) = durable::aside_name(disk, &path, "damaged", None)?;
-            durable::install(disk, &path, &aside)?;
+            let (aside, _) = files::aside_name(disk, &path, "damaged", None)?;
+            files::install(disk, &path, &aside)?;
             kept.push(aside);
         }
     }

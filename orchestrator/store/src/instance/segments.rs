@@ -16,14 +16,13 @@ use std::sync::Arc;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use goondan_durable::disk::{Disk, EntryKind, read_all, read_full};
+use goondan_durable::journal::Journal;
+use goondan_durable::{FileError, Finding, FindingKind, IoContext as _, Severity, files};
 use goondan_protocol::observe::ObservationBounds;
 use goondan_protocol::time::{Day, Timestamp};
 
-use crate::disk::{Disk, EntryKind, read_all};
-use crate::durable;
-use crate::error::{IoContext as _, StoreError};
-use crate::finding::{Finding, FindingKind, Severity};
-use crate::jsonl::Journal;
+use crate::error::StoreError;
 use crate::limits::{OBSERVATION_SEGMENT_BYTES, OBSERVATION_SEGMENT_READ_BYTES};
 
 /// Ending of the current file and of a segment that is not compressed yet.
@@ -90,12 +89,12 @@ impl Segment {
         }
         let mut length = [0; 4];
         let at = len.saturating_sub(LENGTH_BYTES);
-        crate::disk::read_full(file.as_mut(), &mut length, at).during("read", &path)?;
+        read_full(file.as_mut(), &mut length, at).during("read", &path)?;
         Ok(self.start + u64::from(u32::from_le_bytes(length)))
     }
 
     /// Its lines.
-    fn read(&self, disk: &dyn Disk, dir: &Path, log: &str) -> Result<Vec<u8>, StoreError> {
+    fn read(&self, disk: &dyn Disk, dir: &Path, log: &str) -> Result<Vec<u8>, FileError> {
         let path = self.path(dir, log);
         let mut file = disk.open_read(&path).during("open", &path)?;
         let max = OBSERVATION_SEGMENT_READ_BYTES;
@@ -105,7 +104,7 @@ impl Segment {
         }
         let mut content = Vec::new();
         let mut reader = GzDecoder::new(bytes.as_slice()).take(max as u64 + 1);
-        let damaged = |problem: String| StoreError::Damaged {
+        let damaged = |problem: String| FileError::Damaged {
             path: path.clone(),
             line: 1,
             problem,
@@ -159,7 +158,7 @@ impl SegmentedLog {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`].
+    /// [`FileError::Io`].
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -207,7 +206,7 @@ impl SegmentedLog {
 
     /// Appends whole lines. Not synced: they are never an input of state.
     pub(super) fn append(&mut self, lines: &[u8]) -> Result<(), StoreError> {
-        self.current.append(lines)
+        Ok(self.current.append(lines)?)
     }
 
     /// Puts what was appended into the current file, where others may read it; one that is full becomes
@@ -236,7 +235,7 @@ impl SegmentedLog {
         let plain = segment.path(&self.dir, self.name);
         let path = self.dir.join(self.name);
         // Each name is durable before the next changes: no line can get lost between them.
-        durable::install(self.disk.as_ref(), &path, &plain)?;
+        files::install(self.disk.as_ref(), &path, &plain)?;
         self.start += self.current.len();
         self.current = Journal::open(self.disk.as_ref(), &path)?;
         self.disk.sync_dir(&self.dir).during("sync", &self.dir)?;
@@ -255,12 +254,12 @@ impl SegmentedLog {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
             encoder.write_all(&content).during("compress", &plain)?;
             let compressed = encoder.finish().during("compress", &plain)?;
-            durable::replace(disk, &path, &compressed)?;
+            files::replace(disk, &path, &compressed)?;
         } else {
             // Its name may have been made by a process that died before it was durable.
             disk.sync_dir(&self.dir).during("sync", &self.dir)?;
         }
-        disk.remove_file(&plain).during("remove", &plain)
+        Ok(disk.remove_file(&plain).during("remove", &plain)?)
     }
 
     /// Drops the oldest segments beyond the bounds, but never the newest.
@@ -329,7 +328,7 @@ impl Part {
                 let rest = content.get(from..).unwrap_or_default();
                 Ok(rest.get(..max).unwrap_or(rest).to_vec())
             }
-            Self::Current(journal) => journal.read(offset, max),
+            Self::Current(journal) => Ok(journal.read(offset, max)?),
         }
     }
 }
@@ -350,7 +349,7 @@ impl<'d> Reading<'d> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`]; [`StoreError::HistoryChanged`] if it changes all the time.
+    /// [`FileError::Io`]; [`StoreError::HistoryChanged`] if it changes all the time.
     pub(super) fn open(
         disk: &'d dyn Disk,
         dir: &Path,
@@ -364,7 +363,7 @@ impl<'d> Reading<'d> {
                     Ok(journal) => Some(journal),
                     // It has just become a segment.
                     Err(error) if error.is_permanent() => continue,
-                    Err(error) => return Err(error),
+                    Err(error) => return Err(error.into()),
                 },
                 None => None,
             };
@@ -391,7 +390,7 @@ impl<'d> Reading<'d> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::HistoryChanged`] if there is no such place any more; [`StoreError::Io`].
+    /// [`StoreError::HistoryChanged`] if there is no such place any more; [`FileError::Io`].
     pub(super) fn part_at(mut self, at: u64) -> Result<Option<Placed>, StoreError> {
         if at < self.first() {
             return Err(StoreError::HistoryChanged);
@@ -406,9 +405,9 @@ impl<'d> Reading<'d> {
             }
             let content = match segment.read(self.disk, &self.dir, self.log) {
                 Ok(content) => Some(content),
-                Err(StoreError::Damaged { .. }) => None,
+                Err(FileError::Damaged { .. }) => None,
                 Err(error) if error.is_permanent() => return Err(StoreError::HistoryChanged),
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             };
             let is_last = index + 1 == self.segments.len();
             let has_more = !is_last || self.current.as_ref().is_some_and(|it| it.len() > 0);
@@ -434,7 +433,7 @@ impl<'d> Reading<'d> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`].
+    /// [`FileError::Io`].
     pub(super) fn tail(mut self, max_bytes: usize) -> Result<(Vec<u8>, bool), StoreError> {
         let mut parts: Vec<Vec<u8>> = Vec::new();
         let mut room = max_bytes;
@@ -459,7 +458,7 @@ impl<'d> Reading<'d> {
                     parts.push(content.get(skipped..).unwrap_or_default().to_vec());
                 }
                 Err(error) if error.is_permanent() => is_partial = true,
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
         parts.reverse();
@@ -491,11 +490,11 @@ pub(super) fn check(
                 end_of_last = Some(segment.start.saturating_add(content.len() as u64));
                 unreadable_lines(&path, &content)
             }
-            Err(StoreError::Damaged { path, problem, .. }) => {
+            Err(FileError::Damaged { path, problem, .. }) => {
                 let problem = format!("the segment cannot be read: {problem}");
                 Some(Finding::new(&path, FindingKind::UnreadableFile, problem))
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         let finding = finding.map(|it| it.severity(Severity::Warning).advice(ADVICE));
         findings.extend(finding);
@@ -524,7 +523,7 @@ fn unreadable_lines(path: &Path, content: &[u8]) -> Option<Finding> {
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`] if a file that is there cannot be read.
+/// [`FileError::Io`] if a file that is there cannot be read.
 pub(super) fn find_in_lines<T>(
     disk: &dyn Disk,
     dir: &Path,
@@ -546,8 +545,8 @@ pub(super) fn find_in_lines<T>(
     for segment in list(disk, dir, log)?.iter().rev() {
         let content = match segment.read(disk, dir, log) {
             Ok(content) => content,
-            Err(StoreError::Damaged { .. }) => continue,
-            Err(error) => return Err(error),
+            Err(FileError::Damaged { .. }) => continue,
+            Err(error) => return Err(error.into()),
         };
         let found = content.split(|byte| *byte == b'\n').find_map(&find);
         if found.is_some() {

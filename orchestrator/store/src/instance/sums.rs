@@ -10,18 +10,16 @@
 //! names the events that were answered with these lines (see [`super::answers`]). A run is appended with each fold, so a fold's cost does not depend on the history's length. Whatever is
 //! rewritten takes the checksums it has along, so that damage is never sealed as if it were whole.
 
+use goondan_durable::checksum::{Place, Seal, crc32, seal, seal_of};
+use goondan_durable::journal::Journal;
+use goondan_durable::limits::READ_CHUNK_BYTES;
+use goondan_durable::{Finding, FindingKind, Severity, sealed};
 use serde::{Deserialize, Serialize};
 
 use super::align::LineSum;
 use super::answer::Answer;
-use crate::checksum::{Place, Seal, crc32, seal, seal_of};
 use crate::error::StoreError;
-use crate::finding::{Finding, FindingKind, Severity};
-use crate::jsonl::Journal;
-use crate::limits::{
-    INBOX_REMEMBERED_EVENTS, READ_CHUNK_BYTES, SUMS_RECORD_ANSWERS, SUMS_RECORD_LINES,
-};
-use crate::sealed;
+use crate::limits::{INBOX_REMEMBERED_EVENTS, SUMS_RECORD_ANSWERS, SUMS_RECORD_LINES};
 
 /// The file's name.
 pub(super) const SUMS: &str = "base.sums.jsonl";

@@ -1,5 +1,6 @@
 //! Tests of one instance: what it keeps through crashes at every call, and the formats it reads.
 
+use goondan_durable::disk::{Crash, SimulatedDisk};
 use goondan_protocol::event::EventSource;
 use goondan_protocol::ids::ExtensionName;
 use goondan_protocol::limits::HISTORY_PAGE_BYTES;
@@ -7,7 +8,6 @@ use goondan_protocol::message::{Message, MessageEvent};
 use serde_json::json;
 
 use super::*;
-use crate::disk::{Crash, SimulatedDisk};
 
 const INSTANCES: &str = "/i";
 
@@ -585,7 +585,7 @@ fn msg_11_zeros_in_a_compacted_inbox_take_nothing_behind_them() {
     store.sync().unwrap();
     drop(store);
     let mut file = disk.open_read(&path).unwrap();
-    let mut content = crate::disk::read_all(file.as_mut(), 1 << 22).unwrap();
+    let mut content = goondan_durable::disk::read_all(file.as_mut(), 1 << 22).unwrap();
     let end = usize::try_from(compacted).unwrap() - 1;
     let line = content[..end].iter().rposition(|byte| *byte == b'\n');
     content[line.unwrap() + 1..end].fill(0);

@@ -5,14 +5,15 @@
 
 use std::path::Path;
 
+use goondan_durable::IoContext as _;
+use goondan_durable::disk::Disk;
 use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
 use goondan_protocol::trace::TraceId;
 
 use super::segments::Reading;
 use super::{MESSAGES, OBSERVED};
-use crate::disk::Disk;
-use crate::error::{IoContext as _, StoreError};
+use crate::error::StoreError;
 use crate::limits::{TRACE_EVENTS_MAX, TRACE_FILE_BYTES, TRACE_INSTANCES_MAX};
 use crate::naming::instance_dir_name;
 
@@ -36,7 +37,7 @@ const LATEST_INSTANCES: usize = 20;
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`].
+/// [`StoreError::File`].
 pub fn traced(
     disk: &dyn Disk,
     instances: &Path,
@@ -146,8 +147,9 @@ fn look(
 
 #[cfg(test)]
 mod tests {
+    use goondan_durable::disk::SimulatedDisk;
+
     use super::*;
-    use crate::disk::SimulatedDisk;
 
     fn line(trace: u8, turn: &str, at_ms: u64) -> String {
         let event = serde_json::json!({

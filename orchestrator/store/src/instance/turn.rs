@@ -7,26 +7,25 @@
 //! then share the syncs of the base.
 //!
 //! Records of other implementations have no `turnId`, no `seq` and no `turn_begin`; they are read as
-//! a turn without an input event. Ours are sealed (see [`crate::checksum`]): each says itself whether
+//! a turn without an input event. Ours are sealed (see [`goondan_durable::checksum`]): each says itself whether
 //! it is whole and where it belongs.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use goondan_durable::disk::Disk;
+use goondan_durable::sealed::{SealedLog, Span};
+use goondan_durable::{FileError, Finding, IoContext as _, files};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{EventId, ExtensionStates, TurnId};
 use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::claims::TurnClaim;
 use super::raw::{Line, RawEvent};
-use crate::disk::Disk;
-use crate::durable;
-use crate::error::{IoContext as _, StoreError};
-use crate::finding::Finding;
+use crate::error::StoreError;
 use crate::limits::{JOURNAL_FOLDED_BYTES, JOURNAL_FOLDED_TURNS};
-use crate::manifest::TurnClaim;
-use crate::sealed::{SealedLog, Span};
 
 mod reading;
 
@@ -349,7 +348,8 @@ impl TurnLog {
     /// The message events of a turn that is over, in order.
     pub(super) fn events_of(&mut self, ended: &Ended) -> Result<Vec<RawEvent>, StoreError> {
         let spans = ended.events.iter();
-        spans.map(|span| event_at(&mut self.log, *span)).collect()
+        let events: Result<_, _> = spans.map(|span| event_at(&mut self.log, *span)).collect();
+        Ok(events?)
     }
 
     /// Takes the turns out of the file that are part of the base; all that they came to must be durable.
@@ -399,8 +399,8 @@ impl TurnLog {
     ) -> Result<PathBuf, StoreError> {
         self.sync()?;
         let path = self.log.path().to_owned();
-        let (kept, _) = durable::aside_name(disk, &path, label, None)?;
-        durable::install(disk, &path, &kept)?;
+        let (kept, _) = files::aside_name(disk, &path, label, None)?;
+        files::install(disk, &path, &kept)?;
         *self = Self::open(disk, &path, &mut Vec::new())?;
         let dir = path.parent().unwrap_or(Path::new("/"));
         disk.sync_dir(dir).during("sync", dir)?;
@@ -437,7 +437,7 @@ impl TurnLog {
     }
 
     pub(super) fn write_out(&mut self) -> Result<(), StoreError> {
-        self.log.write_out()
+        Ok(self.log.write_out()?)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -455,12 +455,12 @@ impl TurnLog {
     }
 }
 
-fn event_at(log: &mut SealedLog, span: Span) -> Result<RawEvent, StoreError> {
+fn event_at(log: &mut SealedLog, span: Span) -> Result<RawEvent, FileError> {
     let bytes = log.record(span)?;
     let event = serde_json::from_slice::<Line<'_>>(&bytes)
         .map_err(|error| error.to_string())
         .and_then(|line| RawEvent::of_line(&line));
-    event.map_err(|problem| StoreError::Damaged {
+    event.map_err(|problem| FileError::Damaged {
         path: log.path().to_owned(),
         line: span.line,
         problem,

@@ -5,13 +5,13 @@
 
 use std::path::PathBuf;
 
+use goondan_durable::disk::{Disk, read_all};
+use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::ids::WorkspaceId;
 use serde::{Deserialize, Serialize};
 
 use super::{WORKSPACE_BYTES_MAX, WorkspaceRecord, read};
-use crate::disk::{Disk, read_all};
-use crate::durable;
-use crate::error::{IoContext as _, StoreError};
+use crate::error::StoreError;
 use crate::root::Layout;
 
 /// The directory of the copies, in the system's folder.
@@ -33,7 +33,7 @@ impl RecordCopy {
         disk: &dyn Disk,
         layout: &Layout,
         id: &WorkspaceId,
-    ) -> Result<Option<Self>, StoreError> {
+    ) -> Result<Option<Self>, FileError> {
         let path = path_of(layout, id);
         if disk.stat(&path).during("look at", &path)?.is_none() {
             return Ok(None);
@@ -64,17 +64,17 @@ pub(super) fn write(
     let id = &record.workspace_id;
     let path = path_of(layout, id);
     let dir = path.parent().unwrap_or(&path);
-    durable::ensure_dir(disk, layout.root(), dir)?;
+    files::ensure_dir(disk, layout.root(), dir)?;
     let before = match read(disk, &layout.workspace(id)) {
         Ok(before) => before,
-        Err(StoreError::Damaged { .. }) => None,
-        Err(error) => return Err(error),
+        Err(FileError::Damaged { .. }) => None,
+        Err(error) => return Err(error.into()),
     };
     let copy = RecordCopy {
         record: record.clone(),
         before,
     };
-    durable::replace(disk, &path, &pretty(&copy)?)
+    Ok(files::replace(disk, &path, &pretty(&copy)?)?)
 }
 
 /// JSON for people, with a newline.

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use goondan_durable::Verified;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{ExportPart, ExportPosition, Imported};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
@@ -21,7 +22,6 @@ use serde_json::value::RawValue;
 
 use super::Worker;
 use crate::error::StoreError;
-use crate::finding::Verified;
 use crate::instance::{
     Awaited, EventState, InstanceState, LlmMessage, Metadata, OpenTurn, Page, ParkedEvent,
 };

@@ -2,12 +2,12 @@
 
 use std::io;
 
+use goondan_durable::manifest::is_same;
+use goondan_durable::{FileError, Finding};
 use goondan_protocol::ids::InstanceRef;
 
 use crate::error::StoreError;
-use crate::finding::Finding;
 use crate::instance::InstanceStore;
-use crate::manifest::is_same;
 
 pub(super) fn report_findings(instance: &InstanceRef, store: &InstanceStore) {
     let state = store.state();
@@ -35,18 +35,18 @@ pub(super) fn report_findings(instance: &InstanceRef, store: &InstanceStore) {
 /// The same failure, for another operation that it befell.
 pub(super) fn again(error: &StoreError) -> StoreError {
     match error {
-        StoreError::Io {
+        StoreError::File(FileError::Io {
             operation,
             path,
             source,
-        } => StoreError::Io {
+        }) => StoreError::File(FileError::Io {
             operation,
             path: path.clone(),
             source: match source.raw_os_error() {
                 Some(code) => io::Error::from_raw_os_error(code),
                 None => io::Error::new(source.kind(), source.to_string()),
             },
-        },
+        }),
         other => StoreError::InvalidEvent {
             problem: other.to_string(),
         },

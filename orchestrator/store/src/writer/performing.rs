@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use goondan_durable::{IoContext as _, Severity, Verified};
 use goondan_protocol::control::{ExportPart, Imported};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, InstanceRef};
 use goondan_protocol::time::Timestamp;
@@ -14,8 +15,7 @@ use super::operation::{
     ReadSources, RecordUsage, Removed, ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles,
     VerifyWorkspaceFiles,
 };
-use crate::error::{IoContext as _, StoreError};
-use crate::finding::Verified;
+use crate::error::StoreError;
 use crate::instance::{self, Brought, EventState, InstanceState, InstanceStore, OpenTurn, Page};
 use crate::own_files::{self, OwnFiles};
 use crate::verify;
@@ -223,7 +223,7 @@ impl Perform<VerifyInstance> for Worker {
             self.fold(at, InstanceStore::clear_journal);
         }
         let mut verified = verify::instance(self.disk.as_ref(), &dir)?;
-        if verify.repair && verified.worst() > Some(crate::Severity::Info) {
+        if verify.repair && verified.worst() > Some(Severity::Info) {
             let was_kept = self.open.remove(at).is_some_and(|held| held.is_kept);
             verified.kept = instance::repair(&self.disk, &dir, verify.at)?;
             self.held(at)?.is_kept |= was_kept;

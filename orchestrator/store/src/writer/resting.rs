@@ -1,7 +1,8 @@
 //! Closing the files of conversations that nobody has needed for a while, though a process works with them.
 
+use std::time::Instant;
+
 use goondan_protocol::ids::InstanceRef;
-use tokio::time::Instant;
 
 use super::Worker;
 

@@ -1,9 +1,8 @@
 //! What follows a batch: folding what it committed, and making folds durable when there is time.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use goondan_protocol::ids::InstanceRef;
-use tokio::time::Instant;
 
 use super::{Held, Worker};
 use crate::error::StoreError;

@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 
+use goondan_durable::FileError;
+use goondan_durable::disk::Disk;
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::WorkspaceId;
 
 use super::outcome::again;
-use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::ledger::{self, Entry, LEDGER_FILE, Ledger};
 use crate::own_files::OwnFiles;
@@ -70,9 +71,10 @@ impl WorkspaceFiles {
             let synced = match (failure, self.open.get_mut(&id)) {
                 (Some(error), _) => Err(error),
                 (None, Some(ledger)) => ledger.sync(),
-                (None, None) => Err(StoreError::Unwritable {
-                    problem: "the ledger was not written".to_owned(),
-                }),
+                (None, None) => {
+                    let problem = "the ledger was not written".to_owned();
+                    Err(FileError::Unwritable { problem }.into())
+                }
             };
             match synced {
                 Ok(()) => self.compact(disk, layout, &id),
@@ -98,7 +100,7 @@ impl WorkspaceFiles {
         // No claim may be left that the new file does not meet.
         let released = self
             .known(disk, layout, id)
-            .and_then(|own| own.release_ledger(disk));
+            .and_then(|own| Ok(own.release_ledger(disk)?));
         let compacted = released.and_then(|()| match self.open.get_mut(id) {
             Some(ledger) => ledger.compact(disk),
             None => Ok(()),
@@ -135,7 +137,7 @@ impl WorkspaceFiles {
         layout: &Layout,
         id: &WorkspaceId,
     ) -> Result<(), StoreError> {
-        self.known(disk, layout, id)?.acknowledge(disk)
+        Ok(self.known(disk, layout, id)?.acknowledge(disk)?)
     }
 
     fn known(
@@ -157,9 +159,10 @@ impl WorkspaceFiles {
         disk: &dyn Disk,
         layout: &Layout,
         id: &WorkspaceId,
-        how: impl FnOnce(&mut OwnFiles) -> Result<(), StoreError>,
+        how: impl FnOnce(&mut OwnFiles) -> Result<(), FileError>,
     ) {
-        if let Err(error) = self.known(disk, layout, id).and_then(how) {
+        let noted = self.known(disk, layout, id);
+        if let Err(error) = noted.and_then(|own| Ok(how(own)?)) {
             self.known.remove(id);
             tracing::warn!(
                 workspace_id = %id,
@@ -176,14 +179,14 @@ mod tests {
 
     use std::path::Path;
 
+    use goondan_durable::FindingKind;
+    use goondan_durable::IoContext as _;
+    use goondan_durable::disk::{Crash, SimulatedDisk};
     use goondan_protocol::time::Timestamp;
     use goondan_protocol::usage::Charge;
     use uuid::Uuid;
 
     use super::*;
-    use crate::disk::{Crash, SimulatedDisk};
-    use crate::error::IoContext as _;
-    use crate::finding::FindingKind;
     use crate::limits::LEDGER_NOTE_BYTES;
     use crate::verify;
 
@@ -230,7 +233,8 @@ mod tests {
         }
         // The writer goes on when a note or a compaction fails; the machine does not.
         let root = Path::new("/s");
-        disk.stat(root).during("look at", root).map(drop)
+        disk.stat(root).during("look at", root)?;
+        Ok(())
     }
 
     fn fresh() -> (SimulatedDisk, Layout) {
@@ -288,14 +292,14 @@ mod tests {
         let id = open(&disk, &layout).unwrap();
         let path = layout.workspace(&id).join(LEDGER_FILE);
         let mut file = disk.open_read(&path).unwrap();
-        let content = crate::disk::read_all(file.as_mut(), 1 << 20).unwrap();
+        let content = goondan_durable::disk::read_all(file.as_mut(), 1 << 20).unwrap();
         let noted = content.len() - usize::try_from(LEDGER_NOTE_BYTES).unwrap();
         let ends: Vec<usize> = (0..noted)
             .filter(|at| content.get(*at) == Some(&b'\n'))
             .collect();
         assert!(ends.len() > 3);
         for end in ends {
-            crate::durable::replace(&disk, &path, &content[..=end]).unwrap();
+            goondan_durable::files::replace(&disk, &path, &content[..=end]).unwrap();
             let kinds = found(&disk, &layout);
             assert_eq!(kinds, [FindingKind::MissingRecords], "cut at {end}");
         }

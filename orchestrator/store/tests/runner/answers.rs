@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use goondan_store::disk::{Crash, Disk, SimulatedDisk};
+use goondan_durable::Severity;
+use goondan_durable::disk::{Crash, Disk, SimulatedDisk};
 use goondan_store::instance::{self, EventState, InstanceStore};
-use goondan_store::{Severity, verify};
+use goondan_store::verify;
 
 use crate::damage::{BASE, EVENTS, INBOX, Rig, SUMS, batches, busy_rig, rig};
 use crate::mixes;

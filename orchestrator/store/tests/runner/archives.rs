@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use goondan_durable::FileError;
+use goondan_durable::disk::{Crash, Disk, SimulatedDisk, read_all};
 use goondan_protocol::control::{ExportPart, Imported};
 use goondan_protocol::ids::{AgentName, ExtensionName, InstanceKey};
 use goondan_protocol::time::Timestamp;
 use goondan_store::StoreError;
-use goondan_store::disk::{Crash, Disk, SimulatedDisk, read_all};
 use goondan_store::instance::{InstanceStore, import};
 use goondan_store::limits::EXPORT_PART_BYTES;
 use serde_json::{Value, json};
@@ -339,7 +340,7 @@ fn damaged_records_stop_an_export_unless_they_are_left_out() {
     let mut store = InstanceStore::open(Arc::new(disk.clone()), Path::new("/from/main")).unwrap();
     let error = export(&mut store, false).unwrap_err();
     assert!(
-        matches!(error, StoreError::Damaged { line: 2, .. }),
+        matches!(error, StoreError::File(FileError::Damaged { line: 2, .. })),
         "{error}"
     );
     let (archive, last) = export(&mut store, true).unwrap();

@@ -3,10 +3,10 @@
 //! `GOONDAN_STORE_SEEDS` (default 4) is how many seeded mixes are run, each from
 //! `GOONDAN_STORE_SEED` (default 1) on. Every failure prints the command that repeats it.
 
+use goondan_durable::disk::{Crash, SimulatedDisk};
+use goondan_durable::{Finding, Severity};
 use goondan_protocol::ids::WorkspaceId;
-use goondan_store::disk::{Crash, SimulatedDisk};
 use goondan_store::limits::JOURNAL_FOLDED_TURNS;
-use goondan_store::{Finding, Severity};
 
 use crate::mixes::{self, knob};
 use crate::model::{Batch, World, allowed_after};

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use goondan_durable::disk::{Crash, Disk, SimulatedDisk, read_all};
+use goondan_durable::{Finding, FindingKind, Severity};
 use goondan_protocol::ids::WorkspaceId;
-use goondan_store::disk::{Crash, Disk, SimulatedDisk, read_all};
 use goondan_store::instance::{self, InstanceStore};
-use goondan_store::{Finding, FindingKind, Severity, verify};
+use goondan_store::verify;
 
 use crate::mixes;
 use crate::model::{Batch, Change, Seen, Step};
@@ -629,7 +630,7 @@ fn repair_makes_lost_metadata_again_and_sets_states_aside() {
     assert_eq!(unreadable, [metadata, notes]);
     let text = serde_json::to_string(&verified).unwrap();
     assert_eq!(
-        serde_json::from_str::<verify::Verified>(&text).unwrap(),
+        serde_json::from_str::<goondan_durable::Verified>(&text).unwrap(),
         verified
     );
     let shared: Arc<dyn Disk> = Arc::new(rig.disk.clone());

@@ -4,17 +4,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use goondan_durable::FindingKind;
+use goondan_durable::disk::{Disk, RealDisk, append_all, read_all};
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{ExtensionName, InstanceKey};
 use goondan_store::configuration::{self, KeptConfiguration};
-use goondan_store::disk::{Disk, RealDisk, append_all, read_all};
 use goondan_store::instance::{EventState, InstanceStore, LlmMessage, Metadata};
 use goondan_store::ledger::{self, Entry};
 use goondan_store::root::{Layout, LogConfig, SystemConfig};
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::writer::operation::RecordUsage;
 use goondan_store::writer::{Job, Op, Worker};
-use goondan_store::{FindingKind, limits, naming, verify, workspace};
+use goondan_store::{limits, naming, verify, workspace};
 use serde_json::Value;
 
 const PAGE: &str = include_str!("../../../../docs/storage.md");

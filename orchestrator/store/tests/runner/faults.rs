@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use goondan_durable::FileError;
+use goondan_durable::disk::{Crash, Disk, Fault, read_all};
 use goondan_store::StoreError;
-use goondan_store::disk::{Crash, Disk, Fault, read_all};
 use goondan_store::writer::Worker;
 
 use crate::mixes;
@@ -55,7 +56,7 @@ fn exhaust_at(pace: Pace, name: &str, batches: &[Batch], fault: Fault, for_ever:
             assert!(error.is_none(), "{case}: {error:?}");
         }
         if let Some(error) = &error {
-            let StoreError::Io { source, .. } = error else {
+            let StoreError::File(FileError::Io { source, .. }) = error else {
                 panic!("{case}: {error:?}");
             };
             let is_said = match fault {

@@ -4,11 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use goondan_durable::Severity;
+use goondan_durable::disk::{Disk, EntryKind, RealDisk, append_all, read_all};
 use goondan_protocol::ids::WorkspaceId;
-use goondan_store::disk::{Disk, EntryKind, RealDisk, append_all, read_all};
 use goondan_store::instance::{self, InstanceStore, Metadata};
 use goondan_store::root::Layout;
-use goondan_store::{Severity, configuration, connection, ledger, verify, workspace};
+use goondan_store::{configuration, connection, ledger, verify, workspace};
 use serde_json::{Value, json};
 
 use crate::model::{Change, Seen};

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use goondan_store::disk::{Crash, Disk, SimulatedDisk};
+use goondan_durable::disk::{Crash, Disk, SimulatedDisk};
+use goondan_durable::{FileError, Finding, FindingKind, Severity};
 use goondan_store::instance::{self, InstanceStore};
-use goondan_store::{Finding, FindingKind, Severity, StoreError, verify};
+use goondan_store::{StoreError, verify};
 
 use crate::answers::copies_of;
 use crate::damage::{BASE, EVENTS, INBOX, MANIFEST, Rig, SUMS, batches, rig};
@@ -211,7 +212,7 @@ fn msg_11_what_is_gone_is_missed_by_an_export() {
         let mut store = InstanceStore::open(Arc::new(disk.clone()), rig.dir()).unwrap();
         let refused = store.export(None, false, at());
         assert!(
-            matches!(refused, Err(StoreError::Damaged { .. })),
+            matches!(refused, Err(StoreError::File(FileError::Damaged { .. }))),
             "{refused:?}"
         );
         let part = store.export(None, true, at()).unwrap();

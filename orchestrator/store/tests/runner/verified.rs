@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use goondan_store::disk::{Disk, Fault, SimulatedDisk};
-use goondan_store::{FindingKind, StoreError, verify};
+use goondan_durable::disk::{Disk, Fault, SimulatedDisk};
+use goondan_durable::{FileError, FindingKind};
+use goondan_store::{StoreError, verify};
 
 use crate::damage::{Rig, rig};
 use crate::world::layout;
@@ -60,7 +61,8 @@ fn msg_11_a_shortage_while_verifying_is_never_called_damage() {
             match verified {
                 Ok(verified) => assert_eq!(verified, clean, "{shortage} at call {call}"),
                 Err(error) => {
-                    let is_said = error.is_shortage() && matches!(error, StoreError::Io { .. });
+                    let is_said = error.is_shortage()
+                        && matches!(error, StoreError::File(FileError::Io { .. }));
                     assert!(is_said, "{shortage} at call {call}: {error}");
                 }
             }

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use goondan_durable::disk::{Crash, Disk, SimulatedDisk, read_all};
+use goondan_durable::{FileError, Finding, Severity};
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::ids::{ExtensionStates, InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
-use goondan_store::disk::{Crash, Disk, SimulatedDisk, read_all};
+use goondan_store::StoreError;
 use goondan_store::instance::{Awaited, EventState, InstanceStore};
 use goondan_store::naming::instance_dir_name;
 use goondan_store::root::Layout;
@@ -16,7 +18,6 @@ use goondan_store::writer::operation::{
     ForgoReply, NoteAttempt, Observe, ParkEvent, RetryEvent, VerifyInstance,
 };
 use goondan_store::writer::{Job, Op, Report, Worker};
-use goondan_store::{Finding, Severity, StoreError};
 use serde_json::{Value, json};
 
 use crate::model::{Batch, Change, INSTANCES, Seen, Step, World};
@@ -274,7 +275,7 @@ pub(crate) fn look(
     }
     for key in INSTANCES {
         let dir = instances.join(instance_dir_name(&key.parse().unwrap()));
-        let stat = disk.stat(&dir).map_err(|source| StoreError::Io {
+        let stat = disk.stat(&dir).map_err(|source| FileError::Io {
             operation: "look at",
             path: dir.clone(),
             source,
@@ -304,11 +305,12 @@ pub(crate) fn look(
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(source) => {
-            return Err(StoreError::Io {
+            return Err(FileError::Io {
                 operation: "read",
                 path: audit,
                 source,
-            });
+            }
+            .into());
         }
     }
     Ok((world, findings))

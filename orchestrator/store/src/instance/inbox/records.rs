@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use goondan_durable::sealed::Span;
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceKey, TurnId};
 use goondan_protocol::time::Timestamp;
@@ -10,7 +11,6 @@ use serde_json::value::RawValue;
 
 use super::{Awaited, ParkedEvent};
 use crate::limits::INBOX_REMEMBERED_EVENTS;
-use crate::sealed::Span;
 
 /// One line of the file.
 #[derive(Debug, Serialize, Deserialize)]

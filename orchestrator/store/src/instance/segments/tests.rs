@@ -1,5 +1,6 @@
+use goondan_durable::disk::{Crash, SimulatedDisk};
+
 use super::*;
-use crate::disk::{Crash, SimulatedDisk};
 
 const LOG: &str = "runtime-events.jsonl";
 /// Bytes of a line; five of them fill a segment.

@@ -6,14 +6,14 @@
 
 use std::collections::HashSet;
 
+use goondan_durable::journal::Journal;
+use goondan_durable::sealed::{self, Span};
+use goondan_durable::{Finding, FindingKind, Severity};
 use goondan_protocol::ids::TurnId;
 
 use super::super::raw::{Line, RawEvent};
 use super::{CommitRecord, FoldMode, OpenTurn, TurnEvent};
 use crate::error::StoreError;
-use crate::finding::{Finding, FindingKind, Severity};
-use crate::jsonl::Journal;
-use crate::sealed::{self, Span};
 
 /// A turn that is over and still in the file.
 #[derive(Debug)]

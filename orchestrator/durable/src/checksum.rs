@@ -12,7 +12,7 @@
 
 use serde::Serialize;
 
-use crate::error::StoreError;
+use crate::error::FileError;
 
 /// What stands before the checksum of a record.
 const MARK: &[u8] = b",\"crc32\":\"";
@@ -24,13 +24,13 @@ const END: &[u8] = b"\"}";
 const SUFFIX: usize = MARK.len() + DIGITS + END.len();
 
 /// The checksum of some bytes.
-pub(crate) fn crc32(bytes: &[u8]) -> u32 {
+pub fn crc32(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }
 
 /// A record's place in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
     /// Its number, from 1.
     pub n: u64,
     /// The number of the last record that was durable when this one was written.
@@ -39,7 +39,7 @@ pub(crate) struct Place {
 
 /// What a line says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seal {
+pub enum Seal {
     /// It carries a checksum, and the checksum is right.
     Whole(Place),
     /// It carries none: another implementation wrote it.
@@ -49,8 +49,12 @@ pub(crate) enum Seal {
 }
 
 /// Writes a record, which must be an object that is not empty, as one sealed line.
-pub(crate) fn seal(record: &impl Serialize, place: Place) -> Result<Vec<u8>, StoreError> {
-    let mut line = serde_json::to_vec(record).map_err(|error| StoreError::Unwritable {
+///
+/// # Errors
+///
+/// [`FileError::Unwritable`] if it cannot be written as JSON.
+pub fn seal(record: &impl Serialize, place: Place) -> Result<Vec<u8>, FileError> {
+    let mut line = serde_json::to_vec(record).map_err(|error| FileError::Unwritable {
         problem: error.to_string(),
     })?;
     debug_assert!(
@@ -68,7 +72,7 @@ pub(crate) fn seal(record: &impl Serialize, place: Place) -> Result<Vec<u8>, Sto
 }
 
 /// What a line, without its newline, says of itself.
-pub(crate) fn seal_of(line: &[u8]) -> Seal {
+pub fn seal_of(line: &[u8]) -> Seal {
     let Some((body, suffix)) = line
         .len()
         .checked_sub(SUFFIX)
@@ -90,7 +94,7 @@ pub(crate) fn seal_of(line: &[u8]) -> Seal {
 
 /// What a sealed line, without its newline, was before it was sealed, without its closing brace; none
 /// if it is not as it was sealed.
-pub(crate) fn unsealed(line: &[u8]) -> Option<&[u8]> {
+pub fn unsealed(line: &[u8]) -> Option<&[u8]> {
     let Seal::Whole(_) = seal_of(line) else {
         return None;
     };
@@ -116,7 +120,7 @@ fn number_behind<'a>(body: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], u64)> {
 
 /// The lengths of the sealed records that a line holds which lost the line breaks between them, the
 /// byte that stands for each line break included; what is left behind them is no record.
-pub(crate) fn sealed_prefixes(line: &[u8]) -> Vec<usize> {
+pub fn sealed_prefixes(line: &[u8]) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut start = 0;
     for at in 0..line.len().saturating_sub(SUFFIX) {

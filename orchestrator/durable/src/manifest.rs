@@ -1,4 +1,4 @@
-//! What the store last knew of its files, in another file than these (`MSG-11`).
+//! What was last known of files, in another file than these (`MSG-11`).
 //!
 //! A file that was removed, cut short, exchanged or put back as it once was looks whole by itself. So
 //! how long a file was when it was last made durable, and the checksum of all of it, stand in a
@@ -16,21 +16,21 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crc32fast::Hasher;
-use goondan_protocol::ids::{EventId, TurnId};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::checksum::{Place, Seal, seal, seal_of};
 use crate::disk::{Disk, EntryKind};
-use crate::durable;
-use crate::error::{IoContext as _, StoreError};
+use crate::error::{FileError, IoContext as _};
+use crate::files;
 use crate::finding::{Finding, FindingKind, Severity};
-use crate::jsonl::Journal;
+use crate::journal::Journal;
 use crate::limits::{MANIFEST_COMPACT_BYTES, MANIFEST_FINDINGS_MAX, READ_CHUNK_BYTES};
 
 /// How long a file was, and what it held, when it was last made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Claim {
+pub struct Claim {
     /// Lines.
     pub records: u64,
     /// Bytes.
@@ -39,51 +39,60 @@ pub(crate) struct Claim {
     pub crc32: u32,
 }
 
-/// How much of an open turn was on record when its journal was last made durable.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct TurnClaim {
-    /// The turn.
-    pub turn_id: TurnId,
-    /// The event it answers.
-    pub event_id: EventId,
-    /// Its message events.
-    pub events: u64,
+/// What a manifest knows: of the files of a folder, and whatever else whoever keeps it wants to find again.
+pub trait State: Clone + Default + PartialEq + Serialize + DeserializeOwned {
+    /// What is claimed of files, by their names.
+    fn files(&self) -> &BTreeMap<String, Claim>;
+
+    /// The same, to be changed.
+    fn files_mut(&mut self) -> &mut BTreeMap<String, Claim>;
 }
 
-/// What is known of all files of a folder.
+/// What is known of the files of a folder, and nothing else.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct State {
+pub struct Files {
     /// By file name.
     pub files: BTreeMap<String, Claim>,
-    /// The turn that is open.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turn: Option<TurnClaim>,
+}
+
+impl State for Files {
+    fn files(&self) -> &BTreeMap<String, Claim> {
+        &self.files
+    }
+
+    fn files_mut(&mut self) -> &mut BTreeMap<String, Claim> {
+        &mut self.files
+    }
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum Record {
-    State(State),
+enum Record<S> {
+    State(S),
     /// With a path relative to the manifest's folder.
     Finding(Box<Finding>),
 }
 
 /// How a file stands against what was claimed of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub enum Standing {
     /// It begins with what it held.
     Whole,
     /// It is shorter.
-    Short { records: u64, bytes: u64 },
+    Short {
+        /// The lines it has.
+        records: u64,
+        /// The bytes it has.
+        bytes: u64,
+    },
     /// It holds something else.
     Replaced,
 }
 
 impl Standing {
     /// What is to be said of the file.
-    pub(crate) fn finding(self, path: &Path, claim: Claim) -> Option<Finding> {
+    pub fn finding(self, path: &Path, claim: Claim) -> Option<Finding> {
         let Claim { records, bytes, .. } = claim;
         match self {
             Self::Whole => None,
@@ -110,7 +119,7 @@ impl Standing {
 
 /// The length and checksum of a file that grows.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Running {
+pub struct Running {
     records: u64,
     bytes: u64,
     hasher: Hasher,
@@ -133,21 +142,30 @@ impl From<Claim> for Running {
 
 impl Running {
     /// Of a whole file.
-    pub(crate) fn of(journal: &mut Journal) -> Result<Self, StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn of(journal: &mut Journal) -> Result<Self, FileError> {
         let mut running = Self::default();
         let len = journal.len();
         running.read_to(journal, len)?;
         Ok(running)
     }
 
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
+    /// Adds what was appended: whole lines.
+    pub fn add(&mut self, bytes: &[u8]) {
         self.records += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.bytes += bytes.len() as u64;
         self.hasher.update(bytes);
     }
 
     /// Adds what a file holds up to byte `to`.
-    pub(crate) fn read_to(&mut self, journal: &mut Journal, to: u64) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn read_to(&mut self, journal: &mut Journal, to: u64) -> Result<(), FileError> {
         while self.bytes < to {
             let left = usize::try_from(to - self.bytes).unwrap_or(usize::MAX);
             let chunk = journal.read(self.bytes, left.min(READ_CHUNK_BYTES))?;
@@ -159,7 +177,9 @@ impl Running {
         Ok(())
     }
 
-    pub(crate) fn claim(&self) -> Claim {
+    /// What can be claimed of the file.
+    #[must_use]
+    pub fn claim(&self) -> Claim {
         Claim {
             records: self.records,
             bytes: self.bytes,
@@ -169,14 +189,18 @@ impl Running {
 }
 
 /// Reads a file, as far as a claim goes, and holds it against that.
-pub(crate) fn standing(journal: &mut Journal, claim: Claim) -> Result<Standing, StoreError> {
+///
+/// # Errors
+///
+/// [`FileError::Io`].
+pub fn standing(journal: &mut Journal, claim: Claim) -> Result<Standing, FileError> {
     let mut found = Running::default();
     found.read_to(journal, claim.bytes)?;
     Ok(stands(found.claim(), claim))
 }
 
 /// As [`standing`] of a file that is not there.
-pub(crate) fn standing_of_missing(claim: Claim) -> Standing {
+pub fn standing_of_missing(claim: Claim) -> Standing {
     stands(Running::default().claim(), claim)
 }
 
@@ -193,8 +217,9 @@ fn stands(found: Claim, claim: Claim) -> Standing {
 
 /// What a manifest says.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Content {
-    pub state: State,
+pub struct Content<S> {
+    /// What is known.
+    pub state: S,
     /// What was found to be lost, and nobody has said that they know of.
     pub unacknowledged: Vec<Finding>,
     records: u64,
@@ -202,9 +227,13 @@ pub(crate) struct Content {
     is_odd: bool,
 }
 
-impl Content {
+impl<S: State> Content<S> {
     /// Reads a manifest; an empty one if there is none.
-    pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn read(disk: &dyn Disk, path: &Path) -> Result<Self, FileError> {
         let stat = disk.stat(path).during("look at", path)?;
         if stat.is_none_or(|stat| stat.kind != EntryKind::File) {
             return Ok(Self::default());
@@ -212,7 +241,7 @@ impl Content {
         Self::of(&mut Journal::open_read(disk, path)?)
     }
 
-    fn of(journal: &mut Journal) -> Result<Self, StoreError> {
+    fn of(journal: &mut Journal) -> Result<Self, FileError> {
         let dir = folder(journal.path());
         let mut content = Self::default();
         let good = journal.scan(|_, line| {
@@ -241,16 +270,20 @@ fn folder(path: &Path) -> PathBuf {
 
 /// A manifest, open for writing.
 #[derive(Debug)]
-pub(crate) struct Manifest {
+pub struct Manifest<S> {
     /// None if writing it failed: it stays behind until it is opened anew.
     journal: Option<Journal>,
     path: PathBuf,
-    content: Content,
+    content: Content<S>,
 }
 
-impl Manifest {
+impl<S: State> Manifest<S> {
     /// Opens a manifest, making it if it is missing. What a crash left of it is put right.
-    pub(crate) fn open(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn open(disk: &dyn Disk, path: &Path) -> Result<Self, FileError> {
         let mut journal = Journal::open(disk, path)?;
         let content = Content::of(&mut journal)?;
         let is_odd = content.is_odd;
@@ -265,20 +298,26 @@ impl Manifest {
         Ok(manifest)
     }
 
-    pub(crate) fn state(&self) -> &State {
+    /// What was last noted.
+    #[must_use]
+    pub fn state(&self) -> &S {
         &self.content.state
     }
 
-    pub(crate) fn claim(&self, file: &str) -> Option<Claim> {
-        self.content.state.files.get(file).copied()
+    /// What was last claimed of a file; none if nothing was.
+    #[must_use]
+    pub fn claim(&self, file: &str) -> Option<Claim> {
+        self.content.state.files().get(file).copied()
     }
 
-    pub(crate) fn unacknowledged(&self) -> &[Finding] {
+    /// What was found to be lost, and nobody has said that they know of.
+    #[must_use]
+    pub fn unacknowledged(&self) -> &[Finding] {
         &self.content.unacknowledged
     }
 
     /// Notes what is durable now. That this fails is no reason to refuse what is durable.
-    pub(crate) fn note(&mut self, state: State) {
+    pub fn note(&mut self, state: S) {
         if self.content.state == state || self.journal.is_none() {
             return;
         }
@@ -295,25 +334,24 @@ impl Manifest {
     }
 
     /// Takes back what is claimed of a file that is about to be written anew. Durable when it returns.
-    pub(crate) fn release(&mut self, disk: &dyn Disk, file: &str) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn release(&mut self, disk: &dyn Disk, file: &str) -> Result<(), FileError> {
         let mut state = self.content.state.clone();
-        if state.files.remove(file).is_none() {
+        if state.files_mut().remove(file).is_none() {
             return Ok(());
         }
-        self.put_durably(disk, state)
+        self.note_durably(disk, state)
     }
 
-    /// Takes back what is claimed of the open turn, which is about to leave its journal without having
-    /// become part of the conversation. Durable when it returns.
-    pub(crate) fn release_turn(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
-        let mut state = self.content.state.clone();
-        if state.turn.take().is_none() {
-            return Ok(());
-        }
-        self.put_durably(disk, state)
-    }
-
-    fn put_durably(&mut self, disk: &dyn Disk, state: State) -> Result<(), StoreError> {
+    /// As [`Self::note`], and durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn note_durably(&mut self, disk: &dyn Disk, state: S) -> Result<(), FileError> {
         if self.journal.is_none() {
             self.content.state = state;
             return self.rewrite(disk);
@@ -324,7 +362,11 @@ impl Manifest {
     }
 
     /// Remembers what was found to be lost. Durable when it returns.
-    pub(crate) fn remember(&mut self, findings: &[Finding]) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn remember(&mut self, findings: &[Finding]) -> Result<(), FileError> {
         let dir = folder(&self.path);
         let mut is_new = false;
         for finding in findings.iter().filter(|finding| is_loss(finding)) {
@@ -349,13 +391,21 @@ impl Manifest {
     }
 
     /// Forgets what was lost: a person knows of it. Durable when it returns.
-    pub(crate) fn acknowledge(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn acknowledge(&mut self, disk: &dyn Disk) -> Result<(), FileError> {
         self.content.unacknowledged.clear();
         self.rewrite(disk)
     }
 
     /// Writes it anew if it has grown large. Durable when it returns.
-    pub(crate) fn compact(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn compact(&mut self, disk: &dyn Disk) -> Result<(), FileError> {
         let len = self.journal.as_ref().map_or(0, Journal::len);
         if len < MANIFEST_COMPACT_BYTES {
             return Ok(());
@@ -363,7 +413,7 @@ impl Manifest {
         self.rewrite(disk)
     }
 
-    fn append(&mut self, record: &Record, is_synced: bool) -> Result<(), StoreError> {
+    fn append(&mut self, record: &Record<S>, is_synced: bool) -> Result<(), FileError> {
         let Some(journal) = &mut self.journal else {
             return Ok(());
         };
@@ -377,7 +427,7 @@ impl Manifest {
         Ok(())
     }
 
-    fn rewrite(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+    fn rewrite(&mut self, disk: &dyn Disk) -> Result<(), FileError> {
         let dir = folder(&self.path);
         let findings = self.content.unacknowledged.iter().map(|finding| {
             let path = finding.path.strip_prefix(&dir).unwrap_or(&finding.path);
@@ -393,7 +443,7 @@ impl Manifest {
             n += 1;
             bytes.extend(seal(&record, Place { n, durable: n - 1 })?);
         }
-        durable::replace(disk, &self.path, &bytes)?;
+        files::replace(disk, &self.path, &bytes)?;
         self.journal = Some(Journal::open(disk, &self.path)?);
         (self.content.records, self.content.is_odd) = (n, false);
         Ok(())
@@ -401,7 +451,7 @@ impl Manifest {
 }
 
 /// Whether two findings say the same.
-pub(crate) fn is_same(a: &Finding, b: &Finding) -> bool {
+pub fn is_same(a: &Finding, b: &Finding) -> bool {
     (&a.path, a.kind, &a.problem) == (&b.path, b.kind, &b.problem)
 }
 
@@ -429,15 +479,18 @@ mod tests {
         disk
     }
 
-    fn state(bytes: u64) -> State {
+    fn open(disk: &SimulatedDisk) -> Manifest<Files> {
+        Manifest::open(disk, Path::new(PATH)).unwrap()
+    }
+
+    fn state(bytes: u64) -> Files {
         let claim = Claim {
             records: 1,
             bytes,
             crc32: 7,
         };
-        State {
+        Files {
             files: [("a.jsonl".to_owned(), claim)].into(),
-            turn: None,
         }
     }
 
@@ -449,7 +502,6 @@ mod tests {
     #[test]
     fn msg_11_what_is_lost_is_remembered_until_it_is_acknowledged() {
         let disk = disk();
-        let open = |disk: &SimulatedDisk| Manifest::open(disk, Path::new(PATH)).unwrap();
         let mut manifest = open(&disk);
         manifest.remember(&[loss()]).unwrap();
         manifest.remember(&[loss()]).unwrap();
@@ -462,7 +514,7 @@ mod tests {
         disk.sync_dir(Path::new("/m")).unwrap();
         let again = open(&disk.after_crash(Crash::LoseUnsynced));
         assert_eq!(again.unacknowledged(), [loss()]);
-        assert_eq!(again.state(), &State::default(), "it was not synced");
+        assert_eq!(again.state(), &Files::default(), "it was not synced");
         manifest.acknowledge(&disk).unwrap();
         let again = open(&disk.after_crash(Crash::LoseUnsynced));
         assert_eq!(again.unacknowledged(), []);
@@ -472,7 +524,7 @@ mod tests {
     #[test]
     fn msg_11_a_manifest_that_a_crash_tore_says_what_it_said_before() {
         let disk = disk();
-        let mut manifest = Manifest::open(&disk, Path::new(PATH)).unwrap();
+        let mut manifest = open(&disk);
         manifest.note(state(1));
         manifest.note(state(2));
         let mut file = disk.open_read(Path::new(PATH)).unwrap();
@@ -482,7 +534,7 @@ mod tests {
             for fill in [b"".to_vec(), vec![0; whole.len() - len]] {
                 let torn = [&whole[..len], &fill].concat();
                 disk.plant(Path::new(PATH), &torn).unwrap();
-                let mut again = Manifest::open(&disk, Path::new(PATH)).unwrap();
+                let mut again = open(&disk);
                 assert_eq!(again.state(), &state(1), "{len}");
                 again.note(state(3));
                 let read = Content::read(&disk, Path::new(PATH)).unwrap();
@@ -494,12 +546,12 @@ mod tests {
     #[test]
     fn a_released_file_has_no_claim_whatever_the_machine_does() {
         let disk = disk();
-        let mut manifest = Manifest::open(&disk, Path::new(PATH)).unwrap();
+        let mut manifest = open(&disk);
         disk.sync_dir(Path::new("/m")).unwrap();
         manifest.note(state(1));
         manifest.release(&disk, "a.jsonl").unwrap();
         let after = disk.after_crash(Crash::LoseUnsynced);
-        let again = Manifest::open(&after, Path::new(PATH)).unwrap();
+        let again = open(&after);
         assert_eq!(again.claim("a.jsonl"), None);
     }
 

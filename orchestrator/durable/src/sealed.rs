@@ -14,15 +14,17 @@ use serde_json::value::RawValue;
 
 use crate::checksum::{self, Place, Seal, crc32, seal, seal_of, sealed_prefixes};
 use crate::disk::Disk;
-use crate::error::StoreError;
+use crate::error::FileError;
 use crate::finding::{Finding, FindingKind, Severity};
-use crate::jsonl::{Journal, TornTail};
+use crate::journal::{Journal, TornTail};
 use crate::manifest::{self, Claim, Running, Standing};
 
 /// Where a record lies in its file, without its newline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
+pub struct Span {
+    /// The byte it begins at.
     pub offset: u64,
+    /// Its length in bytes.
     pub len: u64,
     /// Its line, from 1.
     pub line: u64,
@@ -34,7 +36,7 @@ impl Span {
     }
 
     /// A finding about this record.
-    pub(crate) fn finding(self, path: &Path, kind: FindingKind, problem: String) -> Finding {
+    pub fn finding(self, path: &Path, kind: FindingKind, problem: String) -> Finding {
         Finding::new(path, kind, problem).at(self.line, self.offset, self.end())
     }
 }
@@ -61,7 +63,7 @@ struct Piece {
 
 /// What reading found.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
+pub struct Reading {
     /// The records that can be read, in order.
     pub records: Vec<Span>,
     /// Those that are whole lines, but not as they were written.
@@ -75,7 +77,7 @@ pub(crate) struct Reading {
 
 /// An append-only file of sealed records.
 #[derive(Debug)]
-pub(crate) struct SealedLog {
+pub struct SealedLog {
     journal: Journal,
     last_number: u64,
     durable_number: u64,
@@ -88,7 +90,11 @@ pub(crate) struct SealedLog {
 }
 
 /// Reads the file without changing it.
-pub(crate) fn read(journal: &mut Journal) -> Result<Reading, StoreError> {
+///
+/// # Errors
+///
+/// [`FileError::Io`].
+pub fn read(journal: &mut Journal) -> Result<Reading, FileError> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut line_number = 0;
     let good = journal.scan(|offset, line| {
@@ -259,7 +265,7 @@ fn missing_before(path: &Path, span: Span, n: u64, count: u64) -> Finding {
 }
 
 /// The finding for what was cut off.
-pub(crate) fn torn(path: &Path, line: u64, torn: &TornTail) -> Finding {
+pub fn torn(path: &Path, line: u64, torn: &TornTail) -> Finding {
     let TornTail {
         offset,
         bytes,
@@ -277,7 +283,7 @@ pub(crate) fn torn(path: &Path, line: u64, torn: &TornTail) -> Finding {
 
 /// A record as it was before it was sealed, byte for byte; none if it is not as it was sealed, or no
 /// object that holds anything.
-pub(crate) fn unsealed(record: &[u8]) -> Option<Box<RawValue>> {
+pub fn unsealed(record: &[u8]) -> Option<Box<RawValue>> {
     let text = match seal_of(record) {
         Seal::Whole(_) => [checksum::unsealed(record)?, b"}"].concat(),
         Seal::Absent => record.trim_ascii().to_vec(),
@@ -291,7 +297,11 @@ pub(crate) fn unsealed(record: &[u8]) -> Option<Box<RawValue>> {
 
 impl SealedLog {
     /// Opens the file, making it if it is missing, and cuts off what a crash left over.
-    pub(crate) fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, Reading), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, Reading), FileError> {
         let mut journal = Journal::open(disk, path)?;
         let mut reading = read(&mut journal)?;
         let is_damaged = !reading.findings.is_empty();
@@ -317,27 +327,35 @@ impl SealedLog {
     }
 
     /// Has what is claimed of the file kept up to date ([`Self::claim`]).
-    pub(crate) fn track(&mut self) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn track(&mut self) -> Result<(), FileError> {
         self.running = Some(Running::of(&mut self.journal)?);
         Ok(())
     }
 
     /// What the file surely holds; none if it is not tracked, or nothing was synced yet.
-    pub(crate) fn claim(&self) -> Option<Claim> {
+    pub fn claim(&self) -> Option<Claim> {
         self.durable
     }
 
     /// How the file stands against what was claimed of it.
-    pub(crate) fn standing(&mut self, claim: Claim) -> Result<Standing, StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn standing(&mut self, claim: Claim) -> Result<Standing, FileError> {
         manifest::standing(&mut self.journal, claim)
     }
 
     /// Puts a new file with these records in the place of the old. Durable when it returns.
-    pub(crate) fn replace(
-        &mut self,
-        disk: &dyn Disk,
-        records: &[Box<RawValue>],
-    ) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Unwritable`] if one cannot be written as JSON; [`FileError::Io`], the old file is still there then.
+    pub fn replace(&mut self, disk: &dyn Disk, records: &[Box<RawValue>]) -> Result<(), FileError> {
         self.keep_damage(disk)?;
         let mut content = Vec::new();
         let mut number = 0;
@@ -351,7 +369,7 @@ impl SealedLog {
             content.extend(seal(record, place)?);
         }
         let path = self.journal.path().to_owned();
-        crate::durable::replace(disk, &path, &content)?;
+        crate::files::replace(disk, &path, &content)?;
         self.journal = Journal::open(disk, &path)?;
         (self.last_number, self.durable_number) = (number, number);
         self.is_damaged = false;
@@ -364,7 +382,11 @@ impl SealedLog {
 
     /// Writes the file anew with what can be read of it, if anything cannot; it is kept as it was
     /// beside itself. Returns where. Durable when it returns.
-    pub(crate) fn mend(&mut self, disk: &dyn Disk) -> Result<Option<PathBuf>, StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::retain`].
+    pub fn mend(&mut self, disk: &dyn Disk) -> Result<Option<PathBuf>, FileError> {
         if !self.is_damaged {
             return Ok(None);
         }
@@ -375,16 +397,20 @@ impl SealedLog {
 
     /// Writes the file anew with those of its records that `keep` is true for, each as it is but for its
     /// place. What could not be read is kept beside it first. Durable when it returns.
-    pub(crate) fn retain(
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Damaged`] if one that is kept is no object; [`FileError::Io`].
+    pub fn retain(
         &mut self,
         disk: &dyn Disk,
         keep: impl Fn(Span, &[u8]) -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), FileError> {
         let mut records = Vec::new();
         for span in read(&mut self.journal)?.records {
             let bytes = self.record(span)?;
             if keep(span, &bytes) {
-                records.push(unsealed(&bytes).ok_or_else(|| StoreError::Damaged {
+                records.push(unsealed(&bytes).ok_or_else(|| FileError::Damaged {
                     path: self.path().to_owned(),
                     line: span.line,
                     problem: "a record is no object".to_owned(),
@@ -394,20 +420,31 @@ impl SealedLog {
         self.replace(disk, &records)
     }
 
-    pub(crate) fn is_damaged(&self) -> bool {
+    /// Whether it holds bytes that could not be read.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
         self.is_damaged
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         self.journal.path()
     }
 
-    pub(crate) fn len(&self) -> u64 {
+    /// The file's length in bytes, everything appended included.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    #[must_use]
+    pub fn len(&self) -> u64 {
         self.journal.len()
     }
 
     /// Appends a record; says where it lies. Not durable before [`Self::sync`].
-    pub(crate) fn append(&mut self, record: &impl Serialize) -> Result<Span, StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Unwritable`] if it cannot be written as JSON; [`FileError::Io`].
+    pub fn append(&mut self, record: &impl Serialize) -> Result<Span, FileError> {
         let place = Place {
             n: self.last_number + 1,
             durable: self.durable_number,
@@ -427,12 +464,20 @@ impl SealedLog {
     }
 
     /// Puts everything appended so far into the file.
-    pub(crate) fn write_out(&mut self) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn write_out(&mut self) -> Result<(), FileError> {
         self.journal.write_out()
     }
 
     /// Makes everything appended so far durable; does nothing if there is nothing new.
-    pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Journal::sync`].
+    pub fn sync(&mut self) -> Result<(), FileError> {
         self.journal.sync()?;
         self.durable_number = self.last_number;
         self.durable = self.running.as_ref().map(Running::claim);
@@ -440,30 +485,38 @@ impl SealedLog {
     }
 
     /// The bytes of a record.
-    pub(crate) fn record(&mut self, span: Span) -> Result<Vec<u8>, StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn record(&mut self, span: Span) -> Result<Vec<u8>, FileError> {
         let len = usize::try_from(span.len).unwrap_or(usize::MAX);
         self.journal.read(span.offset, len)
     }
 
     /// Notes that a record which could be read made no sense.
-    pub(crate) fn mark_damaged(&mut self) {
+    pub fn mark_damaged(&mut self) {
         self.is_damaged = true;
     }
 
     /// Keeps a copy of a file that holds what could not be read, before it is cleared.
-    fn keep_damage(&mut self, disk: &dyn Disk) -> Result<Option<PathBuf>, StoreError> {
+    fn keep_damage(&mut self, disk: &dyn Disk) -> Result<Option<PathBuf>, FileError> {
         if !self.is_damaged {
             return Ok(None);
         }
         let content = self.journal.read(0, usize::MAX)?;
-        let kept = crate::durable::keep_aside(disk, self.journal.path(), "damaged", &content)?;
+        let kept = crate::files::keep_aside(disk, self.journal.path(), "damaged", &content)?;
         self.is_damaged = false;
         Ok(Some(kept))
     }
 
     /// Clears the file; what it held must be durable elsewhere. What could not be read is kept
     /// beside it first. Not durable before [`Self::sync`].
-    pub(crate) fn clear(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn clear(&mut self, disk: &dyn Disk) -> Result<(), FileError> {
         self.keep_damage(disk)?;
         self.journal.cut(0)?;
         self.running = self.running.take().map(|_| Running::default());

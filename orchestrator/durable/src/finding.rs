@@ -44,7 +44,7 @@ pub enum FindingKind {
     WrongOwner,
     /// A file is not the one that was written there: an older copy, another's, or edited.
     ReplacedFile,
-    /// Work that a crash cut short; opening the instance finishes it.
+    /// Work that a crash cut short; opening what it belongs to finishes it.
     UnfinishedWork,
     /// A file that was set aside earlier, for people to look at.
     SetAside,
@@ -86,7 +86,7 @@ pub struct Finding {
 
 impl Finding {
     /// A finding about a file as a whole.
-    pub(crate) fn new(path: &Path, kind: FindingKind, problem: impl Into<String>) -> Self {
+    pub fn new(path: &Path, kind: FindingKind, problem: impl Into<String>) -> Self {
         let (severity, advice) = defaults_of(kind);
         Self {
             path: path.to_owned(),
@@ -100,23 +100,31 @@ impl Finding {
         }
     }
 
-    pub(crate) fn at(mut self, line: u64, from: u64, to: u64) -> Self {
+    /// The same, of bytes `from` up to `to` in a line, counted from 1.
+    #[must_use]
+    pub fn at(mut self, line: u64, from: u64, to: u64) -> Self {
         self.line = Some(line);
         self.bytes = Some(ByteRange { from, to });
         self
     }
 
-    pub(crate) fn kept(mut self, path: &Path) -> Self {
+    /// The same, of bytes that are kept in a file.
+    #[must_use]
+    pub fn kept(mut self, path: &Path) -> Self {
         self.kept_in = Some(path.to_owned());
         self
     }
 
-    pub(crate) fn severity(mut self, severity: Severity) -> Self {
+    /// The same, as bad as that.
+    #[must_use]
+    pub fn severity(mut self, severity: Severity) -> Self {
         self.severity = severity;
         self
     }
 
-    pub(crate) fn advice(mut self, advice: impl Into<String>) -> Self {
+    /// The same, with other advice.
+    #[must_use]
+    pub fn advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = advice.into();
         self
     }
@@ -138,16 +146,9 @@ fn defaults_of(kind: FindingKind) -> (Severity, &'static str) {
         FindingKind::MisplacedRecord | FindingKind::RepeatedRecord | FindingKind::UnknownRecord => {
             (Severity::Warning, RESTORE)
         }
-        FindingKind::Unverified => (
-            Severity::Info,
-            "nothing to do: checksums are made when the instance is opened",
-        ),
+        FindingKind::Unverified | FindingKind::UnfinishedWork => (Severity::Info, "nothing to do"),
         FindingKind::MissingFile => (Severity::Warning, RESTORE),
         FindingKind::UnknownFile => (Severity::Info, "remove it if nobody needs it"),
-        FindingKind::UnfinishedWork => (
-            Severity::Info,
-            "nothing to do: it is finished when the instance is opened",
-        ),
         FindingKind::SetAside => (
             Severity::Info,
             "look at it, and remove it when nobody needs it",
@@ -177,7 +178,8 @@ impl Verified {
         self.findings.iter().map(|finding| finding.severity).max()
     }
 
-    pub(crate) fn count(&mut self, bytes: u64) {
+    /// Counts a file that was read, and its bytes.
+    pub fn count(&mut self, bytes: u64) {
         self.files += 1;
         self.bytes += bytes;
     }

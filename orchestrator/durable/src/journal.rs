@@ -1,4 +1,4 @@
-//! Reading JSON lines files that a crash may have cut short.
+//! Append-only files of JSON lines, which a crash may have cut short.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,12 @@ use serde_json::value::RawValue;
 
 use crate::checksum::{Seal, seal_of};
 use crate::disk::{Disk, DiskFile, append_all, read_full};
-use crate::error::{IoContext as _, StoreError};
+use crate::error::{FileError, IoContext as _};
 use crate::limits::{JOURNAL_PENDING_BYTES, READ_CHUNK_BYTES};
 
 /// An append-only file of JSON lines, open for appending.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub struct Journal {
     path: PathBuf,
     file: Box<dyn DiskFile>,
     /// How long the file is.
@@ -23,7 +23,7 @@ pub(crate) struct Journal {
 
 /// A line that ends the file and is not whole, or a run of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TornTail {
+pub struct TornTail {
     /// Where it was.
     pub offset: u64,
     /// How many bytes were cut.
@@ -34,7 +34,11 @@ pub(crate) struct TornTail {
 
 impl Journal {
     /// Opens a file; makes it if it is missing. Its content is not looked at.
-    pub(crate) fn open(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn open(disk: &dyn Disk, path: &Path) -> Result<Self, FileError> {
         let file = disk.open(path).during("open", path)?;
         let len = file.len().during("read the length of", path)?;
         // What a killed process wrote may be readable without being durable, so the first sync of a
@@ -49,7 +53,11 @@ impl Journal {
     }
 
     /// Opens a file for reading only. It must be there.
-    pub(crate) fn open_read(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn open_read(disk: &dyn Disk, path: &Path) -> Result<Self, FileError> {
         let file = disk.open_read(path).during("open", path)?;
         let len = file.len().during("read the length of", path)?;
         Ok(Self {
@@ -61,18 +69,26 @@ impl Journal {
         })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The file's length in bytes, everything appended included.
-    pub(crate) fn len(&self) -> u64 {
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    #[must_use]
+    pub fn len(&self) -> u64 {
         self.written + self.pending.len() as u64
     }
 
     /// Appends whole lines. They are in the file after [`Self::write_out`], and durable after
     /// [`Self::sync`].
-    pub(crate) fn append(&mut self, lines: &[u8]) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn append(&mut self, lines: &[u8]) -> Result<(), FileError> {
         debug_assert!(lines.last() == Some(&b'\n'), "a journal holds whole lines");
         self.is_dirty = true;
         self.pending.extend_from_slice(lines);
@@ -83,7 +99,11 @@ impl Journal {
     }
 
     /// Puts everything appended so far into the file.
-    pub(crate) fn write_out(&mut self) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn write_out(&mut self) -> Result<(), FileError> {
         if !self.pending.is_empty() {
             append_all(self.file.as_mut(), &self.pending).during("append to", &self.path)?;
             self.written += self.pending.len() as u64;
@@ -93,7 +113,12 @@ impl Journal {
     }
 
     /// Makes everything appended so far durable; does nothing if there is nothing new.
-    pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`], also if the path does not name this file any more. The handle is not to be used
+    /// again then.
+    pub fn sync(&mut self) -> Result<(), FileError> {
         if self.is_dirty {
             self.write_out()?;
             self.file.sync().during("sync", &self.path)?;
@@ -109,7 +134,11 @@ impl Journal {
     }
 
     /// Cuts the file. Not durable before [`Self::sync`].
-    pub(crate) fn cut(&mut self, len: u64) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn cut(&mut self, len: u64) -> Result<(), FileError> {
         self.is_dirty = true;
         let kept = usize::try_from(len.saturating_sub(self.written)).unwrap_or(usize::MAX);
         self.pending.truncate(kept);
@@ -121,19 +150,27 @@ impl Journal {
     }
 
     /// Reads up to `max` bytes from `offset`.
-    pub(crate) fn read(&mut self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn read(&mut self, offset: u64, max: usize) -> Result<Vec<u8>, FileError> {
         let mut buf = Vec::new();
         self.read_into(&mut buf, offset, max)?;
         Ok(buf)
     }
 
     /// As [`Self::read`], behind what `buf` holds.
-    pub(crate) fn read_into(
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn read_into(
         &mut self,
         buf: &mut Vec<u8>,
         offset: u64,
         max: usize,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), FileError> {
         let rest = usize::try_from(self.written.saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = rest.min(max);
         if wanted > 0 {
@@ -155,16 +192,24 @@ impl Journal {
 
     /// Calls `line` with the offset and content of every whole line, without its newline. Returns
     /// the offset behind the last newline.
-    pub(crate) fn scan(&mut self, line: impl FnMut(u64, &[u8])) -> Result<u64, StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn scan(&mut self, line: impl FnMut(u64, &[u8])) -> Result<u64, FileError> {
         self.scan_from(0, line)
     }
 
     /// As [`Self::scan`], from the line that begins at `start` on.
-    pub(crate) fn scan_from(
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn scan_from(
         &mut self,
         mut start: u64,
         mut line: impl FnMut(u64, &[u8]),
-    ) -> Result<u64, StoreError> {
+    ) -> Result<u64, FileError> {
         let mut pending: Vec<u8> = Vec::new();
         let mut offset = start;
         loop {
@@ -192,11 +237,11 @@ impl Journal {
 
     /// Cuts what a crash left behind the last whole line, and keeps it beside the file for people
     /// to inspect (`MSG-11`). A last line that is whole but for its newline gets its newline.
-    pub(crate) fn mend_tail(
-        &mut self,
-        disk: &dyn Disk,
-        good: u64,
-    ) -> Result<Option<TornTail>, StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn mend_tail(&mut self, disk: &dyn Disk, good: u64) -> Result<Option<TornTail>, FileError> {
         if good >= self.len() {
             return Ok(None);
         }
@@ -210,7 +255,7 @@ impl Journal {
             return Ok(None);
         }
         let label = format!("torn-{good}");
-        let kept_in = crate::durable::keep_aside(disk, &self.path, &label, &tail)?;
+        let kept_in = crate::files::keep_aside(disk, &self.path, &label, &tail)?;
         self.cut(good)?;
         self.sync()?;
         Ok(Some(TornTail {
@@ -287,7 +332,7 @@ mod tests {
                 "deleted" => disk.remove_file(path).unwrap(),
                 "moved" => disk.rename(path, Path::new("/k")).unwrap(),
                 _ => {
-                    crate::durable::replace(&disk, path, b"{}\n").unwrap();
+                    crate::files::replace(&disk, path, b"{}\n").unwrap();
                 }
             }
             journal.append(b"{}\n").unwrap();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, append_all, read_all};
-use crate::error::{IoContext as _, StoreError};
+use crate::error::{FileError, IoContext as _};
 
 /// Ending of the temporary files this module makes. One that a crash left is overwritten by the next
 /// replacement of the same file.
@@ -26,8 +26,8 @@ fn parent(path: &Path) -> &Path {
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`]; the old content is still there then.
-pub fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<(), StoreError> {
+/// [`FileError::Io`]; the old content is still there then.
+pub fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<(), FileError> {
     let temp = temp_path(path);
     write_synced(disk, &temp, content)?;
     install(disk, &temp, path)
@@ -37,8 +37,8 @@ pub fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<(), Store
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`].
-pub fn write_synced(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<(), StoreError> {
+/// [`FileError::Io`].
+pub fn write_synced(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<(), FileError> {
     let mut file = disk.create(path).during("create", path)?;
     append_all(file.as_mut(), content).during("write", path)?;
     file.sync().during("sync", path)
@@ -48,8 +48,8 @@ pub fn write_synced(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<(), 
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`].
-pub fn install(disk: &dyn Disk, temp: &Path, path: &Path) -> Result<(), StoreError> {
+/// [`FileError::Io`].
+pub fn install(disk: &dyn Disk, temp: &Path, path: &Path) -> Result<(), FileError> {
     disk.rename(temp, path).during("rename into place", path)?;
     disk.sync_dir(parent(path)).during("sync", parent(path))
 }
@@ -60,13 +60,13 @@ pub fn install(disk: &dyn Disk, temp: &Path, path: &Path) -> Result<(), StoreErr
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`].
+/// [`FileError::Io`].
 pub fn keep_aside(
     disk: &dyn Disk,
     path: &Path,
     label: &str,
     content: &[u8],
-) -> Result<PathBuf, StoreError> {
+) -> Result<PathBuf, FileError> {
     let (kept, is_there) = aside_name(disk, path, label, Some(content))?;
     if is_there {
         // Its name may have been made by a process that died before it was durable.
@@ -79,12 +79,16 @@ pub fn keep_aside(
 
 /// A name beside `path` for what is set aside: one that is free, or the one that holds `content`
 /// already; and whether it does.
-pub(crate) fn aside_name(
+///
+/// # Errors
+///
+/// [`FileError::Io`].
+pub fn aside_name(
     disk: &dyn Disk,
     path: &Path,
     label: &str,
     content: Option<&[u8]>,
-) -> Result<(PathBuf, bool), StoreError> {
+) -> Result<(PathBuf, bool), FileError> {
     let mut number = 1;
     loop {
         let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -112,8 +116,8 @@ pub(crate) fn aside_name(
 ///
 /// # Errors
 ///
-/// [`StoreError::Io`].
-pub fn ensure_dir(disk: &dyn Disk, root: &Path, path: &Path) -> Result<(), StoreError> {
+/// [`FileError::Io`].
+pub fn ensure_dir(disk: &dyn Disk, root: &Path, path: &Path) -> Result<(), FileError> {
     if disk.stat(path).during("look at", path)?.is_some() {
         return Ok(());
     }

@@ -1,0 +1,172 @@
+//! Writer threads: many jobs, few syncs (group commit).
+//!
+//! A fixed number of threads, each with a worker of its own ([`BatchWorker`]). Jobs of one route always come
+//! to the same thread, so they are done in the order they were submitted. A thread takes all that waits, has
+//! it done as one batch, hands out what came of it, and then does what nobody waits for. This crate knows
+//! neither the jobs nor the files; it is the one that brings a runtime, so that whoever only speaks of jobs
+//! has none.
+//!
+//! # Invariants
+//!
+//! * Every job that was taken is reported exactly once.
+//! * Overload: the queue of a thread is bounded ([`limits::WRITER_QUEUE_OPS`]); who submits waits. Reports
+//!   are unbounded, since there is one for each job that was admitted.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use goondan_durable::batch::BatchWorker;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
+
+use limits::{WRITER_BATCH_OPS, WRITER_QUEUE_OPS};
+
+pub mod limits;
+
+/// The way to the writer threads. Dropping it ends them once their queues are empty.
+#[derive(Debug)]
+pub struct Writers<W: BatchWorker> {
+    queues: Vec<Queue<W::Job>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// The jobs that wait for one thread, in the groups they were handed over in: each wakes it once.
+#[derive(Debug)]
+struct Queue<J> {
+    groups: mpsc::UnboundedSender<Vec<J>>,
+    /// How many jobs may still be added.
+    places: Arc<Semaphore>,
+}
+
+impl<J> Queue<J> {
+    /// Adds a group of no more than [`WRITER_BATCH_OPS`] jobs.
+    async fn submit(&self, group: Vec<J>) -> Result<(), Vec<J>> {
+        let count = u32::try_from(group.len()).unwrap_or(u32::MAX);
+        match self.places.acquire_many(count).await {
+            // The thread gives them back when it takes the jobs.
+            Ok(places) => places.forget(),
+            Err(_) => return Err(group),
+        }
+        self.groups.send(group).map_err(|error| error.0)
+    }
+}
+
+/// A thread's end of its queue's places. When the thread ends, in whatever way, nobody waits for one.
+struct Places(Arc<Semaphore>);
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl<W: BatchWorker> Writers<W> {
+    /// Starts a thread for each worker, of which there must be one at least. What came of jobs comes out of
+    /// the returned receiver, that of a batch together.
+    ///
+    /// # Errors
+    ///
+    /// As the operating system says when it cannot start a thread.
+    pub fn start(
+        workers: Vec<W>,
+    ) -> io::Result<(Self, mpsc::UnboundedReceiver<Vec<W::Completion>>)> {
+        let (completions, completed) = mpsc::unbounded_channel();
+        let mut writers = Self {
+            queues: Vec::new(),
+            threads: Vec::new(),
+        };
+        for (number, worker) in workers.into_iter().enumerate() {
+            let (groups, jobs) = mpsc::unbounded_channel();
+            let places = Arc::new(Semaphore::new(WRITER_QUEUE_OPS));
+            let (completions, freed) = (completions.clone(), Places(places.clone()));
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .build()?;
+            let thread = std::thread::Builder::new()
+                .name(format!("writer-{number}"))
+                .spawn(move || runtime.block_on(run(worker, jobs, freed, completions)))?;
+            writers.queues.push(Queue { groups, places });
+            writers.threads.push(thread);
+        }
+        Ok((writers, completed))
+    }
+
+    fn queue_of(&self, job: &W::Job) -> usize {
+        let count = u64::try_from(self.queues.len().max(1)).unwrap_or(1);
+        usize::try_from(W::route(job) % count).unwrap_or(0)
+    }
+
+    /// Hands jobs to their threads, each thread's together; waits while a thread's queue is full.
+    ///
+    /// # Errors
+    ///
+    /// Returns jobs that were not taken, if their thread has ended, which only a panic in it can cause.
+    pub async fn submit(&self, jobs: Vec<W::Job>) -> Result<(), Vec<W::Job>> {
+        let mut groups: Vec<Vec<W::Job>> = self.queues.iter().map(|_| Vec::new()).collect();
+        for job in jobs {
+            let number = self.queue_of(&job);
+            let (Some(queue), Some(group)) = (self.queues.get(number), groups.get_mut(number))
+            else {
+                return Err(vec![job]);
+            };
+            group.push(job);
+            if group.len() >= WRITER_BATCH_OPS {
+                queue.submit(std::mem::take(group)).await?;
+            }
+        }
+        for (queue, group) in self.queues.iter().zip(groups) {
+            if !group.is_empty() {
+                queue.submit(group).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the threads finish what waits and ends them. Blocks.
+    pub fn finish(self) {
+        drop(self.queues);
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a writer thread had panicked");
+            }
+        }
+    }
+}
+
+/// Has a worker do what its queue brings until that is closed, and between times what was put off.
+async fn run<W: BatchWorker>(
+    mut worker: W,
+    mut groups: mpsc::UnboundedReceiver<Vec<W::Job>>,
+    places: Places,
+    completions: mpsc::UnboundedSender<Vec<W::Completion>>,
+) {
+    loop {
+        let due = worker.next_due().map(Instant::from_std);
+        let later = async {
+            match due {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            group = groups.recv() => {
+                let Some(mut batch) = group else {
+                    break;
+                };
+                while batch.len() < WRITER_BATCH_OPS && let Ok(group) = groups.try_recv() {
+                    batch.extend(group);
+                }
+                places.0.add_permits(batch.len());
+                // Nobody listens any more only when the daemon is ending.
+                drop(completions.send(worker.work(&mut batch)));
+                worker.settle();
+            }
+            () = later => worker.tidy(),
+        }
+    }
+    worker.finish();
+}
+
+#[cfg(test)]
+mod tests;

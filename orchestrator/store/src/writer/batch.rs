@@ -1,0 +1,43 @@
+//! How a thread drives a worker, and which of several does what.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Instant;
+
+use goondan_durable::batch::BatchWorker;
+
+use super::{Completion, Job, Worker};
+
+impl BatchWorker for Worker {
+    type Job = Job;
+    type Completion = Completion;
+
+    fn route(job: &Job) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        job.op.subject().hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn work(&mut self, batch: &mut Vec<Job>) -> Vec<Completion> {
+        self.work(batch)
+    }
+
+    fn settle(&mut self) {
+        self.settle();
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let held = self.open.values();
+        let held = held.flat_map(|held| [held.metadata_due, held.clear_due, held.rest_due]);
+        let folds = self.unfolded.values().map(|unfolded| unfolded.due);
+        held.flatten().chain(folds).min()
+    }
+
+    fn tidy(&mut self) {
+        self.tidy(false);
+    }
+
+    fn finish(&mut self) {
+        self.clear_quiet(true);
+        self.flush_metadata(true);
+    }
+}
