@@ -20,77 +20,16 @@ use goondan_store::instance::{Awaited, EventState};
 use goondan_store::writer::operation::{AwaitReply, ForgoReply, LookUpEvent, ReplyAwaited};
 use serde_json::json;
 
-use super::agents::{Instance, Waiter};
-use super::asking::Refused;
+use super::instance::{Instance, Waiter};
 use super::jobs::continuation;
 use super::mailbox::AcceptReply;
-use super::parking::parked_error;
-use super::{Core, LogEvent, Owner, ProcessId};
+use super::refusals::{Refused, parked_error};
+use super::{Core, LogEvent, Owner};
 use crate::limits::LOOK_AGAIN_MS;
 
-/// A tool call that asked something.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asker {
-    /// The instance whose turn it is part of.
-    pub(crate) at: InstanceRef,
-    /// Its process.
-    pub(crate) process: ProcessId,
-    /// The request to be answered.
-    pub(crate) request_id: Option<u64>,
-}
+pub(super) mod waiting;
 
-/// How the asker is to hear of the answer.
-#[derive(Debug, Clone)]
-pub(super) enum How {
-    /// Not at all.
-    Hand,
-    /// As the result of its call, if it comes in time.
-    Wait { until_ms: u64 },
-    /// As an event. With a note, the call was to wait, and this is why it does not.
-    Later { note: Option<String> },
-}
-
-/// An agent that waits for an event's turn.
-#[derive(Debug)]
-pub(super) struct AgentWaiter {
-    asker: InstanceRef,
-    /// The event that brings the answer, if it comes as one.
-    reply: Box<AgentEvent>,
-    mode: Mode,
-}
-
-#[derive(Debug)]
-enum Mode {
-    Call { asker: Asker, until_ms: u64 },
-    Event,
-}
-
-/// A question whose answer is to come as an event.
-#[derive(Debug)]
-pub(super) struct Awaiting {
-    awaited: Awaited,
-    watch: Watch,
-}
-
-/// Who will notice that the answer is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Watch {
-    /// Somebody: a waiter of the other instance, or a job of the store.
-    Somebody,
-    /// Nobody: the question may not have gone out. If its turn is open, it will be asked again.
-    Nobody,
-    /// Nobody until this time, since the store could not say.
-    From(u64),
-}
-
-/// What becomes of a question that is not answered now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It stands, and is answered some day.
-    Stands,
-    /// Nothing comes of it.
-    Lost,
-}
+use waiting::{AgentWaiter, Asker, Awaiting, Fate, How, Mode, Watch};
 
 impl Instance {
     /// Takes over from the store which answers are to come.

@@ -10,7 +10,7 @@ use goondan_store::writer::operation::{Export, Import};
 use serde_json::json;
 
 use super::jobs::continuation;
-use super::{Core, RequestToken, control_error, no_workspace, requests};
+use super::{Core, RequestToken, bundle_of, control_error, no_workspace, router};
 
 continuation! {
     /// A part of an archive for a client.
@@ -94,13 +94,13 @@ impl Core {
         if workspace.closing.is_some() {
             return Err(no_workspace(&at.workspace_id));
         }
-        let bundle = requests::bundle_of(workspace)?;
+        let bundle = bundle_of(workspace)?;
         if !bundle.agents.contains_key(agent) {
             let message = format!("there is no agent `{agent}`");
             let error = ControlError::new(ErrorCode::AgentNotFound, message);
             return Err(error.suggest(format!(
                 "choose one with `--agent NAME`; the agents are: {}",
-                requests::agents_of(bundle)
+                router::agents_of(bundle)
             )));
         }
         let entry = workspace.instances.get(&at.instance_key);

@@ -26,37 +26,14 @@ use goondan_store::instance::{Awaited, Metadata};
 use goondan_store::writer::operation::AwaitReply;
 use serde_json::json;
 
-use super::answers::{Asker, AwaitingThenAsk, How};
+use super::answers::AwaitingThenAsk;
+use super::answers::waiting::{Asker, How};
 use super::ceilings::Root;
 use super::mailbox::AcceptReply;
-use super::requests::{agents_of, bundle_of};
-use super::{Core, Effect, ListPurpose, LogEvent, ProcessId, authority, router};
+use super::refusals::Refused;
+use super::router::agents_of;
+use super::{Core, Effect, ListPurpose, LogEvent, ProcessId, authority, bundle_of, router};
 use crate::limits::{LISTED_INSTANCES_MAX, MAX_CHAIN_DEPTH, MAX_OPEN_QUESTIONS};
-
-/// Why something that an agent asks for cannot be done.
-#[derive(Debug)]
-pub(super) struct Refused {
-    pub(super) code: &'static str,
-    pub(super) message: String,
-}
-
-impl Refused {
-    pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-        }
-    }
-}
-
-impl From<Refused> for AgentAnswer {
-    fn from(refused: Refused) -> Self {
-        Self::Refused {
-            code: refused.code.to_owned(),
-            message: refused.message,
-        }
-    }
-}
 
 /// What is to be asked of whom.
 struct Errand {

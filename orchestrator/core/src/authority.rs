@@ -11,8 +11,8 @@ use goondan_protocol::definition::{AgentDefinition, ExtensionSource, ToolDefinit
 use goondan_protocol::ids::{ExtensionStates, StepId, TurnId};
 use goondan_protocol::trace::TraceContext;
 
-use super::agents::Turn;
-use super::asking::Refused;
+use super::instance::Turn;
+use super::refusals::Refused;
 
 /// The built-in tool that grants what concerns other agents.
 const AGENTS_TOOL: &str = "agents";

@@ -34,8 +34,8 @@ use self::budgets::Verdict;
 use self::charges::Charges;
 use self::lane::{Lane, Who};
 use super::accounts::Payer;
-use super::agents::{Turn, Waiter};
 use super::authority;
+use super::instance::{Turn, Waiter};
 use super::{Core, Effect, LogEvent, ProcessId, RequestToken};
 use crate::limits::{
     CALL_ATTEMPTS_MAX, CALL_DEADLINE_MAX_MS, CALL_RETRY_FIRST_MS, CALL_RETRY_MAX_MS,
@@ -47,8 +47,7 @@ mod charges;
 mod lane;
 mod questions;
 mod recording;
-
-pub(super) use recording::Replied;
+pub(super) mod replied;
 
 /// Calls that are paid for and limited together: those of one connection, or of the models with one
 /// key, which are named by the first of them.

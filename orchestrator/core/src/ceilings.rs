@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use goondan_protocol::event::Chain;
 use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
 
-use super::asking::Refused;
+use super::refusals::Refused;
 use crate::limits::{
     OBSERVATIONS_DROPPED_MAX, OBSERVATIONS_PER_S, OBSERVATIONS_PER_TURN_BURST,
     REACHED_PER_STEP_MAX, REACHED_PER_TREE_MAX, REACHED_PER_TURN_MAX, TREE_MEMORY_MS,

@@ -5,31 +5,13 @@ use std::collections::VecDeque;
 
 use goondan_protocol::ids::{ConnectionName, WorkspaceId};
 use goondan_protocol::ipc::{State, StateKept, StateRefused, ToConnector};
-use serde_json::value::RawValue;
 
-use super::{Core, Effect, ProcessId};
+use super::exchange::{ProcessId, StateDone, StateWork};
+use super::{Core, Effect};
 
 /// Pieces of work that may wait for one connection. Its processes ask one after another; more are
 /// those of processes that ended, or one is at fault.
 const WAITING_MAX: usize = 8;
-
-/// Something to be done about what a connection remembers.
-#[derive(Debug, Clone)]
-pub enum StateWork {
-    /// Read it.
-    Get,
-    /// Keep this in its place.
-    Set(Box<RawValue>),
-}
-
-/// What came of it.
-#[derive(Debug, Clone)]
-pub enum StateDone {
-    /// This was kept.
-    Found(Option<Box<RawValue>>),
-    /// It is kept now.
-    Kept,
-}
 
 /// Who asked for a piece of work.
 #[derive(Debug, Clone, Copy)]

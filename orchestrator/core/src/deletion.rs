@@ -9,22 +9,11 @@ use goondan_store::StoreError;
 use goondan_store::writer::operation::{Delete, Removed};
 use serde_json::json;
 
-use super::agents::Inbox;
-use super::answers::Fate;
+use super::answers::waiting::Fate;
+use super::instance::{DeleteReply, Inbox};
 use super::jobs::continuation;
-use super::mailbox::deleted_error;
+use super::refusals::deleted_error;
 use super::{Core, LogEvent, RequestToken, control_error};
-
-/// Who is told that an instance is deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DeleteReply {
-    /// A client that asked for just that.
-    Client(RequestToken),
-    /// A request that deletes several.
-    Sweep(RequestToken),
-    /// Nobody: the policy has it so.
-    Policy,
-}
 
 /// Several deletions for one request, not all done.
 #[derive(Debug)]

@@ -20,9 +20,9 @@ use goondan_store::writer::Job;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::connection_state::StateWork;
-use super::secrets::SecretWork;
-use super::{ListPurpose, LoadPurpose, ProcessId, RequestToken};
+use super::LoadPurpose;
+use super::exchange::{ProcessId, RequestToken, SecretWork, StateWork};
+use super::listing::ListPurpose;
 
 /// Something to be done. The shell does it and decides nothing.
 #[derive(Debug)]

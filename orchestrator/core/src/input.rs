@@ -14,35 +14,9 @@ use goondan_store::instance::Metadata;
 use goondan_store::workspace::{WithWork, WorkspaceRecord};
 use goondan_store::writer::Completion;
 
-use super::connection_state::StateDone;
-use super::secrets::SecretsDone;
-use super::{Accounts, ListPurpose, ListedInstances, Supply};
-
-/// The time at which something happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Now {
-    /// Milliseconds on a clock that only moves forwards: for delays.
-    pub mono_ms: u64,
-    /// The calendar's time: for records.
-    pub wall: Timestamp,
-}
-
-/// Names one child process of this run of the daemon; never used twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ProcessId(pub u64);
-
-/// Names one request of one client connection; never used twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestToken(pub u64);
-
-/// The client that makes a request, as the kernel tells of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Peer {
-    /// Its process, as it was when it connected.
-    pub pid: Option<u32>,
-    /// Whether it was started by the daemon's own children: an agent's tool, or a connector.
-    pub is_below_daemon: bool,
-}
+use super::Accounts;
+use super::exchange::{Peer, ProcessId, RequestToken, SecretsDone, StateDone, Supply};
+use super::listing::{ListPurpose, ListedInstances};
 
 /// Something that happened.
 #[derive(Debug)]

@@ -15,11 +15,14 @@
 //! * `asking`: what agents ask of each other. `answers`: how they hear of what came of it.
 //! * `authority`: what a child may ask for. `observing`: what its reports are made to say.
 //! * `ceilings`: what the work of agents may grow to.
-//! * `agents`: agent instances and their processes. `connectors`: connector processes of
-//!   connections. `models`: those of models.
+//! * `instance`: what is known of an agent instance. `agents`: its process. `connectors`: connector
+//!   processes of connections. `models`: those of models.
 //! * `calls`: what agents want done outside, and who does it. `accounts`: what that took.
 //! * `questions`: what waits for a person's answer, under a call.
 //! * `collectors`: traces on their way to collectors.
+//! * `exchange`: what inputs and effects carry. `listing`: lists of instances, and what they are for.
+//! * `refusals`: why something is not done, in words.
+//! * `jobs`: what follows when the store has done something.
 //! * `processes`: what all children have in common.
 //! * `changes`: what an edit changes. `reloading`: reading configurations again.
 //! * `requests`: what clients ask for. `deletion`: what becomes of that request.
@@ -65,11 +68,14 @@ mod connection_state;
 mod connectors;
 mod deletion;
 mod effect;
+mod exchange;
 mod former_keys;
 mod health;
 mod input;
+mod instance;
 mod jobs;
 pub mod limits;
+mod listing;
 mod looks;
 mod mailbox;
 mod models;
@@ -77,6 +83,7 @@ mod observing;
 mod parking;
 mod processes;
 mod questions;
+mod refusals;
 mod reloading;
 mod requests;
 mod restarting;
@@ -94,23 +101,21 @@ mod views;
 mod workspaces;
 
 pub use accounts::Accounts;
-pub use connection_state::{StateDone, StateWork};
 pub use effect::{Effect, LogEvent, Read, Severity, Spawn};
-pub use input::{
-    Fallback, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, Peer, ProcessId, RequestToken,
-    Settings,
+pub use exchange::{
+    Now, Peer, ProcessId, RequestToken, SecretWork, SecretsDone, Share, StateDone, StateWork,
+    Supply,
 };
+pub use input::{Fallback, Input, LoadPurpose, Loaded, LoadedWorkspace, Settings};
+pub use listing::{ListPurpose, ListedInstances};
 pub use parking::parked_among;
-pub use requests::control_error;
-pub use retention::{ListPurpose, ListedInstances};
-pub use room::{Share, Supply};
-pub use secrets::{SecretWork, SecretsDone};
+pub use refusals::control_error;
 
-use agents::Instance;
 use calls::Calls;
 use ceilings::Trees;
 use connectors::Connector;
 use deletion::Sweep;
+use instance::Instance;
 use jobs::Jobs;
 use models::Model;
 use parking::EventListing;
@@ -456,6 +461,16 @@ impl Core {
     fn version(&self) -> Version {
         Version::current()
     }
+}
+
+/// What a workspace runs, or why it runs nothing.
+fn bundle_of(workspace: &Workspace) -> Result<&Bundle, ControlError> {
+    workspace.bundle.as_ref().ok_or_else(|| {
+        let problem = workspace.problem.as_ref();
+        let why = problem.map_or("its configuration was never valid", |p| &p.message);
+        ControlError::new(ErrorCode::InvalidConfiguration, why)
+            .suggest("mend `goondan.yaml`, then `gdn run`")
+    })
 }
 
 fn no_workspace(id: &WorkspaceId) -> ControlError {

@@ -2,7 +2,7 @@
 
 use goondan_protocol::control::{ControlError, ErrorCode, Sent};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{AgentName, EventId, InstanceRef};
 use goondan_protocol::ipc::{EventAccepted, RefusalCode, ToConnector};
 use goondan_protocol::limits::MAX_PENDING_EVENTS_PER_INSTANCE;
 use goondan_protocol::trace::TraceContext;
@@ -11,26 +11,11 @@ use goondan_store::instance::EventState;
 use goondan_store::writer::operation::{Accept, Accepted, LookUpEvent};
 use serde_json::json;
 
-use super::agents::Waiter;
-use super::answers::{Asker, Fate, How};
+use super::answers::waiting::{Asker, Fate, How};
+use super::instance::Waiter;
 use super::jobs::continuation;
-use super::parking::parked_error;
+use super::refusals::{closed_error, deleted_error, parked_error};
 use super::{Core, LogEvent, ProcessId, RequestToken, stopping_error};
-
-/// Why nobody will hear of an event of a deleted instance.
-pub(super) fn deleted_error(key: &InstanceKey) -> ControlError {
-    ControlError::new(
-        ErrorCode::Cancelled,
-        format!("instance `{key}` was deleted, and what waited in it with it"),
-    )
-}
-
-/// Why nobody hears of an event of a closed workspace for now.
-pub(super) fn closed_error(id: &WorkspaceId) -> ControlError {
-    let message = format!("workspace `{id}` was stopped");
-    ControlError::new(ErrorCode::Cancelled, message)
-        .suggest("the event is safe; `gdn run` goes on with it")
-}
 
 /// Why an event was not stored, for those who need not know where this machine keeps what.
 fn told_to_strangers(code: RefusalCode) -> &'static str {

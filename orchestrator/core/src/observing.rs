@@ -9,9 +9,9 @@ use goondan_protocol::observe::{ModelResponse, RuntimeEvent, RuntimeEventKind as
 use goondan_protocol::trace::{SpanId, TraceContext};
 use goondan_store::writer::operation::Observe;
 
-use super::agents::{Turn, Waiter};
 use super::authority::is_step_of;
 use super::ceilings::Reported;
+use super::instance::{Turn, Waiter};
 use super::jobs::LogFailure;
 use super::{Core, Effect, LogEvent, Now, ProcessId, RequestToken};
 

@@ -6,9 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use goondan_protocol::control::{
-    ControlError, Done, ErrorCode, EventInfo, EventStanding, ListEvents,
-};
+use goondan_protocol::control::{ControlError, Done, EventInfo, EventStanding, ListEvents};
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
@@ -19,10 +17,11 @@ use goondan_store::writer::operation::{
 };
 use serde_json::json;
 
-use super::agents::{Inbox, Turn};
-use super::answers::Fate;
+use super::ListPurpose;
+use super::answers::waiting::Fate;
+use super::instance::{Inbox, Turn};
 use super::jobs::{Continuation, LogFailure, continuation};
-use super::retention::ListPurpose;
+use super::refusals::parked_error;
 use super::{Core, Effect, LogEvent, RequestToken, control_error};
 use crate::limits::MAX_TURN_CRASHES;
 
@@ -40,15 +39,6 @@ pub(super) struct EventListing {
     outstanding: usize,
     found: Vec<EventInfo>,
     failure: Option<ControlError>,
-}
-
-/// Why a client will not hear of an event for now.
-pub(super) fn parked_error(event_id: &EventId, reason: &str) -> ControlError {
-    let message = format!("event `{event_id}` is parked: {reason}");
-    ControlError::new(ErrorCode::EventParked, message).suggest(format!(
-        "see what it does to its agent in `gdn logs`, then `gdn event retry {event_id}` or \
-         `gdn event drop {event_id}`"
-    ))
 }
 
 /// How many events of which instances are parked, by what their metadata say.

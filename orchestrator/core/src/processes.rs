@@ -6,7 +6,7 @@ use goondan_protocol::envelope::Address;
 use goondan_protocol::ipc::{ChildRole, Head, Hello, Ping, ToChild, ToOrchestrator, Welcome};
 use goondan_protocol::trace::TraceContext;
 
-use super::connection_state::StateWork;
+use super::exchange::StateWork;
 use super::slot::{Due, Ending, Slot, Stage};
 use super::{Core, Effect, LogEvent, Owner, ProcessId};
 

@@ -3,14 +3,13 @@
 use std::collections::HashSet;
 
 use goondan_config::Bundle;
-use goondan_durable::FileError;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
     Call, ControlError, ConversationPage, Done, ErrorCode, History, InstanceDetail,
     InstanceSummary, SendEvent, Sent,
 };
 use goondan_protocol::event::{AgentEvent, EventSource};
-use goondan_protocol::ids::{AgentName, ConnectionName, EventId, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
 use goondan_protocol::images::{self, IMAGES};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::message::{Message, MessageEvent};
@@ -21,15 +20,15 @@ use goondan_store::writer::operation::{Inspect, Inspection, LatestPage, ReadPage
 use serde::Serialize;
 use serde_json::json;
 
-use super::agents::Waiter;
-use super::deletion::DeleteReply;
+use super::exchange::SecretWork;
+use super::instance::{DeleteReply, Waiter};
 use super::jobs::{Asked, Continuation, continuation};
 use super::mailbox::AcceptReply;
 use super::parking::Decision;
 use super::router::{SENT_EVENT, Unroutable};
-use super::secrets::SecretWork;
 use super::{
-    Core, Effect, LoadPurpose, Peer, RequestToken, Workspace, no_workspace, router, stopping_error,
+    Core, Effect, LoadPurpose, Peer, RequestToken, bundle_of, control_error, no_workspace, router,
+    stopping_error,
 };
 
 /// The connector that the local client is.
@@ -403,19 +402,9 @@ impl Core {
     }
 }
 
-/// What a workspace runs, or why it runs nothing.
-pub(super) fn bundle_of(workspace: &Workspace) -> Result<&Bundle, ControlError> {
-    workspace.bundle.as_ref().ok_or_else(|| {
-        let problem = workspace.problem.as_ref();
-        let why = problem.map_or("its configuration was never valid", |p| &p.message);
-        ControlError::new(ErrorCode::InvalidConfiguration, why)
-            .suggest("mend `goondan.yaml`, then `gdn run`")
-    })
-}
-
 /// Why what a client sent goes nowhere.
 fn unroutable(problem: &Unroutable, bundle: &Bundle) -> ControlError {
-    let agents = agents_of(bundle);
+    let agents = router::agents_of(bundle);
     match problem {
         Unroutable::NoAgent { .. } => {
             ControlError::new(ErrorCode::AgentNotFound, problem.to_string())
@@ -427,12 +416,6 @@ fn unroutable(problem: &Unroutable, bundle: &Bundle) -> ControlError {
             ))
         }
     }
-}
-
-/// The agents there are, for people.
-pub(super) fn agents_of(bundle: &Bundle) -> String {
-    let names: Vec<&str> = bundle.agents.keys().map(AgentName::as_str).collect();
-    names.join(", ")
 }
 
 /// What a page of a conversation shows. What is no record of its kind stays in the file; `gdn verify` names it.
@@ -478,31 +461,6 @@ fn history_of(
         messages,
         pending,
         next,
-    }
-}
-
-/// A store's error as a client is told it.
-pub fn control_error(error: &StoreError) -> ControlError {
-    let text = goondan_log::error_chain(error);
-    match error {
-        StoreError::NoInstance { .. } => ControlError::new(ErrorCode::InstanceNotFound, text)
-            .suggest("`gdn instance list` shows the instances there are"),
-        StoreError::WrongEvent { .. } => ControlError::new(ErrorCode::EventNotFound, text)
-            .suggest("`gdn event list` shows the events there are"),
-        StoreError::KeyTaken { .. } => ControlError::new(ErrorCode::InstanceKeyTaken, text),
-        StoreError::RootsOverlap { .. } => ControlError::new(ErrorCode::WorkspaceConflict, text)
-            .suggest("move the project, or choose another state directory with `--state-root`"),
-        StoreError::WorkspaceTaken { .. } => ControlError::new(ErrorCode::WorkspaceConflict, text),
-        StoreError::File(FileError::Damaged { .. }) | StoreError::BadArchive { .. } => {
-            ControlError::new(ErrorCode::Damaged, text)
-        }
-        StoreError::File(FileError::Io { .. }) if error.is_permanent() => {
-            ControlError::new(ErrorCode::Damaged, text)
-        }
-        StoreError::HistoryChanged => ControlError::new(ErrorCode::InvalidRequest, text),
-        StoreError::File(FileError::Io { .. }) => ControlError::new(ErrorCode::Storage, text)
-            .suggest("mend the cause; nothing that was accepted is lost"),
-        _ => ControlError::new(ErrorCode::Storage, text),
     }
 }
 

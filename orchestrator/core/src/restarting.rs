@@ -12,7 +12,7 @@ use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::limits::MAX_RESTART_REASON_CHARS;
 use serde_json::json;
 
-use super::asking::Refused;
+use super::refusals::Refused;
 use super::{Core, LogEvent};
 use crate::limits::{SELF_RESTART_WINDOW_MS, SELF_RESTARTS_MAX};
 

@@ -12,33 +12,14 @@ use std::collections::{BTreeSet, VecDeque};
 use goondan_protocol::control::Resource;
 use goondan_protocol::ids::InstanceRef;
 
-use super::{Core, LogEvent, Owner, ProcessId};
+use super::exchange::{ProcessId, Share, Supply};
+use super::{Core, LogEvent, Owner};
 use crate::limits::{
     IDLE_AGENT_DESCRIPTORS, IDLE_AGENT_MEMORY_BYTES, IDLE_AGENTS_MAX, LONGEST_IDLE_REMEMBERED,
     ROOM_QUIET_MS, ROOM_RETRY_MS, SPARE_STARTS_MAX, SPARE_STARTS_PART, STOPPED_AHEAD_MAX,
     STOPPED_FOR_ROOM_MAX, WORKING_AGENT_DESCRIPTORS, WORKING_AGENT_MEMORY_BYTES,
     WORKING_AGENT_TASKS,
 };
-
-/// How much of something is in use, and how much there may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    /// How many of them are in use.
-    pub used: u64,
-    /// How many there may be.
-    pub limit: u64,
-}
-
-/// What there is of what processes need. What the system does not tell is not short.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Supply {
-    /// File descriptors of the daemon.
-    pub descriptors: Option<Share>,
-    /// Processes and their threads, of the machine or the control group.
-    pub tasks: Option<Share>,
-    /// Memory of the machine or the control group, in bytes.
-    pub memory_bytes: Option<Share>,
-}
 
 /// How one resource is counted.
 struct Need {

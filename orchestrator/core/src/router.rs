@@ -330,6 +330,12 @@ fn property_text(event: &ConnectorEvent, name: &str) -> Option<String> {
     }
 }
 
+/// The agents there are, for people.
+pub(super) fn agents_of(bundle: &Bundle) -> String {
+    let names: Vec<&str> = bundle.agents.keys().map(AgentName::as_str).collect();
+    names.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

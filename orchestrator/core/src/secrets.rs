@@ -2,45 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use goondan_protocol::control::{
-    AllowSecret, ControlError, DenySecret, ErrorCode, RemoveSecret, SecretChanged,
-    SecretConsentChanged, SecretList, SetSecret,
-};
+use goondan_protocol::control::{ControlError, ErrorCode, SecretChanged, SecretConsentChanged};
 use goondan_protocol::ids::{SecretName, WorkspaceId};
 
+use super::exchange::{SecretWork, SecretsDone};
 use super::reloading::Reason;
 use super::{Core, Effect, LogEvent, RequestToken, Workspace};
 
 /// What processes are told that end because their workspace may not use a secret any more.
 const SECRET_DENIED: &str = "the workspace may no longer use a secret";
-
-/// What is to be done with the secret store.
-#[derive(Debug)]
-pub enum SecretWork {
-    /// Tell what there is.
-    List,
-    /// Keep a value.
-    Set(SetSecret),
-    /// Forget a secret, or an entry of it.
-    Remove(RemoveSecret),
-    /// Let a workspace use a secret.
-    Allow(AllowSecret),
-    /// Let it no longer.
-    Deny(DenySecret),
-}
-
-/// What came of it.
-#[derive(Debug)]
-pub enum SecretsDone {
-    /// What there is.
-    Listed(SecretList),
-    /// What changed, durably.
-    Changed(SecretChanged),
-    /// Who may use a secret from now on, durably.
-    Allowed(SecretConsentChanged),
-    /// Who may no longer, durably.
-    Denied(SecretConsentChanged),
-}
 
 impl Core {
     pub(super) fn use_secrets(&mut self, token: RequestToken, work: SecretWork) {

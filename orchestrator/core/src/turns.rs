@@ -16,9 +16,9 @@ use goondan_store::writer::operation::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::agents::{Turn, TurnContext};
 use super::authority;
 use super::ceilings::TurnUse;
+use super::instance::{Turn, TurnContext};
 use super::jobs::{LogFailure, continuation};
 use super::{Core, Effect, LogEvent, ProcessId};
 use crate::limits::TURN_BYTES_MAX;

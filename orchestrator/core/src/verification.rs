@@ -11,8 +11,8 @@ use goondan_store::StoreError;
 use goondan_store::writer::operation::{VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles};
 use serde_json::json;
 
+use super::ListPurpose;
 use super::jobs::{Continuation, continuation};
-use super::retention::ListPurpose;
 use super::{Core, Effect, RequestToken, control_error};
 
 /// A verification that still waits for some of its instances.

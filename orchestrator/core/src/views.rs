@@ -11,9 +11,9 @@ use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::process_limits::ProcessLimits;
 
-use super::agents::Instance;
 use super::connectors::Connector;
 use super::health;
+use super::instance::Instance;
 use super::models::Model;
 use super::slot::Up;
 use super::{Core, Now, Workspace};

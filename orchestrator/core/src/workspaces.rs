@@ -16,8 +16,8 @@ use serde_json::json;
 
 use super::connectors::Connector;
 use super::jobs::LogFailure;
-use super::mailbox::closed_error;
 use super::models::Model;
+use super::refusals::closed_error;
 use super::reloading::Applied;
 use super::{
     Core, Effect, Fallback, LoadPurpose, Loaded, LoadedWorkspace, LogEvent, RequestToken, Settings,

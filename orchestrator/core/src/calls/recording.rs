@@ -17,18 +17,11 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::replied::Replied;
 use super::{OpenCall, Standing};
 use crate::accounts::agents_of;
 use crate::jobs::continuation;
 use crate::{Core, LogEvent, ProcessId};
-
-/// The reply of the latest step that was recorded here. A process that had loaded its conversation
-/// before it was recorded asks for the step again.
-#[derive(Debug, Clone)]
-pub(crate) struct Replied {
-    step_id: StepId,
-    message: Box<RawValue>,
-}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

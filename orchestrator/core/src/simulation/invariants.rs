@@ -15,7 +15,7 @@ use goondan_protocol::ids::{ConnectionName, InstanceKey, ResourceName};
 
 use super::world::World;
 use crate::ProcessId;
-use crate::agents::{Inbox, Instance};
+use crate::instance::{Inbox, Instance};
 use crate::jobs::Jobs;
 use crate::limits::TICK_MS;
 use crate::slot::Slot;

@@ -1,6 +1,6 @@
 //! What the writer threads can be asked to do, and what comes of it.
 //!
-//! [`operations!`] has one line for each operation: whose it is, what is durable when it is reported, and
+//! `operations!` has one line for each operation: whose it is, what is durable when it is reported, and
 //! what it answers. How it is done is its `impl Perform for Worker`. An answer that is not its own cannot
 //! be given.
 

@@ -1,0 +1,100 @@
+//! What core and shell name things by, and what inputs and effects carry.
+
+use goondan_protocol::control::{
+    AllowSecret, DenySecret, RemoveSecret, SecretChanged, SecretConsentChanged, SecretList,
+    SetSecret,
+};
+use goondan_protocol::time::Timestamp;
+use serde_json::value::RawValue;
+
+/// The time at which something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Milliseconds on a clock that only moves forwards: for delays.
+    pub mono_ms: u64,
+    /// The calendar's time: for records.
+    pub wall: Timestamp,
+}
+
+/// Names one child process of this run of the daemon; never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId(pub u64);
+
+/// Names one request of one client connection; never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestToken(pub u64);
+
+/// The client that makes a request, as the kernel tells of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process, as it was when it connected.
+    pub pid: Option<u32>,
+    /// Whether it was started by the daemon's own children: an agent's tool, or a connector.
+    pub is_below_daemon: bool,
+}
+
+/// Something to be done about what a connection remembers.
+#[derive(Debug, Clone)]
+pub enum StateWork {
+    /// Read it.
+    Get,
+    /// Keep this in its place.
+    Set(Box<RawValue>),
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub enum StateDone {
+    /// This was kept.
+    Found(Option<Box<RawValue>>),
+    /// It is kept now.
+    Kept,
+}
+
+/// What is to be done with the secret store.
+#[derive(Debug)]
+pub enum SecretWork {
+    /// Tell what there is.
+    List,
+    /// Keep a value.
+    Set(SetSecret),
+    /// Forget a secret, or an entry of it.
+    Remove(RemoveSecret),
+    /// Let a workspace use a secret.
+    Allow(AllowSecret),
+    /// Let it no longer.
+    Deny(DenySecret),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub enum SecretsDone {
+    /// What there is.
+    Listed(SecretList),
+    /// What changed, durably.
+    Changed(SecretChanged),
+    /// Who may use a secret from now on, durably.
+    Allowed(SecretConsentChanged),
+    /// Who may no longer, durably.
+    Denied(SecretConsentChanged),
+}
+
+/// How much of something is in use, and how much there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// How many of them are in use.
+    pub used: u64,
+    /// How many there may be.
+    pub limit: u64,
+}
+
+/// What there is of what processes need. What the system does not tell is not short.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Supply {
+    /// File descriptors of the daemon.
+    pub descriptors: Option<Share>,
+    /// Processes and their threads, of the machine or the control group.
+    pub tasks: Option<Share>,
+    /// Memory of the machine or the control group, in bytes.
+    pub memory_bytes: Option<Share>,
+}

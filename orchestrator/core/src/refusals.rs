@@ -1,0 +1,81 @@
+//! Why something is not done, in words for whoever asked.
+
+use goondan_durable::FileError;
+use goondan_protocol::agents::AgentAnswer;
+use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
+use goondan_store::StoreError;
+
+/// Why something that an agent asks for cannot be done.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) code: &'static str,
+    pub(super) message: String,
+}
+
+impl Refused {
+    pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+impl From<Refused> for AgentAnswer {
+    fn from(refused: Refused) -> Self {
+        Self::Refused {
+            code: refused.code.to_owned(),
+            message: refused.message,
+        }
+    }
+}
+
+/// Why nobody will hear of an event of a deleted instance.
+pub(super) fn deleted_error(key: &InstanceKey) -> ControlError {
+    ControlError::new(
+        ErrorCode::Cancelled,
+        format!("instance `{key}` was deleted, and what waited in it with it"),
+    )
+}
+
+/// Why nobody hears of an event of a closed workspace for now.
+pub(super) fn closed_error(id: &WorkspaceId) -> ControlError {
+    let message = format!("workspace `{id}` was stopped");
+    ControlError::new(ErrorCode::Cancelled, message)
+        .suggest("the event is safe; `gdn run` goes on with it")
+}
+
+/// Why a client will not hear of an event for now.
+pub(super) fn parked_error(event_id: &EventId, reason: &str) -> ControlError {
+    let message = format!("event `{event_id}` is parked: {reason}");
+    ControlError::new(ErrorCode::EventParked, message).suggest(format!(
+        "see what it does to its agent in `gdn logs`, then `gdn event retry {event_id}` or \
+         `gdn event drop {event_id}`"
+    ))
+}
+
+/// A store's error as a client is told it.
+pub fn control_error(error: &StoreError) -> ControlError {
+    let text = goondan_log::error_chain(error);
+    match error {
+        StoreError::NoInstance { .. } => ControlError::new(ErrorCode::InstanceNotFound, text)
+            .suggest("`gdn instance list` shows the instances there are"),
+        StoreError::WrongEvent { .. } => ControlError::new(ErrorCode::EventNotFound, text)
+            .suggest("`gdn event list` shows the events there are"),
+        StoreError::KeyTaken { .. } => ControlError::new(ErrorCode::InstanceKeyTaken, text),
+        StoreError::RootsOverlap { .. } => ControlError::new(ErrorCode::WorkspaceConflict, text)
+            .suggest("move the project, or choose another state directory with `--state-root`"),
+        StoreError::WorkspaceTaken { .. } => ControlError::new(ErrorCode::WorkspaceConflict, text),
+        StoreError::File(FileError::Damaged { .. }) | StoreError::BadArchive { .. } => {
+            ControlError::new(ErrorCode::Damaged, text)
+        }
+        StoreError::File(FileError::Io { .. }) if error.is_permanent() => {
+            ControlError::new(ErrorCode::Damaged, text)
+        }
+        StoreError::HistoryChanged => ControlError::new(ErrorCode::InvalidRequest, text),
+        StoreError::File(FileError::Io { .. }) => ControlError::new(ErrorCode::Storage, text)
+            .suggest("mend the cause; nothing that was accepted is lost"),
+        _ => ControlError::new(ErrorCode::Storage, text),
+    }
+}
