@@ -14,7 +14,7 @@ use goondan_store::naming::instance_dir_name;
 use goondan_store::writer::operation::{Audit, Close, LookUpEvent, Open};
 use serde_json::{Value, json};
 
-use super::answers::waiting::Fate;
+use super::answers::waiting::QuestionStatus;
 use super::changes::RunningAgent;
 use super::instance::{Inbox, Instance, Progress};
 use super::jobs::{LogAuditFailure, LogFailure, continuation};
@@ -191,7 +191,7 @@ impl Core {
     }
 
     /// Reads the inbox again before the next turn: a failed write may have left something in it.
-    pub(super) fn distrust_inbox(&mut self, at: &InstanceRef) {
+    pub(super) fn invalidate_inbox(&mut self, at: &InstanceRef) {
         if let Some(entry) = self.instance_mut(at) {
             entry.inbox = Inbox::Unread;
             self.pump(at);
@@ -369,7 +369,7 @@ impl Core {
         if matches!(error, StoreError::NoInstance { .. }) {
             entry.inbox = Inbox::Read;
             entry.waiting.clear();
-            self.cancel_waiters(at, &deleted_error(&at.instance_key), Fate::Lost);
+            self.cancel_waiters(at, &deleted_error(&at.instance_key), QuestionStatus::Lost);
             self.forget_questions_of(at);
             return self.forget_if_done(at);
         }
@@ -378,7 +378,7 @@ impl Core {
         let event = LogEvent::error("what an instance has to do could not be read");
         self.log(event.of(at).with("error", text));
         if error.is_permanent() {
-            self.cancel_waiters(at, &super::control_error(error), Fate::Stands);
+            self.cancel_waiters(at, &super::control_error(error), QuestionStatus::Stands);
         }
     }
 
@@ -418,7 +418,7 @@ impl Core {
             self.count_crash(at, turn, how);
         }
         if let Some(error) = self.why_nothing_begins(at) {
-            self.cancel_waiters(at, &error, Fate::Stands);
+            self.cancel_waiters(at, &error, QuestionStatus::Stands);
         }
         self.pump(at);
         self.forget_if_done(at);

@@ -1,8 +1,8 @@
 //! How agents hear of what came of their questions.
 //!
 //! An answer comes in one of two ways. A call that waits gets it as its result. Otherwise it comes as an
-//! event of the asker's instance, whose id is made of the question's, so that it comes once. That it is
-//! to come is on record in the asker's inbox ([`Awaited`]) before the question goes out; whenever the
+//! event of the requester's instance, whose id is made of the question's, so that it comes once. That it is
+//! to come is on record in the requester's inbox ([`Awaited`]) before the question goes out; whenever the
 //! instance is opened, the other one is asked what became of it. A call that has waited long enough, or
 //! whose answer cannot come because everything stops, changes from the first way to the second.
 //!
@@ -29,7 +29,7 @@ use crate::limits::LOOK_AGAIN_MS;
 
 pub(super) mod waiting;
 
-use waiting::{AgentWaiter, Asker, Awaiting, Fate, How, Mode, Watch};
+use waiting::{AgentWaiter, Awaiting, Mode, QuestionStatus, ReplyMode, Requester, Watch};
 
 impl Instance {
     /// Takes over from the store which answers are to come.
@@ -87,19 +87,19 @@ fn capped(outcome: &TurnOutcome) -> TurnOutcome {
 continuation! {
     /// The answer to a question is to come as an event; then the question is handed over.
     AwaitingThenAsk {
-        asker: Asker,
+        requester: Requester,
         target: InstanceRef,
         agent: AgentName,
         event: Box<AgentEvent>,
         reply: Box<AgentEvent>,
-        how: How,
+        reply_mode: ReplyMode,
     } after AwaitReply => on_awaiting_then_ask
 }
 
 continuation! {
     /// The answer to a question that was handed over before is to come as an event after all.
     AwaitingThenTell {
-        asker: Asker,
+        requester: Requester,
         target: InstanceRef,
         question: EventId,
         reply: Box<AgentEvent>,
@@ -109,7 +109,7 @@ continuation! {
 
 continuation! {
     /// No answer is to come; then whoever asked is told.
-    Forgoing { asker: Asker, question: EventId, answer: Box<AgentAnswer> } after ForgoReply => on_forgone
+    Forgoing { requester: Requester, question: EventId, answer: Box<AgentAnswer> } after ForgoReply => on_forgone
 }
 
 continuation! {
@@ -127,7 +127,7 @@ impl Core {
         &mut self,
         target: &InstanceRef,
         question: &EventId,
-        (asker, how): (Asker, How),
+        (requester, reply_mode): (Requester, ReplyMode),
         reply: Box<AgentEvent>,
         before: EventState,
     ) {
@@ -136,18 +136,18 @@ impl Core {
             EventState::Parked(parked) => Some(outcome_of(&parked_error(question, &parked.reason))),
             EventState::Unknown | EventState::Waiting => None,
         };
-        match (how, over) {
-            (How::Hand, _) => self.tell_accepted(&asker, target, question, None),
-            (How::Wait { .. }, Some(outcome)) => {
-                self.tell_answered(&asker, target, question, &outcome);
+        match (reply_mode, over) {
+            (ReplyMode::Hand, _) => self.tell_accepted(&requester, target, question, None),
+            (ReplyMode::Wait { .. }, Some(outcome)) => {
+                self.tell_answered(&requester, target, question, &outcome);
             }
-            (How::Wait { until_ms }, None) => {
+            (ReplyMode::Wait { until_ms }, None) => {
                 let mode = Mode::Call {
-                    asker: asker.clone(),
+                    requester: requester.clone(),
                     until_ms,
                 };
                 let waiter = AgentWaiter {
-                    asker: asker.at,
+                    requester: requester.at,
                     reply,
                     mode,
                 };
@@ -158,12 +158,12 @@ impl Core {
                     _ => self.add_waiter(target, question, waiter),
                 }
             }
-            (How::Later { note }, over) => {
+            (ReplyMode::Later { note }, over) => {
                 match over {
-                    Some(outcome) => self.deliver(&asker.at, &reply, &outcome),
-                    None => self.watch_for(&asker.at, target, question, &reply),
+                    Some(outcome) => self.deliver(&requester.at, &reply, &outcome),
+                    None => self.watch_for(&requester.at, target, question, &reply),
                 }
-                self.tell_accepted(&asker, target, question, note);
+                self.tell_accepted(&requester, target, question, note);
             }
         }
     }
@@ -179,7 +179,7 @@ impl Core {
             let waiters = entry.waiters.entry(question.clone()).or_default();
             waiters.retain(|other| match other {
                 Waiter::Client { .. } => true,
-                Waiter::Agent(other) => other.asker != waiter.asker,
+                Waiter::Agent(other) => other.requester != waiter.requester,
             });
             waiters.push(Waiter::Agent(waiter));
         }
@@ -187,13 +187,13 @@ impl Core {
 
     fn watch_for(
         &mut self,
-        asker: &InstanceRef,
+        requester: &InstanceRef,
         target: &InstanceRef,
         question: &EventId,
         reply: &AgentEvent,
     ) {
         let waiter = AgentWaiter {
-            asker: asker.clone(),
+            requester: requester.clone(),
             reply: Box::new(reply.clone()),
             mode: Mode::Event,
         };
@@ -210,14 +210,14 @@ impl Core {
         note: String,
     ) {
         let AgentWaiter {
-            asker: at,
+            requester: at,
             reply,
             mode,
         } = waiter;
-        let asker = match mode {
+        let requester = match mode {
             // The process is gone; the next one asks again.
-            Mode::Call { asker, .. } if !self.is_here(&asker) => return,
-            Mode::Call { asker, .. } => asker,
+            Mode::Call { requester, .. } if !self.is_here(&requester) => return,
+            Mode::Call { requester, .. } => requester,
             Mode::Event => return self.watch_for(&at, target, question, &reply),
         };
         self.watch_for(&at, target, question, &reply);
@@ -233,7 +233,7 @@ impl Core {
         };
         let telling = AwaitingThenTell {
             instance: at,
-            asker,
+            requester,
             target: target.clone(),
             question: question.clone(),
             reply,
@@ -242,8 +242,8 @@ impl Core {
         self.store(op, telling);
     }
 
-    fn is_here(&self, asker: &Asker) -> bool {
-        self.owners.get(&asker.process) == Some(&Owner::Agent(asker.at.clone()))
+    fn is_here(&self, requester: &Requester) -> bool {
+        self.owners.get(&requester.process) == Some(&Owner::Agent(requester.at.clone()))
     }
 
     fn on_awaiting_then_tell(
@@ -253,14 +253,14 @@ impl Core {
     ) {
         let AwaitingThenTell {
             instance: _,
-            asker,
+            requester,
             target,
             question,
             reply,
             note,
         } = telling;
-        if self.note_awaiting(&asker, (&target, &question), &reply, result) {
-            self.tell_accepted(&asker, &target, &question, Some(note));
+        if self.note_awaiting(&requester, (&target, &question), &reply, result) {
+            self.tell_accepted(&requester, &target, &question, Some(note));
         }
     }
 
@@ -271,18 +271,18 @@ impl Core {
     ) {
         let AwaitingThenAsk {
             instance: _,
-            asker,
+            requester,
             target,
             agent,
             event,
             reply,
-            how,
+            reply_mode,
         } = asking;
-        if self.note_awaiting(&asker, (&target, &event.id), &reply, result) {
+        if self.note_awaiting(&requester, (&target, &event.id), &reply, result) {
             let question = event.id.clone();
             let reply = AcceptReply::Agent {
-                asker,
-                how,
+                requester,
+                reply_mode,
                 question,
                 reply,
             };
@@ -293,30 +293,30 @@ impl Core {
     /// Takes note of what the store says about an answer that is to come. False if it failed.
     fn note_awaiting(
         &mut self,
-        asker: &Asker,
+        requester: &Requester,
         (target, question): (&InstanceRef, &EventId),
         reply: &AgentEvent,
         result: Result<ReplyAwaited, StoreError>,
     ) -> bool {
         match result {
             Ok(ReplyAwaited { is_open }) => {
-                if let Some(entry) = self.instance_mut(&asker.at).filter(|_| is_open) {
+                if let Some(entry) = self.instance_mut(&requester.at).filter(|_| is_open) {
                     entry.expect_answer(question, target, reply);
                 }
                 true
             }
             Err(error) => {
-                self.on_store_failure(&asker.at, Some(asker.process), &error);
+                self.on_store_failure(&requester.at, Some(requester.process), &error);
                 false
             }
         }
     }
 
     /// A question could not be handed over.
-    pub(super) fn refuse_asker(
+    pub(super) fn refuse_requester(
         &mut self,
-        asker: &Asker,
-        how: &How,
+        requester: &Requester,
+        reply_mode: &ReplyMode,
         question: &EventId,
         code: RefusalCode,
         message: String,
@@ -329,45 +329,45 @@ impl Core {
             RefusalCode::Damaged => "E_DAMAGED",
         };
         let answer = AgentAnswer::from(Refused::new(code, message));
-        if let How::Later { .. } = how {
+        if let ReplyMode::Later { .. } = reply_mode {
             let op = ForgoReply {
-                instance: asker.at.clone(),
+                instance: requester.at.clone(),
                 question: question.clone(),
                 at: self.now.wall,
             };
             let forgoing = Forgoing {
-                instance: asker.at.clone(),
-                asker: asker.clone(),
+                instance: requester.at.clone(),
+                requester: requester.clone(),
                 question: question.clone(),
                 answer: Box::new(answer),
             };
             self.store(op, forgoing);
         } else {
-            self.settle_question(&asker.at, question);
-            self.answer_agent(asker, answer);
+            self.settle_question(&requester.at, question);
+            self.answer_agent(requester, answer);
         }
     }
 
     fn on_forgone(&mut self, forgoing: Forgoing, result: Result<(), StoreError>) {
-        let (asker, question) = (&forgoing.asker, &forgoing.question);
+        let (requester, question) = (&forgoing.requester, &forgoing.question);
         if let Err(error) = result {
-            return self.on_store_failure(&asker.at, Some(asker.process), &error);
+            return self.on_store_failure(&requester.at, Some(requester.process), &error);
         }
-        if let Some(entry) = self.instance_mut(&asker.at) {
+        if let Some(entry) = self.instance_mut(&requester.at) {
             let awaiting = &mut entry.awaiting;
             awaiting.retain(|_, held| held.awaited.question != *question);
         }
-        self.answer_agent(asker, *forgoing.answer);
+        self.answer_agent(requester, *forgoing.answer);
     }
 
     fn tell_accepted(
         &mut self,
-        asker: &Asker,
+        requester: &Requester,
         target: &InstanceRef,
         question: &EventId,
         note: Option<String>,
     ) {
-        self.settle_question(&asker.at, question);
+        self.settle_question(&requester.at, question);
         let Some(agent) = self.agent_in(target) else {
             return;
         };
@@ -385,17 +385,17 @@ impl Core {
                 reason,
             },
         };
-        self.answer_agent(asker, answer);
+        self.answer_agent(requester, answer);
     }
 
     fn tell_answered(
         &mut self,
-        asker: &Asker,
+        requester: &Requester,
         target: &InstanceRef,
         question: &EventId,
         outcome: &TurnOutcome,
     ) {
-        self.settle_question(&asker.at, question);
+        self.settle_question(&requester.at, question);
         let Some(agent) = self.agent_in(target) else {
             return;
         };
@@ -405,7 +405,7 @@ impl Core {
             event_id: question.clone(),
             outcome: capped(outcome),
         };
-        self.answer_agent(asker, answer);
+        self.answer_agent(requester, answer);
     }
 
     fn agent_in(&mut self, at: &InstanceRef) -> Option<AgentName> {
@@ -428,26 +428,28 @@ impl Core {
         outcome: &TurnOutcome,
     ) {
         match &waiter.mode {
-            Mode::Call { asker, .. } => self.tell_answered(asker, target, question, outcome),
-            Mode::Event => self.deliver(&waiter.asker, &waiter.reply, outcome),
+            Mode::Call { requester, .. } => {
+                self.tell_answered(requester, target, question, outcome)
+            }
+            Mode::Event => self.deliver(&waiter.requester, &waiter.reply, outcome),
         }
     }
 
     /// Who waits hears that there is no answer.
-    pub(super) fn disappoint(
+    pub(super) fn fail_waiter(
         &mut self,
         at: &InstanceRef,
         event_id: &EventId,
         waiter: Waiter,
         error: &ControlError,
-        fate: Fate,
+        status: QuestionStatus,
     ) {
-        match (waiter, fate) {
+        match (waiter, status) {
             (Waiter::Client { token, .. }, _) => self.respond_error(token, error.clone()),
-            (Waiter::Agent(waiter), Fate::Lost) => {
+            (Waiter::Agent(waiter), QuestionStatus::Lost) => {
                 self.tell_agent(at, event_id, &waiter, &outcome_of(error));
             }
-            (Waiter::Agent(waiter), Fate::Stands) => {
+            (Waiter::Agent(waiter), QuestionStatus::Stands) => {
                 self.wait_no_longer(at, event_id, waiter, error.message.clone());
             }
         }
@@ -660,7 +662,7 @@ impl Core {
             entry.waiters.retain(|_, waiters| {
                 waiters.retain(|waiter| match waiter {
                     Waiter::Client { .. } => true,
-                    Waiter::Agent(waiter) => waiter.asker != *at,
+                    Waiter::Agent(waiter) => waiter.requester != *at,
                 });
                 !waiters.is_empty()
             });

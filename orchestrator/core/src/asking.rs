@@ -1,6 +1,6 @@
 //! What agents ask of each other (`IPC-2`, `IPC-3`).
 //!
-//! A question is an event of the other instance, accepted like any other. Its id is made of the asker's
+//! A question is an event of the other instance, accepted like any other. Its id is made of the requester's
 //! turn and tool call, so that asking again after a crash of either side, or of the daemon, is the same
 //! question and gets the stored answer.
 //!
@@ -27,7 +27,7 @@ use goondan_store::writer::operation::AwaitReply;
 use serde_json::json;
 
 use super::answers::AwaitingThenAsk;
-use super::answers::waiting::{Asker, How};
+use super::answers::waiting::{ReplyMode, Requester};
 use super::ceilings::Root;
 use super::mailbox::AcceptReply;
 use super::refusals::Refused;
@@ -36,23 +36,23 @@ use super::{Core, Effect, ListPurpose, LogEvent, ProcessId, authority, bundle_of
 use crate::limits::{LISTED_INSTANCES_MAX, MAX_CHAIN_DEPTH, MAX_OPEN_QUESTIONS};
 
 /// What is to be asked of whom.
-struct Errand {
+struct AgentRequest {
     agent: AgentName,
     key: Option<InstanceKey>,
     input: String,
-    wish: Wish,
+    kind: RequestKind,
 }
 
-/// What the asker wants to hear.
+/// What the requester wants to hear.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum RequestKind {
     Nothing,
     NewInstance,
     AnswerLater,
     AnswerWithin { timeout_ms: u64 },
 }
 
-impl Wish {
+impl RequestKind {
     fn of_request(waits: bool, timeout_ms: u64) -> Self {
         if waits {
             let timeout_ms = timeout_ms.min(MAX_REQUEST_TIMEOUT_MS);
@@ -78,7 +78,7 @@ impl Core {
         if turn.is_none_or(|turn| turn.turn_id != ask.turn_id) {
             return self.on_broken(process, "it asked for a turn that is not in progress");
         }
-        let asker = Asker {
+        let requester = Requester {
             at: at.clone(),
             process,
             request_id,
@@ -88,22 +88,22 @@ impl Core {
             Err(refused) => {
                 let event = LogEvent::warn("an agent asked for what it was not given").of(at);
                 self.log(event.with("problem", refused.message.clone()));
-                return self.answer_agent(&asker, refused.into());
+                return self.answer_agent(&requester, refused.into());
             }
         };
         let id = ask.event_id();
-        let errand = match ask.question {
+        let request = match ask.question {
             Question::Catalog {} => {
                 let answer = self.catalog(at);
-                return self.answer_agent(&asker, answer);
+                return self.answer_agent(&requester, answer);
             }
             Question::Restart { reason } => {
                 let answer = self.wish_restart(at, reason);
-                return self.answer_agent(&asker, answer);
+                return self.answer_agent(&requester, answer);
             }
             Question::List { scope } => {
                 let workspace_id = at.workspace_id.clone();
-                let purpose = ListPurpose::Agents { asker, scope };
+                let purpose = ListPurpose::Agents { requester, scope };
                 return self.push(Effect::ListMetadata {
                     purpose,
                     workspace_id,
@@ -115,39 +115,39 @@ impl Core {
                 input,
                 wait,
                 timeout_ms,
-            } => Errand {
+            } => AgentRequest {
                 agent,
                 key,
                 input,
-                wish: Wish::of_request(wait, timeout_ms),
+                kind: RequestKind::of_request(wait, timeout_ms),
             },
             Question::Send {
                 agent,
                 instance_key: key,
                 input,
-            } => Errand {
+            } => AgentRequest {
                 agent,
                 key,
                 input,
-                wish: Wish::Nothing,
+                kind: RequestKind::Nothing,
             },
             Question::Spawn {
                 agent,
                 instance_key: key,
                 input,
-            } => Errand {
+            } => AgentRequest {
                 agent,
                 key,
                 input,
-                wish: Wish::NewInstance,
+                kind: RequestKind::NewInstance,
             },
         };
         let asked = match id {
-            Ok(id) => self.ask_other(&asker, id, &errand, (ask.step, trace)),
+            Ok(id) => self.ask_other(&requester, id, &request, (ask.step, trace)),
             Err(error) => Err(Refused::new("E_INVALID_REQUEST", error.to_string())),
         };
         if let Err(refused) = asked {
-            self.answer_agent(&asker, refused.into());
+            self.answer_agent(&requester, refused.into());
         }
     }
 
@@ -170,36 +170,36 @@ impl Core {
     /// Hands a question to another instance, or to the same one.
     fn ask_other(
         &mut self,
-        asker: &Asker,
+        requester: &Requester,
         id: EventId,
-        errand: &Errand,
+        request: &AgentRequest,
         (step, trace): (u32, Option<TraceContext>),
     ) -> Result<(), Refused> {
-        let at = &asker.at;
-        if errand.input.is_empty() || errand.input.len() > MAX_INPUT_BYTES {
+        let at = &requester.at;
+        if request.input.is_empty() || request.input.len() > MAX_INPUT_BYTES {
             let message = format!("the input must have 1 to {MAX_INPUT_BYTES} bytes");
             return Err(Refused::new("E_INVALID_REQUEST", message));
         }
         let own = self.own_agent(at)?;
-        let route = self.route_errand(at, &own, &id, errand)?;
+        let route = self.route_request(at, &own, &id, request)?;
         let target = InstanceRef {
             workspace_id: at.workspace_id.clone(),
             instance_key: route.instance_key,
         };
         let is_known = self.is_waiting_in(&target, &id);
-        let mut how = match errand.wish {
-            Wish::Nothing | Wish::NewInstance => How::Hand,
-            Wish::AnswerLater => How::Later { note: None },
-            Wish::AnswerWithin { timeout_ms } => How::Wait {
+        let mut reply_mode = match request.kind {
+            RequestKind::Nothing | RequestKind::NewInstance => ReplyMode::Hand,
+            RequestKind::AnswerLater => ReplyMode::Later { note: None },
+            RequestKind::AnswerWithin { timeout_ms } => ReplyMode::Wait {
                 until_ms: self.now.mono_ms.saturating_add(timeout_ms),
             },
         };
-        if matches!(how, How::Wait { .. }) {
+        if matches!(reply_mode, ReplyMode::Wait { .. }) {
             let circle = self.circle(at, &target.instance_key);
             if self.is_awaited(at, &id) {
                 // A process before this one had waited long enough.
                 let note = Some("it took longer than the request may wait".to_owned());
-                how = How::Later { note };
+                reply_mode = ReplyMode::Later { note };
             } else if let Some(path) = circle.filter(|_| !is_known) {
                 let message = format!(
                     "this request would never be answered: {}; ask with `wait: false`, or use `send`",
@@ -208,26 +208,26 @@ impl Core {
                 return Err(Refused::new("E_CIRCULAR_REQUEST", message));
             } else if self.circle(at, &target.instance_key).is_some() {
                 let note = Some("the other agent now waits for this one".to_owned());
-                how = How::Later { note };
+                reply_mode = ReplyMode::Later { note };
             }
         }
-        let event = self.event_of(at, &own, id, errand, trace, &target, is_known)?;
+        let event = self.event_of(at, &own, id, request, trace, &target, is_known)?;
         if !is_known && target != *at {
             self.check_growth(at, &event, (&target.instance_key, step))?;
         }
         let reply = self.reply_template(&event, &route.agent, &target, at)?;
-        if let How::Wait { .. } = how
+        if let ReplyMode::Wait { .. } = reply_mode
             && let Some(entry) = self.instance_mut(at)
         {
             let (question, key) = (event.id.clone(), target.instance_key.clone());
             entry.asking.insert(question, key);
         }
-        if let How::Later { .. } = how {
-            self.await_then_ask(asker, target, route.agent, event, reply, how)
+        if let ReplyMode::Later { .. } = reply_mode {
+            self.await_then_ask(requester, target, route.agent, event, reply, reply_mode)
         } else {
             let reply = AcceptReply::Agent {
-                asker: asker.clone(),
-                how,
+                requester: requester.clone(),
+                reply_mode,
                 question: event.id.clone(),
                 reply: Box::new(reply),
             };
@@ -260,14 +260,14 @@ impl Core {
     /// Puts on record that an answer is to come, and asks once that is durable.
     fn await_then_ask(
         &mut self,
-        asker: &Asker,
+        requester: &Requester,
         target: InstanceRef,
         agent: AgentName,
         event: AgentEvent,
         reply: AgentEvent,
-        how: How,
+        reply_mode: ReplyMode,
     ) -> Result<(), Refused> {
-        let at = &asker.at;
+        let at = &requester.at;
         let open = self.instance_mut(at).map_or(0, |e| e.awaiting.len());
         if open >= MAX_OPEN_QUESTIONS && !self.is_awaited(at, &event.id) {
             let message = format!(
@@ -288,12 +288,12 @@ impl Core {
         };
         let asking = AwaitingThenAsk {
             instance: at.clone(),
-            asker: asker.clone(),
+            requester: requester.clone(),
             target,
             agent,
             event: Box::new(event),
             reply: Box::new(reply),
-            how,
+            reply_mode,
         };
         self.store(op, asking);
         Ok(())
@@ -305,22 +305,22 @@ impl Core {
         entry.map(|entry| entry.agent.clone()).ok_or_else(gone)
     }
 
-    fn route_errand(
+    fn route_request(
         &self,
         at: &InstanceRef,
         own: &AgentName,
         id: &EventId,
-        errand: &Errand,
+        request: &AgentRequest,
     ) -> Result<router::Route, Refused> {
         let unavailable = |message: &str| Refused::new("E_UNAVAILABLE", message);
         let workspace = self.workspaces.get(&at.workspace_id);
         let workspace = workspace.ok_or_else(|| unavailable("the workspace is gone"))?;
         let bundle = bundle_of(workspace).map_err(|error| unavailable(&error.message))?;
         // A new instance is named after the call that makes it: the same call makes the same one.
-        let fresh = (errand.wish == Wish::NewInstance).then(|| SpanId::of_id(id.as_str()));
+        let fresh = (request.kind == RequestKind::NewInstance).then(|| SpanId::of_id(id.as_str()));
         let fresh = fresh.map(|span| span.to_string());
-        let (own, key) = ((own, &at.instance_key), errand.key.as_ref());
-        router::route_between(bundle, own, &errand.agent, key, fresh.as_deref()).map_err(
+        let (own, key) = ((own, &at.instance_key), request.key.as_ref());
+        router::route_between(bundle, own, &request.agent, key, fresh.as_deref()).map_err(
             |problem| {
                 let message = format!("{problem}; the agents are: {}", agents_of(bundle));
                 Refused::new("E_AGENT_NOT_FOUND", message)
@@ -338,7 +338,7 @@ impl Core {
         at: &InstanceRef,
         own: &AgentName,
         id: EventId,
-        errand: &Errand,
+        request: &AgentRequest,
         trace: Option<TraceContext>,
         target: &InstanceRef,
         is_known: bool,
@@ -365,7 +365,10 @@ impl Core {
             );
             return Err(Refused::new("E_CHAIN_TOO_DEEP", message));
         }
-        let is_request = !matches!(errand.wish, Wish::Nothing | Wish::NewInstance);
+        let is_request = !matches!(
+            request.kind,
+            RequestKind::Nothing | RequestKind::NewInstance
+        );
         let mut through = chain.through.clone();
         if chain.depth > 0 {
             through.push(at.instance_key.clone());
@@ -381,7 +384,7 @@ impl Core {
             created_at,
             trace_id: Some(turn.context.trace.trace_id),
             parent_span_id: Some(span),
-            input: Some(errand.input.clone()),
+            input: Some(request.input.clone()),
             instance_key: Some(target.instance_key.clone()),
             auth: cause.auth.clone(),
             reply_to: is_request.then(|| ReplyTo {
@@ -405,7 +408,7 @@ impl Core {
         question: &AgentEvent,
         agent: &AgentName,
         target: &InstanceRef,
-        asker: &InstanceRef,
+        requester: &InstanceRef,
     ) -> Result<AgentEvent, Refused> {
         let id = reply_id(&question.id);
         let id = id.map_err(|error| Refused::new("E_INVALID_REQUEST", error.to_string()))?;
@@ -435,7 +438,7 @@ impl Core {
             trace_id: question.trace_id,
             parent_span_id: question.parent_span_id,
             input: None,
-            instance_key: Some(asker.instance_key.clone()),
+            instance_key: Some(requester.instance_key.clone()),
             source: EventSource::Agent {
                 name: agent.clone(),
                 instance_key: target.instance_key.clone(),
@@ -491,14 +494,14 @@ impl Core {
         AgentAnswer::Catalog { agents }
     }
 
-    /// The instances of the asker's workspace were listed for it.
+    /// The instances of the requester's workspace were listed for it.
     pub(super) fn on_instances_listed(
         &mut self,
-        asker: &Asker,
+        requester: &Requester,
         scope: ListScope,
         found: Vec<Metadata>,
     ) {
-        let at = &asker.at;
+        let at = &requester.at;
         let Some(workspace) = self.workspaces.get(&at.workspace_id) else {
             return;
         };
@@ -545,13 +548,19 @@ impl Core {
         instances.sort_by(|a, b| a.instance_key.cmp(&b.instance_key));
         let more = instances.len().saturating_sub(LISTED_INSTANCES_MAX);
         instances.truncate(LISTED_INSTANCES_MAX);
-        self.answer_agent(asker, AgentAnswer::Instances { instances, more });
+        self.answer_agent(requester, AgentAnswer::Instances { instances, more });
     }
 
     /// Tells an agent what came of what it asked.
-    pub(super) fn answer_agent(&mut self, asker: &Asker, answer: AgentAnswer) {
+    pub(super) fn answer_agent(&mut self, requester: &Requester, answer: AgentAnswer) {
         let message = ToAgent::AgentAnswer(Box::new(answer));
-        self.send_agent(&asker.at, asker.process, asker.request_id, None, message);
+        self.send_agent(
+            &requester.at,
+            requester.process,
+            requester.request_id,
+            None,
+            message,
+        );
     }
 }
 

@@ -61,7 +61,7 @@ type LaneKey = (WorkspaceId, Credential);
 
 /// How a call stands.
 #[derive(Debug)]
-enum Standing {
+enum CallState {
     /// It waits in its lane.
     Waiting,
     /// A connector makes it.
@@ -100,7 +100,7 @@ struct OpenCall {
     reserved: Option<Charge>,
     /// What the model's reply took, until that is put down in the ledger.
     bill: Option<Box<Entry>>,
-    standing: Standing,
+    state: CallState,
 }
 
 impl OpenCall {
@@ -118,9 +118,9 @@ impl OpenCall {
     }
 
     fn process(&self) -> Option<ProcessId> {
-        match self.standing {
-            Standing::Running { process } => Some(process),
-            Standing::Waiting | Standing::Recording { .. } | Standing::Unrecorded { .. } => None,
+        match self.state {
+            CallState::Running { process } => Some(process),
+            CallState::Waiting | CallState::Recording { .. } | CallState::Unrecorded { .. } => None,
         }
     }
 }
@@ -163,10 +163,10 @@ impl Calls {
     fn remove(&mut self, id: CallId) -> Option<OpenCall> {
         let call = self.open.remove(&id)?;
         if let Some(lane) = self.lanes.get_mut(&call.lane) {
-            match call.standing {
-                Standing::Waiting => lane.remove(call.who(), id),
-                Standing::Running { .. } => lane.ended(),
-                Standing::Recording { .. } | Standing::Unrecorded { .. } => {}
+            match call.state {
+                CallState::Waiting => lane.remove(call.who(), id),
+                CallState::Running { .. } => lane.ended(),
+                CallState::Recording { .. } | CallState::Unrecorded { .. } => {}
             }
         }
         Some(call)
@@ -181,14 +181,14 @@ impl Calls {
             lane.push_back_in(call.who(), id);
             call.not_before_ms = not_before_ms;
             call.reserved = None;
-            call.standing = Standing::Waiting;
+            call.state = CallState::Waiting;
         }
     }
 }
 
 /// Whether the process that is to make a call can.
 #[derive(Debug)]
-pub(super) enum Standby {
+pub(super) enum Availability {
     /// It can.
     Ready(ProcessId),
     /// It will; waiting is worth it.
@@ -261,7 +261,7 @@ impl Core {
             payers: self.payers_of(at, &asked.target),
             reserved: None,
             bill: None,
-            standing: Standing::Waiting,
+            state: CallState::Waiting,
         };
         self.calls.open.insert(id, call);
         self.serve(&at.workspace_id, &asked.target);
@@ -337,11 +337,11 @@ impl Core {
         if let CallTarget::Model { name } = target {
             self.pump_model(id, name);
         }
-        if let Standby::Not(error) = self.standby(id, target) {
+        if let Availability::Not(error) = self.availability(id, target) {
             let waiting = self.calls.ids(|call| {
                 call.at.workspace_id == *id
                     && call.target == *target
-                    && matches!(call.standing, Standing::Waiting)
+                    && matches!(call.state, CallState::Waiting)
             });
             for call_id in waiting {
                 self.end_call(call_id, CallOutcome::Error(error.clone()));
@@ -355,10 +355,10 @@ impl Core {
         }
     }
 
-    fn standby(&self, id: &WorkspaceId, target: &CallTarget) -> Standby {
+    fn availability(&self, id: &WorkspaceId, target: &CallTarget) -> Availability {
         match target {
-            CallTarget::Model { name } => self.model_standby(id, name),
-            CallTarget::Connection { name } => self.connection_standby(id, name),
+            CallTarget::Model { name } => self.model_availability(id, name),
+            CallTarget::Connection { name } => self.connection_availability(id, name),
         }
     }
 
@@ -370,7 +370,7 @@ impl Core {
         };
         let mut ready: BTreeMap<CallTarget, ProcessId> = BTreeMap::new();
         for target in lane.targets() {
-            if let Standby::Ready(process) = self.standby(&lane_key.0, target) {
+            if let Availability::Ready(process) = self.availability(&lane_key.0, target) {
                 ready.insert(target.clone(), process);
             }
         }
@@ -412,7 +412,7 @@ impl Core {
             return;
         };
         call.attempts = call.attempts.saturating_add(1);
-        call.standing = Standing::Running { process };
+        call.state = CallState::Running { process };
         call.reserved = reserved;
         let (target, trace) = (call.target.clone(), call.trace);
         let caller = Caller {
@@ -627,7 +627,7 @@ impl Core {
     /// Gives a call up that nobody waits for. What is being recorded is recorded all the same.
     fn give_up(&mut self, id: CallId) {
         if let Some(call) = self.calls.open.get_mut(&id)
-            && let Standing::Recording { .. } = call.standing
+            && let CallState::Recording { .. } = call.state
         {
             call.waiter = None;
             return;
@@ -722,7 +722,7 @@ impl Core {
     pub(super) fn on_call_time(&mut self) {
         let now_ms = self.now.mono_ms;
         let late = self.calls.ids(|call| {
-            let is_outside = matches!(call.standing, Standing::Waiting | Standing::Running { .. });
+            let is_outside = matches!(call.state, CallState::Waiting | CallState::Running { .. });
             call.deadline_ms <= now_ms && is_outside
         });
         for id in late {

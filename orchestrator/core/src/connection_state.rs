@@ -15,7 +15,7 @@ const WAITING_MAX: usize = 8;
 
 /// Who asked for a piece of work.
 #[derive(Debug, Clone, Copy)]
-struct Asker {
+struct Requester {
     process: ProcessId,
     request_id: Option<u64>,
 }
@@ -23,8 +23,8 @@ struct Asker {
 /// The work of one connection.
 #[derive(Debug, Default)]
 pub(super) struct StateQueue {
-    under_way: Option<Asker>,
-    waiting: VecDeque<(Asker, StateWork)>,
+    under_way: Option<Requester>,
+    waiting: VecDeque<(Requester, StateWork)>,
 }
 
 impl Core {
@@ -36,7 +36,7 @@ impl Core {
         request_id: Option<u64>,
         work: StateWork,
     ) {
-        let asker = Asker {
+        let requester = Requester {
             process,
             request_id,
         };
@@ -49,7 +49,7 @@ impl Core {
             let refused = ToConnector::StateRefused(StateRefused { message });
             return self.answer_connector(process, request_id, refused);
         }
-        queue.waiting.push_back((asker, work));
+        queue.waiting.push_back((requester, work));
         self.pump_state(id, name);
     }
 
@@ -61,10 +61,10 @@ impl Core {
         if queue.under_way.is_some() {
             return;
         }
-        let Some((asker, work)) = queue.waiting.pop_front() else {
+        let Some((requester, work)) = queue.waiting.pop_front() else {
             return;
         };
-        queue.under_way = Some(asker);
+        queue.under_way = Some(requester);
         self.push(Effect::ConnectionState {
             workspace_id: id.clone(),
             connection: name.clone(),
@@ -81,13 +81,13 @@ impl Core {
         let Some(connector) = self.connector_mut(id, name) else {
             return;
         };
-        if let Some(asker) = connector.state.under_way.take() {
+        if let Some(requester) = connector.state.under_way.take() {
             let answer = match result {
                 Ok(StateDone::Found(state)) => ToConnector::State(State { state }),
                 Ok(StateDone::Kept) => ToConnector::StateKept(StateKept {}),
                 Err(message) => ToConnector::StateRefused(StateRefused { message }),
             };
-            self.answer_connector(asker.process, asker.request_id, answer);
+            self.answer_connector(requester.process, requester.request_id, answer);
         }
         self.pump_state(id, name);
     }

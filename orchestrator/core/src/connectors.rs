@@ -18,14 +18,14 @@ use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use serde_json::json;
 
 use super::agents::CONFIGURATION_CHANGED;
-use super::calls::Standby;
+use super::calls::Availability;
 use super::changes::RunningConnector;
 use super::collectors::Collecting;
 use super::connection_state::StateQueue;
 use super::former_keys::{Arrival, FormerKeys};
 use super::health;
 use super::mailbox::AcceptReply;
-use super::models::{not_ready, standby_of};
+use super::models::{availability_of, not_ready};
 use super::router;
 use super::slot::Slot;
 use super::{Core, Effect, LogEvent, Owner, ProcessId, Spawn};
@@ -181,17 +181,21 @@ impl Core {
         self.pump_collecting(id, name);
     }
 
-    pub(super) fn connection_standby(&self, id: &WorkspaceId, name: &ConnectionName) -> Standby {
+    pub(super) fn connection_availability(
+        &self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+    ) -> Availability {
         let target = CallTarget::Connection { name: name.clone() };
         let workspace = self.workspaces.get(id);
         let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
         let is_ending = self.is_stopping() || workspace.is_none_or(|w| w.closing.is_some());
         match connector {
             Some(connector) if !is_ending || connector.slot.ready().is_some() => {
-                standby_of(&connector.slot, connector.readiness, self.now, &target)
+                availability_of(&connector.slot, connector.readiness, self.now, &target)
             }
-            Some(_) => Standby::Not(not_ready(&target, "it is being stopped")),
-            None => Standby::Not(not_ready(&target, "it left the configuration")),
+            Some(_) => Availability::Not(not_ready(&target, "it is being stopped")),
+            None => Availability::Not(not_ready(&target, "it left the configuration")),
         }
     }
 

@@ -9,7 +9,7 @@ use goondan_store::StoreError;
 use goondan_store::writer::operation::{Delete, Removed};
 use serde_json::json;
 
-use super::answers::waiting::Fate;
+use super::answers::waiting::QuestionStatus;
 use super::instance::{DeleteReply, Inbox};
 use super::jobs::continuation;
 use super::refusals::deleted_error;
@@ -44,7 +44,7 @@ impl Core {
         agent: Option<&AgentName>,
         reply: DeleteReply,
     ) {
-        self.cancel_waiters(at, &deleted_error(&at.instance_key), Fate::Lost);
+        self.cancel_waiters(at, &deleted_error(&at.instance_key), QuestionStatus::Lost);
         // The entry keeps others away until the instance is gone.
         let Some(entry) = self.instance_entry(at, agent) else {
             return;
@@ -83,7 +83,7 @@ impl Core {
             Ok(deleted) => {
                 // Whoever asked something that was accepted on the way hears of it, too.
                 let gone = deleted_error(&at.instance_key);
-                self.cancel_waiters(at, &gone, Fate::Lost);
+                self.cancel_waiters(at, &gone, QuestionStatus::Lost);
                 if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
                     workspace.instances.remove(&at.instance_key);
                     workspace.parked.remove(&at.instance_key);

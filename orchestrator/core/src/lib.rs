@@ -26,7 +26,7 @@
 //! * `processes`: what all children have in common.
 //! * `changes`: what an edit changes. `reloading`: reading configurations again.
 //! * `requests`: what clients ask for. `deletion`: what becomes of that request.
-//! * `looks`: looks back at what happened. `archives`: conversations to be taken elsewhere.
+//! * `queries`: looks back at what happened. `archives`: conversations to be taken elsewhere.
 //! * `verification`: whether files are as they were written.
 //! * `retention`: conversations that nobody uses any more.
 //! * `workspaces`: opening, changing, restarting and closing workspaces.
@@ -76,12 +76,12 @@ mod instance;
 mod jobs;
 pub mod limits;
 mod listing;
-mod looks;
 mod mailbox;
 mod models;
 mod observing;
 mod parking;
 mod processes;
+mod queries;
 mod questions;
 mod refusals;
 mod reloading;

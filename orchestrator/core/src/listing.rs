@@ -6,7 +6,7 @@ use goondan_protocol::ids::InstanceKey;
 use goondan_store::instance::Metadata;
 use goondan_store::workspace::Unusable;
 
-use super::answers::waiting::Asker;
+use super::answers::waiting::Requester;
 use super::exchange::RequestToken;
 
 /// Why the instances of a workspace are listed.
@@ -24,7 +24,7 @@ pub enum ListPurpose {
     /// An agent asks which instances there are.
     Agents {
         /// Who asks.
-        asker: Asker,
+        requester: Requester,
         /// Which of them it may see.
         scope: ListScope,
     },

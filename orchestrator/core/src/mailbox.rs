@@ -11,7 +11,7 @@ use goondan_store::instance::EventState;
 use goondan_store::writer::operation::{Accept, Accepted, LookUpEvent};
 use serde_json::json;
 
-use super::answers::waiting::{Asker, Fate, How};
+use super::answers::waiting::{QuestionStatus, ReplyMode, Requester};
 use super::instance::Waiter;
 use super::jobs::continuation;
 use super::refusals::{closed_error, deleted_error, parked_error};
@@ -38,8 +38,8 @@ pub(super) enum AcceptReply {
     },
     /// An agent that asked. `reply` is what is to bring the answer, if it comes as an event.
     Agent {
-        asker: Asker,
-        how: How,
+        requester: Requester,
+        reply_mode: ReplyMode,
         question: EventId,
         reply: Box<AgentEvent>,
     },
@@ -120,11 +120,11 @@ impl Core {
                 self.refuse_connector(process, request_id, code, message);
             }
             AcceptReply::Agent {
-                asker,
-                how,
+                requester,
+                reply_mode,
                 question,
                 ..
-            } => self.refuse_asker(asker, how, question, code, message),
+            } => self.refuse_requester(requester, reply_mode, question, code, message),
             // It is tried again: that it is to come is on record.
             AcceptReply::Answer => {}
             &AcceptReply::Client { token, .. } => {
@@ -215,11 +215,17 @@ impl Core {
                 self.answer_connector(process, request_id, ToConnector::EventAccepted(accepted));
             }
             AcceptReply::Agent {
-                asker,
-                how,
+                requester,
+                reply_mode,
                 question,
                 reply,
-            } => self.on_question_accepted(instance, &question, (asker, how), reply, before),
+            } => self.on_question_accepted(
+                instance,
+                &question,
+                (requester, reply_mode),
+                reply,
+                before,
+            ),
             AcceptReply::Answer => self.on_delivered(instance, event_id, true),
             AcceptReply::Client { token, sent, wait } => {
                 let sent = Sent { duplicate, ..sent };
@@ -287,7 +293,7 @@ impl Core {
             entry.accepting = entry.accepting.saturating_sub(1);
         }
         if may_be_there {
-            self.distrust_inbox(instance);
+            self.invalidate_inbox(instance);
         }
         self.forget_if_done(instance);
     }
@@ -331,7 +337,7 @@ impl Core {
                     format!("the outcome of event `{event_id}` is not known any more"),
                 );
                 for waiter in self.take_waiters(at, event_id) {
-                    self.disappoint(at, event_id, waiter, &error, Fate::Lost);
+                    self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
                 }
             }
         }
@@ -363,13 +369,18 @@ impl Core {
     }
 
     /// Tells everyone who waits for turns of an instance that they are waited for in vain.
-    pub(super) fn cancel_waiters(&mut self, at: &InstanceRef, error: &ControlError, fate: Fate) {
+    pub(super) fn cancel_waiters(
+        &mut self,
+        at: &InstanceRef,
+        error: &ControlError,
+        status: QuestionStatus,
+    ) {
         let waiters = self
             .instance_mut(at)
             .map(|e| std::mem::take(&mut e.waiters));
         for (event_id, waiters) in waiters.into_iter().flatten() {
             for waiter in waiters {
-                self.disappoint(at, &event_id, waiter, error, fate);
+                self.fail_waiter(at, &event_id, waiter, error, status);
             }
         }
     }
@@ -385,7 +396,7 @@ impl Core {
             .as_ref()
             .map(|turn| turn.context.event_id.clone());
         let kept = current.and_then(|id| entry.waiters.remove_entry(&id));
-        self.cancel_waiters(at, error, Fate::Stands);
+        self.cancel_waiters(at, error, QuestionStatus::Stands);
         if let Some(entry) = self.instance_mut(at) {
             entry.waiters.extend(kept);
         }

@@ -10,7 +10,7 @@ use goondan_protocol::trace::TraceId;
 use serde_json::json;
 
 use super::agents::CONFIGURATION_CHANGED;
-use super::calls::Standby;
+use super::calls::Availability;
 use super::health;
 use super::slot::Slot;
 use super::{Core, Effect, LogEvent, Owner, ProcessId, Spawn};
@@ -161,13 +161,13 @@ impl Core {
         self.serve(id, &CallTarget::Model { name: name.clone() });
     }
 
-    pub(super) fn model_standby(&self, id: &WorkspaceId, name: &ResourceName) -> Standby {
+    pub(super) fn model_availability(&self, id: &WorkspaceId, name: &ResourceName) -> Availability {
         let target = CallTarget::Model { name: name.clone() };
         let workspace = self.workspaces.get(id);
         let Some(model) = workspace.and_then(|workspace| workspace.models.get(name)) else {
-            return Standby::Not(not_ready(&target, "it left the configuration"));
+            return Availability::Not(not_ready(&target, "it left the configuration"));
         };
-        standby_of(&model.slot, model.readiness, self.now, &target)
+        availability_of(&model.slot, model.readiness, self.now, &target)
     }
 
     /// A model's process did its work: whatever made it crash before is over.
@@ -262,22 +262,22 @@ impl Core {
 }
 
 /// Whether a process can make calls, by its slot and by what it says of itself.
-pub(super) fn standby_of(
+pub(super) fn availability_of(
     slot: &Slot,
     readiness: Readiness,
     now: super::Now,
     target: &CallTarget,
-) -> Standby {
+) -> Availability {
     match (slot.ready(), &slot.detail) {
-        (Some(process), _) if readiness == Readiness::Ready => Standby::Ready(process),
+        (Some(process), _) if readiness == Readiness::Ready => Availability::Ready(process),
         (Some(_), Some(why)) if readiness == Readiness::NotReady => {
-            Standby::Not(not_ready(target, why))
+            Availability::Not(not_ready(target, why))
         }
         (None, detail) if slot.up().is_none() && !slot.may_start(now) => {
             let how = detail.as_deref().unwrap_or("its process keeps crashing");
             let why = format!("its process keeps crashing, the last time: {how}");
-            Standby::Not(not_ready(target, &why))
+            Availability::Not(not_ready(target, &why))
         }
-        _ => Standby::Coming,
+        _ => Availability::Coming,
     }
 }

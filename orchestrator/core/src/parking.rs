@@ -18,7 +18,7 @@ use goondan_store::writer::operation::{
 use serde_json::json;
 
 use super::ListPurpose;
-use super::answers::waiting::Fate;
+use super::answers::waiting::QuestionStatus;
 use super::instance::{Inbox, Turn};
 use super::jobs::{Continuation, LogFailure, continuation};
 use super::refusals::parked_error;
@@ -179,7 +179,7 @@ impl Core {
         self.audit(at, "eventParked", details);
         let error = parked_error(event_id, reason);
         for waiter in self.take_waiters(at, event_id) {
-            self.disappoint(at, event_id, waiter, &error, Fate::Lost);
+            self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
         }
         self.end_questions(at);
         self.pump(at);
@@ -282,7 +282,7 @@ impl Core {
         }
         self.audit(at, what, json!({"eventId": event_id}));
         self.respond(token, &Done {});
-        self.distrust_inbox(at);
+        self.invalidate_inbox(at);
     }
 
     /// Lists the events of a workspace that wait or are parked.

@@ -33,7 +33,7 @@ pub(super) struct OpenQuestion {
     /// The call it came under.
     pub(super) call_id: CallId,
     /// The connector that asks, and its number for the question.
-    pub(super) asker: (ProcessId, Option<u64>),
+    pub(super) requester: (ProcessId, Option<u64>),
     /// The step of the call, for its place in the trace.
     pub(super) step_id: Option<StepId>,
     /// Where in a trace the call belongs.
@@ -141,9 +141,9 @@ impl Questions {
 
     /// The one that a connector asked under this number.
     pub(super) fn asked_as(&self, process: ProcessId, request_id: u64) -> Option<QuestionId> {
-        let asker = (process, Some(request_id));
+        let requester = (process, Some(request_id));
         let mut open = self.open.values();
-        let found = open.find(|open| open.asker == asker)?;
+        let found = open.find(|open| open.requester == requester)?;
         Some(found.info.question_id.clone())
     }
 

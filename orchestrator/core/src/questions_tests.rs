@@ -24,7 +24,7 @@ fn question(id: &str, connection: &str, call: u64, asked_ms: u64) -> OpenQuestio
         },
         form: QuestionForm::default(),
         call_id: CallId(call),
-        asker: (ProcessId(1), Some(call)),
+        requester: (ProcessId(1), Some(call)),
         step_id: None,
         trace: None,
         asked_ms,
@@ -113,7 +113,7 @@ fn what_a_call_has_asked_counts_until_the_call_is_over() {
 }
 
 #[test]
-fn a_question_is_found_by_its_id_its_asker_and_its_conversation() {
+fn a_question_is_found_by_its_id_its_requester_and_its_conversation() {
     let mut questions = Questions::default();
     questions.ask(question("a", "kit", 1, 0));
     let (here, there) = ("w".parse().unwrap(), "v".parse().unwrap());

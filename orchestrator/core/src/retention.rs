@@ -116,12 +116,12 @@ impl Core {
                 let event = event.with("workspaceId", id.as_str());
                 self.log(event.with("error", error.message));
             }
-            (ListPurpose::Agents { asker, scope }, Ok(listed)) => {
-                self.on_instances_listed(&asker, scope, listed.found);
+            (ListPurpose::Agents { requester, scope }, Ok(listed)) => {
+                self.on_instances_listed(&requester, scope, listed.found);
             }
-            (ListPurpose::Agents { asker, .. }, Err(error)) => {
+            (ListPurpose::Agents { requester, .. }, Err(error)) => {
                 let refused = Refused::new("E_UNAVAILABLE", error.message);
-                self.answer_agent(&asker, refused.into());
+                self.answer_agent(&requester, refused.into());
             }
             (ListPurpose::Prune { token, request }, Ok(listed)) => {
                 self.on_prune_listed(token, &request, listed.found);

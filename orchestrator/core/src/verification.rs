@@ -176,7 +176,7 @@ impl Core {
                 let details = json!({"kept": found.kept, "findings": known});
                 self.audit(at, "repaired", details);
             }
-            self.distrust_inbox(at);
+            self.invalidate_inbox(at);
         }
         self.take_verified(token, Some(&at.instance_key), found);
     }

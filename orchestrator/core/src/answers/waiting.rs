@@ -8,7 +8,7 @@ use crate::ProcessId;
 
 /// A tool call that asked something.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asker {
+pub struct Requester {
     /// The instance whose turn it is part of.
     pub(crate) at: InstanceRef,
     /// Its process.
@@ -17,9 +17,9 @@ pub struct Asker {
     pub(crate) request_id: Option<u64>,
 }
 
-/// How the asker is to hear of the answer.
+/// How the requester is to hear of the answer.
 #[derive(Debug, Clone)]
-pub(crate) enum How {
+pub(crate) enum ReplyMode {
     /// Not at all.
     Hand,
     /// As the result of its call, if it comes in time.
@@ -31,7 +31,7 @@ pub(crate) enum How {
 /// An agent that waits for an event's turn.
 #[derive(Debug)]
 pub(crate) struct AgentWaiter {
-    pub(super) asker: InstanceRef,
+    pub(super) requester: InstanceRef,
     /// The event that brings the answer, if it comes as one.
     pub(super) reply: Box<AgentEvent>,
     pub(super) mode: Mode,
@@ -40,7 +40,7 @@ pub(crate) struct AgentWaiter {
 /// How it hears of the answer.
 #[derive(Debug)]
 pub(super) enum Mode {
-    Call { asker: Asker, until_ms: u64 },
+    Call { requester: Requester, until_ms: u64 },
     Event,
 }
 
@@ -64,7 +64,7 @@ pub(super) enum Watch {
 
 /// What becomes of a question that is not answered now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum QuestionStatus {
     /// It stands, and is answered some day.
     Stands,
     /// Nothing comes of it.

@@ -12,7 +12,7 @@ use crate::limits::{CALLS_IN_FLIGHT_PER_CREDENTIAL, CALLS_WAITING_PER_CREDENTIAL
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     /// The agents with calls that wait.
-    agents: Turns<AgentName, Turns<InstanceKey, VecDeque<CallId>>>,
+    agents: RoundRobin<AgentName, RoundRobin<InstanceKey, VecDeque<CallId>>>,
     /// How many calls wait.
     waiting: usize,
     /// Who makes its calls.
@@ -31,15 +31,15 @@ pub(super) struct Who<'a> {
 
 /// Those who take turns, the next one first. Each has something that waits.
 #[derive(Debug)]
-struct Turns<K, V>(VecDeque<(K, V)>);
+struct RoundRobin<K, V>(VecDeque<(K, V)>);
 
-impl<K, V> Default for Turns<K, V> {
+impl<K, V> Default for RoundRobin<K, V> {
     fn default() -> Self {
         Self(VecDeque::new())
     }
 }
 
-impl<K: Clone + PartialEq, V: Default> Turns<K, V> {
+impl<K: Clone + PartialEq, V: Default> RoundRobin<K, V> {
     /// Puts something to what of one waits; whoever had nothing comes last.
     fn put(&mut self, who: &K, put: impl FnOnce(&mut V)) {
         if let Some((_, waiting)) = self.0.iter_mut().find(|(other, _)| other == who) {
@@ -88,7 +88,7 @@ fn take_call(calls: &mut VecDeque<CallId>, fits: impl Fn(CallId) -> bool) -> Opt
     calls.remove(place)
 }
 
-fn has_nobody(conversations: &Turns<InstanceKey, VecDeque<CallId>>) -> bool {
+fn has_nobody(conversations: &RoundRobin<InstanceKey, VecDeque<CallId>>) -> bool {
     conversations.0.is_empty()
 }
 

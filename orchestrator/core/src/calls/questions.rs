@@ -20,7 +20,7 @@ use goondan_protocol::trace::SpanId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{OpenCall, Standing};
+use super::{CallState, OpenCall};
 use crate::questions::{Closed, OpenQuestion, judged};
 use crate::{Core, LogEvent, Peer, ProcessId, RequestToken};
 
@@ -139,7 +139,7 @@ impl Core {
             },
             form,
             call_id: ask.call_id,
-            asker: (process, request_id),
+            requester: (process, request_id),
             step_id: place.and_then(|place| place.step_id.clone()),
             trace: call.trace,
             asked_ms: now.mono_ms,
@@ -185,7 +185,7 @@ impl Core {
         if !self.questions.is_empty() {
             let over = self.questions.all(None).filter_map(|open| {
                 let question_id = open.info.question_id.clone();
-                if !self.calls.is_made_by(open.asker.0, open.call_id) {
+                if !self.calls.is_made_by(open.requester.0, open.call_id) {
                     return Some((question_id, "the call it came under is over"));
                 }
                 let why = self.why_nobody_is_asked(&open.info.workspace_id)?;
@@ -199,7 +199,7 @@ impl Core {
         let open = &self.calls.open;
         let is_made = |id: CallId| {
             let call = open.get(&id);
-            call.is_some_and(|call| matches!(call.standing, Standing::Running { .. }))
+            call.is_some_and(|call| matches!(call.state, CallState::Running { .. }))
         };
         self.questions.forget_calls(is_made);
     }
@@ -227,7 +227,7 @@ impl Core {
             End::Declined | End::TimedOut | End::Withdrawn(_) => None,
         };
         let answered = Box::new(QuestionAnswered { action, content });
-        let (process, request_id) = question.asker;
+        let (process, request_id) = question.requester;
         self.answer_connector(process, request_id, ToConnector::QuestionAnswered(answered));
         Some(QuestionClosed {
             question_id: question_id.clone(),

@@ -18,7 +18,7 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::replied::Replied;
-use super::{OpenCall, Standing};
+use super::{CallState, OpenCall};
 use crate::accounts::agents_of;
 use crate::jobs::continuation;
 use crate::{Core, LogEvent, ProcessId};
@@ -116,16 +116,16 @@ impl Core {
         let Some(call) = self.calls.open.get_mut(&id) else {
             return false;
         };
-        match &call.standing {
+        match &call.state {
             // The configuration names another model now.
-            Standing::Waiting | Standing::Running { .. } if call.target != *target => {
+            CallState::Waiting | CallState::Running { .. } if call.target != *target => {
                 self.give_up(id);
                 return false;
             }
-            Standing::Waiting | Standing::Running { .. } | Standing::Recording { .. } => {
+            CallState::Waiting | CallState::Running { .. } | CallState::Recording { .. } => {
                 call.waiter = Some(waiter);
             }
-            Standing::Unrecorded { message } => {
+            CallState::Unrecorded { message } => {
                 let message = message.clone();
                 call.waiter = Some(waiter);
                 self.write_reply(id, message);
@@ -255,7 +255,7 @@ impl Core {
         };
         let (instance, seq) = (call.at.clone(), record.seq);
         if let Some(entry) = call.bill.clone() {
-            call.standing = Standing::Recording { message };
+            call.state = CallState::Recording { message };
             let workspace_id = instance.workspace_id.clone();
             let record = RecordUsage {
                 workspace_id,
@@ -275,7 +275,7 @@ impl Core {
                 return self.end_call(id, CallOutcome::Error(error));
             }
         };
-        call.standing = Standing::Recording { message };
+        call.state = CallState::Recording { message };
         if let Some(turn) = self.current_turn_mut(&instance, &turn_id) {
             turn.used.append(event.get().len());
         }
@@ -300,7 +300,7 @@ impl Core {
         let Some(call) = self.calls.open.get_mut(&id) else {
             return;
         };
-        let Standing::Recording { message } = &call.standing else {
+        let CallState::Recording { message } = &call.state else {
             return;
         };
         let message = message.clone();
@@ -327,7 +327,7 @@ impl Core {
         let Some(call) = self.calls.open.get_mut(&id) else {
             return;
         };
-        let Standing::Recording { message } = &call.standing else {
+        let CallState::Recording { message } = &call.state else {
             return;
         };
         let message = message.clone();
@@ -360,7 +360,7 @@ impl Core {
         };
         let Some((process, _)) = call.waiter.take() else {
             // The turn is over, or nobody has asked again yet.
-            call.standing = Standing::Unrecorded { message };
+            call.state = CallState::Unrecorded { message };
             if matches!(error, StoreError::WrongTurn { .. }) {
                 self.calls.remove(id);
             }
@@ -369,7 +369,7 @@ impl Core {
             return self.log(event.with("error", goondan_log::error_chain(error)));
         };
         // Its successor asks again, and finds the reply that is kept here.
-        call.standing = Standing::Unrecorded { message };
+        call.state = CallState::Unrecorded { message };
         self.on_store_failure(at, Some(process), error);
     }
 }

@@ -164,16 +164,16 @@ impl World {
         );
         self.places = after;
         for open in self.core.questions.all(None) {
-            let (process, request) = open.asker;
+            let (process, request) = open.requester;
             assert!(
                 self.core.calls.is_made_by(process, open.call_id),
                 "question {:?} waits, and its call is over",
                 open.info.question_id
             );
             // One that hangs may have been told, and not have heard.
-            let asker = self.children.get(&process);
-            let asker = asker.expect("whoever makes a call is there");
-            assert!(request.is_some_and(|request| asker.questions.contains(&request)));
+            let requester = self.children.get(&process);
+            let requester = requester.expect("whoever makes a call is there");
+            assert!(request.is_some_and(|request| requester.questions.contains(&request)));
         }
     }
 

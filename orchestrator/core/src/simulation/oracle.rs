@@ -87,10 +87,10 @@ pub(super) struct Oracle {
 }
 
 /// Whose conversation it is when an agent of it asks another.
-fn key_between(asker: &InstanceKey, agent: &str) -> InstanceKey {
+fn key_between(requester: &InstanceKey, agent: &str) -> InstanceKey {
     let helper = format!("{HELPER_AGENT}:");
-    let conversation = asker.as_str().strip_prefix(&helper);
-    key_of(agent, conversation.unwrap_or(asker.as_str()))
+    let conversation = requester.as_str().strip_prefix(&helper);
+    key_of(agent, conversation.unwrap_or(requester.as_str()))
 }
 
 impl Oracle {
@@ -99,7 +99,7 @@ impl Oracle {
     }
 
     /// An agent asks another.
-    pub(super) fn ask_agent(&mut self, ask: &AgentAsk, asker: &InstanceKey) {
+    pub(super) fn ask_agent(&mut self, ask: &AgentAsk, requester: &InstanceKey) {
         let (Question::Request { agent, .. } | Question::Send { agent, .. }) = &ask.question else {
             return;
         };
@@ -107,8 +107,8 @@ impl Oracle {
         if let Question::Request { wait: false, .. } = ask.question {
             self.wanted_later.insert(question.clone());
         }
-        self.submit(&question, &key_between(asker, agent.as_str()));
-        self.submit(&reply_id(&question).unwrap(), asker);
+        self.submit(&question, &key_between(requester, agent.as_str()));
+        self.submit(&reply_id(&question).unwrap(), requester);
     }
 
     /// A connector is told what came of a question to a person.
@@ -151,8 +151,8 @@ impl Oracle {
     /// An answer is to come as an event.
     fn owe(&mut self, question: &EventId) {
         let reply = reply_id(question).unwrap();
-        let asker = self.submitted[&reply].clone();
-        self.owed.insert(reply, asker);
+        let requester = self.submitted[&reply].clone();
+        self.owed.insert(reply, requester);
     }
 
     pub(super) fn is_excused(&self, event_id: &EventId) -> bool {
@@ -186,7 +186,7 @@ impl Oracle {
     }
 
     fn excuse(&mut self, key: &InstanceKey) {
-        self.owed.retain(|_, asker| asker != key);
+        self.owed.retain(|_, requester| requester != key);
         let gone = self.acknowledged.remove(key).unwrap_or_default();
         self.excused.extend(gone);
     }
@@ -454,7 +454,7 @@ impl Oracle {
                 assert!(!answered.contains(&reply), "{reply} came twice");
                 answered.push(reply);
             }
-            for reply in self.owed.iter().filter(|(_, asker)| *asker == key) {
+            for reply in self.owed.iter().filter(|(_, requester)| *requester == key) {
                 assert!(answered.contains(reply.0), "answer {} never came", reply.0);
             }
             let promised = self.acknowledged.get(key).cloned().unwrap_or_default();
