@@ -91,7 +91,7 @@ fn fix_mends_shows_and_leaves_the_rest_alone() {
         0o640
     );
     for line in [
-        "mended goondan.yaml:10: unknown field `modelCnfig`",
+        "fixed goondan.yaml:10: unknown field `modelCnfig`",
         "  - spec: {modelCnfig: {modelRef: Model/main}}\n",
         "  + spec: {modelConfig: {modelRef: Model/main}}\n",
         "Configuration  valid\n",

@@ -47,7 +47,7 @@ pub struct Diagnostic {
     /// What to do about it.
     pub suggestion: Option<String>,
     /// What to write in place of the `span_len` characters at `column`, where that mends the problem
-    /// without a person's judgement; [`crate::mend()`] does it.
+    /// without a person's judgement; [`crate::autofix()`] does it.
     pub fix: Option<String>,
 }
 

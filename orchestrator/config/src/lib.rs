@@ -23,6 +23,7 @@
 //! `docs/configuration.md` is the users' reference for everything read here.
 
 mod advice;
+mod autofix;
 pub mod codes;
 mod diagnostic;
 mod digest;
@@ -40,7 +41,6 @@ mod listing;
 mod load;
 mod loader;
 mod machine;
-mod mend;
 mod misplaced;
 mod node;
 mod outgoing;
@@ -72,12 +72,12 @@ use goondan_protocol::secret::IDENTITY_VAR;
 use goondan_protocol::usage::PriceTable;
 use serde_json::Value;
 
+pub use autofix::{Change, FixedFile};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use effective::{Origin, Setting, SettingValue};
 pub use kept::KeptFiles;
 pub use loader::{Loaded, Loader};
 pub use machine::{AnyMachine, Machine, ThisMachine};
-pub use mend::{Change, MendedFile};
 pub use schema::{SCHEMA_NAMES, schema};
 pub use secrets::Secrets;
 pub use sources::Sources;
@@ -108,14 +108,14 @@ pub fn effective(project_root: &Path, env: &dyn Environment) -> Result<Vec<Setti
     Loader::new(env).effective(project_root)
 }
 
-/// Mends what can be mended without a person's judgement: each problem with a [`Diagnostic::fix`] that
+/// Mends what can be fixed without a person's judgement: each problem with a [`Diagnostic::fix`] that
 /// is gone once the fix is made. Writes nothing.
 ///
 /// # Errors
 ///
 /// The Project Root cannot be opened.
-pub fn mend(project_root: &Path, env: &dyn Environment) -> Result<Vec<MendedFile>, Diagnostics> {
-    Loader::new(env).mend(project_root)
+pub fn autofix(project_root: &Path, env: &dyn Environment) -> Result<Vec<FixedFile>, Diagnostics> {
+    Loader::new(env).autofix(project_root)
 }
 
 /// What came of looking at a project.

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use goondan_protocol::secret::{NoSecrets, SecretStore};
 
+use crate::autofix::{self, FixedFile};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::effective::{self, Setting};
 use crate::kept::KeptFiles;
 use crate::load::{self, Outside};
 use crate::machine::{AnyMachine, Machine};
-use crate::mend::{self, MendedFile};
 use crate::project_files::ProjectFiles;
 use crate::report::Report;
 use crate::secrets::Secrets;
@@ -141,15 +141,15 @@ impl<'e> Loader<'e> {
         }
     }
 
-    /// See [`crate::mend()`].
+    /// See [`crate::autofix()`].
     ///
     /// # Errors
     ///
     /// The Project Root cannot be opened.
-    pub fn mend(&self, root: &Path) -> Result<Vec<MendedFile>, Diagnostics> {
+    pub fn autofix(&self, root: &Path) -> Result<Vec<FixedFile>, Diagnostics> {
         let mut report = Report::default();
         match self.open(root, &mut report) {
-            Some(files) => Ok(mend::mend(files, self.outside)),
+            Some(files) => Ok(autofix::autofix(files, self.outside)),
             None => Err(report.into_diagnostics()),
         }
     }

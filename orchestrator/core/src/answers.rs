@@ -429,7 +429,7 @@ impl Core {
     ) {
         match &waiter.mode {
             Mode::Call { requester, .. } => {
-                self.tell_answered(requester, target, question, outcome)
+                self.tell_answered(requester, target, question, outcome);
             }
             Mode::Event => self.deliver(&waiter.requester, &waiter.reply, outcome),
         }

@@ -38,13 +38,14 @@ use serde_json::value::RawValue;
 use crate::error::StoreError;
 use crate::naming::instance_dir_name;
 
-mod align;
 mod answer;
 mod answers;
 mod archive;
 mod awaiting;
 mod base;
+mod base_checksums;
 mod check;
+mod checksum_diff;
 mod claims;
 mod export;
 mod extension;
@@ -63,7 +64,6 @@ mod recovery;
 mod redo;
 mod repair;
 mod segments;
-mod sums;
 mod traced;
 mod turn;
 

@@ -30,16 +30,16 @@ use crate::naming::instance_dir_name;
 use crate::root::Layout;
 
 mod batch;
+mod fold_schedule;
+mod handle_cache;
 pub mod operation;
 mod outcome;
 mod performing;
-mod resting;
-mod settling;
 mod workspace_files;
 
+use fold_schedule::Unfolded;
 use operation::{Promise, Subject};
 use outcome::{again, report_findings};
-use settling::Unfolded;
 use workspace_files::WorkspaceFiles;
 
 pub use operation::{Completion, Job, Op, Report};

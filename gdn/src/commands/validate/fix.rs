@@ -1,10 +1,10 @@
-//! `gdn validate --fix`: writes what [`goondan_config::mend()`] made of the project's files.
+//! `gdn validate --fix`: writes what [`goondan_config::autofix()`] made of the project's files.
 
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use goondan_config::{Change, Loader, MendedFile};
+use goondan_config::{Change, FixedFile, Loader};
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
@@ -50,11 +50,11 @@ pub(super) struct Autofix {
 /// Fixes the project's files and says what was done. Each file is replaced as a whole or not at all.
 pub(super) fn autofix(root: &Path, loader: &Loader<'_>) -> Result<Vec<Autofix>, Failure> {
     // A Project Root that cannot be opened is told by the check that follows.
-    let files = loader.mend(root).unwrap_or_default();
+    let files = loader.autofix(root).unwrap_or_default();
     let mut fixes = Vec::new();
     for file in files {
         write(root, &file)?;
-        let MendedFile { path, changes, .. } = file;
+        let FixedFile { path, changes, .. } = file;
         fixes.extend(changes.into_iter().map(|change| Autofix {
             file: path.clone(),
             change,
@@ -63,7 +63,7 @@ pub(super) fn autofix(root: &Path, loader: &Loader<'_>) -> Result<Vec<Autofix>, 
     Ok(fixes)
 }
 
-fn write(root: &Path, file: &MendedFile) -> Result<(), FixError> {
+fn write(root: &Path, file: &FixedFile) -> Result<(), FixError> {
     let path = root.join(&file.path);
     let failed = |source| FixError::Write {
         path: path.clone(),
@@ -105,7 +105,7 @@ impl Autofix {
         let place = format!("{}:{}", self.file.display(), problem.line);
         let mut shown = format!(
             "{} {}: {}\n",
-            palette.paint(style::GOOD, "mended"),
+            palette.paint(style::GOOD, "fixed"),
             text::one_line(&place),
             text::one_line(&problem.message)
         );

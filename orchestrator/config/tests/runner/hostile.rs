@@ -142,7 +142,7 @@ proptest! {
             let checked = goondan_config::check(&project.root(), &project);
             let shown: String = checked.warnings.iter().map(ToString::to_string).collect();
             prop_assert!(shown.len() < 100_000);
-            for file in goondan_config::mend(&project.root(), &project).unwrap() {
+            for file in goondan_config::autofix(&project.root(), &project).unwrap() {
                 prop_assert_ne!(file.before, file.after);
             }
             let settings = goondan_config::effective(&project.root(), &project);

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod agreement;
 #[cfg(test)]
+mod autofix;
+#[cfg(test)]
 mod beginners;
 #[cfg(test)]
 mod budgets;
@@ -18,8 +20,6 @@ mod files;
 mod hostile;
 #[cfg(test)]
 mod machine;
-#[cfg(test)]
-mod mending;
 #[cfg(test)]
 mod outgoing;
 #[cfg(test)]

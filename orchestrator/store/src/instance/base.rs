@@ -19,10 +19,10 @@ use goondan_durable::manifest::{self, Claim, Running, Standing};
 use goondan_durable::{Finding, FindingKind, IoContext as _, Severity, checksum, files, sealed};
 use goondan_protocol::ids::TurnId;
 
-use super::align::{Alignment, LineSum, Verdict, align};
 use super::answer::Answer;
+use super::base_checksums::{self, Coverage, SUMS, SUMS_NEXT};
+use super::checksum_diff::{Alignment, LineSum, Verdict, align};
 use super::inbox::Inbox;
-use super::sums::{self, Coverage, SUMS, SUMS_NEXT};
 use crate::error::StoreError;
 use crate::limits::INBOX_REMEMBERED_EVENTS;
 
@@ -80,7 +80,7 @@ impl Base {
     ) -> Result<Self, StoreError> {
         let lines = Journal::open(disk, &messages.join(BASE))?;
         let mut sums = Journal::open(disk, &messages.join(SUMS))?;
-        let mut coverage = sums::coverage(&mut sums)?;
+        let mut coverage = base_checksums::coverage(&mut sums)?;
         if let Some((covered, end)) = coverage
             && end < sums.len()
         {
@@ -90,7 +90,7 @@ impl Base {
                     let line = covered.records() + 1;
                     findings.push(sealed::torn(sums.path(), line, &torn));
                 }
-                None => coverage = sums::coverage(&mut sums)?,
+                None => coverage = base_checksums::coverage(&mut sums)?,
             }
         }
         let coverage = coverage.map(|(coverage, _)| coverage);
@@ -108,7 +108,7 @@ impl Base {
 
     /// The events that were answered last, the latest last.
     pub(super) fn answers(&mut self) -> Result<Vec<Answer>, StoreError> {
-        let mut answers = sums::answers(&mut self.sums)?;
+        let mut answers = base_checksums::answers(&mut self.sums)?;
         answers.extend(self.unnamed.iter().cloned());
         Ok(answers)
     }
@@ -131,7 +131,7 @@ impl Base {
 
     /// Whether the checksums name any answer.
     pub(super) fn names_answers(&mut self) -> Result<bool, StoreError> {
-        Ok(!sums::answers(&mut self.sums)?.is_empty())
+        Ok(!base_checksums::answers(&mut self.sums)?.is_empty())
     }
 
     /// Names answers behind what the checksums hold. Durable when it returns.
@@ -304,10 +304,11 @@ impl Base {
         let old = self.sums.read(0, usize::MAX)?;
         let kept = files::keep_aside(disk, self.sums.path(), "replaced", &old)?;
         let mut coverage = Coverage::default();
-        let mut answers = sums::answers(&mut self.sums)?;
+        let mut answers = base_checksums::answers(&mut self.sums)?;
         answers.append(&mut self.unnamed);
         let sum = Running::of(&mut self.lines)?.claim().crc32;
-        let content = sums::records_of(&survey.lines, &answers, Some(sum), &mut coverage)?;
+        let content =
+            base_checksums::records_of(&survey.lines, &answers, Some(sum), &mut coverage)?;
         files::replace(disk, self.sums.path(), &content)?;
         self.sums = Journal::open(disk, &self.messages.join(SUMS))?;
         self.coverage = Some(coverage);
@@ -332,7 +333,7 @@ impl Base {
         (lines, answers, sum): (&[LineSum], &[Answer], Option<u32>),
         coverage: &mut Coverage,
     ) -> Result<(), StoreError> {
-        let records = sums::records_of(lines, answers, sum, coverage)?;
+        let records = base_checksums::records_of(lines, answers, sum, coverage)?;
         if !records.is_empty() {
             self.sums.append(&records)?;
         }
@@ -356,7 +357,7 @@ impl Base {
         if let Some(sums_len) = sums_len.filter(|len| !is_short && self.sums.len() > *len) {
             // A crash may have left anything behind there.
             self.sums.cut(sums_len)?;
-            self.coverage = sums::coverage(&mut self.sums)?.map(|(coverage, _)| coverage);
+            self.coverage = base_checksums::coverage(&mut self.sums)?.map(|(coverage, _)| coverage);
         }
         if is_short {
             // It lost its end, and goes on where it ends; settling it tells what is missing.
@@ -386,7 +387,7 @@ impl Base {
             let added = delta.get(covered..).unwrap_or_default();
             let lines: Result<Vec<_>, _> = added
                 .split_inclusive(|byte| *byte == b'\n')
-                .map(sums::sum_of)
+                .map(base_checksums::sum_of)
                 .collect();
             let mut hasher = Hasher::new_with_initial_len(sum, coverage.bytes);
             hasher.update(added);
@@ -458,7 +459,7 @@ impl Base {
         let surplus = named.len().saturating_sub(INBOX_REMEMBERED_EVENTS);
         let named = named.split_off(surplus);
         let sum = Some(checksum::crc32(content));
-        let sums = sums::records_of(lines, &named, sum, &mut Coverage::default())?;
+        let sums = base_checksums::records_of(lines, &named, sum, &mut Coverage::default())?;
         files::write_synced(disk, &self.messages.join(SUMS_NEXT), &sums)?;
         Ok(disk
             .sync_dir(&self.messages)
@@ -517,7 +518,7 @@ impl Base {
         // Between the two the checksums do not fit, which opening the instance would settle.
         files::replace(disk, &self.messages.join(BASE), &content)?;
         let sum = Some(checksum::crc32(&content));
-        let sums = sums::records_of(&lines, &answers, sum, &mut Coverage::default())?;
+        let sums = base_checksums::records_of(&lines, &answers, sum, &mut Coverage::default())?;
         files::replace(disk, &self.messages.join(SUMS), &sums)?;
         *self = Self::open(disk, &self.messages, &mut Vec::new())?;
         Ok(kept)
@@ -528,7 +529,7 @@ impl Base {
         let reader = match &mut self.reader {
             Some(reader) => reader,
             None => {
-                let (lines, findings) = sums::load(&mut self.sums, &mut self.lines)?;
+                let (lines, findings) = base_checksums::load(&mut self.sums, &mut self.lines)?;
                 self.reader.insert(Reader {
                     lines,
                     findings,
@@ -579,7 +580,7 @@ impl Base {
             && let Ok(len) = usize::try_from(expected.len)
             && let Some(line) = rest.get(..len)
             // The length is known, so the line's end need not be looked for.
-            && *expected == sums::sum_of(line)?
+            && *expected == base_checksums::sum_of(line)?
         {
             reader.next += 1;
             reader.offset += u64::from(expected.len);
@@ -641,7 +642,7 @@ pub(super) fn standing(
 ) -> Result<Standing, StoreError> {
     if lines.len() >= claim.bytes
         && let Some(sums) = sums
-        && sums::sum_at(sums, claim.bytes)? == Some(claim.crc32)
+        && base_checksums::sum_at(sums, claim.bytes)? == Some(claim.crc32)
     {
         return Ok(Standing::Whole);
     }
@@ -654,7 +655,7 @@ pub(super) fn survey(
     sums: Option<&mut Journal>,
 ) -> Result<Survey, StoreError> {
     let (written, mut findings) = match sums {
-        Some(sums) => sums::load(sums, lines)?,
+        Some(sums) => base_checksums::load(sums, lines)?,
         None => (Vec::new(), Vec::new()),
     };
     let mut found = Vec::new();
@@ -689,7 +690,7 @@ fn each_line(
         with_newline.clear();
         with_newline.extend_from_slice(line);
         with_newline.push(b'\n');
-        match sums::sum_of(&with_newline) {
+        match base_checksums::sum_of(&with_newline) {
             Ok(sum) => take(line, sum),
             Err(error) => failed = Some(error),
         }

@@ -12,10 +12,10 @@ use goondan_durable::{
 
 use super::answers::Unknown;
 use super::base::{self, BASE, BASE_NEXT};
+use super::base_checksums::{self, SUMS, SUMS_NEXT};
 use super::claims::{KnownFiles, TurnClaim};
 use super::known::{MANIFEST, is_told, shortened_turn};
 use super::llm::LLM;
-use super::sums::{self, SUMS, SUMS_NEXT};
 use super::turn::Journaled;
 use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox, segments, turn};
 use crate::error::StoreError;
@@ -349,7 +349,7 @@ fn check_answers(
     }
     let path = messages.join(SUMS);
     if disk.stat(&path).during("look at", &path)?.is_some() {
-        let mut answers = sums::answers(&mut Journal::open_read(disk, &path)?)?;
+        let mut answers = base_checksums::answers(&mut Journal::open_read(disk, &path)?)?;
         answers.retain(|answer| !journaled.ended.contains(&answer.turn_id));
         let unknown = Unknown::find(answers, known);
         out.findings.extend(unknown.findings(&messages.join(INBOX)));
@@ -373,7 +373,7 @@ fn check_turn(
         || known.is_parked(&claim.event_id)
         || known.is_over(&claim.event_id)
         || (disk.stat(&sums).during("look at", &sums)?.is_some()
-            && sums::answers(&mut Journal::open_read(disk, &sums)?)?
+            && base_checksums::answers(&mut Journal::open_read(disk, &sums)?)?
                 .iter()
                 .any(|answer| answer.turn_id == claim.turn_id));
     let is_short = match open {
@@ -418,7 +418,7 @@ fn check_base(
     }
     if let Some(sums) = &mut sums
         && !is_committed
-        && let Some((covered, _)) = sums::coverage(sums)?
+        && let Some((covered, _)) = base_checksums::coverage(sums)?
         && covered.bytes > 0
         && covered.bytes < lines.len()
     {

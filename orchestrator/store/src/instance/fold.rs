@@ -20,11 +20,11 @@ use goondan_durable::checksum::crc32;
 use goondan_durable::disk::Disk;
 use serde::Deserialize;
 
-use super::align::LineSum;
 use super::answer::Answer;
 use super::base::{BASE_NEXT, Base};
+use super::base_checksums::{self, SUMS_NEXT};
+use super::checksum_diff::LineSum;
 use super::raw::RawEvent;
-use super::sums::{self, SUMS_NEXT};
 use super::turn::FoldMode;
 use crate::error::StoreError;
 
@@ -66,7 +66,7 @@ impl Held {
     }
 
     fn new(message: &str) -> Result<Self, StoreError> {
-        let sum = sums::sum_of(&[message.as_bytes(), b"\n"].concat())?;
+        let sum = base_checksums::sum_of(&[message.as_bytes(), b"\n"].concat())?;
         Ok(Self::of_base(message.as_bytes(), sum))
     }
 }

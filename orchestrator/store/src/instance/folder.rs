@@ -6,9 +6,9 @@ use goondan_durable::disk::{Disk, EntryKind};
 use goondan_durable::{IoContext as _, files};
 
 use super::base::BASE;
+use super::base_checksums::SUMS;
 use super::known::MANIFEST;
 use super::llm::LLM;
-use super::sums::SUMS;
 use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox};
 use crate::error::StoreError;
 

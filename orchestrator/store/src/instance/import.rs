@@ -19,10 +19,10 @@ use goondan_protocol::time::Timestamp;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use super::align::LineSum;
 use super::archive::{ExtensionState, FORMAT, Head, Record, Sum};
 use super::base::BASE;
-use super::sums::{self, Coverage, SUMS};
+use super::base_checksums::{self, Coverage, SUMS};
+use super::checksum_diff::LineSum;
 use super::{EXTENSIONS, MESSAGES, Metadata, folder};
 use crate::error::StoreError;
 use crate::limits::{
@@ -165,7 +165,7 @@ impl NewBase {
 
     fn push(&mut self, message: &str) -> Result<(), StoreError> {
         let line = [message.as_bytes(), b"\n"].concat();
-        self.pending_sums.push(sums::sum_of(&line)?);
+        self.pending_sums.push(base_checksums::sum_of(&line)?);
         self.pending.extend(line);
         if self.pending.len() >= READ_CHUNK_BYTES || self.pending_sums.len() >= SUMS_RECORD_LINES {
             self.flush()?;
@@ -179,7 +179,7 @@ impl NewBase {
             self.running.add(&self.pending);
             let sum = self.running.claim().crc32;
             let lines = &self.pending_sums;
-            let records = sums::records_of(lines, &[], Some(sum), &mut self.coverage)?;
+            let records = base_checksums::records_of(lines, &[], Some(sum), &mut self.coverage)?;
             self.sums.append(&records)?;
             self.pending.clear();
             self.pending_sums.clear();

@@ -1,4 +1,4 @@
-//! Mends what needs no judgement: misspelt names of fields, kinds and words, and values that only lack
+//! Fixes what needs no judgement: misspelt names of fields, kinds and words, and values that only lack
 //! quotes. Everything else in a file stays as it is, byte for byte.
 
 use std::path::{Path, PathBuf};
@@ -14,20 +14,20 @@ use crate::report::Report;
 use crate::syntax;
 use crate::tree::{self, Node};
 
-/// A file with what was mended in it. Nothing has been written.
+/// A file with what was fixed in it. Nothing has been written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MendedFile {
+pub struct FixedFile {
     /// The file, relative to the Project Root.
     pub path: PathBuf,
     /// Its text as it is.
     pub before: String,
     /// Its text as it would be.
     pub after: String,
-    /// What was mended, in the order of their places.
+    /// What was fixed, in the order of their places.
     pub changes: Vec<Change>,
 }
 
-/// One thing that was mended.
+/// One thing that was fixed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The problem, with its place in the text as it was when it was found.
@@ -38,9 +38,9 @@ pub struct Change {
     pub line_after: Option<String>,
 }
 
-/// See [`crate::mend()`].
-pub(crate) fn mend(mut files: ProjectFiles, outside: Outside<'_>) -> Vec<MendedFile> {
-    let mut mended: Vec<MendedFile> = Vec::new();
+/// See [`crate::autofix()`].
+pub(crate) fn autofix(mut files: ProjectFiles, outside: Outside<'_>) -> Vec<FixedFile> {
+    let mut fixed: Vec<FixedFile> = Vec::new();
     let mut refused: Vec<(PathBuf, usize, usize)> = Vec::new();
     let place = |problem: &Diagnostic| (problem.file.clone(), problem.line, problem.column);
     // Each round mends one problem: the next one's place may have moved.
@@ -49,16 +49,16 @@ pub(crate) fn mend(mut files: ProjectFiles, outside: Outside<'_>) -> Vec<MendedF
             .into_iter()
             .find(|problem| problem.fix.is_some() && !refused.contains(&place(problem)));
         let Some(problem) = next else { break };
-        if !try_fix(&problem, &mut files, outside, &mut mended) {
+        if !try_fix(&problem, &mut files, outside, &mut fixed) {
             refused.push(place(&problem));
         }
     }
-    for file in &mut mended {
+    for file in &mut fixed {
         file.changes
             .sort_by_key(|change| (change.problem.line, change.problem.column));
     }
-    mended.sort_by(|left, right| left.path.cmp(&right.path));
-    mended
+    fixed.sort_by(|left, right| left.path.cmp(&right.path));
+    fixed
 }
 
 fn find_problems(files: &ProjectFiles, outside: Outside<'_>) -> Vec<Diagnostic> {
@@ -72,7 +72,7 @@ fn try_fix(
     problem: &Diagnostic,
     files: &mut ProjectFiles,
     outside: Outside<'_>,
-    mended: &mut Vec<MendedFile>,
+    fixed: &mut Vec<FixedFile>,
 ) -> bool {
     let (Some(replacement), Ok(before)) = (&problem.fix, files.read(&problem.file, MAX_YAML_BYTES))
     else {
@@ -103,12 +103,12 @@ fn try_fix(
         replacement: replacement.clone(),
         line_after,
     };
-    match mended.iter_mut().find(|file| file.path == problem.file) {
+    match fixed.iter_mut().find(|file| file.path == problem.file) {
         Some(file) => {
             file.after = after;
             file.changes.push(change);
         }
-        None => mended.push(MendedFile {
+        None => fixed.push(FixedFile {
             path: problem.file.clone(),
             before,
             after,

@@ -1,18 +1,18 @@
-//! `gdn validate --fix`: what is mended, and that nothing else is touched.
+//! `gdn validate --fix`: what is fixed, and that nothing else is touched.
 
-use goondan_config::{MendedFile, mend};
+use goondan_config::{FixedFile, autofix};
 
 use crate::support::{Project, SMALLEST};
 
 #[track_caller]
-fn mended(project: &Project) -> Vec<MendedFile> {
-    mend(&project.root(), project).unwrap()
+fn fixed(project: &Project) -> Vec<FixedFile> {
+    autofix(&project.root(), project).unwrap()
 }
 
 /// Mends a project of one file that must be good afterwards; gives its text.
 #[track_caller]
 fn only_file(before: &str) -> String {
-    let files = mended(&Project::new(before));
+    let files = fixed(&Project::new(before));
     let [file] = files.as_slice() else {
         panic!("{files:#?}")
     };
@@ -60,7 +60,7 @@ fn a_value_that_lacks_quotes_gets_them() {
 #[test]
 fn each_change_is_told() {
     let project = Project::new(&SMALLEST.replace("modelConfig", "modelCnfig"));
-    let files = mended(&project);
+    let files = fixed(&project);
     let [change] = files[0].changes.as_slice() else {
         panic!("{files:#?}")
     };
@@ -77,14 +77,14 @@ fn each_change_is_told() {
         Some("spec: {modelConfig: {modelRef: Model/main}}")
     );
     // Nothing has been written.
-    assert_eq!(mended(&project), files);
+    assert_eq!(fixed(&project), files);
 }
 
 #[test]
 fn files_named_by_others_are_mended_too() {
     let project = Project::new(&SMALLEST.replace("rules: [{say: Hello}]", "script: s.yaml"))
         .file("s.yaml", "rules:\n  - whne: {user: a}\n    say: b\n");
-    let files = mended(&project);
+    let files = fixed(&project);
     assert_eq!(files[0].path.to_str(), Some("s.yaml"));
     assert!(files[0].after.contains("- when: {user: a}"));
 }
@@ -100,7 +100,7 @@ fn what_needs_judgement_is_left_to_people() {
         SMALLEST.replace("}]}}", "}]"),
         SMALLEST.replace("modelConfig", "somethingElse"),
     ] {
-        assert_eq!(mended(&Project::new(&text)), [], "{text}");
+        assert_eq!(fixed(&Project::new(&text)), [], "{text}");
     }
 }
 
@@ -111,9 +111,9 @@ fn what_an_alias_repeats_elsewhere_is_left_alone() {
         "{SMALLEST}---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: &m {{nmae: x}}\n\
          spec: {{builtin: bash, config: *m}}\n"
     );
-    assert_eq!(mended(&Project::new(&text)), []);
+    assert_eq!(fixed(&Project::new(&text)), []);
     let alone = text.replace("*m", "{}");
-    assert_eq!(mended(&Project::new(&alone))[0].changes.len(), 1);
+    assert_eq!(fixed(&Project::new(&alone))[0].changes.len(), 1);
 }
 
 #[test]
@@ -125,7 +125,7 @@ spec:
   connectorRef: {kind: Connector, name: webhook, package: '@goondan/base'}
   secrets: {hmac: {vlaue: open-sesame}}
 ";
-    let files = mended(&Project::with(text));
+    let files = fixed(&Project::with(text));
     assert!(files[0].after.contains("{value: open-sesame}"));
     assert!(
         !format!("{:?}", files[0].changes).contains("open-sesame"),
@@ -136,5 +136,5 @@ spec:
 
 #[test]
 fn a_good_project_is_left_alone() {
-    assert_eq!(mended(&Project::new(SMALLEST)), []);
+    assert_eq!(fixed(&Project::new(SMALLEST)), []);
 }

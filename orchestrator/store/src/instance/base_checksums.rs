@@ -16,8 +16,8 @@ use goondan_durable::limits::READ_CHUNK_BYTES;
 use goondan_durable::{Finding, FindingKind, Severity, sealed};
 use serde::{Deserialize, Serialize};
 
-use super::align::LineSum;
 use super::answer::Answer;
+use super::checksum_diff::LineSum;
 use crate::error::StoreError;
 use crate::limits::{INBOX_REMEMBERED_EVENTS, SUMS_RECORD_ANSWERS, SUMS_RECORD_LINES};
 
