@@ -168,7 +168,8 @@ fn sec_8_requests_that_are_never_whole_hold_so_much_memory_and_no_more() {
     let connect = || {
         let mut stream = UnixStream::connect(&socket).unwrap();
         stream.write_all(&long.to_be_bytes()).unwrap();
-        stream.write_all(b"{").unwrap();
+        // The one that finds no room is told so by its header alone, and may be let go of before this.
+        stream.write_all(b"{").ok();
         stream.set_nonblocking(true).unwrap();
         stream
     };
