@@ -20,7 +20,7 @@ use super::instance::{Inbox, Instance, Progress};
 use super::jobs::{LogAuditFailure, LogFailure, continuation};
 use super::mailbox::LookingUp;
 use super::refusals::deleted_error;
-use super::{Core, Effect, LogEvent, Owner, ProcessId, Spawn, Stopping};
+use super::{Core, Effect, Fleet, LogEvent, Owner, ProcessId, Spawn, Stopping};
 
 /// Why a process ends that an edit outdated.
 pub(super) const CONFIGURATION_CHANGED: &str = "its configuration changed";
@@ -39,10 +39,10 @@ fn agent_address(instance: &InstanceRef, agent: &AgentName) -> Address {
 
 continuation! {
     /// An instance whose work is read.
-    Opening {} after Open => &on_opened
+    Opening {} after Open => &core.fleet.on_opened
 }
 
-impl Core {
+impl Fleet {
     /// The instance's entry, made if there is none. What has no entry has nothing to do: everything
     /// that had was taken up with its workspace. An agent that is not known is found out when the
     /// instance is opened.
@@ -398,32 +398,6 @@ impl Core {
         }
     }
 
-    /// The process of an instance is gone.
-    pub(super) fn on_agent_exited(&mut self, at: &InstanceRef, crash: Option<&str>) {
-        let now_ms = self.now.mono_ms;
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        let turn = entry.turn.take();
-        entry.progress = Progress::default();
-        entry.idle_since_ms = now_ms;
-        if let Some(reason) = entry.restarts.done() {
-            entry.slot.detail = Some(format!("restarted itself: {reason}"));
-        }
-        if entry.deleting.is_some() {
-            self.give_up_calls_of(at, None);
-            return self.remove_from_store(at);
-        }
-        if let Some((turn, how)) = turn.zip(crash) {
-            self.count_crash(at, turn, how);
-        }
-        if let Some(error) = self.why_nothing_begins(at) {
-            self.cancel_waiters(at, &error, QuestionStatus::Stands);
-        }
-        self.pump(at);
-        self.forget_if_done(at);
-    }
-
     /// An agent that has had nothing to do for long is stopped; it starts again on demand (`SUP-3`).
     pub(super) fn on_agent_time(&mut self, at: &InstanceRef) {
         let now = self.now;
@@ -534,5 +508,34 @@ impl Core {
             record,
         };
         self.store(audit, LogAuditFailure);
+    }
+}
+
+impl Core {
+    /// The process of an instance is gone.
+    pub(super) fn on_agent_exited(&mut self, at: &InstanceRef, crash: Option<&str>) {
+        let now_ms = self.fleet.now.mono_ms;
+        let Some(entry) = self.fleet.instance_mut(at) else {
+            return;
+        };
+        let turn = entry.turn.take();
+        entry.progress = Progress::default();
+        entry.idle_since_ms = now_ms;
+        if let Some(reason) = entry.restarts.done() {
+            entry.slot.detail = Some(format!("restarted itself: {reason}"));
+        }
+        if entry.deleting.is_some() {
+            self.give_up_calls_of(at, None);
+            return self.fleet.remove_from_store(at);
+        }
+        if let Some((turn, how)) = turn.zip(crash) {
+            self.fleet.count_crash(at, turn, how);
+        }
+        if let Some(error) = self.fleet.why_nothing_begins(at) {
+            self.fleet
+                .cancel_waiters(at, &error, QuestionStatus::Stands);
+        }
+        self.fleet.pump(at);
+        self.fleet.forget_if_done(at);
     }
 }

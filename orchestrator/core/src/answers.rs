@@ -24,7 +24,7 @@ use super::instance::{Instance, Waiter};
 use super::jobs::continuation;
 use super::mailbox::AcceptReply;
 use super::refusals::{Refused, parked_error};
-use super::{Core, LogEvent, Owner};
+use super::{Fleet, LogEvent, Owner};
 use crate::limits::LOOK_AGAIN_MS;
 
 pub(super) mod waiting;
@@ -93,7 +93,7 @@ continuation! {
         event: Box<AgentEvent>,
         reply: Box<AgentEvent>,
         reply_mode: ReplyMode,
-    } after AwaitReply => on_awaiting_then_ask
+    } after AwaitReply => core.fleet.on_awaiting_then_ask
 }
 
 continuation! {
@@ -104,12 +104,12 @@ continuation! {
         question: EventId,
         reply: Box<AgentEvent>,
         note: String,
-    } after AwaitReply => on_awaiting_then_tell
+    } after AwaitReply => core.fleet.on_awaiting_then_tell
 }
 
 continuation! {
     /// No answer is to come; then whoever asked is told.
-    Forgoing { requester: Requester, question: EventId, answer: Box<AgentAnswer> } after ForgoReply => on_forgone
+    Forgoing { requester: Requester, question: EventId, answer: Box<AgentAnswer> } after ForgoReply => core.fleet.on_forgone
 }
 
 continuation! {
@@ -118,10 +118,10 @@ continuation! {
         question: EventId,
         target: InstanceRef,
         turn_is_open: bool,
-    } after LookUpEvent => &on_question_looked_up
+    } after LookUpEvent => &core.fleet.on_question_looked_up
 }
 
-impl Core {
+impl Fleet {
     /// A question is durable in the instance it was asked of.
     pub(super) fn on_question_accepted(
         &mut self,

@@ -10,19 +10,19 @@ use goondan_store::writer::operation::{Export, Import};
 use serde_json::json;
 
 use super::jobs::continuation;
-use super::{Core, RequestToken, bundle_of, control_error, no_workspace, router};
+use super::{Fleet, RequestToken, bundle_of, control_error, no_workspace, router};
 
 continuation! {
     /// A part of an archive for a client.
-    Exporting { token: RequestToken } after Export => &on_exported
+    Exporting { token: RequestToken } after Export => &core.fleet.on_exported
 }
 
 continuation! {
     /// A conversation that is made from a client's archive.
-    Importing { agent: AgentName, token: RequestToken } after Import => &on_imported
+    Importing { agent: AgentName, token: RequestToken } after Import => &core.fleet.on_imported
 }
 
-impl Core {
+impl Fleet {
     pub(super) fn export(&mut self, token: RequestToken, request: ExportInstance) {
         if let Err(error) = self.workspace(&request.workspace_id) {
             return self.respond_error(token, error);

@@ -32,7 +32,7 @@ use super::ceilings::Root;
 use super::mailbox::AcceptReply;
 use super::refusals::Refused;
 use super::router::agents_of;
-use super::{Core, Effect, ListPurpose, LogEvent, ProcessId, authority, bundle_of, router};
+use super::{Effect, Fleet, ListPurpose, LogEvent, ProcessId, authority, bundle_of, router};
 use crate::limits::{LISTED_INSTANCES_MAX, MAX_CHAIN_DEPTH, MAX_OPEN_QUESTIONS};
 
 /// What is to be asked of whom.
@@ -63,7 +63,7 @@ impl RequestKind {
     }
 }
 
-impl Core {
+impl Fleet {
     /// A tool call of a running turn asks for something that concerns other agents.
     pub(super) fn on_agent_ask(
         &mut self,

@@ -36,7 +36,7 @@ use self::lane::{Lane, Who};
 use super::accounts::Payer;
 use super::authority;
 use super::instance::{Turn, Waiter};
-use super::{Core, Effect, LogEvent, ProcessId, RequestToken};
+use super::{Core, Effect, Fleet, LogEvent, ProcessId, RequestToken};
 use crate::limits::{
     CALL_ATTEMPTS_MAX, CALL_DEADLINE_MAX_MS, CALL_RETRY_FIRST_MS, CALL_RETRY_MAX_MS,
     CALLS_OPEN_PER_AGENT, TICK_MS,
@@ -128,7 +128,6 @@ impl OpenCall {
 /// The calls that are not over.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    pub(super) next_id: u64,
     open: BTreeMap<CallId, OpenCall>,
     lanes: BTreeMap<LaneKey, Lane>,
     charges: Charges,
@@ -210,98 +209,7 @@ fn retry_delay_ms(attempts: u32) -> u64 {
     (CALL_RETRY_FIRST_MS << doublings).min(CALL_RETRY_MAX_MS)
 }
 
-impl Core {
-    /// An agent wants something done outside.
-    pub(super) fn on_call(
-        &mut self,
-        at: &InstanceRef,
-        process: ProcessId,
-        trace: Option<TraceContext>,
-        asked: OutgoingCall,
-    ) {
-        let waiter = (process, asked.call_id);
-        let trace = match self.check_call(at, &asked) {
-            Ok(within) => Some(authority::trace_within(&within, trace)),
-            Err(error) => return self.answer_call(at, waiter, CallOutcome::Error(error)),
-        };
-        let step = match self.step_to_record(at, &asked) {
-            Ok(step) => step,
-            Err(problem) => return self.on_broken(process, problem),
-        };
-        if let Some(step_id) = &step
-            && self.answer_from_record(at, step_id, waiter, &asked.target)
-        {
-            return;
-        }
-        let Some(agent) = self.instance_mut(at).map(|entry| entry.agent.clone()) else {
-            return;
-        };
-        let (id, lane) = match self.queue_call(at, &agent, process, &asked.target) {
-            Ok(queued) => queued,
-            Err(error) => return self.answer_call(at, waiter, CallOutcome::Error(error)),
-        };
-        let deadline_ms = asked.deadline_ms.min(CALL_DEADLINE_MAX_MS);
-        let call = OpenCall {
-            at: at.clone(),
-            agent,
-            waiter: Some(waiter),
-            lane: lane.clone(),
-            target: asked.target.clone(),
-            method: asked.method,
-            params: asked.params,
-            wants_pieces: asked.pieces,
-            is_idempotent: asked.idempotent || step.is_some(),
-            place: asked.place,
-            record: step.zip(asked.record),
-            trace,
-            deadline_ms: self.now.mono_ms.saturating_add(deadline_ms),
-            not_before_ms: 0,
-            attempts: 0,
-            has_streamed: false,
-            payers: self.payers_of(at, &asked.target),
-            reserved: None,
-            bill: None,
-            state: CallState::Waiting,
-        };
-        self.calls.open.insert(id, call);
-        self.serve(&at.workspace_id, &asked.target);
-    }
-
-    /// Gives a new call its place in the lane of its target.
-    fn queue_call(
-        &mut self,
-        at: &InstanceRef,
-        agent: &AgentName,
-        process: ProcessId,
-        target: &CallTarget,
-    ) -> Result<(CallId, LaneKey), CallError> {
-        let open = self
-            .calls
-            .ids(|call| call.waiter.is_some_and(|(p, _)| p == process));
-        if open.len() >= CALLS_OPEN_PER_AGENT {
-            let message = format!("the agent waits for {CALLS_OPEN_PER_AGENT} calls already");
-            return Err(CallError::new(CallErrorCode::Overloaded, message).later(None));
-        }
-        let Some(credential) = self.credential_of(&at.workspace_id, target) else {
-            let message = format!("there is no {target} in the configuration");
-            return Err(CallError::new(CallErrorCode::NotFound, message));
-        };
-        let who = Who {
-            agent,
-            instance_key: &at.instance_key,
-        };
-        let lane = (at.workspace_id.clone(), credential);
-        self.calls.next_id += 1;
-        let id = CallId(self.calls.next_id);
-        let queue = self.calls.lanes.entry(lane.clone()).or_default();
-        queue.is_served_by(target);
-        if !queue.push(who, id) {
-            let message = format!("too many calls wait for {target}");
-            return Err(CallError::new(CallErrorCode::Overloaded, message).later(None));
-        }
-        Ok((id, lane))
-    }
-
+impl Fleet {
     /// The turn in which an agent, as its process was started, may have this call made.
     fn check_call(&mut self, at: &InstanceRef, asked: &OutgoingCall) -> Result<Turn, CallError> {
         let gone = || CallError::new(CallErrorCode::Refused, "the agent has no turn in progress");
@@ -329,15 +237,175 @@ impl Core {
         }
     }
 
+    fn availability(&self, id: &WorkspaceId, target: &CallTarget) -> Availability {
+        match target {
+            CallTarget::Model { name } => self.model_availability(id, name),
+            CallTarget::Connection { name } => self.connection_availability(id, name),
+        }
+    }
+
+    fn send_provider(
+        &mut self,
+        process: ProcessId,
+        target: &CallTarget,
+        trace: Option<TraceContext>,
+        message: ToConnector,
+    ) {
+        let head = Head::new(Address::Orchestrator, address_of(target));
+        self.push(Effect::Send {
+            process,
+            head: Head { trace, ..head },
+            message: Box::new(message.into()),
+        });
+    }
+
+    /// Tells a waiting agent how its call ended.
+    fn answer_call(
+        &mut self,
+        at: &InstanceRef,
+        (process, call_id): (ProcessId, CallId),
+        outcome: CallOutcome,
+    ) {
+        let result = CallResult { call_id, outcome };
+        self.send_agent(at, process, None, None, ToAgent::CallResult(result));
+    }
+
+    fn tell_watchers(&mut self, at: &InstanceRef, place: &CallPlace, piece: &RawValue) {
+        for token in self.watchers(at, place) {
+            self.push(Effect::Piece {
+                token,
+                place: Box::new(place.clone()),
+                piece: piece.to_owned(),
+            });
+        }
+    }
+
+    /// The clients that wait for the turn a call is made in.
+    fn watchers(&mut self, at: &InstanceRef, place: &CallPlace) -> Vec<RequestToken> {
+        let Some(entry) = self.instance_mut(at) else {
+            return Vec::new();
+        };
+        let turn = entry.turn.as_ref();
+        let Some(turn) = turn.filter(|turn| turn.turn_id == place.turn_id) else {
+            return Vec::new();
+        };
+        let waiters = entry.waiters.get(&turn.context.event_id);
+        waiters
+            .into_iter()
+            .flatten()
+            .filter_map(Waiter::client)
+            .collect()
+    }
+}
+
+impl Core {
+    /// An agent wants something done outside.
+    pub(super) fn on_call(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        trace: Option<TraceContext>,
+        asked: OutgoingCall,
+    ) {
+        let waiter = (process, asked.call_id);
+        let trace = match self.fleet.check_call(at, &asked) {
+            Ok(within) => Some(authority::trace_within(&within, trace)),
+            Err(error) => {
+                return self
+                    .fleet
+                    .answer_call(at, waiter, CallOutcome::Error(error));
+            }
+        };
+        let step = match self.fleet.step_to_record(at, &asked) {
+            Ok(step) => step,
+            Err(problem) => return self.fleet.on_broken(process, problem),
+        };
+        if let Some(step_id) = &step
+            && self.answer_from_record(at, step_id, waiter, &asked.target)
+        {
+            return;
+        }
+        let Some(agent) = self.fleet.instance_mut(at).map(|entry| entry.agent.clone()) else {
+            return;
+        };
+        let (id, lane) = match self.queue_call(at, &agent, process, &asked.target) {
+            Ok(queued) => queued,
+            Err(error) => {
+                return self
+                    .fleet
+                    .answer_call(at, waiter, CallOutcome::Error(error));
+            }
+        };
+        let deadline_ms = asked.deadline_ms.min(CALL_DEADLINE_MAX_MS);
+        let call = OpenCall {
+            at: at.clone(),
+            agent,
+            waiter: Some(waiter),
+            lane: lane.clone(),
+            target: asked.target.clone(),
+            method: asked.method,
+            params: asked.params,
+            wants_pieces: asked.pieces,
+            is_idempotent: asked.idempotent || step.is_some(),
+            place: asked.place,
+            record: step.zip(asked.record),
+            trace,
+            deadline_ms: self.fleet.now.mono_ms.saturating_add(deadline_ms),
+            not_before_ms: 0,
+            attempts: 0,
+            has_streamed: false,
+            payers: self.fleet.payers_of(at, &asked.target),
+            reserved: None,
+            bill: None,
+            state: CallState::Waiting,
+        };
+        self.calls.open.insert(id, call);
+        self.serve(&at.workspace_id, &asked.target);
+    }
+
+    /// Gives a new call its place in the lane of its target.
+    fn queue_call(
+        &mut self,
+        at: &InstanceRef,
+        agent: &AgentName,
+        process: ProcessId,
+        target: &CallTarget,
+    ) -> Result<(CallId, LaneKey), CallError> {
+        let open = self
+            .calls
+            .ids(|call| call.waiter.is_some_and(|(p, _)| p == process));
+        if open.len() >= CALLS_OPEN_PER_AGENT {
+            let message = format!("the agent waits for {CALLS_OPEN_PER_AGENT} calls already");
+            return Err(CallError::new(CallErrorCode::Overloaded, message).later(None));
+        }
+        let Some(credential) = self.fleet.credential_of(&at.workspace_id, target) else {
+            let message = format!("there is no {target} in the configuration");
+            return Err(CallError::new(CallErrorCode::NotFound, message));
+        };
+        let who = Who {
+            agent,
+            instance_key: &at.instance_key,
+        };
+        let lane = (at.workspace_id.clone(), credential);
+        let id = self.fleet.next_call_id();
+        let queue = self.calls.lanes.entry(lane.clone()).or_default();
+        queue.is_served_by(target);
+        if !queue.push(who, id) {
+            let message = format!("too many calls wait for {target}");
+            return Err(CallError::new(CallErrorCode::Overloaded, message).later(None));
+        }
+        Ok((id, lane))
+    }
+
     /// Does what can be done for the calls to one model or connection.
     pub(super) fn serve(&mut self, id: &WorkspaceId, target: &CallTarget) {
         if !self.calls.any_for(id, target) {
             return;
         }
         if let CallTarget::Model { name } = target {
-            self.pump_model(id, name);
+            self.fleet.pump_model(id, name, true);
         }
-        if let Availability::Not(error) = self.availability(id, target) {
+        if let Availability::Not(error) = self.fleet.availability(id, target) {
             let waiting = self.calls.ids(|call| {
                 call.at.workspace_id == *id
                     && call.target == *target
@@ -355,22 +423,15 @@ impl Core {
         }
     }
 
-    fn availability(&self, id: &WorkspaceId, target: &CallTarget) -> Availability {
-        match target {
-            CallTarget::Model { name } => self.model_availability(id, name),
-            CallTarget::Connection { name } => self.connection_availability(id, name),
-        }
-    }
-
     /// Begins every call of a lane that may begin now.
     fn serve_lane(&mut self, lane_key: &LaneKey) {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.fleet.now.mono_ms;
         let Some(lane) = self.calls.lanes.get(lane_key) else {
             return;
         };
         let mut ready: BTreeMap<CallTarget, ProcessId> = BTreeMap::new();
         for target in lane.targets() {
-            if let Availability::Ready(process) = self.availability(&lane_key.0, target) {
+            if let Availability::Ready(process) = self.fleet.availability(&lane_key.0, target) {
                 ready.insert(target.clone(), process);
             }
         }
@@ -407,7 +468,7 @@ impl Core {
     }
 
     fn begin_call(&mut self, id: CallId, process: ProcessId, reserved: Option<Charge>) {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.fleet.now.mono_ms;
         let Some(call) = self.calls.open.get_mut(&id) else {
             return;
         };
@@ -428,33 +489,8 @@ impl Core {
             params,
             deadline_ms,
         };
-        self.send_provider(process, &target, trace, ToConnector::Call(Box::new(order)));
-    }
-
-    fn send_provider(
-        &mut self,
-        process: ProcessId,
-        target: &CallTarget,
-        trace: Option<TraceContext>,
-        message: ToConnector,
-    ) {
-        let head = Head::new(Address::Orchestrator, address_of(target));
-        self.push(Effect::Send {
-            process,
-            head: Head { trace, ..head },
-            message: Box::new(message.into()),
-        });
-    }
-
-    /// Tells a waiting agent how its call ended.
-    fn answer_call(
-        &mut self,
-        at: &InstanceRef,
-        (process, call_id): (ProcessId, CallId),
-        outcome: CallOutcome,
-    ) {
-        let result = CallResult { call_id, outcome };
-        self.send_agent(at, process, None, None, ToAgent::CallResult(result));
+        self.fleet
+            .send_provider(process, &target, trace, ToConnector::Call(Box::new(order)));
     }
 
     /// Ends a call, telling whoever waits for it.
@@ -468,14 +504,14 @@ impl Core {
                 .with("target", call.target.to_string())
                 .with("code", error.code.as_str())
                 .with("attempts", call.attempts);
-            self.log(
+            self.fleet.log(
                 event
                     .with("error", error.message.clone())
                     .in_trace(call.trace),
             );
         }
         if let Some(waiter) = call.waiter {
-            self.answer_call(&call.at, waiter, outcome);
+            self.fleet.answer_call(&call.at, waiter, outcome);
         }
     }
 
@@ -504,12 +540,12 @@ impl Core {
         if let Some((process, call_id)) = call.waiter.filter(|_| call.wants_pieces) {
             let piece = piece.to_owned();
             let piece = ToAgent::CallPiece(CallPiece { call_id, piece });
-            self.send_agent(&at, process, None, None, piece);
+            self.fleet.send_agent(&at, process, None, None, piece);
         }
         // A summary of what is long past is no part of the turn's answer.
         let is_summary = |place: &CallPlace| place.step_id.as_ref().is_some_and(StepId::is_summary);
         if let Some(place) = place.filter(|place| !is_summary(place)) {
-            self.tell_watchers(&at, &place, piece);
+            self.fleet.tell_watchers(&at, &place, piece);
         }
     }
 
@@ -531,48 +567,21 @@ impl Core {
             reason: error.message.clone(),
         });
         if let Ok(piece) = to_raw_value(&retry) {
-            self.tell_watchers(&at, &place, &piece);
+            self.fleet.tell_watchers(&at, &place, &piece);
         }
-    }
-
-    fn tell_watchers(&mut self, at: &InstanceRef, place: &CallPlace, piece: &RawValue) {
-        for token in self.watchers(at, place) {
-            self.push(Effect::Piece {
-                token,
-                place: Box::new(place.clone()),
-                piece: piece.to_owned(),
-            });
-        }
-    }
-
-    /// The clients that wait for the turn a call is made in.
-    fn watchers(&mut self, at: &InstanceRef, place: &CallPlace) -> Vec<RequestToken> {
-        let Some(entry) = self.instance_mut(at) else {
-            return Vec::new();
-        };
-        let turn = entry.turn.as_ref();
-        let Some(turn) = turn.filter(|turn| turn.turn_id == place.turn_id) else {
-            return Vec::new();
-        };
-        let waiters = entry.waiters.get(&turn.context.event_id);
-        waiters
-            .into_iter()
-            .flatten()
-            .filter_map(Waiter::client)
-            .collect()
     }
 
     /// A connector tells how a call ended.
     pub(super) fn on_call_result(&mut self, process: ProcessId, result: CallResult) {
         let id = result.call_id;
-        if self.is_collected(process, &result) {
+        if self.fleet.is_collected(process, &result) {
             return;
         }
         let Some(call) = self.running_call(process, id) else {
             return;
         };
         let (lane, is_recorded) = (call.lane.clone(), call.record.is_some());
-        self.provider_worked(process);
+        self.fleet.provider_worked(process);
         match result.outcome {
             CallOutcome::Ok(answer) if is_recorded => self.record_reply(id, &answer),
             CallOutcome::Ok(answer) => self.end_call(id, CallOutcome::Ok(answer)),
@@ -586,7 +595,7 @@ impl Core {
 
     /// Makes a call again that had no effect, later; or gives it up.
     fn on_call_failed(&mut self, id: CallId, error: CallError) {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.fleet.now.mono_ms;
         let Some(call) = self.calls.open.get(&id) else {
             return;
         };
@@ -612,7 +621,7 @@ impl Core {
             .with("code", error.code.as_str())
             .with("afterMs", delay_ms);
         let event = event.with("error", error.message).in_trace(trace);
-        self.log(event);
+        self.fleet.log(event);
         self.calls.put_back(id, again_ms);
     }
 
@@ -640,7 +649,8 @@ impl Core {
         }
         if let Some(process) = call.process() {
             let cancel = ToConnector::CallCancel(CallCancel { call_id: id });
-            self.send_provider(process, &call.target, call.trace, cancel);
+            self.fleet
+                .send_provider(process, &call.target, call.trace, cancel);
         }
         self.serve_lane(&call.lane);
     }
@@ -648,7 +658,7 @@ impl Core {
     /// An agent's process is gone. A model's reply to it is still awaited: it is paid for, and its
     /// successor asks for the same one. Everything else is given up.
     pub(super) fn on_caller_gone(&mut self, process: ProcessId, at: &InstanceRef) {
-        let is_staying = self.why_nothing_begins(at).is_none();
+        let is_staying = self.fleet.why_nothing_begins(at).is_none();
         for id in self
             .calls
             .ids(|call| call.waiter.is_some_and(|(p, _)| p == process))
@@ -674,7 +684,7 @@ impl Core {
             self.give_up(id);
         }
         if current.is_none()
-            && let Some(entry) = self.instance_mut(at)
+            && let Some(entry) = self.fleet.instance_mut(at)
         {
             entry.replied = None;
         }
@@ -720,7 +730,7 @@ impl Core {
 
     /// Ends the calls whose time is up, and begins those whose time has come.
     pub(super) fn on_call_time(&mut self) {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.fleet.now.mono_ms;
         let late = self.calls.ids(|call| {
             let is_outside = matches!(call.state, CallState::Waiting | CallState::Running { .. });
             call.deadline_ms <= now_ms && is_outside
@@ -749,7 +759,7 @@ impl Core {
             };
             if let Some(process) = process {
                 let cancel = ToConnector::CallCancel(CallCancel { call_id: id });
-                self.send_provider(process, &target, trace, cancel);
+                self.fleet.send_provider(process, &target, trace, cancel);
             }
             let error = CallError::new(CallErrorCode::TimedOut, message).suggest(suggestion);
             self.end_call(id, CallOutcome::Error(error));

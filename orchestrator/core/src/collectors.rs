@@ -17,7 +17,7 @@ use goondan_protocol::ipc::{Head, ToConnector};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
 use serde_json::value::to_raw_value;
 
-use super::{Core, Effect, LogEvent, ProcessId};
+use super::{Effect, Fleet, LogEvent, ProcessId};
 use crate::limits::{EXPORT_BATCH_EVENTS, EXPORT_DEADLINE_MS, EXPORT_QUEUE_EVENTS};
 
 /// A batch that was handed over.
@@ -67,7 +67,7 @@ fn code_of(event: &RuntimeEvent) -> Option<String> {
     (is_failure && code.starts_with("E_") && code.bytes().all(is_code)).then(|| code.to_owned())
 }
 
-impl Core {
+impl Fleet {
     /// Something happened in a turn: collectors are to hear of it.
     pub(super) fn tell_collectors(&mut self, at: &InstanceRef, event: &RuntimeEvent) {
         let id = &at.workspace_id;
@@ -122,8 +122,7 @@ impl Core {
 
     /// Hands over what waits, if the connection can take it.
     pub(super) fn pump_collecting(&mut self, id: &WorkspaceId, name: &ConnectionName) {
-        self.calls.next_id += 1;
-        let call_id = CallId(self.calls.next_id);
+        let call_id = self.next_call_id();
         let Some(connector) = self.connector_mut(id, name) else {
             return;
         };

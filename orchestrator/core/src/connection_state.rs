@@ -7,7 +7,7 @@ use goondan_protocol::ids::{ConnectionName, WorkspaceId};
 use goondan_protocol::ipc::{State, StateKept, StateRefused, ToConnector};
 
 use super::exchange::{ProcessId, StateDone, StateWork};
-use super::{Core, Effect};
+use super::{Effect, Fleet};
 
 /// Pieces of work that may wait for one connection. Its processes ask one after another; more are
 /// those of processes that ended, or one is at fault.
@@ -27,7 +27,7 @@ pub(super) struct StateQueue {
     waiting: VecDeque<(Requester, StateWork)>,
 }
 
-impl Core {
+impl Fleet {
     pub(super) fn on_state_work(
         &mut self,
         id: &WorkspaceId,

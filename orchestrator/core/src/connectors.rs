@@ -28,7 +28,7 @@ use super::mailbox::AcceptReply;
 use super::models::{availability_of, not_ready};
 use super::router;
 use super::slot::Slot;
-use super::{Core, Effect, LogEvent, Owner, ProcessId, Spawn};
+use super::{Core, Effect, Fleet, LogEvent, Owner, ProcessId, Spawn};
 use crate::limits::BACK_OFF_MAX_MS;
 
 /// One connection and its process.
@@ -69,7 +69,7 @@ impl Connector {
     }
 }
 
-impl Core {
+impl Fleet {
     /// Starts a connection's process if one is wanted and may start.
     pub(super) fn pump_connector(&mut self, id: &WorkspaceId, name: &ConnectionName) {
         let now = self.now;
@@ -155,30 +155,6 @@ impl Core {
             config: definition.config,
             secrets: definition.secrets,
         })))
-    }
-
-    pub(super) fn on_connector_status(
-        &mut self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-        status: Status,
-    ) {
-        let Some(connector) = self.connector_mut(id, name) else {
-            return;
-        };
-        connector.readiness = health::readiness_of(&status);
-        connector.slot.detail = Some(status.detail.clone());
-        let event = if status.ready {
-            LogEvent::info("connector ready")
-        } else {
-            LogEvent::warn("connector not ready")
-        };
-        let event = event
-            .with("workspaceId", id.as_str())
-            .with("connection", name.as_str());
-        self.log(event.with("detail", status.detail));
-        self.serve(id, &CallTarget::Connection { name: name.clone() });
-        self.pump_collecting(id, name);
     }
 
     pub(super) fn connection_availability(
@@ -362,5 +338,31 @@ impl Core {
         } else if connector.slot.shown(false) == goondan_protocol::control::ProcessState::Spawning {
             self.kill(running, true);
         }
+    }
+}
+
+impl Core {
+    pub(super) fn on_connector_status(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        status: Status,
+    ) {
+        let Some(connector) = self.fleet.connector_mut(id, name) else {
+            return;
+        };
+        connector.readiness = health::readiness_of(&status);
+        connector.slot.detail = Some(status.detail.clone());
+        let event = if status.ready {
+            LogEvent::info("connector ready")
+        } else {
+            LogEvent::warn("connector not ready")
+        };
+        let event = event
+            .with("workspaceId", id.as_str())
+            .with("connection", name.as_str());
+        self.fleet.log(event.with("detail", status.detail));
+        self.serve(id, &CallTarget::Connection { name: name.clone() });
+        self.fleet.pump_collecting(id, name);
     }
 }

@@ -13,7 +13,7 @@ use super::answers::waiting::QuestionStatus;
 use super::instance::{DeleteReply, Inbox};
 use super::jobs::continuation;
 use super::refusals::deleted_error;
-use super::{Core, LogEvent, RequestToken, control_error};
+use super::{Core, Fleet, LogEvent, RequestToken, control_error};
 
 /// Several deletions for one request, not all done.
 #[derive(Debug)]
@@ -33,10 +33,10 @@ enum AfterSweep {
 
 continuation! {
     /// An instance that is being removed.
-    Deleting {} after Delete => &on_deleted
+    Deleting {} after Delete => &core.on_deleted
 }
 
-impl Core {
+impl Fleet {
     /// Stops an instance's process and removes the instance. `agent` is the owner as far as known.
     pub(super) fn delete_instance(
         &mut self,
@@ -68,14 +68,16 @@ impl Core {
         };
         self.store(delete, Deleting { instance });
     }
+}
 
+impl Core {
     fn on_deleted(&mut self, deleting: &Deleting, result: Result<Removed, StoreError>) {
         let at = &deleting.instance;
         let outcome = match result {
             Ok(Removed { existed }) => Ok(Deleted { existed }),
             Err(error) => Err(control_error(&error)),
         };
-        let Some(entry) = self.instance_mut(at) else {
+        let Some(entry) = self.fleet.instance_mut(at) else {
             return;
         };
         let replies = entry.deleting.take().unwrap_or_default();
@@ -83,27 +85,27 @@ impl Core {
             Ok(deleted) => {
                 // Whoever asked something that was accepted on the way hears of it, too.
                 let gone = deleted_error(&at.instance_key);
-                self.cancel_waiters(at, &gone, QuestionStatus::Lost);
-                if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
+                self.fleet.cancel_waiters(at, &gone, QuestionStatus::Lost);
+                if let Some(workspace) = self.fleet.workspaces.get_mut(&at.workspace_id) {
                     workspace.instances.remove(&at.instance_key);
                     workspace.parked.remove(&at.instance_key);
                 }
-                self.forget_questions_of(at);
+                self.fleet.forget_questions_of(at);
                 if deleted.existed {
-                    self.audit(at, "deleted", json!({}));
+                    self.fleet.audit(at, "deleted", json!({}));
                 }
             }
             Err(_) => {
                 // What is still there is found out, and goes on.
                 entry.inbox = Inbox::Unread;
-                self.pump(at);
+                self.fleet.pump(at);
             }
         }
         for reply in replies {
             match (reply, &outcome) {
-                (DeleteReply::Client(token), Ok(deleted)) => self.respond(token, deleted),
+                (DeleteReply::Client(token), Ok(deleted)) => self.fleet.respond(token, deleted),
                 (DeleteReply::Client(token), Err(error)) => {
-                    self.respond_error(token, error.clone());
+                    self.fleet.respond_error(token, error.clone());
                 }
                 (DeleteReply::Sweep(token), outcome) => {
                     self.on_swept(token, &at.instance_key, outcome);
@@ -111,7 +113,8 @@ impl Core {
                 (DeleteReply::Policy, Ok(_)) => {}
                 (DeleteReply::Policy, Err(error)) => {
                     let event = LogEvent::warn("an expired conversation could not be deleted");
-                    self.log(event.of(at).with("error", error.message.clone()));
+                    self.fleet
+                        .log(event.of(at).with("error", error.message.clone()));
                 }
             }
         }
@@ -152,7 +155,8 @@ impl Core {
         };
         self.sweeps.insert(token, sweep);
         for (at, agent) in instances {
-            self.delete_instance(&at, Some(&agent), DeleteReply::Sweep(token));
+            self.fleet
+                .delete_instance(&at, Some(&agent), DeleteReply::Sweep(token));
         }
         self.finish_sweep(token);
     }
@@ -183,18 +187,18 @@ impl Core {
         }
         let mut sweep = entry.remove();
         if let Some(error) = sweep.failure {
-            return self.respond_error(token, error);
+            return self.fleet.respond_error(token, error);
         }
         match sweep.then {
             AfterSweep::FreshRestart { processes } => {
                 sweep.removed.sort();
                 let removed = sweep.removed;
-                self.respond(token, &Restarted { processes, removed });
+                self.fleet.respond(token, &Restarted { processes, removed });
             }
             AfterSweep::Prune { mut instances } => {
                 instances.retain(|prunable| sweep.removed.contains(&prunable.instance_key));
                 let deleted = true;
-                self.respond(token, &Pruned { instances, deleted });
+                self.fleet.respond(token, &Pruned { instances, deleted });
             }
         }
     }

@@ -15,7 +15,7 @@ use goondan_store::writer::operation::ReadSources;
 use super::jobs::continuation;
 use super::mailbox::AcceptReply;
 use super::router::Route;
-use super::{Core, LogEvent};
+use super::{Fleet, LogEvent};
 use crate::limits::FORMER_KEYS_REMEMBERED;
 
 /// Connectors whose keys begin with their own name.
@@ -62,10 +62,10 @@ fn is_own(
 
 continuation! {
     /// An event whose key a conversation had before; it may be its own.
-    FindingOwner { arrival: Box<Arrival> } after ReadSources => on_owner_found
+    FindingOwner { arrival: Box<Arrival> } after ReadSources => core.fleet.on_owner_found
 }
 
-impl Core {
+impl Fleet {
     /// Hands an event of a connection to its conversation, which may be one from before.
     pub(super) fn arrive(&mut self, id: &WorkspaceId, arrival: Arrival) {
         let Some(former) = arrival.route.former_key.clone() else {

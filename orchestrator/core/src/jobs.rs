@@ -18,7 +18,7 @@ use goondan_store::writer::operation::{
 };
 use goondan_store::writer::{Completion, Job, Report};
 
-use super::{Core, Effect, LogEvent};
+use super::{Core, Effect, Fleet, LogEvent};
 
 /// What follows when the store has done an operation.
 pub(crate) trait Continuation<O: Operation>: fmt::Debug + Send {
@@ -70,9 +70,9 @@ macro_rules! jobs {
             pub(super) fn on_stored(&mut self, completion: Completion) {
                 let token = completion.token;
                 match completion.report {
-                    $(Report::$operation(result) => match self.jobs.$field.remove(&token) {
+                    $(Report::$operation(result) => match self.fleet.jobs.$field.remove(&token) {
                         Some(then) => then.resume(self, result),
-                        None => self.log(LogEvent::error("the store reported a job twice")),
+                        None => self.fleet.log(LogEvent::error("the store reported a job twice")),
                     },)*
                 }
             }
@@ -121,7 +121,7 @@ impl Jobs {
     }
 }
 
-impl Core {
+impl Fleet {
     /// Has the store do something, and says what follows.
     pub(super) fn store<O: Asked>(&mut self, operation: O, then: impl Continuation<O> + 'static) {
         self.jobs.next_token += 1;
@@ -137,17 +137,17 @@ impl Core {
 macro_rules! continuation {
     (
         $(#[$doc:meta])*
-        $name:ident { $($field:ident: $type:ty),* $(,)? } after $operation:ty => & $method:ident
+        $name:ident { $($field:ident: $type:ty),* $(,)? } after $operation:ty => & $core:ident . $($to:ident).+
     ) => {
-        continuation!(@declare [$(#[$doc])*] $name { $($field: $type),* } $operation, this, core, result,
-            core.$method(&this, result));
+        continuation!(@declare [$(#[$doc])*] $name { $($field: $type),* } $operation, this, $core, result,
+            $core.$($to).+(&this, result));
     };
     (
         $(#[$doc:meta])*
-        $name:ident { $($field:ident: $type:ty),* $(,)? } after $operation:ty => $method:ident
+        $name:ident { $($field:ident: $type:ty),* $(,)? } after $operation:ty => $core:ident . $($to:ident).+
     ) => {
-        continuation!(@declare [$(#[$doc])*] $name { $($field: $type),* } $operation, this, core, result,
-            core.$method(*this, result));
+        continuation!(@declare [$(#[$doc])*] $name { $($field: $type),* } $operation, this, $core, result,
+            $core.$($to).+(*this, result));
     };
     (
         @declare [$($doc:tt)*] $name:ident { $($field:ident: $type:ty),* } $operation:ty,
@@ -191,7 +191,8 @@ impl<O: Operation> Continuation<O> for LogFailure {
     fn resume(self: Box<Self>, core: &mut Core, result: Result<O::Output, StoreError>) {
         if let Err(error) = result {
             let event = LogEvent::warn("the store could not write").of(&self.0);
-            core.log(event.with("error", goondan_log::error_chain(&error)));
+            core.fleet
+                .log(event.with("error", goondan_log::error_chain(&error)));
         }
     }
 }
@@ -208,7 +209,8 @@ impl Continuation<Audit> for LogAuditFailure {
     fn resume(self: Box<Self>, core: &mut Core, result: Result<(), StoreError>) {
         if let Err(error) = result {
             let event = LogEvent::error("the audit log could not be written");
-            core.log(event.with("error", goondan_log::error_chain(&error)));
+            core.fleet
+                .log(event.with("error", goondan_log::error_chain(&error)));
         }
     }
 }

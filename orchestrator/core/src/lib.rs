@@ -42,6 +42,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use goondan_config::{Bundle, Sources};
+use goondan_protocol::call::CallId;
 use goondan_protocol::control::{ControlError, ErrorCode, Watching, WorkspaceProblem};
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
@@ -238,106 +239,38 @@ struct Stopping {
     is_announced: bool,
 }
 
-/// The state of the orchestrator.
-pub struct Core {
+/// What runs: workspaces, their conversations, and the processes that work for them.
+struct Fleet {
     facts: Facts,
     workspaces: BTreeMap<WorkspaceId, Workspace>,
     owners: BTreeMap<ProcessId, Owner>,
     ticks: u64,
     jobs: Jobs,
-    calls: Calls,
-    questions: Questions,
     trees: Trees,
     starts: Starts,
     room: Room,
     stopping: Option<Stopping>,
-    stop_requests: Vec<RequestToken>,
-    sweeps: BTreeMap<RequestToken, Sweep>,
-    event_listings: BTreeMap<RequestToken, EventListing>,
-    verifications: BTreeMap<RequestToken, Verifying>,
-    reloads: BTreeMap<RequestToken, Reloading>,
     next_process: u64,
+    next_call: u64,
     next_uuid: Box<dyn FnMut() -> Uuid + Send>,
     now: Now,
     effects: Vec<Effect>,
 }
 
-impl Core {
-    /// A core without workspaces. `next_uuid` makes fresh ids, in the order they are asked for.
-    pub fn new(facts: Facts, next_uuid: impl FnMut() -> Uuid + Send + 'static) -> Self {
-        let wall = facts.started_at;
-        Self {
-            facts,
-            workspaces: BTreeMap::new(),
-            owners: BTreeMap::new(),
-            ticks: 0,
-            jobs: Jobs::default(),
-            calls: Calls::default(),
-            questions: Questions::default(),
-            trees: Trees::default(),
-            starts: Starts::default(),
-            room: Room::default(),
-            stopping: None,
-            stop_requests: Vec::new(),
-            sweeps: BTreeMap::new(),
-            event_listings: BTreeMap::new(),
-            verifications: BTreeMap::new(),
-            reloads: BTreeMap::new(),
-            next_process: 0,
-            next_uuid: Box::new(next_uuid),
-            now: Now { mono_ms: 0, wall },
-            effects: Vec::new(),
-        }
-    }
+/// The state of the orchestrator. It takes what happened to those whom it concerns, and what one of them
+/// says to another.
+pub struct Core {
+    fleet: Fleet,
+    calls: Calls,
+    questions: Questions,
+    stop_requests: Vec<RequestToken>,
+    sweeps: BTreeMap<RequestToken, Sweep>,
+    event_listings: BTreeMap<RequestToken, EventListing>,
+    verifications: BTreeMap<RequestToken, Verifying>,
+    reloads: BTreeMap<RequestToken, Reloading>,
+}
 
-    /// Takes one thing that happened and returns what is to be done, in order.
-    pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
-        self.now = now;
-        match input {
-            Input::Request { token, peer, call } => self.on_request(token, peer, *call),
-            Input::ClientGone { tokens } => self.on_client_gone(&tokens),
-            Input::Loaded(loaded) => self.on_loaded(*loaded),
-            Input::Listed {
-                workspace_id,
-                purpose,
-                result,
-            } => self.on_listed(&workspace_id, purpose, result),
-            Input::WorkspaceWritten {
-                workspace_id,
-                result,
-            } => self.on_workspace_written(&workspace_id, &result),
-            Input::ConnectionState {
-                workspace_id,
-                connection,
-                result,
-            } => self.on_state_done(&workspace_id, &connection, result),
-            Input::Secrets { token, result } => self.on_secrets(token, result),
-            Input::Spawned { process, pid } => self.on_spawned(process, pid),
-            Input::Message {
-                process,
-                message,
-                request_id,
-                trace,
-            } => {
-                self.on_message(process, *message, request_id, trace);
-            }
-            Input::Broken { process, problem } => self.on_broken(process, &problem),
-            Input::Exited { process, how } => self.on_exited(process, &how),
-            Input::NoRoom { process, how } => self.on_no_room(process, &how),
-            Input::Supply(supply) => self.on_supply(supply),
-            Input::Stored(completion) => self.on_stored(completion),
-            Input::Tick => self.on_tick(),
-            Input::Reload => self.reload_all(),
-            Input::FilesChanged { workspace_id } => self.on_files_changed(&workspace_id),
-            Input::Watching { workspace_id, how } => self.on_watching(&workspace_id, how),
-            Input::Stop { grace_period_ms } => self.stop(grace_period_ms, None),
-            Input::ForceStop => self.force_stop(),
-        }
-        self.withdraw_questions();
-        self.finish_what_is_ending();
-        std::mem::take(&mut self.effects)
-    }
-
+impl Fleet {
     fn push(&mut self, effect: Effect) {
         self.effects.push(effect);
     }
@@ -356,6 +289,12 @@ impl Core {
         (self.next_uuid)()
     }
 
+    /// A name for a call to a connector that no other has.
+    fn next_call_id(&mut self) -> CallId {
+        self.next_call += 1;
+        CallId(self.next_call)
+    }
+
     fn workspace(&self, id: &WorkspaceId) -> Result<&Workspace, ControlError> {
         self.workspaces.get(id).ok_or_else(|| no_workspace(id))
     }
@@ -371,13 +310,101 @@ impl Core {
         self.workspaces.get_mut(id)?.connectors.get_mut(name)
     }
 
+    fn is_stopping(&self) -> bool {
+        self.stopping.is_some()
+    }
+
+    fn version(&self) -> Version {
+        Version::current()
+    }
+}
+
+impl Core {
+    /// A core without workspaces. `next_uuid` makes fresh ids, in the order they are asked for.
+    pub fn new(facts: Facts, next_uuid: impl FnMut() -> Uuid + Send + 'static) -> Self {
+        let wall = facts.started_at;
+        Self {
+            fleet: Fleet {
+                facts,
+                workspaces: BTreeMap::new(),
+                owners: BTreeMap::new(),
+                ticks: 0,
+                jobs: Jobs::default(),
+                trees: Trees::default(),
+                starts: Starts::default(),
+                room: Room::default(),
+                stopping: None,
+                next_process: 0,
+                next_call: 0,
+                next_uuid: Box::new(next_uuid),
+                now: Now { mono_ms: 0, wall },
+                effects: Vec::new(),
+            },
+            calls: Calls::default(),
+            questions: Questions::default(),
+            stop_requests: Vec::new(),
+            sweeps: BTreeMap::new(),
+            event_listings: BTreeMap::new(),
+            verifications: BTreeMap::new(),
+            reloads: BTreeMap::new(),
+        }
+    }
+
+    /// Takes one thing that happened and returns what is to be done, in order.
+    pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
+        self.fleet.now = now;
+        match input {
+            Input::Request { token, peer, call } => self.on_request(token, peer, *call),
+            Input::ClientGone { tokens } => self.fleet.on_client_gone(&tokens),
+            Input::Loaded(loaded) => self.on_loaded(*loaded),
+            Input::Listed {
+                workspace_id,
+                purpose,
+                result,
+            } => self.on_listed(&workspace_id, purpose, result),
+            Input::WorkspaceWritten {
+                workspace_id,
+                result,
+            } => self.on_workspace_written(&workspace_id, &result),
+            Input::ConnectionState {
+                workspace_id,
+                connection,
+                result,
+            } => self.fleet.on_state_done(&workspace_id, &connection, result),
+            Input::Secrets { token, result } => self.on_secrets(token, result),
+            Input::Spawned { process, pid } => self.fleet.on_spawned(process, pid),
+            Input::Message {
+                process,
+                message,
+                request_id,
+                trace,
+            } => {
+                self.on_message(process, *message, request_id, trace);
+            }
+            Input::Broken { process, problem } => self.fleet.on_broken(process, &problem),
+            Input::Exited { process, how } => self.on_exited(process, &how),
+            Input::NoRoom { process, how } => self.fleet.on_no_room(process, &how),
+            Input::Supply(supply) => self.fleet.on_supply(supply),
+            Input::Stored(completion) => self.on_stored(completion),
+            Input::Tick => self.on_tick(),
+            Input::Reload => self.fleet.reload_all(),
+            Input::FilesChanged { workspace_id } => self.fleet.on_files_changed(&workspace_id),
+            Input::Watching { workspace_id, how } => self.fleet.on_watching(&workspace_id, how),
+            Input::Stop { grace_period_ms } => self.stop(grace_period_ms, None),
+            Input::ForceStop => self.force_stop(),
+        }
+        self.withdraw_questions();
+        self.finish_what_is_ending();
+        std::mem::take(&mut self.fleet.effects)
+    }
+
     /// Compares desired with actual everywhere (`SUP-5`).
     fn on_tick(&mut self) {
         self.retry_charges();
         let mut owners: Vec<Owner> = Vec::new();
-        self.ticks = self.ticks.wrapping_add(1);
-        let is_for_all = self.ticks.is_multiple_of(TICKS_OF_REST);
-        for (id, workspace) in &self.workspaces {
+        self.fleet.ticks = self.fleet.ticks.wrapping_add(1);
+        let is_for_all = self.fleet.ticks.is_multiple_of(TICKS_OF_REST);
+        for (id, workspace) in &self.fleet.workspaces {
             for (key, entry) in &workspace.instances {
                 if !is_for_all && entry.is_at_rest() {
                     continue;
@@ -401,65 +428,62 @@ impl Core {
         self.on_question_time();
         self.on_call_time();
         if is_for_all {
-            self.trees.forget(self.now.mono_ms);
+            self.fleet.trees.forget(self.fleet.now.mono_ms);
         }
-        self.tell_uncollected();
-        self.look_for_expired();
+        self.fleet.tell_uncollected();
+        self.fleet.look_for_expired();
     }
 
     /// Ends the workspaces and the daemon that are ending and have nothing left to wait for.
     fn finish_what_is_ending(&mut self) {
-        if self.stopping.is_none() && self.workspaces.values().all(|w| w.closing.is_none()) {
+        if self.fleet.stopping.is_none()
+            && self.fleet.workspaces.values().all(|w| w.closing.is_none())
+        {
             return;
         }
-        self.finish_closed_workspaces();
-        if let Some(stopping) = &mut self.stopping
+        self.fleet.finish_closed_workspaces();
+        if let Some(stopping) = &mut self.fleet.stopping
             && !stopping.is_announced
-            && self.owners.is_empty()
-            && self.jobs.is_empty()
-            && self.workspaces.values().all(|w| w.closing.is_none())
+            && self.fleet.owners.is_empty()
+            && self.fleet.jobs.is_empty()
+            && self.fleet.workspaces.values().all(|w| w.closing.is_none())
         {
             stopping.is_announced = true;
             for token in std::mem::take(&mut self.stop_requests) {
-                self.respond(token, &goondan_protocol::control::Done {});
+                self.fleet
+                    .respond(token, &goondan_protocol::control::Done {});
             }
-            self.push(Effect::Exit);
+            self.fleet.push(Effect::Exit);
         }
     }
 
     /// Stops everything: no new work, turns in progress finish, then the daemon ends.
     fn stop(&mut self, grace_period_ms: Option<u64>, token: Option<RequestToken>) {
         self.stop_requests.extend(token);
-        if self.stopping.is_none() {
-            self.log(LogEvent::info("the daemon is stopping"));
+        if self.fleet.stopping.is_none() {
+            self.fleet.log(LogEvent::info("the daemon is stopping"));
         }
-        self.stopping = Some(Stopping {
+        self.fleet.stopping = Some(Stopping {
             grace_period_ms,
             is_announced: false,
         });
-        let ids: Vec<WorkspaceId> = self.workspaces.keys().cloned().collect();
+        let ids: Vec<WorkspaceId> = self.fleet.workspaces.keys().cloned().collect();
         for id in ids {
-            self.cancel_waiters_of(&id, &stopping_error());
-            self.drain_workspace(&id, grace_period_ms, "the daemon is stopping");
+            self.fleet.cancel_waiters_of(&id, &stopping_error());
+            self.fleet
+                .drain_workspace(&id, grace_period_ms, "the daemon is stopping");
         }
     }
 
     /// A second request to stop does not wait.
     fn force_stop(&mut self) {
-        self.log(LogEvent::warn("the daemon is stopping at once"));
+        self.fleet
+            .log(LogEvent::warn("the daemon is stopping at once"));
         self.stop(Some(0), None);
-        let processes: Vec<ProcessId> = self.owners.keys().copied().collect();
+        let processes: Vec<ProcessId> = self.fleet.owners.keys().copied().collect();
         for process in processes {
-            self.kill(process, true);
+            self.fleet.kill(process, true);
         }
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.stopping.is_some()
-    }
-
-    fn version(&self) -> Version {
-        Version::current()
     }
 }
 

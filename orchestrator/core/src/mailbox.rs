@@ -15,7 +15,7 @@ use super::answers::waiting::{QuestionStatus, ReplyMode, Requester};
 use super::instance::Waiter;
 use super::jobs::continuation;
 use super::refusals::{closed_error, deleted_error, parked_error};
-use super::{Core, LogEvent, ProcessId, RequestToken, stopping_error};
+use super::{Fleet, LogEvent, ProcessId, RequestToken, stopping_error};
 
 /// Why an event was not stored, for those who need not know where this machine keeps what.
 fn told_to_strangers(code: RefusalCode) -> &'static str {
@@ -55,15 +55,15 @@ pub(super) enum AcceptReply {
 
 continuation! {
     /// An event on its way into the inbox.
-    Accepting { event: Box<AgentEvent>, reply: AcceptReply } after Accept => on_accepted
+    Accepting { event: Box<AgentEvent>, reply: AcceptReply } after Accept => core.fleet.on_accepted
 }
 
 continuation! {
     /// What became of an event that does not wait any more, and for which somebody waits.
-    LookingUp { event_id: EventId } after LookUpEvent => &on_looked_up
+    LookingUp { event_id: EventId } after LookUpEvent => &core.fleet.on_looked_up
 }
 
-impl Core {
+impl Fleet {
     /// Hands an event to the store. `reply` is told when it is durable, or why it is not.
     pub(super) fn accept(
         &mut self,

@@ -13,7 +13,7 @@ use super::agents::CONFIGURATION_CHANGED;
 use super::calls::Availability;
 use super::health;
 use super::slot::Slot;
-use super::{Core, Effect, LogEvent, Owner, ProcessId, Spawn};
+use super::{Core, Effect, Fleet, LogEvent, Owner, ProcessId, Spawn};
 
 /// One model and its process.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(super) fn not_ready(target: &CallTarget, why: &str) -> CallError {
         .suggest("`gdn ps` shows its process, `gdn logs` what it wrote")
 }
 
-impl Core {
+impl Fleet {
     pub(super) fn model_mut(
         &mut self,
         id: &WorkspaceId,
@@ -57,10 +57,9 @@ impl Core {
 
     /// Starts a model's process if a call waits for one and it may start. A turn in progress may
     /// need its model while everything is being stopped, too.
-    pub(super) fn pump_model(&mut self, id: &WorkspaceId, name: &ResourceName) {
+    pub(super) fn pump_model(&mut self, id: &WorkspaceId, name: &ResourceName, is_called: bool) {
         let now = self.now;
-        let target = CallTarget::Model { name: name.clone() };
-        let is_called = self.calls.any_for(id, &target) && !self.is_past_calls(id);
+        let is_called = is_called && !self.is_past_calls(id);
         let Some(model) = self.model_mut(id, name) else {
             return;
         };
@@ -138,29 +137,6 @@ impl Core {
         })))
     }
 
-    pub(super) fn on_model_status(
-        &mut self,
-        id: &WorkspaceId,
-        name: &ResourceName,
-        status: Status,
-    ) {
-        let Some(model) = self.model_mut(id, name) else {
-            return;
-        };
-        model.readiness = health::readiness_of(&status);
-        model.slot.detail = Some(status.detail.clone());
-        let event = if status.ready {
-            LogEvent::info("model ready")
-        } else {
-            LogEvent::warn("model not ready")
-        };
-        let event = event
-            .with("workspaceId", id.as_str())
-            .with("model", name.as_str());
-        self.log(event.with("detail", status.detail));
-        self.serve(id, &CallTarget::Model { name: name.clone() });
-    }
-
     pub(super) fn model_availability(&self, id: &WorkspaceId, name: &ResourceName) -> Availability {
         let target = CallTarget::Model { name: name.clone() };
         let workspace = self.workspaces.get(id);
@@ -193,11 +169,9 @@ impl Core {
 
     /// A model's process that nobody calls is stopped; so is one that left the configuration, and
     /// one of a workspace that ends, once no agent is left that could call it.
-    pub(super) fn on_model_time(&mut self, id: &WorkspaceId, name: &ResourceName) {
+    pub(super) fn on_model_time(&mut self, id: &WorkspaceId, name: &ResourceName, is_called: bool) {
         let now_ms = self.now.mono_ms;
         let idle_ms = self.idle_ms(id);
-        let target = CallTarget::Model { name: name.clone() };
-        let is_called = self.calls.any_for(id, &target);
         let is_past_calls = self.is_past_calls(id);
         // A turn in progress finishes on the model it began with.
         let is_another = self.is_model_outdated(id, name);
@@ -218,25 +192,7 @@ impl Core {
         } else if model.slot.up().is_some() && (is_past_calls || is_idle || is_unwanted) {
             self.drain_model(id, name, "nobody calls it");
         } else {
-            self.pump_model(id, name);
-        }
-    }
-
-    /// A turn is over. If it began on another configuration, it may have been the last for which the
-    /// processes of models stayed as they were: the next turn has them as they are to be.
-    pub(super) fn free_models(&mut self, id: &WorkspaceId, began_under: Option<&String>) {
-        let Some(workspace) = self.workspaces.get(id) else {
-            return;
-        };
-        let digest = workspace.bundle.as_ref().map(|bundle| &bundle.digest);
-        if began_under == digest {
-            return;
-        }
-        let names: Vec<ResourceName> = workspace.models.keys().cloned().collect();
-        for name in names {
-            if self.is_model_outdated(id, &name) {
-                self.on_model_time(id, &name);
-            }
+            self.pump_model(id, name, is_called);
         }
     }
 
@@ -257,6 +213,56 @@ impl Core {
             self.answer_connector(process, None, ToConnector::Shutdown(shutdown));
         } else if model.slot.shown(false) == goondan_protocol::control::ProcessState::Spawning {
             self.kill(running, true);
+        }
+    }
+}
+
+impl Core {
+    pub(super) fn on_model_status(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ResourceName,
+        status: Status,
+    ) {
+        let Some(model) = self.fleet.model_mut(id, name) else {
+            return;
+        };
+        model.readiness = health::readiness_of(&status);
+        model.slot.detail = Some(status.detail.clone());
+        let event = if status.ready {
+            LogEvent::info("model ready")
+        } else {
+            LogEvent::warn("model not ready")
+        };
+        let event = event
+            .with("workspaceId", id.as_str())
+            .with("model", name.as_str());
+        self.fleet.log(event.with("detail", status.detail));
+        self.serve(id, &CallTarget::Model { name: name.clone() });
+    }
+
+    /// The same, whether it is called or not.
+    pub(super) fn model_time(&mut self, id: &WorkspaceId, name: &ResourceName) {
+        let target = CallTarget::Model { name: name.clone() };
+        let is_called = self.calls.any_for(id, &target);
+        self.fleet.on_model_time(id, name, is_called);
+    }
+
+    /// A turn is over. If it began on another configuration, it may have been the last for which the
+    /// processes of models stayed as they were: the next turn has them as they are to be.
+    pub(super) fn free_models(&mut self, id: &WorkspaceId, began_under: Option<&String>) {
+        let Some(workspace) = self.fleet.workspaces.get(id) else {
+            return;
+        };
+        let digest = workspace.bundle.as_ref().map(|bundle| &bundle.digest);
+        if began_under == digest {
+            return;
+        }
+        let names: Vec<ResourceName> = workspace.models.keys().cloned().collect();
+        for name in names {
+            if self.fleet.is_model_outdated(id, &name) {
+                self.model_time(id, &name);
+            }
         }
     }
 }

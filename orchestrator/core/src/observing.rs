@@ -13,7 +13,7 @@ use super::authority::is_step_of;
 use super::ceilings::Reported;
 use super::instance::{Turn, Waiter};
 use super::jobs::LogFailure;
-use super::{Core, Effect, LogEvent, Now, ProcessId, RequestToken};
+use super::{Effect, Fleet, LogEvent, Now, ProcessId, RequestToken};
 
 /// What in a turn an event is about.
 enum Scope {
@@ -131,7 +131,7 @@ pub(super) fn corrected(
     })
 }
 
-impl Core {
+impl Fleet {
     /// An agent reports something of its turn.
     pub(super) fn on_observe(&mut self, at: &InstanceRef, process: ProcessId, event: RuntimeEvent) {
         let now = self.now;

@@ -22,7 +22,7 @@ use super::answers::waiting::QuestionStatus;
 use super::instance::{Inbox, Turn};
 use super::jobs::{Continuation, LogFailure, continuation};
 use super::refusals::parked_error;
-use super::{Core, Effect, LogEvent, RequestToken, control_error};
+use super::{Core, Effect, Fleet, LogEvent, RequestToken, control_error};
 use crate::limits::MAX_TURN_CRASHES;
 
 /// What a person decides about a parked event.
@@ -51,7 +51,7 @@ pub fn parked_among(found: &[Metadata]) -> BTreeMap<InstanceKey, u64> {
 
 continuation! {
     /// An event that is taken out of the way.
-    Parking { event_id: EventId, reason: String } after ParkEvent => &on_parked
+    Parking { event_id: EventId, reason: String } after ParkEvent => &core.on_parked
 }
 
 /// What a person has decided about a parked event.
@@ -69,7 +69,7 @@ impl Continuation<RetryEvent> for Deciding {
     }
 
     fn resume(self: Box<Self>, core: &mut Core, result: Result<(), StoreError>) {
-        core.on_decided(&self, result);
+        core.fleet.on_decided(&self, result);
     }
 }
 
@@ -79,16 +79,16 @@ impl Continuation<DropEvent> for Deciding {
     }
 
     fn resume(self: Box<Self>, core: &mut Core, result: Result<(), StoreError>) {
-        core.on_decided(&self, result);
+        core.fleet.on_decided(&self, result);
     }
 }
 
 continuation! {
     /// An instance whose events are listed for a client.
-    InspectingEvents { token: RequestToken } after Inspect => &on_events_inspected
+    InspectingEvents { token: RequestToken } after Inspect => &core.on_events_inspected
 }
 
-impl Core {
+impl Fleet {
     /// The process crashed in this turn: that counts against the event, and is written down.
     pub(super) fn count_crash(&mut self, at: &InstanceRef, turn: Turn, how: &str) {
         let wall = self.now.wall;
@@ -150,40 +150,6 @@ impl Core {
             reason,
         };
         self.store(op, parking);
-    }
-
-    fn on_parked(&mut self, parking: &Parking, result: Result<(), StoreError>) {
-        let (at, event_id) = (&parking.instance, &parking.event_id);
-        let reason = parking.reason.as_str();
-        match result {
-            Ok(()) => {}
-            // Over already: what there is to do is read anew.
-            Err(StoreError::WrongEvent { .. }) => return self.pump(at),
-            Err(error) => return self.on_open_failed(at, &error),
-        }
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        entry.waiting.retain(|event| event.id != *event_id);
-        entry.turn_crashes.remove(event_id);
-        let last = entry.last_crash.take().map(|(turn, _)| turn);
-        if let Some(turn) = last.filter(|turn| turn.context.event_id == *event_id) {
-            self.observe_parked(at, &turn, reason);
-        }
-        self.count_parked(at, |count| count.saturating_add(1));
-        self.give_up_calls_of(at, None);
-        let event = LogEvent::error("an event is parked: its turn crashes whoever works on it");
-        let event = event.of(at).with("eventId", event_id.as_str());
-        self.log(event.with("reason", reason));
-        let details = json!({"eventId": event_id, "reason": reason});
-        self.audit(at, "eventParked", details);
-        let error = parked_error(event_id, reason);
-        for waiter in self.take_waiters(at, event_id) {
-            self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
-        }
-        self.end_questions(at);
-        self.pump(at);
-        self.forget_if_done(at);
     }
 
     /// Keeps how many events of an instance are parked, for `gdn status` (`OBS-6`).
@@ -298,63 +264,6 @@ impl Core {
         });
     }
 
-    pub(super) fn on_events_listed(
-        &mut self,
-        token: RequestToken,
-        request: ListEvents,
-        found: Vec<Metadata>,
-    ) {
-        let mut asked: Vec<InstanceRef> = Vec::new();
-        for metadata in found {
-            let at = InstanceRef {
-                workspace_id: request.workspace_id.clone(),
-                instance_key: metadata.instance_key,
-            };
-            let is_chosen = request.instance_key.as_ref();
-            let is_chosen = is_chosen.is_none_or(|key| *key == at.instance_key);
-            let has_events = metadata.parked_events > 0 || self.instance_mut(&at).is_some();
-            if is_chosen && has_events {
-                asked.push(at);
-            }
-        }
-        let listing = EventListing {
-            request,
-            outstanding: asked.len(),
-            found: Vec::new(),
-            failure: None,
-        };
-        self.event_listings.insert(token, listing);
-        for instance in asked {
-            let inspect = Inspect {
-                instance: instance.clone(),
-            };
-            self.store(inspect, InspectingEvents { instance, token });
-        }
-        self.finish_event_listing(token);
-    }
-
-    fn on_events_inspected(
-        &mut self,
-        inspecting: &InspectingEvents,
-        result: Result<Box<Inspection>, StoreError>,
-    ) {
-        let token = inspecting.token;
-        let found = match result {
-            Ok(found) => Ok(self.events_of(&inspecting.instance, *found)),
-            // It was deleted meanwhile.
-            Err(StoreError::NoInstance { .. }) => Ok(Vec::new()),
-            Err(error) => Err(control_error(&error)),
-        };
-        if let Some(listing) = self.event_listings.get_mut(&token) {
-            listing.outstanding = listing.outstanding.saturating_sub(1);
-            match found {
-                Ok(found) => listing.found.extend(found),
-                Err(error) => listing.failure = Some(error),
-            }
-        }
-        self.finish_event_listing(token);
-    }
-
     fn events_of(&mut self, at: &InstanceRef, found: Inspection) -> Vec<EventInfo> {
         let info = |event: AgentEvent, standing, crashes, reason, since| EventInfo {
             instance_key: at.instance_key.clone(),
@@ -411,6 +320,101 @@ impl Core {
         }
         events
     }
+}
+
+impl Core {
+    fn on_parked(&mut self, parking: &Parking, result: Result<(), StoreError>) {
+        let (at, event_id) = (&parking.instance, &parking.event_id);
+        let reason = parking.reason.as_str();
+        match result {
+            Ok(()) => {}
+            // Over already: what there is to do is read anew.
+            Err(StoreError::WrongEvent { .. }) => return self.fleet.pump(at),
+            Err(error) => return self.fleet.on_open_failed(at, &error),
+        }
+        let Some(entry) = self.fleet.instance_mut(at) else {
+            return;
+        };
+        entry.waiting.retain(|event| event.id != *event_id);
+        entry.turn_crashes.remove(event_id);
+        let last = entry.last_crash.take().map(|(turn, _)| turn);
+        if let Some(turn) = last.filter(|turn| turn.context.event_id == *event_id) {
+            self.fleet.observe_parked(at, &turn, reason);
+        }
+        self.fleet.count_parked(at, |count| count.saturating_add(1));
+        self.give_up_calls_of(at, None);
+        let event = LogEvent::error("an event is parked: its turn crashes whoever works on it");
+        let event = event.of(at).with("eventId", event_id.as_str());
+        self.fleet.log(event.with("reason", reason));
+        let details = json!({"eventId": event_id, "reason": reason});
+        self.fleet.audit(at, "eventParked", details);
+        let error = parked_error(event_id, reason);
+        for waiter in self.fleet.take_waiters(at, event_id) {
+            self.fleet
+                .fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
+        }
+        self.fleet.end_questions(at);
+        self.fleet.pump(at);
+        self.fleet.forget_if_done(at);
+    }
+
+    pub(super) fn on_events_listed(
+        &mut self,
+        token: RequestToken,
+        request: ListEvents,
+        found: Vec<Metadata>,
+    ) {
+        let mut asked: Vec<InstanceRef> = Vec::new();
+        for metadata in found {
+            let at = InstanceRef {
+                workspace_id: request.workspace_id.clone(),
+                instance_key: metadata.instance_key,
+            };
+            let is_chosen = request.instance_key.as_ref();
+            let is_chosen = is_chosen.is_none_or(|key| *key == at.instance_key);
+            let has_events = metadata.parked_events > 0 || self.fleet.instance_mut(&at).is_some();
+            if is_chosen && has_events {
+                asked.push(at);
+            }
+        }
+        let listing = EventListing {
+            request,
+            outstanding: asked.len(),
+            found: Vec::new(),
+            failure: None,
+        };
+        self.event_listings.insert(token, listing);
+        for instance in asked {
+            let inspect = Inspect {
+                instance: instance.clone(),
+            };
+            self.fleet
+                .store(inspect, InspectingEvents { instance, token });
+        }
+        self.finish_event_listing(token);
+    }
+
+    fn on_events_inspected(
+        &mut self,
+        inspecting: &InspectingEvents,
+        result: Result<Box<Inspection>, StoreError>,
+    ) {
+        let token = inspecting.token;
+        let found = match result {
+            Ok(found) => Ok(self.fleet.events_of(&inspecting.instance, *found)),
+            // It was deleted meanwhile.
+            Err(StoreError::NoInstance { .. }) => Ok(Vec::new()),
+            Err(error) => Err(control_error(&error)),
+        };
+        if let Some(listing) = self.event_listings.get_mut(&token) {
+            listing.outstanding = listing.outstanding.saturating_sub(1);
+            match found {
+                Ok(found) => listing.found.extend(found),
+                Err(error) => listing.failure = Some(error),
+            }
+        }
+        self.finish_event_listing(token);
+    }
 
     fn finish_event_listing(&mut self, token: RequestToken) {
         use std::collections::btree_map::Entry;
@@ -422,7 +426,7 @@ impl Core {
         }
         let mut listing = entry.remove();
         if let Some(error) = listing.failure {
-            return self.respond_error(token, error);
+            return self.fleet.respond_error(token, error);
         }
         if listing.request.parked {
             let is_parked = |event: &EventInfo| event.standing == EventStanding::Parked;
@@ -430,6 +434,6 @@ impl Core {
         }
         let order = |event: &EventInfo| (event.instance_key.clone(), event.since);
         listing.found.sort_by_key(order);
-        self.respond(token, &listing.found);
+        self.fleet.respond(token, &listing.found);
     }
 }

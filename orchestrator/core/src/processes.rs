@@ -8,9 +8,9 @@ use goondan_protocol::trace::TraceContext;
 
 use super::exchange::StateWork;
 use super::slot::{Due, Ending, Slot, Stage};
-use super::{Core, Effect, LogEvent, Owner, ProcessId};
+use super::{Core, Effect, Fleet, LogEvent, Owner, ProcessId};
 
-impl Core {
+impl Fleet {
     pub(super) fn slot_mut(&mut self, owner: &Owner) -> Option<&mut Slot> {
         match owner {
             Owner::Agent(at) => self.instance_mut(at).map(|instance| &mut instance.slot),
@@ -57,81 +57,6 @@ impl Core {
             Some(Stage::Spawning) if !is_hello => Err("it spoke before it greeted"),
             Some(Stage::Ready | Stage::Draining { .. }) if is_hello => Err("it greeted twice"),
             Some(_) | None => Ok(()),
-        }
-    }
-
-    pub(super) fn on_message(
-        &mut self,
-        process: ProcessId,
-        message: ToOrchestrator,
-        request_id: Option<u64>,
-        trace: Option<TraceContext>,
-    ) {
-        // Long: one arm for each message.
-        // A process that is gone, or was given up, may have had more to say.
-        let Some(owner) = self.owners.get(&process).cloned() else {
-            return;
-        };
-        let is_hello = matches!(message, ToOrchestrator::Hello(_));
-        if let Err(problem) = self.note_heard(&owner, is_hello) {
-            return self.on_broken(process, problem);
-        }
-        match (message, &owner) {
-            (ToOrchestrator::Hello(hello), _) => self.on_hello(process, &owner, &hello),
-            (ToOrchestrator::Pong(_) | ToOrchestrator::ShutdownAck(_), _) => {}
-            (ToOrchestrator::Status(status), Owner::Connector(id, name)) => {
-                self.on_connector_status(id, name, status);
-            }
-            (ToOrchestrator::Event(event), Owner::Connector(id, name)) => {
-                self.on_connector_event(id, name, process, request_id, trace, *event);
-            }
-            (ToOrchestrator::StateGet(_), Owner::Connector(id, name)) => {
-                self.on_state_work(id, name, process, request_id, StateWork::Get);
-            }
-            (ToOrchestrator::StateSet(set), Owner::Connector(id, name)) => {
-                let work = StateWork::Set(set.state);
-                self.on_state_work(id, name, process, request_id, work);
-            }
-            (ToOrchestrator::QuestionAsk(ask), Owner::Connector(id, name)) => {
-                self.on_question_ask((id, name), process, request_id, *ask);
-            }
-            (ToOrchestrator::QuestionWithdraw(withdraw), Owner::Connector(..)) => {
-                self.on_question_withdraw(process, withdraw);
-            }
-            (ToOrchestrator::ConversationLoad(load), Owner::Agent(at)) => {
-                self.on_conversation_load(at, process, request_id, load.offset);
-            }
-            (ToOrchestrator::TurnAppend(append), Owner::Agent(at)) => {
-                self.on_turn_append(at, process, append);
-            }
-            (ToOrchestrator::TurnComplete(complete), Owner::Agent(at)) => {
-                self.on_turn_complete(at, process, complete);
-            }
-            (ToOrchestrator::AgentAsk(ask), Owner::Agent(at)) => {
-                self.on_agent_ask(at, process, request_id, trace, *ask);
-            }
-            (ToOrchestrator::Observe(event), Owner::Agent(at)) => {
-                self.on_observe(at, process, *event);
-            }
-            (ToOrchestrator::Call(call), Owner::Agent(at)) => {
-                self.on_call(at, process, trace, *call);
-            }
-            (ToOrchestrator::CallCancel(cancel), Owner::Agent(_)) => {
-                self.on_call_cancel(process, cancel);
-            }
-            (ToOrchestrator::Status(status), Owner::Model(id, name)) => {
-                self.on_model_status(id, name, status);
-            }
-            (ToOrchestrator::CallPiece(piece), Owner::Connector(..) | Owner::Model(..)) => {
-                self.on_call_piece(process, &piece);
-            }
-            (ToOrchestrator::CallResult(result), Owner::Connector(..) | Owner::Model(..)) => {
-                self.on_call_result(process, result);
-            }
-            (other, _) => {
-                let problem = format!("it sent `{}`, which its kind does not send", other.kind());
-                self.on_broken(process, &problem);
-            }
         }
     }
 
@@ -198,17 +123,100 @@ impl Core {
             self.push(Effect::Kill { process });
         }
     }
+}
 
-    pub(super) fn on_exited(&mut self, process: ProcessId, how: &str) {
-        let now = self.now;
-        if let Some(Owner::Connector(id, name)) = self.owners.get(&process).cloned() {
-            self.forgive_if_long_up(&id, &name);
-        }
-        let Some(owner) = self.owners.remove(&process) else {
+impl Core {
+    pub(super) fn on_message(
+        &mut self,
+        process: ProcessId,
+        message: ToOrchestrator,
+        request_id: Option<u64>,
+        trace: Option<TraceContext>,
+    ) {
+        // Long: one arm for each message.
+        // A process that is gone, or was given up, may have had more to say.
+        let Some(owner) = self.fleet.owners.get(&process).cloned() else {
             return;
         };
-        self.start_next(process);
+        let is_hello = matches!(message, ToOrchestrator::Hello(_));
+        if let Err(problem) = self.fleet.note_heard(&owner, is_hello) {
+            return self.fleet.on_broken(process, problem);
+        }
+        match (message, &owner) {
+            (ToOrchestrator::Hello(hello), _) => self.fleet.on_hello(process, &owner, &hello),
+            (ToOrchestrator::Pong(_) | ToOrchestrator::ShutdownAck(_), _) => {}
+            (ToOrchestrator::Status(status), Owner::Connector(id, name)) => {
+                self.on_connector_status(id, name, status);
+            }
+            (ToOrchestrator::Event(event), Owner::Connector(id, name)) => {
+                self.fleet
+                    .on_connector_event(id, name, process, request_id, trace, *event);
+            }
+            (ToOrchestrator::StateGet(_), Owner::Connector(id, name)) => {
+                self.fleet
+                    .on_state_work(id, name, process, request_id, StateWork::Get);
+            }
+            (ToOrchestrator::StateSet(set), Owner::Connector(id, name)) => {
+                let work = StateWork::Set(set.state);
+                self.fleet
+                    .on_state_work(id, name, process, request_id, work);
+            }
+            (ToOrchestrator::QuestionAsk(ask), Owner::Connector(id, name)) => {
+                self.on_question_ask((id, name), process, request_id, *ask);
+            }
+            (ToOrchestrator::QuestionWithdraw(withdraw), Owner::Connector(..)) => {
+                self.on_question_withdraw(process, withdraw);
+            }
+            (ToOrchestrator::ConversationLoad(load), Owner::Agent(at)) => {
+                self.fleet
+                    .on_conversation_load(at, process, request_id, load.offset);
+            }
+            (ToOrchestrator::TurnAppend(append), Owner::Agent(at)) => {
+                self.fleet.on_turn_append(at, process, append);
+            }
+            (ToOrchestrator::TurnComplete(complete), Owner::Agent(at)) => {
+                self.fleet.on_turn_complete(at, process, complete);
+            }
+            (ToOrchestrator::AgentAsk(ask), Owner::Agent(at)) => {
+                self.fleet
+                    .on_agent_ask(at, process, request_id, trace, *ask);
+            }
+            (ToOrchestrator::Observe(event), Owner::Agent(at)) => {
+                self.fleet.on_observe(at, process, *event);
+            }
+            (ToOrchestrator::Call(call), Owner::Agent(at)) => {
+                self.on_call(at, process, trace, *call);
+            }
+            (ToOrchestrator::CallCancel(cancel), Owner::Agent(_)) => {
+                self.on_call_cancel(process, cancel);
+            }
+            (ToOrchestrator::Status(status), Owner::Model(id, name)) => {
+                self.on_model_status(id, name, status);
+            }
+            (ToOrchestrator::CallPiece(piece), Owner::Connector(..) | Owner::Model(..)) => {
+                self.on_call_piece(process, &piece);
+            }
+            (ToOrchestrator::CallResult(result), Owner::Connector(..) | Owner::Model(..)) => {
+                self.on_call_result(process, result);
+            }
+            (other, _) => {
+                let problem = format!("it sent `{}`, which its kind does not send", other.kind());
+                self.fleet.on_broken(process, &problem);
+            }
+        }
+    }
+
+    pub(super) fn on_exited(&mut self, process: ProcessId, how: &str) {
+        let now = self.fleet.now;
+        if let Some(Owner::Connector(id, name)) = self.fleet.owners.get(&process).cloned() {
+            self.fleet.forgive_if_long_up(&id, &name);
+        }
+        let Some(owner) = self.fleet.owners.remove(&process) else {
+            return;
+        };
+        self.fleet.start_next(process);
         let ending = self
+            .fleet
             .slot_mut(&owner)
             .map(|slot| slot.exited(now, how.to_owned()));
         let mut is_crash = false;
@@ -216,46 +224,48 @@ impl Core {
             Some(Ending::Stopped) | None => LogEvent::info("process ended"),
             Some(Ending::Crashed { delay_ms }) => {
                 is_crash = true;
-                let crashes = self.slot_mut(&owner).map_or(0, |slot| slot.crashes);
+                let crashes = self.fleet.slot_mut(&owner).map_or(0, |slot| slot.crashes);
                 LogEvent::warn("process crashed")
                     .with("consecutiveCrashes", crashes)
                     .with("nextStartInMs", delay_ms)
             }
         };
-        self.log(Self::log_of(&owner, event).with("how", how));
+        self.fleet
+            .log(Fleet::log_of(&owner, event).with("how", how));
         match &owner {
             Owner::Agent(at) => {
                 self.on_caller_gone(process, at);
                 self.on_agent_exited(at, is_crash.then_some(how));
-                self.give_room(process);
+                self.fleet.give_room(process);
             }
             Owner::Connector(id, name) => {
-                self.on_collecting_gone(process, how);
-                if let Some(connector) = self.connector_mut(id, name) {
+                self.fleet.on_collecting_gone(process, how);
+                if let Some(connector) = self.fleet.connector_mut(id, name) {
                     connector.readiness = Readiness::Starting;
                 }
-                self.pump_connector(id, name);
+                self.fleet.pump_connector(id, name);
                 let target = CallTarget::Connection { name: name.clone() };
                 self.on_provider_gone(process, id, &target, how);
             }
             Owner::Model(id, name) => {
-                if let Some(model) = self.model_mut(id, name) {
+                if let Some(model) = self.fleet.model_mut(id, name) {
                     model.readiness = Readiness::Starting;
                 }
                 let target = CallTarget::Model { name: name.clone() };
                 self.on_provider_gone(process, id, &target, how);
-                self.pump_model(id, name);
+                let is_called = self.calls.any_for(id, &target);
+                self.fleet.pump_model(id, name, is_called);
             }
         }
     }
 
     /// What the passing of time asks for, for one process.
     pub(super) fn on_time(&mut self, owner: &Owner) {
-        let now = self.now;
-        match self.slot_mut(owner).map(|slot| slot.due(now)) {
+        let now = self.fleet.now;
+        match self.fleet.slot_mut(owner).map(|slot| slot.due(now)) {
             Some(Due::Ping(process)) => {
                 let to = match owner {
-                    Owner::Agent(at) => self.agent_head(at).map(|head| head.to),
+                    Owner::Agent(at) => self.fleet.agent_head(at).map(|head| head.to),
                     Owner::Connector(_, name) => Some(Address::Connector { name: name.clone() }),
                     Owner::Model(_, name) => Some(Address::Model { name: name.clone() }),
                 };
@@ -263,7 +273,7 @@ impl Core {
                     let head = Head::new(Address::Orchestrator, to);
                     let message =
                         Box::new(ToChild::ping(owner.role(), Ping { nonce: now.mono_ms }));
-                    self.push(Effect::Send {
+                    self.fleet.push(Effect::Send {
                         process,
                         head,
                         message,
@@ -272,18 +282,18 @@ impl Core {
             }
             Some(Due::Kill(process, reason)) => {
                 let event = LogEvent::warn("process is killed").with("reason", reason);
-                self.log(Self::log_of(owner, event));
-                self.kill(process, false);
+                self.fleet.log(Fleet::log_of(owner, event));
+                self.fleet.kill(process, false);
             }
             Some(Due::Start | Due::Nothing) | None => {}
         }
         match owner {
-            Owner::Agent(at) => self.on_agent_time(at),
+            Owner::Agent(at) => self.fleet.on_agent_time(at),
             Owner::Connector(id, name) => {
-                self.pump_connector(id, name);
+                self.fleet.pump_connector(id, name);
                 self.serve(id, &CallTarget::Connection { name: name.clone() });
             }
-            Owner::Model(id, name) => self.on_model_time(id, name),
+            Owner::Model(id, name) => self.model_time(id, name),
         }
     }
 }

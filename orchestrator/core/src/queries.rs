@@ -8,9 +8,9 @@ use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::limits::MAX_AUDIT_RECORDS;
 use goondan_store::audit::Logs;
 
-use super::{Core, Effect, Read, RequestToken};
+use super::{Core, Effect, Fleet, Read, RequestToken};
 
-impl Core {
+impl Fleet {
     /// The workspace that is asked about, or every one.
     pub(super) fn workspace_ids(
         &self,
@@ -41,27 +41,6 @@ impl Core {
         self.push(Effect::Read { token, read });
     }
 
-    pub(super) fn read_usage(&mut self, token: RequestToken, request: ReadUsage) {
-        let ReadUsage {
-            workspace_id,
-            by,
-            since,
-        } = request;
-        match self.workspace_ids(workspace_id) {
-            Ok(workspaces) => {
-                let budgets = workspaces.iter().flat_map(|id| self.budget_states(id));
-                let read = Read::Usage {
-                    budgets: budgets.collect(),
-                    workspaces,
-                    by,
-                    since,
-                };
-                self.push(Effect::Read { token, read });
-            }
-            Err(error) => self.respond_error(token, error),
-        }
-    }
-
     pub(super) fn read_trace(&mut self, token: RequestToken, request: GetTrace) {
         if let Err(error) = self.workspace(&request.workspace_id) {
             return self.respond_error(token, error);
@@ -86,5 +65,28 @@ impl Core {
             busy,
         };
         self.push(Effect::Read { token, read });
+    }
+}
+
+impl Core {
+    pub(super) fn read_usage(&mut self, token: RequestToken, request: ReadUsage) {
+        let ReadUsage {
+            workspace_id,
+            by,
+            since,
+        } = request;
+        match self.fleet.workspace_ids(workspace_id) {
+            Ok(workspaces) => {
+                let budgets = workspaces.iter().flat_map(|id| self.budget_states(id));
+                let read = Read::Usage {
+                    budgets: budgets.collect(),
+                    workspaces,
+                    by,
+                    since,
+                };
+                self.fleet.push(Effect::Read { token, read });
+            }
+            Err(error) => self.fleet.respond_error(token, error),
+        }
     }
 }

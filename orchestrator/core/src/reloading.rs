@@ -9,7 +9,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::WorkspaceId;
 
-use super::{Core, Effect, LoadPurpose, LogEvent, RequestToken, stopping_error};
+use super::{Core, Effect, Fleet, LoadPurpose, LogEvent, RequestToken, stopping_error};
 
 /// A client's request that waits for workspaces to be read.
 #[derive(Debug, Default)]
@@ -38,34 +38,7 @@ pub(super) struct Applied {
     pub(super) processes: usize,
 }
 
-impl Core {
-    /// Reads configurations again for a client.
-    pub(super) fn reload(&mut self, token: RequestToken, reload: Reload) {
-        match self.workspace_ids(reload.workspace_id) {
-            Ok(ids) => self.reload_and_answer(token, ids, Reason::Asked),
-            Err(error) => self.respond_error(token, error),
-        }
-    }
-
-    /// Reads these configurations again, and answers when the last was, with what came of each.
-    pub(super) fn reload_and_answer(
-        &mut self,
-        token: RequestToken,
-        ids: Vec<WorkspaceId>,
-        reason: Reason,
-    ) {
-        let reloading = Reloading {
-            waiting: ids.iter().cloned().collect(),
-            done: Vec::new(),
-            reason,
-        };
-        self.reloads.insert(token, reloading);
-        for id in ids {
-            self.read_again(&id, LoadPurpose::Reload(Some(token)));
-        }
-        self.answer_reload(token);
-    }
-
+impl Fleet {
     /// Reads every workspace's configuration again.
     pub(super) fn reload_all(&mut self) {
         let ids: Vec<WorkspaceId> = self.workspaces.keys().cloned().collect();
@@ -105,6 +78,61 @@ impl Core {
         });
     }
 
+    /// Watches what a workspace's configuration was read from, or no longer.
+    pub(super) fn watch(
+        &mut self,
+        id: &WorkspaceId,
+        sources: std::sync::Arc<goondan_config::Sources>,
+    ) {
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return;
+        };
+        let workspace_id = id.clone();
+        if workspace.record.watch && workspace.closing.is_none() {
+            let sources = Some(sources);
+            self.push(Effect::Watch {
+                workspace_id,
+                sources,
+            });
+        } else if workspace.watching != Watching::Off {
+            workspace.watching = Watching::Off;
+            let sources = None;
+            self.push(Effect::Watch {
+                workspace_id,
+                sources,
+            });
+        }
+    }
+}
+
+impl Core {
+    /// Reads configurations again for a client.
+    pub(super) fn reload(&mut self, token: RequestToken, reload: Reload) {
+        match self.fleet.workspace_ids(reload.workspace_id) {
+            Ok(ids) => self.reload_and_answer(token, ids, Reason::Asked),
+            Err(error) => self.fleet.respond_error(token, error),
+        }
+    }
+
+    /// Reads these configurations again, and answers when the last was, with what came of each.
+    pub(super) fn reload_and_answer(
+        &mut self,
+        token: RequestToken,
+        ids: Vec<WorkspaceId>,
+        reason: Reason,
+    ) {
+        let reloading = Reloading {
+            waiting: ids.iter().cloned().collect(),
+            done: Vec::new(),
+            reason,
+        };
+        self.reloads.insert(token, reloading);
+        for id in ids {
+            self.fleet.read_again(&id, LoadPurpose::Reload(Some(token)));
+        }
+        self.answer_reload(token);
+    }
+
     /// Notes what came of one workspace for a client that reloads it, and answers after the last.
     pub(super) fn on_reloaded(
         &mut self,
@@ -112,7 +140,7 @@ impl Core {
         id: &WorkspaceId,
         result: Result<Applied, WorkspaceProblem>,
     ) {
-        let running = self.workspaces.get(id);
+        let running = self.fleet.workspaces.get(id);
         let digest = running.and_then(|it| Some(it.bundle.as_ref()?.digest.clone()));
         let since = running.and_then(|workspace| workspace.since);
         let last_known_good = running.is_some_and(|workspace| workspace.is_last_known_good);
@@ -148,20 +176,20 @@ impl Core {
             workspaces.sort_by(|a, b| a.workspace_id.cmp(&b.workspace_id));
             let workspaces = std::mem::take(workspaces);
             match reloading.reason {
-                Reason::Asked => self.respond(token, &Reloaded { workspaces }),
+                Reason::Asked => self.fleet.respond(token, &Reloaded { workspaces }),
                 Reason::Consent(changed) => {
                     let changed = SecretConsentChanged {
                         workspaces,
                         ..changed
                     };
-                    self.respond(token, &changed);
+                    self.fleet.respond(token, &changed);
                 }
                 Reason::Secret(changed) => {
                     let changed = SecretChanged {
                         workspaces,
                         ..changed
                     };
-                    self.respond(token, &changed);
+                    self.fleet.respond(token, &changed);
                 }
             }
         }
@@ -175,36 +203,10 @@ impl Core {
             .map(|reloading| reloading.reason)
         {
             None => {}
-            Some(Reason::Asked) => self.respond_error(token, stopping_error()),
+            Some(Reason::Asked) => self.fleet.respond_error(token, stopping_error()),
             // It was kept all the same, and is what the next start runs with.
-            Some(Reason::Secret(changed)) => self.respond(token, &changed),
-            Some(Reason::Consent(changed)) => self.respond(token, &changed),
-        }
-    }
-
-    /// Watches what a workspace's configuration was read from, or no longer.
-    pub(super) fn watch(
-        &mut self,
-        id: &WorkspaceId,
-        sources: std::sync::Arc<goondan_config::Sources>,
-    ) {
-        let Some(workspace) = self.workspaces.get_mut(id) else {
-            return;
-        };
-        let workspace_id = id.clone();
-        if workspace.record.watch && workspace.closing.is_none() {
-            let sources = Some(sources);
-            self.push(Effect::Watch {
-                workspace_id,
-                sources,
-            });
-        } else if workspace.watching != Watching::Off {
-            workspace.watching = Watching::Off;
-            let sources = None;
-            self.push(Effect::Watch {
-                workspace_id,
-                sources,
-            });
+            Some(Reason::Secret(changed)) => self.fleet.respond(token, &changed),
+            Some(Reason::Consent(changed)) => self.fleet.respond(token, &changed),
         }
     }
 }

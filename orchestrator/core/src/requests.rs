@@ -27,8 +27,8 @@ use super::mailbox::AcceptReply;
 use super::parking::Decision;
 use super::router::{SENT_EVENT, Unroutable};
 use super::{
-    Core, Effect, LoadPurpose, Peer, RequestToken, bundle_of, control_error, no_workspace, router,
-    stopping_error,
+    Core, Effect, Fleet, LoadPurpose, Peer, RequestToken, bundle_of, control_error, no_workspace,
+    router, stopping_error,
 };
 
 /// The connector that the local client is.
@@ -56,20 +56,20 @@ fn may_come_late(call: &Call) -> bool {
 
 continuation! {
     /// A page of a conversation for a client.
-    ReadingHistory { token: RequestToken } after ReadPage => &on_page_for_client
+    ReadingHistory { token: RequestToken } after ReadPage => &core.fleet.on_page_for_client
 }
 
 continuation! {
     /// A page of a conversation, from its end on, for a client.
-    ReadingPage { token: RequestToken } after ReadPageBefore => &on_page_before
+    ReadingPage { token: RequestToken } after ReadPageBefore => &core.fleet.on_page_before
 }
 
 continuation! {
     /// Everything about an instance for a client.
-    Inspecting { token: RequestToken } after Inspect => &on_inspected
+    Inspecting { token: RequestToken } after Inspect => &core.on_inspected
 }
 
-impl Core {
+impl Fleet {
     pub(super) fn respond<T: Serialize>(&mut self, token: RequestToken, value: &T) {
         let result = serde_json::to_value(value)
             .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()));
@@ -81,122 +81,6 @@ impl Core {
             token,
             result: Err(error),
         });
-    }
-
-    pub(super) fn on_request(&mut self, token: RequestToken, peer: Peer, call: Call) {
-        // Long: one arm for each method.
-        if self.is_stopping() && !may_come_late(&call) {
-            return self.respond_error(token, stopping_error());
-        }
-        match call {
-            Call::Connect(_) => self.respond(token, &self.connected()),
-            Call::Status(_) => self.respond(token, &self.daemon_status()),
-            Call::Stop(stop) => self.stop(stop.grace_period_ms, Some(token)),
-            Call::ListProcesses(list) => {
-                self.respond(token, &self.processes(list.workspace_id.as_ref()));
-            }
-            Call::ListWorkspaces(_) => self.respond(token, &self.workspace_infos()),
-            Call::OpenWorkspace(open) => self.open_workspace(token, open),
-            Call::Reload(reload) => self.reload(token, reload),
-            Call::CloseWorkspace(close) => self.close_workspace(token, &close.workspace_id),
-            Call::Restart(request) => match self.workspace(&request.workspace_id) {
-                Ok(workspace) => {
-                    let project_root = workspace.record.project_root.clone();
-                    let workspace_id = Some(request.workspace_id.clone());
-                    let purpose = LoadPurpose::Restart { token, request };
-                    self.push(Effect::LoadWorkspace {
-                        purpose,
-                        workspace_id,
-                        project_root,
-                    });
-                }
-                Err(error) => self.respond_error(token, error),
-            },
-            Call::SendEvent(send) => self.send_event(token, send),
-            Call::ListInstances(list) => self.list_instances(token, list.workspace_id),
-            Call::ShowInstance(show) => {
-                self.with_instance(token, show.workspace_id, show.instance_key, |instance| {
-                    let inspect = Inspect {
-                        instance: instance.clone(),
-                    };
-                    (inspect, Inspecting { instance, token })
-                });
-            }
-            Call::InstancePage(page) => {
-                let (before, limit) = (page.before, page.limit);
-                self.with_instance(token, page.workspace_id, page.instance_key, |instance| {
-                    let read = ReadPageBefore {
-                        instance: instance.clone(),
-                        before,
-                        limit,
-                    };
-                    (read, ReadingPage { instance, token })
-                });
-            }
-            Call::InstanceHistory(history) => {
-                let offset = history.offset;
-                self.with_instance(
-                    token,
-                    history.workspace_id,
-                    history.instance_key,
-                    |instance| {
-                        let read = ReadPage {
-                            instance: instance.clone(),
-                            offset,
-                            states_of: Vec::new(),
-                        };
-                        (read, ReadingHistory { instance, token })
-                    },
-                );
-            }
-            Call::ReadAudit(read) => self.read_audit(token, read),
-            Call::ReadUsage(read) => self.read_usage(token, read),
-            Call::InstanceTurns(turns) => self.read_turns(token, turns),
-            Call::GetTrace(get) => self.read_trace(token, get),
-            Call::ListEvents(list) => self.list_events(token, list),
-            Call::RetryEvent(retry) => {
-                let (workspace_id, instance_key) = (retry.workspace_id, retry.instance_key);
-                let at = InstanceRef {
-                    workspace_id,
-                    instance_key,
-                };
-                self.decide(token, at, retry.event_id, Decision::Retry);
-            }
-            Call::DropEvent(drop) => {
-                let (workspace_id, instance_key) = (drop.workspace_id, drop.instance_key);
-                let at = InstanceRef {
-                    workspace_id,
-                    instance_key,
-                };
-                self.decide(token, at, drop.event_id, Decision::Drop);
-            }
-            Call::ListQuestions(list) => self.list_questions(token, list.workspace_id.as_ref()),
-            Call::ShowQuestion(show) => self.show_question(token, &show),
-            Call::AnswerQuestion(answer) => self.answer_question(token, peer, answer),
-            Call::DeclineQuestion(decline) => self.decline_question(token, peer, &decline),
-            Call::VerifyInstances(verify) => self.verify(token, verify),
-            Call::VerifyRoot(verify) => self.verify_root(token, &verify),
-            Call::ExportInstance(export) => self.export(token, export),
-            Call::ImportInstance(import) => self.import(token, import),
-            Call::PruneInstances(prune) => self.prune(token, prune),
-            Call::DeleteInstance(delete) => {
-                let instance = InstanceRef {
-                    workspace_id: delete.workspace_id,
-                    instance_key: delete.instance_key,
-                };
-                match self.workspace(&instance.workspace_id) {
-                    Ok(_) => self.delete_instance(&instance, None, DeleteReply::Client(token)),
-                    Err(error) => self.respond_error(token, error),
-                }
-            }
-            Call::ListSecrets(_) => self.use_secrets(token, SecretWork::List),
-            Call::SetSecret(set) => self.use_secrets(token, SecretWork::Set(set)),
-            Call::RemoveSecret(remove) => self.use_secrets(token, SecretWork::Remove(remove)),
-            Call::AllowSecret(allow) => self.use_secrets(token, SecretWork::Allow(allow)),
-            Call::DenySecret(deny) => self.use_secrets(token, SecretWork::Deny(deny)),
-            // Logs are the shell's own; they never come here.
-            Call::FollowLogs(_) => self.respond(token, &Done {}),
-        }
     }
 
     fn with_instance<O: Asked, C: Continuation<O> + 'static>(
@@ -369,6 +253,131 @@ impl Core {
             Err(error) => self.respond_error(token, control_error(&error)),
         }
     }
+}
+
+impl Core {
+    pub(super) fn on_request(&mut self, token: RequestToken, peer: Peer, call: Call) {
+        // Long: one arm for each method.
+        if self.fleet.is_stopping() && !may_come_late(&call) {
+            return self.fleet.respond_error(token, stopping_error());
+        }
+        match call {
+            Call::Connect(_) => self.fleet.respond(token, &self.fleet.connected()),
+            Call::Status(_) => self.fleet.respond(token, &self.daemon_status()),
+            Call::Stop(stop) => self.stop(stop.grace_period_ms, Some(token)),
+            Call::ListProcesses(list) => {
+                self.fleet
+                    .respond(token, &self.processes(list.workspace_id.as_ref()));
+            }
+            Call::ListWorkspaces(_) => self.fleet.respond(token, &self.workspace_infos()),
+            Call::OpenWorkspace(open) => self.fleet.open_workspace(token, open),
+            Call::Reload(reload) => self.reload(token, reload),
+            Call::CloseWorkspace(close) => self.fleet.close_workspace(token, &close.workspace_id),
+            Call::Restart(request) => match self.fleet.workspace(&request.workspace_id) {
+                Ok(workspace) => {
+                    let project_root = workspace.record.project_root.clone();
+                    let workspace_id = Some(request.workspace_id.clone());
+                    let purpose = LoadPurpose::Restart { token, request };
+                    self.fleet.push(Effect::LoadWorkspace {
+                        purpose,
+                        workspace_id,
+                        project_root,
+                    });
+                }
+                Err(error) => self.fleet.respond_error(token, error),
+            },
+            Call::SendEvent(send) => self.fleet.send_event(token, send),
+            Call::ListInstances(list) => self.fleet.list_instances(token, list.workspace_id),
+            Call::ShowInstance(show) => {
+                self.fleet
+                    .with_instance(token, show.workspace_id, show.instance_key, |instance| {
+                        let inspect = Inspect {
+                            instance: instance.clone(),
+                        };
+                        (inspect, Inspecting { instance, token })
+                    });
+            }
+            Call::InstancePage(page) => {
+                let (before, limit) = (page.before, page.limit);
+                self.fleet
+                    .with_instance(token, page.workspace_id, page.instance_key, |instance| {
+                        let read = ReadPageBefore {
+                            instance: instance.clone(),
+                            before,
+                            limit,
+                        };
+                        (read, ReadingPage { instance, token })
+                    });
+            }
+            Call::InstanceHistory(history) => {
+                let offset = history.offset;
+                self.fleet.with_instance(
+                    token,
+                    history.workspace_id,
+                    history.instance_key,
+                    |instance| {
+                        let read = ReadPage {
+                            instance: instance.clone(),
+                            offset,
+                            states_of: Vec::new(),
+                        };
+                        (read, ReadingHistory { instance, token })
+                    },
+                );
+            }
+            Call::ReadAudit(read) => self.fleet.read_audit(token, read),
+            Call::ReadUsage(read) => self.read_usage(token, read),
+            Call::InstanceTurns(turns) => self.fleet.read_turns(token, turns),
+            Call::GetTrace(get) => self.fleet.read_trace(token, get),
+            Call::ListEvents(list) => self.fleet.list_events(token, list),
+            Call::RetryEvent(retry) => {
+                let (workspace_id, instance_key) = (retry.workspace_id, retry.instance_key);
+                let at = InstanceRef {
+                    workspace_id,
+                    instance_key,
+                };
+                self.fleet
+                    .decide(token, at, retry.event_id, Decision::Retry);
+            }
+            Call::DropEvent(drop) => {
+                let (workspace_id, instance_key) = (drop.workspace_id, drop.instance_key);
+                let at = InstanceRef {
+                    workspace_id,
+                    instance_key,
+                };
+                self.fleet.decide(token, at, drop.event_id, Decision::Drop);
+            }
+            Call::ListQuestions(list) => self.list_questions(token, list.workspace_id.as_ref()),
+            Call::ShowQuestion(show) => self.show_question(token, &show),
+            Call::AnswerQuestion(answer) => self.answer_question(token, peer, answer),
+            Call::DeclineQuestion(decline) => self.decline_question(token, peer, &decline),
+            Call::VerifyInstances(verify) => self.verify(token, verify),
+            Call::VerifyRoot(verify) => self.verify_root(token, &verify),
+            Call::ExportInstance(export) => self.fleet.export(token, export),
+            Call::ImportInstance(import) => self.fleet.import(token, import),
+            Call::PruneInstances(prune) => self.fleet.prune(token, prune),
+            Call::DeleteInstance(delete) => {
+                let instance = InstanceRef {
+                    workspace_id: delete.workspace_id,
+                    instance_key: delete.instance_key,
+                };
+                match self.fleet.workspace(&instance.workspace_id) {
+                    Ok(_) => {
+                        self.fleet
+                            .delete_instance(&instance, None, DeleteReply::Client(token));
+                    }
+                    Err(error) => self.fleet.respond_error(token, error),
+                }
+            }
+            Call::ListSecrets(_) => self.fleet.use_secrets(token, SecretWork::List),
+            Call::SetSecret(set) => self.fleet.use_secrets(token, SecretWork::Set(set)),
+            Call::RemoveSecret(remove) => self.fleet.use_secrets(token, SecretWork::Remove(remove)),
+            Call::AllowSecret(allow) => self.fleet.use_secrets(token, SecretWork::Allow(allow)),
+            Call::DenySecret(deny) => self.fleet.use_secrets(token, SecretWork::Deny(deny)),
+            // Logs are the shell's own; they never come here.
+            Call::FollowLogs(_) => self.fleet.respond(token, &Done {}),
+        }
+    }
 
     fn on_inspected(
         &mut self,
@@ -378,7 +387,7 @@ impl Core {
         let (at, token) = (&inspecting.instance, inspecting.token);
         let found = match result {
             Ok(found) => found,
-            Err(error) => return self.respond_error(token, control_error(&error)),
+            Err(error) => return self.fleet.respond_error(token, control_error(&error)),
         };
         let metadata = found.metadata;
         let detail = InstanceDetail {
@@ -398,7 +407,7 @@ impl Core {
             process: self.process_of(at),
             extensions: found.extensions,
         };
-        self.respond(token, &detail);
+        self.fleet.respond(token, &detail);
     }
 }
 

@@ -13,7 +13,7 @@ use goondan_protocol::limits::MAX_RESTART_REASON_CHARS;
 use serde_json::json;
 
 use super::refusals::Refused;
-use super::{Core, LogEvent};
+use super::{Fleet, LogEvent};
 use crate::limits::{SELF_RESTART_WINDOW_MS, SELF_RESTARTS_MAX};
 
 /// The restarts of an instance's process that its agent asked for.
@@ -63,7 +63,7 @@ impl SelfRestarts {
     }
 }
 
-impl Core {
+impl Fleet {
     /// An agent wants its process restarted after the turn in progress.
     pub(super) fn wish_restart(&mut self, at: &InstanceRef, reason: String) -> AgentAnswer {
         let chars = reason.chars().count();

@@ -16,7 +16,7 @@ use goondan_store::instance::Metadata;
 use super::instance::DeleteReply;
 use super::listing::{ListPurpose, ListedInstances};
 use super::refusals::Refused;
-use super::{Core, Effect, LogEvent, RequestToken, Workspace};
+use super::{Core, Effect, Fleet, LogEvent, RequestToken, Workspace};
 use crate::limits::RETENTION_INTERVAL_MS;
 
 /// What the policy has seen of a workspace.
@@ -52,7 +52,7 @@ impl Workspace {
     }
 }
 
-impl Core {
+impl Fleet {
     /// How long an agent process of a workspace may have nothing to do, in milliseconds.
     pub(super) fn idle_ms(&self, id: &WorkspaceId) -> u64 {
         let lifecycle = self.workspaces.get(id).map(Workspace::lifecycle);
@@ -101,49 +101,6 @@ impl Core {
             purpose,
             workspace_id,
         });
-    }
-
-    pub(super) fn on_listed(
-        &mut self,
-        id: &WorkspaceId,
-        purpose: ListPurpose,
-        result: Result<ListedInstances, ControlError>,
-    ) {
-        match (purpose, result) {
-            (ListPurpose::Policy, Ok(listed)) => self.on_look(id, listed.found),
-            (ListPurpose::Policy, Err(error)) => {
-                let event = LogEvent::warn("expired conversations could not be looked for");
-                let event = event.with("workspaceId", id.as_str());
-                self.log(event.with("error", error.message));
-            }
-            (ListPurpose::Agents { requester, scope }, Ok(listed)) => {
-                self.on_instances_listed(&requester, scope, listed.found);
-            }
-            (ListPurpose::Agents { requester, .. }, Err(error)) => {
-                let refused = Refused::new("E_UNAVAILABLE", error.message);
-                self.answer_agent(&requester, refused.into());
-            }
-            (ListPurpose::Prune { token, request }, Ok(listed)) => {
-                self.on_prune_listed(token, &request, listed.found);
-            }
-            (ListPurpose::Verify { token, request }, Ok(listed)) => {
-                let found = listed.found.into_iter();
-                let keys = found.map(|metadata| metadata.instance_key);
-                let keys = keys.chain(listed.unreadable).collect();
-                self.verify_all(token, &request, keys);
-            }
-            (ListPurpose::Events { token, request }, Ok(listed)) => {
-                self.on_events_listed(token, request, listed.found);
-            }
-            (
-                ListPurpose::Prune { token, .. }
-                | ListPurpose::Events { token, .. }
-                | ListPurpose::Verify { token, .. },
-                Err(error),
-            ) => {
-                self.respond_error(token, error);
-            }
-        }
     }
 
     /// What of a workspace is due, oldest first.
@@ -208,6 +165,52 @@ impl Core {
             }
         }
     }
+}
+
+impl Core {
+    pub(super) fn on_listed(
+        &mut self,
+        id: &WorkspaceId,
+        purpose: ListPurpose,
+        result: Result<ListedInstances, ControlError>,
+    ) {
+        match (purpose, result) {
+            (ListPurpose::Policy, Ok(listed)) => self.fleet.on_look(id, listed.found),
+            (ListPurpose::Policy, Err(error)) => {
+                let event = LogEvent::warn("expired conversations could not be looked for");
+                let event = event.with("workspaceId", id.as_str());
+                self.fleet.log(event.with("error", error.message));
+            }
+            (ListPurpose::Agents { requester, scope }, Ok(listed)) => {
+                self.fleet
+                    .on_instances_listed(&requester, scope, listed.found);
+            }
+            (ListPurpose::Agents { requester, .. }, Err(error)) => {
+                let refused = Refused::new("E_UNAVAILABLE", error.message);
+                self.fleet.answer_agent(&requester, refused.into());
+            }
+            (ListPurpose::Prune { token, request }, Ok(listed)) => {
+                self.on_prune_listed(token, &request, listed.found);
+            }
+            (ListPurpose::Verify { token, request }, Ok(listed)) => {
+                let found = listed.found.into_iter();
+                let keys = found.map(|metadata| metadata.instance_key);
+                let keys = keys.chain(listed.unreadable).collect();
+                self.verify_all(token, &request, keys);
+            }
+            (ListPurpose::Events { token, request }, Ok(listed)) => {
+                self.on_events_listed(token, request, listed.found);
+            }
+            (
+                ListPurpose::Prune { token, .. }
+                | ListPurpose::Events { token, .. }
+                | ListPurpose::Verify { token, .. },
+                Err(error),
+            ) => {
+                self.fleet.respond_error(token, error);
+            }
+        }
+    }
 
     fn on_prune_listed(
         &mut self,
@@ -216,12 +219,12 @@ impl Core {
         found: Vec<Metadata>,
     ) {
         let id = &request.workspace_id;
-        let policy = self.workspaces.get(id).map(Workspace::lifecycle);
+        let policy = self.fleet.workspaces.get(id).map(Workspace::lifecycle);
         let keep = request.older_than_ms.or_else(|| keep_ms(policy?));
-        let instances = self.due_of(id, found, keep);
+        let instances = self.fleet.due_of(id, found, keep);
         if request.dry_run || instances.is_empty() {
             let deleted = !request.dry_run;
-            return self.respond(token, &Pruned { instances, deleted });
+            return self.fleet.respond(token, &Pruned { instances, deleted });
         }
         let due: Vec<(InstanceRef, AgentName)> = instances
             .iter()

@@ -13,7 +13,7 @@ use goondan_protocol::control::Resource;
 use goondan_protocol::ids::InstanceRef;
 
 use super::exchange::{ProcessId, Share, Supply};
-use super::{Core, LogEvent, Owner};
+use super::{Fleet, LogEvent, Owner};
 use crate::limits::{
     IDLE_AGENT_DESCRIPTORS, IDLE_AGENT_MEMORY_BYTES, IDLE_AGENTS_MAX, LONGEST_IDLE_REMEMBERED,
     ROOM_QUIET_MS, ROOM_RETRY_MS, SPARE_STARTS_MAX, SPARE_STARTS_PART, STOPPED_AHEAD_MAX,
@@ -225,7 +225,7 @@ impl Room {
     }
 }
 
-impl Core {
+impl Fleet {
     /// How much there is of what processes need.
     pub(super) fn on_supply(&mut self, supply: Supply) {
         let agents = self.count_agents();

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use goondan_protocol::ids::InstanceRef;
 
-use super::{Core, ProcessId};
+use super::{Core, Fleet, ProcessId};
 use crate::limits::{AGENT_STARTS_AT_ONCE_MAX, CHILD_PROCESSES_MAX};
 
 /// The processes that are being started, and the conversations whose agent waits to be.
@@ -70,7 +70,7 @@ impl Starts {
     }
 }
 
-impl Core {
+impl Fleet {
     /// Whether the agent of a conversation may start now. If it may not, it waits, and starts when it may.
     pub(super) fn may_start(&mut self, at: &InstanceRef) -> bool {
         let Some(why) = self.why_not_start(at) else {
@@ -143,16 +143,18 @@ impl Core {
         }
     }
 
-    /// Whether agents wait to be started.
-    pub fn has_waiting_starts(&self) -> bool {
-        self.starts.waiting() > 0
-    }
-
     /// An agent may have nothing to do any more: who waits for room may have its place.
     pub(super) fn offer_place(&mut self) {
         if self.starts.waiting() > 0 && !self.room.has_place(self.now.mono_ms) {
             self.make_place();
         }
+    }
+}
+
+impl Core {
+    /// Whether agents wait to be started.
+    pub fn has_waiting_starts(&self) -> bool {
+        self.fleet.starts.waiting() > 0
     }
 }
 

@@ -20,7 +20,7 @@ use super::authority;
 use super::ceilings::TurnUse;
 use super::instance::{Turn, TurnContext};
 use super::jobs::{LogFailure, continuation};
-use super::{Core, Effect, LogEvent, ProcessId};
+use super::{Core, Effect, Fleet, LogEvent, ProcessId};
 use crate::limits::TURN_BYTES_MAX;
 
 /// What of a message event goes to or comes from a model.
@@ -47,17 +47,17 @@ struct ExchangedSource {
 
 continuation! {
     /// A page of the conversation for the agent that works on it.
-    Loading { process: ProcessId, request_id: Option<u64> } after ReadPage => on_page_for_agent
+    Loading { process: ProcessId, request_id: Option<u64> } after ReadPage => core.fleet.on_page_for_agent
 }
 
 continuation! {
     /// A turn that is about to be handed over.
-    Beginning { process: ProcessId, context: TurnContext } after BeginTurn => on_began
+    Beginning { process: ProcessId, context: TurnContext } after BeginTurn => core.on_began
 }
 
 continuation! {
     /// What an agent appended.
-    Appending { process: ProcessId } after AppendEvent => &on_appended
+    Appending { process: ProcessId } after AppendEvent => &core.fleet.on_appended
 }
 
 continuation! {
@@ -68,10 +68,10 @@ continuation! {
         event_id: EventId,
         also: Vec<EventId>,
         outcome: TurnOutcome,
-    } after CompleteTurn => &on_committed
+    } after CompleteTurn => &core.on_committed
 }
 
-impl Core {
+impl Fleet {
     /// An agent asks for its conversation.
     pub(super) fn on_conversation_load(
         &mut self,
@@ -191,66 +191,6 @@ impl Core {
                 context,
             },
         );
-    }
-
-    fn on_began(&mut self, beginning: Beginning, result: Result<OpenTurn, StoreError>) {
-        let (at, process) = (&beginning.instance, beginning.process);
-        let mut context = beginning.context;
-        if let Some(entry) = self.instance_mut(at) {
-            entry.progress.beginning = None;
-        }
-        let open = match result {
-            Ok(open) => open,
-            Err(error) => return self.on_store_failure(at, Some(process), &error),
-        };
-        context.trace.span_id = SpanId::of_turn(&open.turn_id);
-        let trace = context.trace;
-        let handed_over_ms = self.now.mono_ms;
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        let Some(event) = entry
-            .waiting
-            .iter()
-            .find(|event| event.id == context.event_id)
-        else {
-            return;
-        };
-        if entry.slot.ready() != Some(process) {
-            return;
-        }
-        let start = TurnStart {
-            turn_id: open.turn_id.clone(),
-            attempt: open.attempt,
-            event: event.clone(),
-        };
-        let event_id = context.event_id.clone();
-        let turn_id = open.turn_id.clone();
-        entry.turn = Some(Turn {
-            turn_id: open.turn_id.clone(),
-            context,
-            used: TurnUse::new(handed_over_ms),
-            handed_over_ms,
-            inputs: BTreeSet::new(),
-            restart: None,
-            taken_in: None,
-        });
-        self.give_up_calls_of(at, Some(&turn_id));
-        self.push(Effect::SetTrace {
-            process,
-            trace: Some(trace),
-        });
-        let message = match open.attempt {
-            1 => "turn handed over",
-            _ => "turn handed over again",
-        };
-        let event = LogEvent::info(message).of(at).in_trace(Some(trace));
-        let event = event.with("turnId", open.turn_id.as_str());
-        let event = event.with("eventId", event_id.as_str());
-        self.log(event.with("attempt", open.attempt));
-        let start = ToAgent::Event(Box::new(start));
-        self.send_agent(at, process, None, Some(trace), start);
-        self.hand_over_answers(at);
     }
 
     /// The turn in progress, if `turn_id` names it.
@@ -417,6 +357,68 @@ impl Core {
         self.store(complete, completing);
         self.begin_behind(at, process);
     }
+}
+
+impl Core {
+    fn on_began(&mut self, beginning: Beginning, result: Result<OpenTurn, StoreError>) {
+        let (at, process) = (&beginning.instance, beginning.process);
+        let mut context = beginning.context;
+        if let Some(entry) = self.fleet.instance_mut(at) {
+            entry.progress.beginning = None;
+        }
+        let open = match result {
+            Ok(open) => open,
+            Err(error) => return self.fleet.on_store_failure(at, Some(process), &error),
+        };
+        context.trace.span_id = SpanId::of_turn(&open.turn_id);
+        let trace = context.trace;
+        let handed_over_ms = self.fleet.now.mono_ms;
+        let Some(entry) = self.fleet.instance_mut(at) else {
+            return;
+        };
+        let Some(event) = entry
+            .waiting
+            .iter()
+            .find(|event| event.id == context.event_id)
+        else {
+            return;
+        };
+        if entry.slot.ready() != Some(process) {
+            return;
+        }
+        let start = TurnStart {
+            turn_id: open.turn_id.clone(),
+            attempt: open.attempt,
+            event: event.clone(),
+        };
+        let event_id = context.event_id.clone();
+        let turn_id = open.turn_id.clone();
+        entry.turn = Some(Turn {
+            turn_id: open.turn_id.clone(),
+            context,
+            used: TurnUse::new(handed_over_ms),
+            handed_over_ms,
+            inputs: BTreeSet::new(),
+            restart: None,
+            taken_in: None,
+        });
+        self.give_up_calls_of(at, Some(&turn_id));
+        self.fleet.push(Effect::SetTrace {
+            process,
+            trace: Some(trace),
+        });
+        let message = match open.attempt {
+            1 => "turn handed over",
+            _ => "turn handed over again",
+        };
+        let event = LogEvent::info(message).of(at).in_trace(Some(trace));
+        let event = event.with("turnId", open.turn_id.as_str());
+        let event = event.with("eventId", event_id.as_str());
+        self.fleet.log(event.with("attempt", open.attempt));
+        let start = ToAgent::Event(Box::new(start));
+        self.fleet.send_agent(at, process, None, Some(trace), start);
+        self.fleet.hand_over_answers(at);
+    }
 
     fn on_committed(&mut self, completing: &Completing, result: Result<(), StoreError>) {
         let Completing {
@@ -429,10 +431,10 @@ impl Core {
         } = &completing;
         let (at, process) = (instance, *process);
         if let Err(error) = result {
-            return self.on_store_failure(at, Some(process), &error);
+            return self.fleet.on_store_failure(at, Some(process), &error);
         }
-        let now_ms = self.now.mono_ms;
-        let Some(entry) = self.instance_mut(at) else {
+        let now_ms = self.fleet.now.mono_ms;
+        let Some(entry) = self.fleet.instance_mut(at) else {
             return;
         };
         entry
@@ -450,7 +452,7 @@ impl Core {
             TurnOutcome::Failed { .. } => "failed",
         };
         let event = LogEvent::info("turn committed and answered").of(at);
-        self.log(
+        self.fleet.log(
             event
                 .with("turnId", turn_id.as_str())
                 .with("eventId", event_id.as_str())
@@ -461,24 +463,26 @@ impl Core {
             let event =
                 LogEvent::warn("reports of a turn were dropped: there were too many").of(at);
             let event = event.with("turnId", turn_id.as_str());
-            self.log(event.with("dropped", dropped).in_trace(trace));
+            self.fleet
+                .log(event.with("dropped", dropped).in_trace(trace));
         }
         let committed = TurnCommitted {
             turn_id: turn_id.clone(),
         };
-        self.send_agent(at, process, None, trace, ToAgent::TurnCommitted(committed));
-        self.push(Effect::SetTrace {
+        self.fleet
+            .send_agent(at, process, None, trace, ToAgent::TurnCommitted(committed));
+        self.fleet.push(Effect::SetTrace {
             process,
             trace: None,
         });
-        self.answer_waiters(at, event_id, outcome);
+        self.fleet.answer_waiters(at, event_id, outcome);
         self.give_up_calls_of(at, None);
-        self.end_questions(at);
+        self.fleet.end_questions(at);
         if let Some(reason) = restart {
-            self.restart_as_wished(at, &reason);
+            self.fleet.restart_as_wished(at, &reason);
         }
         self.free_models(&at.workspace_id, began_under.as_ref());
-        self.pump(at);
-        self.offer_place();
+        self.fleet.pump(at);
+        self.fleet.offer_place();
     }
 }

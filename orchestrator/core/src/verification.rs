@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::ListPurpose;
 use super::jobs::{Continuation, continuation};
-use super::{Core, Effect, RequestToken, control_error};
+use super::{Core, Effect, Fleet, RequestToken, control_error};
 
 /// A verification that still waits for some of its instances.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Verifying {
 
 continuation! {
     /// A conversation that is checked for a client.
-    VerifyingInstance { token: RequestToken, is_repair: bool } after VerifyInstance => &on_verified
+    VerifyingInstance { token: RequestToken, is_repair: bool } after VerifyInstance => &core.on_verified
 }
 
 /// The files of a workspace, or of none, that are checked for a client.
@@ -56,18 +56,34 @@ impl Continuation<VerifyRootFiles> for VerifyingOwnFiles {
     }
 }
 
+impl Fleet {
+    fn is_in_turn(&self, at: &InstanceRef) -> bool {
+        let workspace = self.workspaces.get(&at.workspace_id);
+        let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
+        entry.is_some_and(|entry| entry.turn.is_some() || entry.progress.beginning.is_some())
+    }
+
+    /// Ends the process of an instance that is not in a turn: it holds the conversation as it was.
+    fn end_idle_process(&mut self, at: &InstanceRef) {
+        let up = self.instance_mut(at).and_then(|entry| entry.slot.up());
+        if let Some(process) = up.map(|up| up.process) {
+            self.kill(process, true);
+        }
+    }
+}
+
 impl Core {
     /// Checks one conversation or all of a workspace.
     pub(super) fn verify(&mut self, token: RequestToken, request: VerifyInstances) {
-        if let Err(error) = self.workspace(&request.workspace_id) {
-            return self.respond_error(token, error);
+        if let Err(error) = self.fleet.workspace(&request.workspace_id) {
+            return self.fleet.respond_error(token, error);
         }
         if let Some(key) = request.instance_key.clone() {
             return self.verify_all(token, &request, vec![key]);
         }
         let workspace_id = request.workspace_id.clone();
         let purpose = ListPurpose::Verify { token, request };
-        self.push(Effect::ListMetadata {
+        self.fleet.push(Effect::ListMetadata {
             purpose,
             workspace_id,
         });
@@ -79,7 +95,7 @@ impl Core {
         request: &VerifyInstances,
         keys: Vec<InstanceKey>,
     ) {
-        let wall = self.now.wall;
+        let wall = self.fleet.now.wall;
         let instances: Vec<InstanceRef> = keys
             .into_iter()
             .map(|instance_key| InstanceRef {
@@ -88,12 +104,12 @@ impl Core {
             })
             .collect();
         if request.repair
-            && let Some(busy) = instances.iter().find(|at| self.is_in_turn(at))
+            && let Some(busy) = instances.iter().find(|at| self.fleet.is_in_turn(at))
         {
             let message = format!("conversation `{}` is in a turn", busy.instance_key);
             let error = ControlError::new(ErrorCode::Overloaded, message)
                 .suggest("wait until it is over, `gdn ps` shows it; then repair");
-            return self.respond_error(token, error);
+            return self.fleet.respond_error(token, error);
         }
         let is_whole = request.instance_key.is_none();
         let verifying = Verifying {
@@ -109,11 +125,11 @@ impl Core {
                 workspace_id,
                 repair,
             };
-            self.store(op, VerifyingOwnFiles { token, repaired });
+            self.fleet.store(op, VerifyingOwnFiles { token, repaired });
         }
         for instance in instances {
             if request.repair {
-                self.end_idle_process(&instance);
+                self.fleet.end_idle_process(&instance);
             }
             let op = VerifyInstance {
                 instance: instance.clone(),
@@ -126,7 +142,7 @@ impl Core {
                 token,
                 is_repair,
             };
-            self.store(op, verifying);
+            self.fleet.store(op, verifying);
         }
         self.finish_verification(token);
     }
@@ -141,21 +157,7 @@ impl Core {
         let repair = request.repair;
         let repaired = None;
         let op = VerifyRootFiles { repair };
-        self.store(op, VerifyingOwnFiles { token, repaired });
-    }
-
-    fn is_in_turn(&self, at: &InstanceRef) -> bool {
-        let workspace = self.workspaces.get(&at.workspace_id);
-        let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
-        entry.is_some_and(|entry| entry.turn.is_some() || entry.progress.beginning.is_some())
-    }
-
-    /// Ends the process of an instance that is not in a turn: it holds the conversation as it was.
-    fn end_idle_process(&mut self, at: &InstanceRef) {
-        let up = self.instance_mut(at).and_then(|entry| entry.slot.up());
-        if let Some(process) = up.map(|up| up.process) {
-            self.kill(process, true);
-        }
+        self.fleet.store(op, VerifyingOwnFiles { token, repaired });
     }
 
     fn on_verified(
@@ -174,9 +176,9 @@ impl Core {
             {
                 let known: Vec<&str> = found.findings.iter().map(|f| f.problem.as_str()).collect();
                 let details = json!({"kept": found.kept, "findings": known});
-                self.audit(at, "repaired", details);
+                self.fleet.audit(at, "repaired", details);
             }
-            self.invalidate_inbox(at);
+            self.fleet.invalidate_inbox(at);
         }
         self.take_verified(token, Some(&at.instance_key), found);
     }
@@ -195,7 +197,8 @@ impl Core {
             && !found.findings.is_empty()
         {
             let known: Vec<&str> = found.findings.iter().map(|f| f.problem.as_str()).collect();
-            self.audit_workspace(&id, "acknowledged", json!({ "findings": known }));
+            self.fleet
+                .audit_workspace(&id, "acknowledged", json!({ "findings": known }));
         }
         self.take_verified(token, None, found);
     }
@@ -225,8 +228,8 @@ impl Core {
         }
         let verifying = entry.remove();
         match verifying.failure {
-            Some(error) => self.respond_error(token, error),
-            None => self.respond(token, &verifying.found),
+            Some(error) => self.fleet.respond_error(token, error),
+            None => self.fleet.respond(token, &verifying.found),
         }
     }
 }

@@ -16,10 +16,10 @@ use super::health;
 use super::instance::Instance;
 use super::models::Model;
 use super::slot::Up;
-use super::{Core, Now, Workspace};
+use super::{Core, Fleet, Now, Workspace};
 use crate::limits::WATCHED_FILES_SHOWN;
 
-impl Core {
+impl Fleet {
     pub(super) fn connected(&self) -> Connected {
         Connected {
             version: self.version(),
@@ -28,42 +28,45 @@ impl Core {
             log_dir: self.facts.log_dir.clone(),
         }
     }
+}
 
+impl Core {
     pub(super) fn daemon_status(&self) -> DaemonStatus {
         DaemonStatus {
-            version: self.version(),
-            pid: self.facts.pid,
-            started_at: self.facts.started_at,
-            state_root: self.facts.layout.root().to_owned(),
-            log_dir: self.facts.log_dir.clone(),
-            cgroup: self.facts.cgroup.clone(),
+            version: self.fleet.version(),
+            pid: self.fleet.facts.pid,
+            started_at: self.fleet.facts.started_at,
+            state_root: self.fleet.facts.layout.root().to_owned(),
+            log_dir: self.fleet.facts.log_dir.clone(),
+            cgroup: self.fleet.facts.cgroup.clone(),
             // The shell knows, and fills it in.
             dropped_log_lines: 0,
             log_lines_dropped_at: None,
-            open_files: self.room.descriptors().map(|share| OpenFiles {
+            open_files: self.fleet.room.descriptors().map(|share| OpenFiles {
                 open: share.used,
                 limit: share.limit,
             }),
-            short_of: self.room.short_of().to_vec(),
-            waiting_for_room: match self.room.short_of() {
+            short_of: self.fleet.room.short_of().to_vec(),
+            waiting_for_room: match self.fleet.room.short_of() {
                 [] => 0,
-                _ => self.starts.waiting(),
+                _ => self.fleet.starts.waiting(),
             },
-            memory_open: self.facts.is_memory_open,
-            stopping: self.is_stopping(),
+            memory_open: self.fleet.facts.is_memory_open,
+            stopping: self.fleet.is_stopping(),
             workspaces: self.workspace_infos(),
         }
     }
 
     pub(super) fn workspace_infos(&self) -> Vec<WorkspaceInfo> {
-        self.workspaces
+        self.fleet
+            .workspaces
             .iter()
             .map(|(id, workspace)| self.info(id, workspace))
             .collect()
     }
 
     pub(super) fn workspace_info(&self, id: &WorkspaceId) -> Option<WorkspaceInfo> {
-        let workspace = self.workspaces.get(id)?;
+        let workspace = self.fleet.workspaces.get(id)?;
         Some(self.info(id, workspace))
     }
 
@@ -81,13 +84,13 @@ impl Core {
         };
         ProcessInfo {
             questions: self.questions.of_instance(&at),
-            ..agent_info(self.now, id, key, instance)
+            ..agent_info(self.fleet.now, id, key, instance)
         }
     }
 
     pub(super) fn processes(&self, only: Option<&WorkspaceId>) -> Vec<ProcessInfo> {
         let mut processes = Vec::new();
-        for (id, workspace) in &self.workspaces {
+        for (id, workspace) in &self.fleet.workspaces {
             if only.is_some_and(|only| only != id) {
                 continue;
             }
@@ -95,7 +98,7 @@ impl Core {
                 let target = CallTarget::Connection { name: name.clone() };
                 let is_called = self.calls.any_for(id, &target);
                 processes.push(connector_info(
-                    self.now,
+                    self.fleet.now,
                     id,
                     name.as_str(),
                     connector,
@@ -105,7 +108,13 @@ impl Core {
             for (name, model) in &workspace.models {
                 let target = CallTarget::Model { name: name.clone() };
                 let is_called = self.calls.any_for(id, &target);
-                processes.push(model_info(self.now, id, name.as_str(), model, is_called));
+                processes.push(model_info(
+                    self.fleet.now,
+                    id,
+                    name.as_str(),
+                    model,
+                    is_called,
+                ));
             }
             let mut instances: Vec<_> = workspace.instances.iter().collect();
             instances.sort_by_key(|(key, _)| *key);
@@ -116,7 +125,7 @@ impl Core {
     }
 
     pub(super) fn process_of(&self, at: &InstanceRef) -> Option<ProcessInfo> {
-        let workspace = self.workspaces.get(&at.workspace_id)?;
+        let workspace = self.fleet.workspaces.get(&at.workspace_id)?;
         let instance = workspace.instances.get(&at.instance_key)?;
         Some(self.agent_info(&at.workspace_id, &at.instance_key, instance))
     }

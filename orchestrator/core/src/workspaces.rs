@@ -20,8 +20,8 @@ use super::models::Model;
 use super::refusals::closed_error;
 use super::reloading::Applied;
 use super::{
-    Core, Effect, Fallback, LoadPurpose, Loaded, LoadedWorkspace, LogEvent, RequestToken, Settings,
-    Workspace, changes, no_workspace, stopping_error,
+    Core, Effect, Fallback, Fleet, LoadPurpose, Loaded, LoadedWorkspace, LogEvent, RequestToken,
+    Settings, Workspace, changes, no_workspace, stopping_error,
 };
 
 fn problem_of(error: &ControlError) -> WorkspaceProblem {
@@ -37,7 +37,7 @@ fn being_stopped(id: &WorkspaceId) -> ControlError {
     ControlError::new(ErrorCode::WorkspaceConflict, message).suggest("try again in a moment")
 }
 
-impl Core {
+impl Fleet {
     /// Reads a project's workspace for a client, unless that workspace is on its way out: reading
     /// would register it again.
     pub(super) fn open_workspace(&mut self, token: RequestToken, open: OpenWorkspace) {
@@ -58,159 +58,6 @@ impl Core {
                 workspace_id: None,
                 project_root,
             }),
-        }
-    }
-
-    pub(super) fn on_loaded(&mut self, loaded: Loaded) {
-        let Loaded {
-            purpose,
-            workspace_id,
-            sources,
-            result,
-        } = loaded;
-        if self.is_stopping() {
-            if let Some(token) = purpose.token() {
-                self.respond_error(token, stopping_error());
-            } else if let LoadPurpose::Reload(Some(token)) = purpose {
-                self.give_up_reload(token);
-            }
-            return;
-        }
-        let id = match &result {
-            Ok(found) => Some(found.record.workspace_id.clone()),
-            Err(_) => workspace_id,
-        };
-        let known = id.as_ref().and_then(|id| self.workspaces.get(id));
-        if let Some(id) = &id
-            && known.is_some_and(|workspace| workspace.closing.is_some())
-        {
-            let error = being_stopped(id);
-            return self.tell_load_failed(&purpose, Some(id), &error);
-        }
-        self.take_up_loaded(&purpose, id.as_ref(), result, &sources);
-        if let Some(id) = id {
-            self.note_secrets(&id, sources.secrets());
-            self.watch(&id, sources);
-        }
-    }
-
-    fn take_up_loaded(
-        &mut self,
-        purpose: &LoadPurpose,
-        id: Option<&WorkspaceId>,
-        result: Result<LoadedWorkspace, ControlError>,
-        sources: &Arc<Sources>,
-    ) {
-        let found = match result {
-            Ok(found) => found,
-            Err(error) => return self.on_load_failed(purpose, id, &error),
-        };
-        let id = found.record.workspace_id.clone();
-        if let Err(error) = &found.bundle
-            && *purpose != LoadPurpose::Start
-        {
-            // An invalid edit changes nothing that runs.
-            return self.on_load_failed(purpose, Some(&id), error);
-        }
-        if let Some(workspace) = self.workspaces.get(&id)
-            && let Err(error) = Self::check_denied(workspace, sources.secrets())
-            && found.bundle.is_ok()
-        {
-            return self.on_load_failed(purpose, Some(&id), &error);
-        }
-        let is_new = !self.workspaces.contains_key(&id);
-        let workspace = self
-            .workspaces
-            .entry(id.clone())
-            .or_insert_with(|| Workspace {
-                parked: found.parked,
-                accounts: found.accounts,
-                ..Workspace::new(found.record.clone(), sources.clone())
-            });
-        workspace.record = found.record;
-        workspace.sources = sources.clone();
-        let mut applied = Applied::default();
-        match found.bundle {
-            Ok(bundle) => {
-                let digest = bundle.digest.clone();
-                let had_problem = workspace.problem.take().is_some();
-                workspace.is_last_known_good = found.fallback.is_some();
-                let runs_already = workspace.bundle.as_ref().map(|bundle| &bundle.digest);
-                if runs_already != Some(&digest) {
-                    workspace.since = Some(self.now.wall);
-                }
-                applied = self.apply(&id, bundle);
-                self.log_applied(&id, &applied, &digest, is_new, had_problem);
-                match &found.fallback {
-                    Some(fallback) => self.on_fallback(&id, fallback, &digest),
-                    None => self.keep(&id, digest, found.may_be_kept, sources),
-                }
-            }
-            Err(error) => self.on_load_failed(&LoadPurpose::Start, Some(&id), &error),
-        }
-        if is_new {
-            let event = LogEvent::info("workspace opened").with("workspaceId", id.as_str());
-            self.log(event.with("instancesWithWork", found.with_work.len()));
-        }
-        for instance in found.with_work {
-            let at = InstanceRef {
-                workspace_id: id.clone(),
-                instance_key: instance.instance_key,
-            };
-            self.take_up(&at, instance.agent_name.as_ref());
-        }
-        self.answer_loaded(purpose, &id, applied, found.to_begin_anew);
-    }
-
-    fn answer_loaded(
-        &mut self,
-        purpose: &LoadPurpose,
-        id: &WorkspaceId,
-        applied: Applied,
-        to_begin_anew: Vec<Metadata>,
-    ) {
-        match purpose {
-            LoadPurpose::Start | LoadPurpose::Watch | LoadPurpose::Reload(None) => {}
-            LoadPurpose::Reload(Some(token)) => self.on_reloaded(*token, id, Ok(applied)),
-            LoadPurpose::Open { token, .. } => {
-                if let Some(info) = self.workspace_info(id) {
-                    self.respond(*token, &info);
-                }
-            }
-            LoadPurpose::Restart { token, request } => {
-                self.restart(*token, request, to_begin_anew);
-            }
-        }
-    }
-
-    fn on_load_failed(
-        &mut self,
-        purpose: &LoadPurpose,
-        id: Option<&WorkspaceId>,
-        error: &ControlError,
-    ) {
-        let event = LogEvent::error("a workspace could not be loaded");
-        let event = match id {
-            Some(id) => event.with("workspaceId", id.as_str()),
-            None => event,
-        };
-        self.log(event.with("error", error.message.clone()));
-        if let Some(workspace) = id.and_then(|id| self.workspaces.get_mut(id)) {
-            workspace.problem = Some(problem_of(error));
-        }
-        self.tell_load_failed(purpose, id, error);
-    }
-
-    fn tell_load_failed(
-        &mut self,
-        purpose: &LoadPurpose,
-        id: Option<&WorkspaceId>,
-        error: &ControlError,
-    ) {
-        if let Some(token) = purpose.token() {
-            self.respond_error(token, error.clone());
-        } else if let (LoadPurpose::Reload(Some(token)), Some(id)) = (purpose, id) {
-            self.on_reloaded(*token, id, Err(problem_of(error)));
         }
     }
 
@@ -280,60 +127,6 @@ impl Core {
         );
     }
 
-    /// Makes a valid configuration the one that runs. What it outdates is restarted; turns in progress
-    /// finish on what they began with.
-    fn apply(&mut self, id: &WorkspaceId, bundle: Bundle) -> Applied {
-        let Some(workspace) = self.workspaces.get_mut(id) else {
-            return Applied::default();
-        };
-        let changes = changes::changes(workspace.bundle.as_ref(), &bundle);
-        for (name, connector) in &mut workspace.connectors {
-            connector.wanted = bundle.connections.get(name).cloned();
-            if let Some(running) = &mut connector.running {
-                running.compare(&bundle);
-            }
-        }
-        for (name, definition) in &bundle.connections {
-            workspace
-                .connectors
-                .entry(name.clone())
-                .or_insert_with(|| Connector::new(definition.clone()));
-        }
-        for (name, model) in &mut workspace.models {
-            model.wanted = bundle.models.get(name).cloned();
-        }
-        for (name, definition) in &bundle.models {
-            workspace
-                .models
-                .entry(name.clone())
-                .or_insert_with(|| Model::new(definition.clone()));
-        }
-        for instance in workspace.instances.values_mut() {
-            if let Some(running) = &mut instance.running {
-                running.compare(&bundle);
-            }
-        }
-        let connectors: Vec<ConnectionName> = workspace.connectors.keys().cloned().collect();
-        let models: Vec<ResourceName> = workspace.models.keys().cloned().collect();
-        workspace.bundle = Some(bundle);
-        let mut processes = 0;
-        for at in self.instances_of(id) {
-            if self.is_agent_outdated(&at) {
-                processes += 1;
-                self.pump(&at);
-            }
-        }
-        for name in connectors {
-            processes += usize::from(self.is_connector_outdated(id, &name));
-            self.pump_connector(id, &name);
-        }
-        for name in models {
-            processes += usize::from(self.is_model_outdated(id, &name));
-            self.on_model_time(id, &name);
-        }
-        Applied { changes, processes }
-    }
-
     /// Runs nothing of a workspace any more until a valid configuration is read: its processes end, after
     /// the turns and calls in progress and within their grace period; events wait.
     pub(super) fn withdraw(&mut self, id: &WorkspaceId, reason: &str) {
@@ -359,60 +152,6 @@ impl Core {
             workspace.since = None;
             workspace.is_last_known_good = false;
         }
-    }
-
-    /// Restarts what a client asks for, after the turns in progress (`SUP-8`). Conversations that
-    /// are to begin anew are deleted at once; `on_disk` are all that there are.
-    fn restart(&mut self, token: RequestToken, request: &Restart, on_disk: Vec<Metadata>) {
-        let id = &request.workspace_id;
-        let Some(workspace) = self.workspaces.get_mut(id) else {
-            return self.respond_error(token, no_workspace(id));
-        };
-        if let Some(agent) = &request.agent
-            && workspace
-                .bundle
-                .as_ref()
-                .is_none_or(|b| !b.agents.contains_key(agent))
-        {
-            let error = ControlError::new(
-                ErrorCode::AgentNotFound,
-                format!("there is no agent `{agent}`"),
-            );
-            return self.respond_error(token, error);
-        }
-        let mut owners: BTreeMap<InstanceKey, AgentName> = BTreeMap::new();
-        if request.fresh {
-            owners.extend(on_disk.into_iter().map(|m| (m.instance_key, m.agent_name)));
-        }
-        let running = workspace.instances.iter();
-        owners.extend(running.map(|(key, entry)| (key.clone(), entry.agent.clone())));
-        let (only_key, only_agent) = (request.instance_key.as_ref(), request.agent.as_ref());
-        owners.retain(|key, agent| {
-            only_key.is_none_or(|only| only == key) && only_agent.is_none_or(|only| only == agent)
-        });
-        let mut processes = 0;
-        if only_key.is_none() && only_agent.is_none() {
-            processes += self.restart_connectors(id);
-        }
-        let mut chosen: Vec<(InstanceRef, AgentName)> = Vec::new();
-        for (instance_key, agent) in owners {
-            let workspace_id = id.clone();
-            let at = InstanceRef {
-                workspace_id,
-                instance_key,
-            };
-            let entry = self.instance_mut(&at);
-            processes += usize::from(entry.is_some_and(|entry| entry.slot.up().is_some()));
-            chosen.push((at, agent));
-        }
-        if request.fresh {
-            return self.begin_anew(token, chosen, processes);
-        }
-        for (at, _) in &chosen {
-            self.restart_agent(at);
-        }
-        let removed = Vec::new();
-        self.respond(token, &Restarted { processes, removed });
     }
 
     fn restart_agent(&mut self, at: &InstanceRef) {
@@ -540,6 +279,272 @@ impl Core {
             }
         }
     }
+}
+
+impl Core {
+    pub(super) fn on_loaded(&mut self, loaded: Loaded) {
+        let Loaded {
+            purpose,
+            workspace_id,
+            sources,
+            result,
+        } = loaded;
+        if self.fleet.is_stopping() {
+            if let Some(token) = purpose.token() {
+                self.fleet.respond_error(token, stopping_error());
+            } else if let LoadPurpose::Reload(Some(token)) = purpose {
+                self.give_up_reload(token);
+            }
+            return;
+        }
+        let id = match &result {
+            Ok(found) => Some(found.record.workspace_id.clone()),
+            Err(_) => workspace_id,
+        };
+        let known = id.as_ref().and_then(|id| self.fleet.workspaces.get(id));
+        if let Some(id) = &id
+            && known.is_some_and(|workspace| workspace.closing.is_some())
+        {
+            let error = being_stopped(id);
+            return self.tell_load_failed(&purpose, Some(id), &error);
+        }
+        self.take_up_loaded(&purpose, id.as_ref(), result, &sources);
+        if let Some(id) = id {
+            self.fleet.note_secrets(&id, sources.secrets());
+            self.fleet.watch(&id, sources);
+        }
+    }
+
+    fn take_up_loaded(
+        &mut self,
+        purpose: &LoadPurpose,
+        id: Option<&WorkspaceId>,
+        result: Result<LoadedWorkspace, ControlError>,
+        sources: &Arc<Sources>,
+    ) {
+        let found = match result {
+            Ok(found) => found,
+            Err(error) => return self.on_load_failed(purpose, id, &error),
+        };
+        let id = found.record.workspace_id.clone();
+        if let Err(error) = &found.bundle
+            && *purpose != LoadPurpose::Start
+        {
+            // An invalid edit changes nothing that runs.
+            return self.on_load_failed(purpose, Some(&id), error);
+        }
+        if let Some(workspace) = self.fleet.workspaces.get(&id)
+            && let Err(error) = Fleet::check_denied(workspace, sources.secrets())
+            && found.bundle.is_ok()
+        {
+            return self.on_load_failed(purpose, Some(&id), &error);
+        }
+        let is_new = !self.fleet.workspaces.contains_key(&id);
+        let workspace = self
+            .fleet
+            .workspaces
+            .entry(id.clone())
+            .or_insert_with(|| Workspace {
+                parked: found.parked,
+                accounts: found.accounts,
+                ..Workspace::new(found.record.clone(), sources.clone())
+            });
+        workspace.record = found.record;
+        workspace.sources = sources.clone();
+        let mut applied = Applied::default();
+        match found.bundle {
+            Ok(bundle) => {
+                let digest = bundle.digest.clone();
+                let had_problem = workspace.problem.take().is_some();
+                workspace.is_last_known_good = found.fallback.is_some();
+                let runs_already = workspace.bundle.as_ref().map(|bundle| &bundle.digest);
+                if runs_already != Some(&digest) {
+                    workspace.since = Some(self.fleet.now.wall);
+                }
+                applied = self.apply(&id, bundle);
+                self.fleet
+                    .log_applied(&id, &applied, &digest, is_new, had_problem);
+                match &found.fallback {
+                    Some(fallback) => self.fleet.on_fallback(&id, fallback, &digest),
+                    None => self.fleet.keep(&id, digest, found.may_be_kept, sources),
+                }
+            }
+            Err(error) => self.on_load_failed(&LoadPurpose::Start, Some(&id), &error),
+        }
+        if is_new {
+            let event = LogEvent::info("workspace opened").with("workspaceId", id.as_str());
+            self.fleet
+                .log(event.with("instancesWithWork", found.with_work.len()));
+        }
+        for instance in found.with_work {
+            let at = InstanceRef {
+                workspace_id: id.clone(),
+                instance_key: instance.instance_key,
+            };
+            self.fleet.take_up(&at, instance.agent_name.as_ref());
+        }
+        self.answer_loaded(purpose, &id, applied, found.to_begin_anew);
+    }
+
+    fn answer_loaded(
+        &mut self,
+        purpose: &LoadPurpose,
+        id: &WorkspaceId,
+        applied: Applied,
+        to_begin_anew: Vec<Metadata>,
+    ) {
+        match purpose {
+            LoadPurpose::Start | LoadPurpose::Watch | LoadPurpose::Reload(None) => {}
+            LoadPurpose::Reload(Some(token)) => self.on_reloaded(*token, id, Ok(applied)),
+            LoadPurpose::Open { token, .. } => {
+                if let Some(info) = self.workspace_info(id) {
+                    self.fleet.respond(*token, &info);
+                }
+            }
+            LoadPurpose::Restart { token, request } => {
+                self.restart(*token, request, to_begin_anew);
+            }
+        }
+    }
+
+    fn on_load_failed(
+        &mut self,
+        purpose: &LoadPurpose,
+        id: Option<&WorkspaceId>,
+        error: &ControlError,
+    ) {
+        let event = LogEvent::error("a workspace could not be loaded");
+        let event = match id {
+            Some(id) => event.with("workspaceId", id.as_str()),
+            None => event,
+        };
+        self.fleet.log(event.with("error", error.message.clone()));
+        if let Some(workspace) = id.and_then(|id| self.fleet.workspaces.get_mut(id)) {
+            workspace.problem = Some(problem_of(error));
+        }
+        self.tell_load_failed(purpose, id, error);
+    }
+
+    fn tell_load_failed(
+        &mut self,
+        purpose: &LoadPurpose,
+        id: Option<&WorkspaceId>,
+        error: &ControlError,
+    ) {
+        if let Some(token) = purpose.token() {
+            self.fleet.respond_error(token, error.clone());
+        } else if let (LoadPurpose::Reload(Some(token)), Some(id)) = (purpose, id) {
+            self.on_reloaded(*token, id, Err(problem_of(error)));
+        }
+    }
+
+    /// Makes a valid configuration the one that runs. What it outdates is restarted; turns in progress
+    /// finish on what they began with.
+    fn apply(&mut self, id: &WorkspaceId, bundle: Bundle) -> Applied {
+        let Some(workspace) = self.fleet.workspaces.get_mut(id) else {
+            return Applied::default();
+        };
+        let changes = changes::changes(workspace.bundle.as_ref(), &bundle);
+        for (name, connector) in &mut workspace.connectors {
+            connector.wanted = bundle.connections.get(name).cloned();
+            if let Some(running) = &mut connector.running {
+                running.compare(&bundle);
+            }
+        }
+        for (name, definition) in &bundle.connections {
+            workspace
+                .connectors
+                .entry(name.clone())
+                .or_insert_with(|| Connector::new(definition.clone()));
+        }
+        for (name, model) in &mut workspace.models {
+            model.wanted = bundle.models.get(name).cloned();
+        }
+        for (name, definition) in &bundle.models {
+            workspace
+                .models
+                .entry(name.clone())
+                .or_insert_with(|| Model::new(definition.clone()));
+        }
+        for instance in workspace.instances.values_mut() {
+            if let Some(running) = &mut instance.running {
+                running.compare(&bundle);
+            }
+        }
+        let connectors: Vec<ConnectionName> = workspace.connectors.keys().cloned().collect();
+        let models: Vec<ResourceName> = workspace.models.keys().cloned().collect();
+        workspace.bundle = Some(bundle);
+        let mut processes = 0;
+        for at in self.fleet.instances_of(id) {
+            if self.fleet.is_agent_outdated(&at) {
+                processes += 1;
+                self.fleet.pump(&at);
+            }
+        }
+        for name in connectors {
+            processes += usize::from(self.fleet.is_connector_outdated(id, &name));
+            self.fleet.pump_connector(id, &name);
+        }
+        for name in models {
+            processes += usize::from(self.fleet.is_model_outdated(id, &name));
+            self.model_time(id, &name);
+        }
+        Applied { changes, processes }
+    }
+
+    /// Restarts what a client asks for, after the turns in progress (`SUP-8`). Conversations that
+    /// are to begin anew are deleted at once; `on_disk` are all that there are.
+    fn restart(&mut self, token: RequestToken, request: &Restart, on_disk: Vec<Metadata>) {
+        let id = &request.workspace_id;
+        let Some(workspace) = self.fleet.workspaces.get_mut(id) else {
+            return self.fleet.respond_error(token, no_workspace(id));
+        };
+        if let Some(agent) = &request.agent
+            && workspace
+                .bundle
+                .as_ref()
+                .is_none_or(|b| !b.agents.contains_key(agent))
+        {
+            let error = ControlError::new(
+                ErrorCode::AgentNotFound,
+                format!("there is no agent `{agent}`"),
+            );
+            return self.fleet.respond_error(token, error);
+        }
+        let mut owners: BTreeMap<InstanceKey, AgentName> = BTreeMap::new();
+        if request.fresh {
+            owners.extend(on_disk.into_iter().map(|m| (m.instance_key, m.agent_name)));
+        }
+        let running = workspace.instances.iter();
+        owners.extend(running.map(|(key, entry)| (key.clone(), entry.agent.clone())));
+        let (only_key, only_agent) = (request.instance_key.as_ref(), request.agent.as_ref());
+        owners.retain(|key, agent| {
+            only_key.is_none_or(|only| only == key) && only_agent.is_none_or(|only| only == agent)
+        });
+        let mut processes = 0;
+        if only_key.is_none() && only_agent.is_none() {
+            processes += self.fleet.restart_connectors(id);
+        }
+        let mut chosen: Vec<(InstanceRef, AgentName)> = Vec::new();
+        for (instance_key, agent) in owners {
+            let workspace_id = id.clone();
+            let at = InstanceRef {
+                workspace_id,
+                instance_key,
+            };
+            let entry = self.fleet.instance_mut(&at);
+            processes += usize::from(entry.is_some_and(|entry| entry.slot.up().is_some()));
+            chosen.push((at, agent));
+        }
+        if request.fresh {
+            return self.begin_anew(token, chosen, processes);
+        }
+        for (at, _) in &chosen {
+            self.fleet.restart_agent(at);
+        }
+        let removed = Vec::new();
+        self.fleet.respond(token, &Restarted { processes, removed });
+    }
 
     /// Forgets a closed workspace: the next start of the daemon does not bring it back.
     pub(super) fn on_workspace_written(
@@ -547,12 +552,12 @@ impl Core {
         id: &WorkspaceId,
         result: &Result<(), ControlError>,
     ) {
-        let Some(workspace) = self.workspaces.remove(id) else {
+        let Some(workspace) = self.fleet.workspaces.remove(id) else {
             return;
         };
         let event = match result {
             Ok(()) => {
-                self.audit_workspace(id, "stopped", json!({}));
+                self.fleet.audit_workspace(id, "stopped", json!({}));
                 LogEvent::info("workspace stopped")
             }
             Err(error) => {
@@ -560,12 +565,12 @@ impl Core {
                 event.with("error", error.message.clone())
             }
         };
-        self.log(event.with("workspaceId", id.as_str()));
+        self.fleet.log(event.with("workspaceId", id.as_str()));
         self.forget_calls_of(id);
         for token in workspace.closing.into_iter().flat_map(|c| c.requests) {
             match result {
-                Ok(()) => self.respond(token, &Done {}),
-                Err(error) => self.respond_error(token, error.clone()),
+                Ok(()) => self.fleet.respond(token, &Done {}),
+                Err(error) => self.fleet.respond_error(token, error.clone()),
             }
         }
     }

@@ -33,7 +33,7 @@ use crate::accounts::{Payer, payers, payers_of_line};
 use crate::limits::{
     BUDGET_STATES_SHOWN, BUDGET_WARNING_PERCENT, ESTIMATE_BYTES_PER_TOKEN, ESTIMATE_REPLY_TOKENS,
 };
-use crate::{Core, LogEvent, Workspace};
+use crate::{Core, Fleet, LogEvent, Workspace};
 
 /// Whether a call may begin.
 #[derive(Debug)]
@@ -160,20 +160,7 @@ impl Workspace {
     }
 }
 
-impl Core {
-    /// What is reserved in an account for calls that are being made, and what others took that is about
-    /// to count.
-    fn reserved(&self, id: &WorkspaceId, payer: &Payer) -> Charge {
-        let calls = self.calls.open.values();
-        let reserved = calls
-            .filter(|call| call.at.workspace_id == *id && call.payers.contains(payer))
-            .filter_map(|call| call.reserved);
-        let charges = self.calls.charges.of(id, payer);
-        reserved
-            .chain(charges)
-            .fold(Charge::default(), Charge::plus)
-    }
-
+impl Fleet {
     /// Everybody whom the reply to a call counts against; nobody, if it is no model's.
     pub(super) fn payers_of(&self, at: &InstanceRef, target: &CallTarget) -> Vec<Payer> {
         let workspace = self.workspaces.get(&at.workspace_id);
@@ -186,70 +173,6 @@ impl Core {
                 payers((&entry.agent, &agents), (&at.instance_key, &asked_by)).collect()
             }
             _ => Vec::new(),
-        }
-    }
-
-    /// Whether a call may begin now.
-    pub(super) fn budget_verdict(&self, id: CallId) -> Verdict {
-        let Some(call) = self.calls.open.get(&id) else {
-            return Verdict::Fits(None);
-        };
-        let workspace = self.workspaces.get(&call.at.workspace_id);
-        match workspace.filter(|workspace| workspace.has_budgets() && !call.payers.is_empty()) {
-            Some(workspace) => self.verdict_in(workspace, call),
-            None => Verdict::Fits(None),
-        }
-    }
-
-    fn verdict_in(&self, workspace: &Workspace, call: &OpenCall) -> Verdict {
-        let CallTarget::Model { name } = &call.target else {
-            return Verdict::Fits(None);
-        };
-        let wall = self.now.wall;
-        let bundle = workspace.bundle.as_ref();
-        let model = bundle.and_then(|bundle| bundle.models.get(name));
-        let prices = bundle.and_then(|bundle| bundle.prices.get(name));
-        let price = prices.and_then(|prices| prices.at(wall));
-        let estimate = estimate(&call.params, model, price);
-        let (mut refused, mut waits) = (None, false);
-        workspace.each_limit(&call.payers, wall, |limit, period, payer, spent| {
-            let named = || name_of(limit, period, payer);
-            let Some(wanted) = estimate.of(limit) else {
-                let why = format!(
-                    "{} cannot be kept: model `{name}` has no price now",
-                    named()
-                );
-                refused.get_or_insert((why, NO_PRICE));
-                return;
-            };
-            let of = |charge: &Charge| limit.of(charge).number();
-            let needed = of(&spent).saturating_add(wanted);
-            let reserved = of(&self.reserved(&call.at.workspace_id, payer));
-            if needed > limit.number() {
-                let wanted = match limit {
-                    Amount::Tokens(_) => Amount::Tokens(wanted),
-                    Amount::MicroUsd(_) => Amount::MicroUsd(MicroUsd(wanted)),
-                };
-                let why = format!(
-                    "{} does not allow this call: {} spent, and it may take up to {wanted}",
-                    named(),
-                    limit.of(&spent),
-                );
-                refused.get_or_insert((why, hint_of(period, payer)));
-            } else if needed.saturating_add(reserved) > limit.number() {
-                waits = true;
-            }
-        });
-        match refused {
-            Some((why, hint)) => {
-                let error = CallError::new(CallErrorCode::OverBudget, why);
-                Verdict::Refused(error.suggest(hint))
-            }
-            None if waits => Verdict::Wait,
-            None => Verdict::Fits(Some(Charge {
-                tokens: estimate.tokens,
-                micro_usd: estimate.micro_usd.unwrap_or_default(),
-            })),
         }
     }
 
@@ -320,10 +243,89 @@ impl Core {
         };
         self.record_observation(at, &event);
     }
+}
+
+impl Core {
+    /// What is reserved in an account for calls that are being made, and what others took that is about
+    /// to count.
+    fn reserved(&self, id: &WorkspaceId, payer: &Payer) -> Charge {
+        let calls = self.calls.open.values();
+        let reserved = calls
+            .filter(|call| call.at.workspace_id == *id && call.payers.contains(payer))
+            .filter_map(|call| call.reserved);
+        let charges = self.calls.charges.of(id, payer);
+        reserved
+            .chain(charges)
+            .fold(Charge::default(), Charge::plus)
+    }
+
+    /// Whether a call may begin now.
+    pub(super) fn budget_verdict(&self, id: CallId) -> Verdict {
+        let Some(call) = self.calls.open.get(&id) else {
+            return Verdict::Fits(None);
+        };
+        let workspace = self.fleet.workspaces.get(&call.at.workspace_id);
+        match workspace.filter(|workspace| workspace.has_budgets() && !call.payers.is_empty()) {
+            Some(workspace) => self.verdict_in(workspace, call),
+            None => Verdict::Fits(None),
+        }
+    }
+
+    fn verdict_in(&self, workspace: &Workspace, call: &OpenCall) -> Verdict {
+        let CallTarget::Model { name } = &call.target else {
+            return Verdict::Fits(None);
+        };
+        let wall = self.fleet.now.wall;
+        let bundle = workspace.bundle.as_ref();
+        let model = bundle.and_then(|bundle| bundle.models.get(name));
+        let prices = bundle.and_then(|bundle| bundle.prices.get(name));
+        let price = prices.and_then(|prices| prices.at(wall));
+        let estimate = estimate(&call.params, model, price);
+        let (mut refused, mut waits) = (None, false);
+        workspace.each_limit(&call.payers, wall, |limit, period, payer, spent| {
+            let named = || name_of(limit, period, payer);
+            let Some(wanted) = estimate.of(limit) else {
+                let why = format!(
+                    "{} cannot be kept: model `{name}` has no price now",
+                    named()
+                );
+                refused.get_or_insert((why, NO_PRICE));
+                return;
+            };
+            let of = |charge: &Charge| limit.of(charge).number();
+            let needed = of(&spent).saturating_add(wanted);
+            let reserved = of(&self.reserved(&call.at.workspace_id, payer));
+            if needed > limit.number() {
+                let wanted = match limit {
+                    Amount::Tokens(_) => Amount::Tokens(wanted),
+                    Amount::MicroUsd(_) => Amount::MicroUsd(MicroUsd(wanted)),
+                };
+                let why = format!(
+                    "{} does not allow this call: {} spent, and it may take up to {wanted}",
+                    named(),
+                    limit.of(&spent),
+                );
+                refused.get_or_insert((why, hint_of(period, payer)));
+            } else if needed.saturating_add(reserved) > limit.number() {
+                waits = true;
+            }
+        });
+        match refused {
+            Some((why, hint)) => {
+                let error = CallError::new(CallErrorCode::OverBudget, why);
+                Verdict::Refused(error.suggest(hint))
+            }
+            None if waits => Verdict::Wait,
+            None => Verdict::Fits(Some(Charge {
+                tokens: estimate.tokens,
+                micro_usd: estimate.micro_usd.unwrap_or_default(),
+            })),
+        }
+    }
 
     /// How the budgets of a workspace stand: of agents and conversations those nearest to their limits.
     pub(crate) fn budget_states(&self, id: &WorkspaceId) -> Vec<BudgetState> {
-        let Some(workspace) = self.workspaces.get(id).filter(|w| w.has_budgets()) else {
+        let Some(workspace) = self.fleet.workspaces.get(id).filter(|w| w.has_budgets()) else {
             return Vec::new();
         };
         let mut everybody: Vec<Payer> = workspace.accounts.payers().cloned().collect();
@@ -331,26 +333,30 @@ impl Core {
             everybody.push(Payer::Workspace);
         }
         let mut states: Vec<BudgetState> = Vec::new();
-        workspace.each_limit(&everybody, self.now.wall, |limit, period, payer, spent| {
-            let (scope, agent_name, instance_key) = match payer {
-                Payer::Workspace => (BudgetScope::Workspace, None, None),
-                Payer::Agent(name) => (BudgetScope::Agent, Some(name.clone()), None),
-                Payer::Instance(key) => {
-                    let agent = agent_of(workspace, key);
-                    (BudgetScope::Instance, agent, Some(key.clone()))
-                }
-            };
-            states.push(BudgetState {
-                workspace_id: id.clone(),
-                scope,
-                agent_name,
-                instance_key,
-                period,
-                limit,
-                spent: limit.of(&spent),
-                reserved: limit.of(&Charge::default()),
-            });
-        });
+        workspace.each_limit(
+            &everybody,
+            self.fleet.now.wall,
+            |limit, period, payer, spent| {
+                let (scope, agent_name, instance_key) = match payer {
+                    Payer::Workspace => (BudgetScope::Workspace, None, None),
+                    Payer::Agent(name) => (BudgetScope::Agent, Some(name.clone()), None),
+                    Payer::Instance(key) => {
+                        let agent = agent_of(workspace, key);
+                        (BudgetScope::Instance, agent, Some(key.clone()))
+                    }
+                };
+                states.push(BudgetState {
+                    workspace_id: id.clone(),
+                    scope,
+                    agent_name,
+                    instance_key,
+                    period,
+                    limit,
+                    spent: limit.of(&spent),
+                    reserved: limit.of(&Charge::default()),
+                });
+            },
+        );
         states.sort_by_key(|state| {
             let is_whole = state.scope == BudgetScope::Workspace;
             std::cmp::Reverse((is_whole, state.spent.percent_of(state.limit)))

@@ -16,7 +16,7 @@ use super::CallId;
 use crate::accounts::{Payer, payers_of_line};
 use crate::jobs::continuation;
 use crate::limits::CHARGE_RETRY_MS;
-use crate::{Core, LogEvent};
+use crate::{Core, Fleet, LogEvent};
 
 /// One that is not durable yet.
 #[derive(Debug)]
@@ -91,7 +91,17 @@ impl Charges {
 
 continuation! {
     /// What a call took that failed all the same.
-    CountingFailure { entry: Box<Entry> } after RecordUsage => on_failure_counted
+    CountingFailure { entry: Box<Entry> } after RecordUsage => core.on_failure_counted
+}
+
+impl Fleet {
+    fn store_charge(&mut self, instance: InstanceRef, entry: Box<Entry>) {
+        let record = RecordUsage {
+            workspace_id: instance.workspace_id.clone(),
+            entry: entry.clone(),
+        };
+        self.store(record, CountingFailure { instance, entry });
+    }
 }
 
 impl Core {
@@ -101,7 +111,7 @@ impl Core {
             return;
         };
         let at = call.at.clone();
-        let cost = self.cost_of(call, &usage);
+        let cost = self.fleet.cost_of(call, &usage);
         let usage = Some(usage);
         if let Some(entry) = self.bill_of(id, Spent { usage, cost }) {
             self.put_down(at, Box::new(entry));
@@ -111,15 +121,7 @@ impl Core {
     /// Puts down what a call took, whatever becomes of the call.
     pub(super) fn put_down(&mut self, at: InstanceRef, entry: Box<Entry>) {
         self.calls.charges.add(at.clone(), entry.clone());
-        self.store_charge(at, entry);
-    }
-
-    fn store_charge(&mut self, instance: InstanceRef, entry: Box<Entry>) {
-        let record = RecordUsage {
-            workspace_id: instance.workspace_id.clone(),
-            entry: entry.clone(),
-        };
-        self.store(record, CountingFailure { instance, entry });
+        self.fleet.store_charge(at, entry);
     }
 
     /// What a call took is durable, or could not be made so.
@@ -129,20 +131,21 @@ impl Core {
             Ok(()) => {
                 self.calls.charges.pending.remove(&entry.id);
                 let step = SpanId::of_step(&entry.step_id);
-                self.charge(at, &entry.into_line(), Some(step));
+                self.fleet.charge(at, &entry.into_line(), Some(step));
             }
             // A workspace that is opened again counts what its ledger holds.
-            Err(_) if !self.workspaces.contains_key(&at.workspace_id) => {
+            Err(_) if !self.fleet.workspaces.contains_key(&at.workspace_id) => {
                 self.calls.charges.pending.remove(&entry.id);
             }
             Err(error) => {
-                let retry_at_ms = self.now.mono_ms.saturating_add(CHARGE_RETRY_MS);
+                let retry_at_ms = self.fleet.now.mono_ms.saturating_add(CHARGE_RETRY_MS);
                 if self.calls.charges.postpone(entry.id, retry_at_ms) {
                     let event = LogEvent::warn(
                         "what a call took could not be put down; it counts as reserved, and it is tried again",
                     );
                     let event = event.of(at);
-                    self.log(event.with("error", goondan_log::error_chain(&error)));
+                    self.fleet
+                        .log(event.with("error", goondan_log::error_chain(&error)));
                 }
             }
         }
@@ -150,8 +153,8 @@ impl Core {
 
     /// Tries to put down again what could not be.
     pub(crate) fn retry_charges(&mut self) {
-        for (at, entry) in self.calls.charges.take_due(self.now.mono_ms) {
-            self.store_charge(at, entry);
+        for (at, entry) in self.calls.charges.take_due(self.fleet.now.mono_ms) {
+            self.fleet.store_charge(at, entry);
         }
     }
 }

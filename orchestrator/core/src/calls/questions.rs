@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::{CallState, OpenCall};
 use crate::questions::{Closed, OpenQuestion, judged};
-use crate::{Core, LogEvent, Peer, ProcessId, RequestToken};
+use crate::{Core, Fleet, LogEvent, Peer, ProcessId, RequestToken};
 
 /// How a question came to its end.
 #[derive(Debug)]
@@ -69,91 +69,7 @@ fn tool_of(call: &OpenCall) -> Option<String> {
     Some(detail_of(&named.name))
 }
 
-impl Core {
-    /// A connector asks a person something, for a call that it makes.
-    pub(crate) fn on_question_ask(
-        &mut self,
-        (id, connection): (&WorkspaceId, &ConnectionName),
-        process: ProcessId,
-        request_id: Option<u64>,
-        ask: QuestionAsk,
-    ) {
-        match self.open_question((id, connection), process, request_id, ask) {
-            Ok(question) => {
-                let event = LogEvent::info("a tool call waits for a person's answer");
-                let event = event
-                    .of(&question.at())
-                    .with("questionId", question.info.question_id.as_str())
-                    .with("connection", connection.as_str());
-                self.log(event.in_trace(question.trace));
-                let said = question.info.message.clone();
-                self.observe_question(&question, Kind::QuestionAsked, None, &said);
-                self.questions.ask(question);
-            }
-            Err(message) => {
-                let event = LogEvent::warn("a question to a person was refused");
-                let event = event
-                    .with("workspaceId", id.as_str())
-                    .with("connection", connection.as_str());
-                self.log(event.with("problem", message.clone()));
-                let refused = ToConnector::QuestionRefused(QuestionRefused { message });
-                self.answer_connector(process, request_id, refused);
-            }
-        }
-    }
-
-    /// The question as it is to be kept, or why nobody is asked.
-    fn open_question(
-        &mut self,
-        (id, connection): (&WorkspaceId, &ConnectionName),
-        process: ProcessId,
-        request_id: Option<u64>,
-        ask: QuestionAsk,
-    ) -> Result<OpenQuestion, String> {
-        let (form, timeout_ms) = judged(&ask)?;
-        if let Some(why) = self.why_nobody_is_asked(id) {
-            return Err(why.to_owned());
-        }
-        let call = self.calls.open.get(&ask.call_id);
-        let call = call.filter(|call| call.process() == Some(process));
-        let call = call.ok_or("the call that the question came under is over")?;
-        let place = call.place.as_ref();
-        let now = self.now;
-        let expires_ms = i64::try_from(timeout_ms).unwrap_or(i64::MAX);
-        let expires_ms = now.wall.as_unix_millis().saturating_add(expires_ms);
-        let mut question = OpenQuestion {
-            info: QuestionInfo {
-                workspace_id: id.clone(),
-                question_id: QuestionId::of_uuid(uuid::Uuid::nil()),
-                source: QuestionSource::Mcp {
-                    connection: connection.clone(),
-                    tool: tool_of(call),
-                },
-                instance_key: call.at.instance_key.clone(),
-                agent_name: call.agent.clone(),
-                turn_id: place.map(|place| place.turn_id.clone()),
-                tool_call_id: place.and_then(|place| place.tool_call_id.clone()),
-                message: ask.message,
-                asked_at: now.wall,
-                expires_at: Timestamp::from_unix_millis(expires_ms),
-            },
-            form,
-            call_id: ask.call_id,
-            requester: (process, request_id),
-            step_id: place.and_then(|place| place.step_id.clone()),
-            trace: call.trace,
-            asked_ms: now.mono_ms,
-            due_ms: now.mono_ms.saturating_add(timeout_ms),
-        };
-        self.questions.has_room(id, connection, ask.call_id)?;
-        loop {
-            question.info.question_id = QuestionId::of_uuid(self.uuid());
-            if self.questions.is_free(&question.info.question_id) {
-                return Ok(question);
-            }
-        }
-    }
-
+impl Fleet {
     /// Why no person of a workspace is asked anything any more.
     fn why_nobody_is_asked(&self, id: &WorkspaceId) -> Option<&'static str> {
         let workspace = self.workspaces.get(id);
@@ -164,75 +80,6 @@ impl Core {
         } else {
             None
         }
-    }
-
-    /// Whoever asked does not want to know any more.
-    pub(crate) fn on_question_withdraw(&mut self, process: ProcessId, withdraw: QuestionWithdraw) {
-        if let Some(question_id) = self.questions.asked_as(process, withdraw.request_id) {
-            self.close_question(&question_id, End::Withdrawn("the server asks no longer"));
-        }
-    }
-
-    /// Closes the questions whose time is up.
-    pub(crate) fn on_question_time(&mut self) {
-        for question_id in self.questions.due(self.now.mono_ms) {
-            self.close_question(&question_id, End::TimedOut);
-        }
-    }
-
-    /// Closes the questions that no answer can reach any more, whatever became of their calls.
-    pub(crate) fn withdraw_questions(&mut self) {
-        if !self.questions.is_empty() {
-            let over = self.questions.all(None).filter_map(|open| {
-                let question_id = open.info.question_id.clone();
-                if !self.calls.is_made_by(open.requester.0, open.call_id) {
-                    return Some((question_id, "the call it came under is over"));
-                }
-                let why = self.why_nobody_is_asked(&open.info.workspace_id)?;
-                Some((question_id, why))
-            });
-            let over: Vec<_> = over.collect();
-            for (question_id, why) in over {
-                self.close_question(&question_id, End::Withdrawn(why));
-            }
-        }
-        let open = &self.calls.open;
-        let is_made = |id: CallId| {
-            let call = open.get(&id);
-            call.is_some_and(|call| matches!(call.state, CallState::Running { .. }))
-        };
-        self.questions.forget_calls(is_made);
-    }
-
-    fn close_question(&mut self, question_id: &QuestionId, end: End) -> Option<QuestionClosed> {
-        let closed = self.questions.close(question_id, self.now.mono_ms)?;
-        let Closed {
-            question,
-            waited_ms,
-            held_ms,
-        } = closed;
-        if let Some(call) = self.calls.open.get_mut(&question.call_id) {
-            call.deadline_ms = call.deadline_ms.saturating_add(held_ms.unwrap_or_default());
-        }
-        let told = end.in_words();
-        let event = LogEvent::info("a question to a person is closed").of(&question.at());
-        let event = event
-            .with("questionId", question_id.as_str())
-            .with("connection", question.connection().as_str());
-        self.log(event.with("how", told.clone()).in_trace(question.trace));
-        self.observe_question(&question, Kind::QuestionClosed, Some(waited_ms), &told);
-        let action = end.action();
-        let content = match end {
-            End::Answered(content) => Some(content),
-            End::Declined | End::TimedOut | End::Withdrawn(_) => None,
-        };
-        let answered = Box::new(QuestionAnswered { action, content });
-        let (process, request_id) = question.requester;
-        self.answer_connector(process, request_id, ToConnector::QuestionAnswered(answered));
-        Some(QuestionClosed {
-            question_id: question_id.clone(),
-            action,
-        })
     }
 
     /// Tells those who watch the turn, while it is in progress.
@@ -283,18 +130,194 @@ impl Core {
         self.record_observation(&at, &event);
     }
 
+    /// Whether a client is a person, as far as that can be told: nothing that the daemon's own children
+    /// started is.
+    fn may_decide(&self, peer: Peer, question_id: &QuestionId) -> Result<(), ControlError> {
+        if !peer.is_below_daemon {
+            return Ok(());
+        }
+        let text = format!(
+            "question `{question_id}` is for a person: a program that an agent or a connector started may \
+             not answer it"
+        );
+        Err(
+            ControlError::new(ErrorCode::PersonNeeded, text).suggest(format!(
+                "answer it from a terminal of your own: `gdn question show {question_id}`"
+            )),
+        )
+    }
+}
+
+impl Core {
+    /// A connector asks a person something, for a call that it makes.
+    pub(crate) fn on_question_ask(
+        &mut self,
+        (id, connection): (&WorkspaceId, &ConnectionName),
+        process: ProcessId,
+        request_id: Option<u64>,
+        ask: QuestionAsk,
+    ) {
+        match self.open_question((id, connection), process, request_id, ask) {
+            Ok(question) => {
+                let event = LogEvent::info("a tool call waits for a person's answer");
+                let event = event
+                    .of(&question.at())
+                    .with("questionId", question.info.question_id.as_str())
+                    .with("connection", connection.as_str());
+                self.fleet.log(event.in_trace(question.trace));
+                let said = question.info.message.clone();
+                self.fleet
+                    .observe_question(&question, Kind::QuestionAsked, None, &said);
+                self.questions.ask(question);
+            }
+            Err(message) => {
+                let event = LogEvent::warn("a question to a person was refused");
+                let event = event
+                    .with("workspaceId", id.as_str())
+                    .with("connection", connection.as_str());
+                self.fleet.log(event.with("problem", message.clone()));
+                let refused = ToConnector::QuestionRefused(QuestionRefused { message });
+                self.fleet.answer_connector(process, request_id, refused);
+            }
+        }
+    }
+
+    /// The question as it is to be kept, or why nobody is asked.
+    fn open_question(
+        &mut self,
+        (id, connection): (&WorkspaceId, &ConnectionName),
+        process: ProcessId,
+        request_id: Option<u64>,
+        ask: QuestionAsk,
+    ) -> Result<OpenQuestion, String> {
+        let (form, timeout_ms) = judged(&ask)?;
+        if let Some(why) = self.fleet.why_nobody_is_asked(id) {
+            return Err(why.to_owned());
+        }
+        let call = self.calls.open.get(&ask.call_id);
+        let call = call.filter(|call| call.process() == Some(process));
+        let call = call.ok_or("the call that the question came under is over")?;
+        let place = call.place.as_ref();
+        let now = self.fleet.now;
+        let expires_ms = i64::try_from(timeout_ms).unwrap_or(i64::MAX);
+        let expires_ms = now.wall.as_unix_millis().saturating_add(expires_ms);
+        let mut question = OpenQuestion {
+            info: QuestionInfo {
+                workspace_id: id.clone(),
+                question_id: QuestionId::of_uuid(uuid::Uuid::nil()),
+                source: QuestionSource::Mcp {
+                    connection: connection.clone(),
+                    tool: tool_of(call),
+                },
+                instance_key: call.at.instance_key.clone(),
+                agent_name: call.agent.clone(),
+                turn_id: place.map(|place| place.turn_id.clone()),
+                tool_call_id: place.and_then(|place| place.tool_call_id.clone()),
+                message: ask.message,
+                asked_at: now.wall,
+                expires_at: Timestamp::from_unix_millis(expires_ms),
+            },
+            form,
+            call_id: ask.call_id,
+            requester: (process, request_id),
+            step_id: place.and_then(|place| place.step_id.clone()),
+            trace: call.trace,
+            asked_ms: now.mono_ms,
+            due_ms: now.mono_ms.saturating_add(timeout_ms),
+        };
+        self.questions.has_room(id, connection, ask.call_id)?;
+        loop {
+            question.info.question_id = QuestionId::of_uuid(self.fleet.uuid());
+            if self.questions.is_free(&question.info.question_id) {
+                return Ok(question);
+            }
+        }
+    }
+
+    /// Whoever asked does not want to know any more.
+    pub(crate) fn on_question_withdraw(&mut self, process: ProcessId, withdraw: QuestionWithdraw) {
+        if let Some(question_id) = self.questions.asked_as(process, withdraw.request_id) {
+            self.close_question(&question_id, End::Withdrawn("the server asks no longer"));
+        }
+    }
+
+    /// Closes the questions whose time is up.
+    pub(crate) fn on_question_time(&mut self) {
+        for question_id in self.questions.due(self.fleet.now.mono_ms) {
+            self.close_question(&question_id, End::TimedOut);
+        }
+    }
+
+    /// Closes the questions that no answer can reach any more, whatever became of their calls.
+    pub(crate) fn withdraw_questions(&mut self) {
+        if !self.questions.is_empty() {
+            let over = self.questions.all(None).filter_map(|open| {
+                let question_id = open.info.question_id.clone();
+                if !self.calls.is_made_by(open.requester.0, open.call_id) {
+                    return Some((question_id, "the call it came under is over"));
+                }
+                let why = self.fleet.why_nobody_is_asked(&open.info.workspace_id)?;
+                Some((question_id, why))
+            });
+            let over: Vec<_> = over.collect();
+            for (question_id, why) in over {
+                self.close_question(&question_id, End::Withdrawn(why));
+            }
+        }
+        let open = &self.calls.open;
+        let is_made = |id: CallId| {
+            let call = open.get(&id);
+            call.is_some_and(|call| matches!(call.state, CallState::Running { .. }))
+        };
+        self.questions.forget_calls(is_made);
+    }
+
+    fn close_question(&mut self, question_id: &QuestionId, end: End) -> Option<QuestionClosed> {
+        let closed = self.questions.close(question_id, self.fleet.now.mono_ms)?;
+        let Closed {
+            question,
+            waited_ms,
+            held_ms,
+        } = closed;
+        if let Some(call) = self.calls.open.get_mut(&question.call_id) {
+            call.deadline_ms = call.deadline_ms.saturating_add(held_ms.unwrap_or_default());
+        }
+        let told = end.in_words();
+        let event = LogEvent::info("a question to a person is closed").of(&question.at());
+        let event = event
+            .with("questionId", question_id.as_str())
+            .with("connection", question.connection().as_str());
+        self.fleet
+            .log(event.with("how", told.clone()).in_trace(question.trace));
+        self.fleet
+            .observe_question(&question, Kind::QuestionClosed, Some(waited_ms), &told);
+        let action = end.action();
+        let content = match end {
+            End::Answered(content) => Some(content),
+            End::Declined | End::TimedOut | End::Withdrawn(_) => None,
+        };
+        let answered = Box::new(QuestionAnswered { action, content });
+        let (process, request_id) = question.requester;
+        self.fleet
+            .answer_connector(process, request_id, ToConnector::QuestionAnswered(answered));
+        Some(QuestionClosed {
+            question_id: question_id.clone(),
+            action,
+        })
+    }
+
     /// A client wants to know what waits for a person.
     pub(crate) fn list_questions(&mut self, token: RequestToken, only: Option<&WorkspaceId>) {
         if let Some(id) = only
-            && let Err(error) = self.workspace(id)
+            && let Err(error) = self.fleet.workspace(id)
         {
-            return self.respond_error(token, error);
+            return self.fleet.respond_error(token, error);
         }
         let open = self.questions.all(only).map(|open| open.info.clone());
         let mut open: Vec<QuestionInfo> = open.collect();
         // Who has waited for longest comes first.
         open.sort_by_key(|info| info.asked_at.as_unix_millis());
-        self.respond(token, &open);
+        self.fleet.respond(token, &open);
     }
 
     pub(crate) fn show_question(&mut self, token: RequestToken, show: &ShowQuestion) {
@@ -304,9 +327,9 @@ impl Core {
                     question: open.info.clone(),
                     form: open.form.clone(),
                 };
-                self.respond(token, &detail);
+                self.fleet.respond(token, &detail);
             }
-            Err(error) => self.respond_error(token, error),
+            Err(error) => self.fleet.respond_error(token, error),
         }
     }
 
@@ -317,7 +340,7 @@ impl Core {
         answer: AnswerQuestion,
     ) {
         let (id, question_id) = (answer.workspace_id, answer.question_id);
-        let checked = self.may_decide(peer, &question_id).and_then(|()| {
+        let checked = self.fleet.may_decide(peer, &question_id).and_then(|()| {
             let open = self.find_question(&id, &question_id)?;
             open.form.check(&answer.content).map_err(|problem| {
                 let text = format!("the answer does not fit question `{question_id}`: {problem}");
@@ -327,7 +350,7 @@ impl Core {
             })
         });
         if let Err(error) = checked {
-            return self.respond_error(token, error);
+            return self.fleet.respond_error(token, error);
         }
         let fields: Vec<&String> = answer.content.keys().collect();
         let details = json!({ "fields": fields });
@@ -348,8 +371,8 @@ impl Core {
         decline: &DeclineQuestion,
     ) {
         let (id, question_id) = (&decline.workspace_id, &decline.question_id);
-        if let Err(error) = self.may_decide(peer, question_id) {
-            return self.respond_error(token, error);
+        if let Err(error) = self.fleet.may_decide(peer, question_id) {
+            return self.fleet.respond_error(token, error);
         }
         self.decide_question(token, peer, id, question_id, json!({}), End::Declined);
     }
@@ -366,7 +389,7 @@ impl Core {
     ) {
         let (at, connection) = match self.find_question(id, question_id) {
             Ok(open) => (open.at(), open.connection().clone()),
-            Err(error) => return self.respond_error(token, error),
+            Err(error) => return self.fleet.respond_error(token, error),
         };
         let what = match end {
             End::Answered(_) => "questionAnswered",
@@ -377,10 +400,10 @@ impl Core {
             record.extend(details);
             record.extend(peer.pid.map(|pid| ("clientPid".to_owned(), json!(pid))));
         }
-        self.audit(&at, what, record);
+        self.fleet.audit(&at, what, record);
         match self.close_question(question_id, end) {
-            Some(closed) => self.respond(token, &closed),
-            None => self.respond_error(token, no_question(question_id)),
+            Some(closed) => self.fleet.respond(token, &closed),
+            None => self.fleet.respond_error(token, no_question(question_id)),
         }
     }
 
@@ -389,26 +412,9 @@ impl Core {
         id: &WorkspaceId,
         question_id: &QuestionId,
     ) -> Result<&OpenQuestion, ControlError> {
-        self.workspace(id)?;
+        self.fleet.workspace(id)?;
         let open = self.questions.get(id, question_id);
         open.ok_or_else(|| no_question(question_id))
-    }
-
-    /// Whether a client is a person, as far as that can be told: nothing that the daemon's own children
-    /// started is.
-    fn may_decide(&self, peer: Peer, question_id: &QuestionId) -> Result<(), ControlError> {
-        if !peer.is_below_daemon {
-            return Ok(());
-        }
-        let text = format!(
-            "question `{question_id}` is for a person: a program that an agent or a connector started may \
-             not answer it"
-        );
-        Err(
-            ControlError::new(ErrorCode::PersonNeeded, text).suggest(format!(
-                "answer it from a terminal of your own: `gdn question show {question_id}`"
-            )),
-        )
     }
 }
 

@@ -21,7 +21,7 @@ use super::replied::Replied;
 use super::{CallState, OpenCall};
 use crate::accounts::agents_of;
 use crate::jobs::continuation;
-use crate::{Core, LogEvent, ProcessId};
+use crate::{Core, Fleet, LogEvent, ProcessId};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,15 +63,15 @@ fn recorded(message: Box<RawValue>) -> CallOutcome {
 
 continuation! {
     /// What a model's reply took is put down, before the reply is.
-    CountingReply { turn_id: TurnId, call_id: CallId } after RecordUsage => &on_reply_counted
+    CountingReply { turn_id: TurnId, call_id: CallId } after RecordUsage => &core.on_reply_counted
 }
 
 continuation! {
     /// A model's reply is put down, before the agent sees it.
-    RecordingReply { turn_id: TurnId, call_id: CallId } after AppendEvent => &on_reply_recorded
+    RecordingReply { turn_id: TurnId, call_id: CallId } after AppendEvent => &core.on_reply_recorded
 }
 
-impl Core {
+impl Fleet {
     /// The step whose reply is to be recorded, if one is.
     pub(super) fn step_to_record(
         &mut self,
@@ -94,6 +94,22 @@ impl Core {
         }
     }
 
+    /// What tokens of a call cost now; none if its model has no price.
+    pub(super) fn cost_of(&self, call: &OpenCall, usage: &Usage) -> Option<MicroUsd> {
+        let CallTarget::Model { name } = &call.target else {
+            return None;
+        };
+        let bundle = self
+            .workspaces
+            .get(&call.at.workspace_id)?
+            .bundle
+            .as_ref()?;
+        let price = bundle.prices.get(name)?.at(self.now.wall)?;
+        Some(price.of(usage))
+    }
+}
+
+impl Core {
     /// Answers with the reply that is recorded for a step, or has the agent wait for the one under
     /// way. False if there is none.
     pub(super) fn answer_from_record(
@@ -104,10 +120,12 @@ impl Core {
         target: &CallTarget,
     ) -> bool {
         let replied = self
+            .fleet
             .instance_mut(at)
             .and_then(|entry| entry.replied.clone());
         if let Some(replied) = replied.filter(|replied| replied.step_id == *step_id) {
-            self.answer_call(at, waiter, recorded(replied.message));
+            self.fleet
+                .answer_call(at, waiter, recorded(replied.message));
             return true;
         }
         let Some(id) = self.calls.ids(|call| call.is_for(at, step_id)).pop() else {
@@ -156,14 +174,14 @@ impl Core {
 
     /// What is put down of a reply.
     pub(super) fn bill_of(&mut self, id: CallId, spent: Spent) -> Option<Entry> {
-        let entry_id = self.uuid();
+        let entry_id = self.fleet.uuid();
         let call = self.calls.open.get(&id)?;
         let CallTarget::Model { name: model } = call.target.clone() else {
             return None;
         };
         let (at, turn_id) = (call.at.clone(), call.place.as_ref()?.turn_id.clone());
         let (step_id, _) = call.record.clone()?;
-        let received_at = self.now.wall;
+        let received_at = self.fleet.now.wall;
         // What is not told counts as what was reserved for it.
         let reserved = call.reserved.unwrap_or_default();
         let assumed = Charge {
@@ -171,7 +189,7 @@ impl Core {
             micro_usd: spent.cost.map_or(reserved.micro_usd, |_| MicroUsd(0)),
         };
         let mut asked_by_agents = agents_of(&call.payers);
-        let entry = self.instance_mut(&at)?;
+        let entry = self.fleet.instance_mut(&at)?;
         asked_by_agents.retain(|agent| *agent != entry.agent);
         Some(Entry {
             id: entry_id,
@@ -206,7 +224,7 @@ impl Core {
         // What it costs is decided here, by the price of this moment.
         answer.metadata.remove(COST);
         let usage = Spent::of_metadata(&answer.metadata).usage;
-        if let Some(cost) = usage.and_then(|usage| self.cost_of(call, &usage)) {
+        if let Some(cost) = usage.and_then(|usage| self.fleet.cost_of(call, &usage)) {
             answer.metadata.insert(COST.to_owned(), json!(cost));
         }
         let spent = Spent::of_metadata(&answer.metadata);
@@ -217,7 +235,7 @@ impl Core {
                 content: &answer.content,
             },
             metadata: &answer.metadata,
-            created_at: self.now.wall,
+            created_at: self.fleet.now.wall,
             source: AssistantSource { step_id },
         };
         let message = to_raw_value(&message).map_err(|error| internal(error.to_string()))?;
@@ -228,20 +246,6 @@ impl Core {
             return Err(error.having_taken(spent.usage));
         }
         Ok((message, spent))
-    }
-
-    /// What tokens of a call cost now; none if its model has no price.
-    pub(super) fn cost_of(&self, call: &OpenCall, usage: &Usage) -> Option<MicroUsd> {
-        let CallTarget::Model { name } = &call.target else {
-            return None;
-        };
-        let bundle = self
-            .workspaces
-            .get(&call.at.workspace_id)?
-            .bundle
-            .as_ref()?;
-        let price = bundle.prices.get(name)?.at(self.now.wall)?;
-        Some(price.of(usage))
     }
 
     /// Hands the reply to the store; before that, what it took.
@@ -266,7 +270,7 @@ impl Core {
                 turn_id,
                 call_id: id,
             };
-            return self.store(record, counting);
+            return self.fleet.store(record, counting);
         }
         let event = match to_raw_value(&Append { message: &message }) {
             Ok(event) => event,
@@ -276,10 +280,10 @@ impl Core {
             }
         };
         call.state = CallState::Recording { message };
-        if let Some(turn) = self.current_turn_mut(&instance, &turn_id) {
+        if let Some(turn) = self.fleet.current_turn_mut(&instance, &turn_id) {
             turn.used.append(event.get().len());
         }
-        self.log_llm(&instance, &turn_id, &event);
+        self.fleet.log_llm(&instance, &turn_id, &event);
         let append = AppendEvent {
             instance: instance.clone(),
             turn_id: turn_id.clone(),
@@ -291,7 +295,7 @@ impl Core {
             turn_id,
             call_id: id,
         };
-        self.store(append, recording);
+        self.fleet.store(append, recording);
     }
 
     /// What a model's reply took is durable, or could not be made so.
@@ -309,7 +313,7 @@ impl Core {
                 call.reserved = None;
                 let step = call.record.as_ref().map(|(id, _)| SpanId::of_step(id));
                 if let Some(entry) = call.bill.take() {
-                    self.charge(at, &entry.into_line(), step);
+                    self.fleet.charge(at, &entry.into_line(), step);
                 }
                 self.write_reply(id, message);
             }
@@ -334,7 +338,7 @@ impl Core {
         match result {
             Ok(_) => {
                 let step_id = call.record.as_ref().map(|(step_id, _)| step_id.clone());
-                if let Some(entry) = self.instance_mut(at)
+                if let Some(entry) = self.fleet.instance_mut(at)
                     && let Some(step_id) = step_id
                 {
                     let message = message.clone();
@@ -366,10 +370,12 @@ impl Core {
             }
             let event = LogEvent::warn("a model's reply could not be recorded").of(at);
             let event = event.with("turnId", turn_id.as_str());
-            return self.log(event.with("error", goondan_log::error_chain(error)));
+            return self
+                .fleet
+                .log(event.with("error", goondan_log::error_chain(error)));
         };
         // Its successor asks again, and finds the reply that is kept here.
         call.state = CallState::Unrecorded { message };
-        self.on_store_failure(at, Some(process), error);
+        self.fleet.on_store_failure(at, Some(process), error);
     }
 }

@@ -58,7 +58,7 @@ fn no_budget_is_passed_and_what_was_reserved_is_free_again_whoever_is_killed() {
         heal(&mut world, Edit::Budgeted(LIMIT * 1_000));
         run_for(&mut world, 60_000);
         assert!(world.core.calls.is_empty(), "seed {seed}: a call is left");
-        let known = world.core.workspaces.values().next().unwrap();
+        let known = world.core.fleet.workspaces.values().next().unwrap();
         let ledger = Accounts::of(&world.ledger().lines);
         assert!(
             known.accounts == ledger,

@@ -130,10 +130,10 @@ impl World {
             killed: self.killed.take(),
             failed_starts: std::mem::take(&mut self.failed_starts),
         };
-        let is_stopping = self.core.is_stopping();
+        let is_stopping = self.core.fleet.is_stopping();
         let mut up_count = 0;
         let mut after = Places::default();
-        for workspace in self.core.workspaces.values() {
+        for workspace in self.core.fleet.workspaces.values() {
             let is_open = workspace.closing.is_none() && !is_stopping;
             for (name, connector) in &workspace.connectors {
                 let before = self.places.connectors.remove(name).unwrap_or_default();
@@ -152,7 +152,7 @@ impl World {
                 let before = self.places.agents.remove(key).unwrap_or_default();
                 let is_wanted = false;
                 let seen = before.follow(&instance.slot, is_wanted, step, key);
-                check_waiters(&self.core.jobs, instance, key);
+                check_waiters(&self.core.fleet.jobs, instance, key);
                 up_count += usize::from(self.has_child(seen.process, key));
                 after.agents.insert(key.clone(), seen);
             }
