@@ -1,7 +1,7 @@
 //! `gdn schema`.
 
 use clap::Args;
-use goondan_config::SCHEMA_NAMES;
+use goondan_config::schema_names;
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -24,14 +24,12 @@ pub(crate) struct SchemaArgs {
 /// Prints the schema as it is, with and without `--json`: it is a file for an editor.
 pub(crate) fn run(args: &SchemaArgs, context: &Context) -> Result<(), Failure> {
     let named = args.kind.as_deref().map(|kind| {
-        let known = SCHEMA_NAMES
-            .iter()
-            .find(|name| name.eq_ignore_ascii_case(kind));
+        let known = schema_names().find(|name| name.eq_ignore_ascii_case(kind));
         known.ok_or(kind)
     });
     let name = match named {
         None => None,
-        Some(Ok(name)) => Some(*name),
+        Some(Ok(name)) => Some(name),
         Some(Err(unknown)) => return Err(not_found(unknown)),
     };
     let schema = goondan_config::schema(name).ok_or_else(|| not_found(name.unwrap_or_default()))?;
@@ -40,9 +38,10 @@ pub(crate) fn run(args: &SchemaArgs, context: &Context) -> Result<(), Failure> {
 }
 
 fn not_found(name: &str) -> Failure {
+    let names: Vec<&str> = schema_names().collect();
     Failure::new(
         Exit::NotFound,
         format!("there is no kind `{name}`"),
-        format!("name one of these: {}", SCHEMA_NAMES.join(", ")),
+        format!("name one of these: {}", names.join(", ")),
     )
 }

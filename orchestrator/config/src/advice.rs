@@ -2,7 +2,6 @@
 //!
 //! Pure tables and searches: each gives words for a problem that a reader has found already.
 
-use crate::kind::Kind;
 use crate::tree::{Entry, Value};
 
 /// Servers that speak the protocol of `openai`: their usual names, and the address to write.
@@ -67,15 +66,15 @@ const BEGIN: &str =
     "make a project with `gdn init`, or name the directory of one: `gdn --project DIR …`";
 
 /// Recognizes a document that has nothing of goondan's at its outermost level.
-pub(crate) fn foreign(entries: &[Entry]) -> Option<Foreign> {
+/// `is_kind` says whether a name is that of a kind.
+pub(crate) fn foreign(entries: &[Entry], is_kind: impl Fn(&str) -> bool) -> Option<Foreign> {
     let has = |key: &str| entries.iter().any(|entry| entry.key == key);
     let has_any = |keys: &[&str]| keys.iter().any(|key| has(key));
     if let Some(version) = text_of(entries, "apiVersion") {
         let is_cluster = !version.contains("goondan")
             && (version == "v1" || version.ends_with("/v1") || version.contains("k8s.io"));
         let kind = text_of(entries, "kind")?;
-        let is_ours = Kind::from_name(kind).is_some();
-        return (is_cluster && !is_ours).then(|| Foreign {
+        return (is_cluster && !is_kind(kind)).then(|| Foreign {
             message: format!("this is a `{kind}` of Kubernetes, no resource of goondan"),
             help: BEGIN,
         });

@@ -122,7 +122,7 @@ fn try_fix(
 fn differences(before: &str, after: &str) -> Option<usize> {
     let parse = |text: &str| {
         let text = syntax::with_yaml_line_ends(text);
-        let mut report = Report::advised_by(misplaced::advise);
+        let mut report = Report::of(&misplaced::VOCABULARY);
         let file = report.add_file(Path::new(""), text.as_ref());
         let nodes = tree::parse(file, &text, &mut report)?;
         Some(nodes.iter().map(Node::to_json).collect::<Json>())

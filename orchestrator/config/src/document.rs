@@ -40,7 +40,7 @@ impl<'n> Document<'n> {
         spec_of: fn(Kind) -> Content,
         report: &mut Report,
     ) -> Option<Self> {
-        if let Some(foreign) = advice::foreign(node.entries()) {
+        if let Some(foreign) = advice::foreign(node.entries(), |name| report.kind(name).is_some()) {
             let Foreign { message, help } = foreign;
             report.add(Problem::new(codes::UNKNOWN_KIND, node.place, message).help(help));
             return None;
@@ -65,6 +65,17 @@ impl<'n> Document<'n> {
             spec,
             content: spec_of(kind),
         })
+    }
+
+    /// What was read of it, with the place of its name.
+    pub(crate) fn located<T>(&self, read: Option<T>) -> Option<Located<T>> {
+        let place = self.name.place;
+        read.map(|value| Located { value, place })
+    }
+
+    /// What was read of it, with its name.
+    pub(crate) fn named<T>(&self, read: Option<T>) -> Option<(String, T)> {
+        Some((self.name.value.to_owned(), read?))
     }
 
     /// What stands under `spec`, if there is anything.
@@ -115,9 +126,10 @@ fn check_api_version(fields: &mut Fields<'_>, report: &mut Report) {
 
 fn read_kind(fields: &mut Fields<'_>, report: &mut Report) -> Option<Kind> {
     let written = fields.text("kind", report)?;
-    let kind = Kind::from_name(written.value);
+    let kind = report.kind(written.value);
     if kind.is_none() {
-        let names = Kind::ALL.map(|kind| format!("`{kind}`"));
+        let kinds = report.kinds();
+        let names: Vec<String> = kinds.iter().map(|kind| format!("`{kind}`")).collect();
         report.add(
             Problem::new(
                 codes::UNKNOWN_KIND,
@@ -130,7 +142,7 @@ fn read_kind(fields: &mut Fields<'_>, report: &mut Report) -> Option<Kind> {
             )
             .rename(
                 written.value,
-                nearest(written.value, Kind::ALL.map(Kind::name)),
+                nearest(written.value, kinds.into_iter().map(Kind::name)),
             ),
         );
     }

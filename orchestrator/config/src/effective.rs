@@ -12,6 +12,7 @@ use crate::kind::Kind;
 use crate::kinds;
 use crate::kinds::swarm::POLICY;
 use crate::load::{self, Outside};
+use crate::misplaced;
 use crate::project_files::ProjectFiles;
 use crate::report::{Place, Report};
 use crate::shape::{Content, Default, Field, Shape};
@@ -82,7 +83,7 @@ pub(crate) fn effective(
         return Err(reading.report.into_diagnostics());
     }
     // Reading the documents a second time must not report anything a second time.
-    let mut unheeded = Report::default();
+    let mut unheeded = Report::of(&misplaced::VOCABULARY);
     let documents: Vec<Document<'_>> = reading
         .trees
         .iter()
@@ -102,9 +103,9 @@ pub(crate) fn effective(
     }
     if !documents
         .iter()
-        .any(|document| document.kind == Kind::Swarm)
+        .any(|document| document.kind == Kind::SWARM)
     {
-        walk.resource = Kind::Swarm.to_string();
+        walk.resource = Kind::SWARM.to_string();
         walk.field(&POLICY, None, "");
     }
     Ok(walk.settings)

@@ -12,7 +12,6 @@ use goondan_protocol::usage::{InvalidAmount, MicroUsd};
 
 use crate::advice;
 use crate::codes;
-use crate::kind::Kind;
 use crate::report::{Place, Problem, Report};
 use crate::shape::{Content, Rule, Shape};
 use crate::similar::nearest;
@@ -376,7 +375,8 @@ impl<'n> Fields<'n> {
 
     /// What to do about a field that is not known here.
     fn advice(&self, key: &str, report: &Report) -> Option<String> {
-        let kind = self.label.owner.split(' ').next().and_then(Kind::from_name);
+        let kind = self.label.owner.split(' ').next();
+        let kind = kind.and_then(|name| report.kind(name));
         let is_within = self.label.path.starts_with("spec.");
         let outer = kind.filter(|_| is_within);
         report.advise(self.shape, outer, key)

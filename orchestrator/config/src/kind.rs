@@ -1,48 +1,20 @@
-//! The kinds of resources.
+//! The kinds of resources, by name.
 
 use std::fmt;
 
-/// The kinds of resources.
+/// A kind of resource. Each is declared where its `spec` is read, as a constant of this type; which there
+/// are, `crate::kinds` knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    Package,
-    Model,
-    Agent,
-    Swarm,
-    Tool,
-    Extension,
-    Connector,
-    Connection,
-}
+pub(crate) struct Kind(&'static str);
 
 impl Kind {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Package,
-        Self::Model,
-        Self::Agent,
-        Self::Swarm,
-        Self::Tool,
-        Self::Extension,
-        Self::Connector,
-        Self::Connection,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Package => "Package",
-            Self::Model => "Model",
-            Self::Agent => "Agent",
-            Self::Swarm => "Swarm",
-            Self::Tool => "Tool",
-            Self::Extension => "Extension",
-            Self::Connector => "Connector",
-            Self::Connection => "Connection",
-        }
+    /// The kind that documents of this `kind` are of.
+    pub(crate) const fn named(name: &'static str) -> Self {
+        Self(name)
     }
 
-    /// The kind of exactly this name.
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    pub(crate) const fn name(self) -> &'static str {
+        self.0
     }
 }
 

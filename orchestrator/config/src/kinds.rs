@@ -1,7 +1,7 @@
-//! One reader for each kind of resource: what its `spec` may hold.
+//! The kinds of resources: what the `spec` of each may hold, and how its documents are read.
 //!
 //! A reader takes a document to a typed value and reports everything that is wrong within it. What
-//! needs other resources is left as a [`crate::reference::Reference`] for [`crate::resolve`].
+//! needs other resources is left as a [`crate::reference::Reference`] for [`crate::bundle`].
 
 pub(crate) mod agent;
 pub(crate) mod budgets;
@@ -23,18 +23,24 @@ pub(crate) mod tool;
 pub(crate) mod value;
 mod written;
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::str::FromStr;
 
-use goondan_protocol::ids::InvalidId;
+use goondan_protocol::definition::{ExtensionDefinition, ModelDefinition, ToolDefinition};
+use goondan_protocol::ids::{InvalidId, ResourceName};
 use goondan_protocol::secret::SecretStore;
 
+use crate::Package;
 use crate::codes;
+use crate::document::Document;
 use crate::environment::Variables;
 use crate::fields::Located;
 use crate::kind::Kind;
 use crate::machine::Machine;
 use crate::project_files::ProjectFiles;
-use crate::report::{Problem, Report};
+use crate::reference::Names;
+use crate::report::{Place, Problem, Report};
 use crate::secrets::Secrets;
 use crate::shape::Content;
 
@@ -73,7 +79,7 @@ pub(crate) fn read_named_file(
     path: &Located<&str>,
     limit: usize,
     cx: &mut Context<'_>,
-) -> Option<(std::path::PathBuf, String)> {
+) -> Option<(PathBuf, String)> {
     let read = ProjectFiles::check_text(path.value)
         .and_then(|clean| Ok((cx.files.read(&clean, limit)?, clean)));
     match read {
@@ -86,10 +92,7 @@ pub(crate) fn read_named_file(
 }
 
 /// Finds the file of an `entry` (`ROOT-5`), and what runs it on this machine.
-pub(crate) fn read_entry(
-    entry: &Located<&str>,
-    cx: &mut Context<'_>,
-) -> Option<std::path::PathBuf> {
+pub(crate) fn read_entry(entry: &Located<&str>, cx: &mut Context<'_>) -> Option<PathBuf> {
     let found = ProjectFiles::check_text(entry.value)
         .and_then(|path| cx.files.check_is_file(&path).map(|()| path));
     match found {
@@ -108,16 +111,130 @@ pub(crate) fn read_entry(
     }
 }
 
+/// A kind of resource: what its documents hold, and how they are read.
+struct Definition {
+    kind: Kind,
+    /// What the `spec` holds.
+    spec: Content,
+    /// Reads a document and puts what it defines where [`Resources`] keep it.
+    read: fn(&Document<'_>, &mut Resources, &mut Context<'_>),
+}
+
+/// The kinds there are, in the order in which people are told of them.
+static KINDS: [Definition; 8] = [
+    Definition {
+        kind: Kind::PACKAGE,
+        spec: Content::Mapping(&package::SPEC),
+        read: |document, all, cx| all.package = package::read(document, &mut cx.report),
+    },
+    Definition {
+        kind: Kind::MODEL,
+        spec: Content::Choice(&model::SPEC),
+        read: |document, all, cx| {
+            if let Some((model, hosted)) = model::read(document, cx) {
+                let hosted = hosted.map(|hosted| (model.name.clone(), hosted));
+                all.hosted.extend(hosted);
+                all.models.insert(document.name.value.to_owned(), model);
+            }
+        },
+    },
+    Definition {
+        kind: Kind::AGENT,
+        spec: Content::Mapping(&agent::SPEC),
+        read: |document, all, cx| {
+            let agent = agent::read(document, cx);
+            all.agents.extend(document.located(agent));
+        },
+    },
+    Definition {
+        kind: Kind::SWARM,
+        spec: Content::Mapping(&swarm::SPEC),
+        read: |document, all, cx| {
+            let swarm = swarm::read(document, &mut cx.report);
+            all.swarms.extend(document.located(swarm));
+        },
+    },
+    Definition {
+        kind: Kind::TOOL,
+        spec: Content::Choice(&tool::SPEC),
+        read: |document, all, cx| all.tools.extend(document.named(tool::read(document, cx))),
+    },
+    Definition {
+        kind: Kind::EXTENSION,
+        spec: Content::Choice(&extension::SPEC),
+        read: |document, all, cx| {
+            let extension = extension::read(document, cx);
+            all.extensions.extend(document.named(extension));
+        },
+    },
+    Definition {
+        kind: Kind::CONNECTOR,
+        spec: Content::Choice(&connector::SPEC),
+        read: |document, all, cx| {
+            let connector = connector::read(document, cx);
+            all.connectors.extend(document.named(connector));
+        },
+    },
+    Definition {
+        kind: Kind::CONNECTION,
+        spec: Content::Mapping(&connection::SPEC),
+        read: |document, all, cx| {
+            let connection = connection::read(document, cx);
+            all.connections.extend(document.located(connection));
+        },
+    },
+];
+
+/// Everything a project defines, read but not yet connected.
+///
+/// A resource that could not be read is still in `names`, so that references to it are not reported
+/// as a second problem; so a missing entry always stands for a reported problem.
+#[derive(Default)]
+pub(crate) struct Resources {
+    pub(crate) names: Names,
+    /// The start of `goondan.yaml`, if it could be read: the place of what is missing altogether.
+    pub(crate) start: Option<Place>,
+    pub(crate) package: Option<Package>,
+    pub(crate) models: BTreeMap<String, ModelDefinition>,
+    /// Those of them that are a provider's.
+    pub(crate) hosted: BTreeMap<ResourceName, model::Hosted>,
+    pub(crate) tools: BTreeMap<String, ToolDefinition>,
+    pub(crate) extensions: BTreeMap<String, ExtensionDefinition>,
+    pub(crate) connectors: BTreeMap<String, connector::ConnectorSpec>,
+    /// With the places of their names, in the order read.
+    pub(crate) agents: Vec<Located<agent::AgentSpec>>,
+    pub(crate) swarms: Vec<Located<swarm::SwarmSpec>>,
+    pub(crate) connections: Vec<Located<connection::ConnectionSpec>>,
+    /// How many documents of each kind were seen, those that could not be read included.
+    pub(crate) counts: BTreeMap<Kind, usize>,
+    /// The environment files that were named.
+    pub(crate) env_files: Vec<PathBuf>,
+}
+
+impl Resources {
+    /// Adds what a document defines.
+    pub(crate) fn read(&mut self, document: &Document<'_>, cx: &mut Context<'_>) {
+        let Document { kind, name, .. } = document;
+        *self.counts.entry(*kind).or_default() += 1;
+        self.names
+            .register(*kind, name.value, name.place, &mut cx.report);
+        cx.resource = format!("{kind}/{}", name.value);
+        if let Some(definition) = find(*kind) {
+            (definition.read)(document, self, cx);
+        }
+    }
+}
+
+fn find(kind: Kind) -> Option<&'static Definition> {
+    KINDS.iter().find(|definition| definition.kind == kind)
+}
+
+/// The kinds there are, in the order in which people are told of them.
+pub(crate) fn all() -> impl Iterator<Item = Kind> {
+    KINDS.iter().map(|definition| definition.kind)
+}
+
 /// What the `spec` of a kind holds.
 pub(crate) fn spec_of(kind: Kind) -> Content {
-    match kind {
-        Kind::Package => Content::Mapping(&package::SPEC),
-        Kind::Model => Content::Choice(&model::SPEC),
-        Kind::Agent => Content::Mapping(&agent::SPEC),
-        Kind::Swarm => Content::Mapping(&swarm::SPEC),
-        Kind::Tool => Content::Choice(&tool::SPEC),
-        Kind::Extension => Content::Choice(&extension::SPEC),
-        Kind::Connector => Content::Choice(&connector::SPEC),
-        Kind::Connection => Content::Mapping(&connection::SPEC),
-    }
+    find(kind).map_or(Content::Anything, |definition| definition.spec)
 }

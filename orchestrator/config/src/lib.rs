@@ -4,7 +4,7 @@
 //! # How a project becomes a bundle
 //!
 //! files → tree of values with places (`tree`) → documents (`document`) → one typed value for each
-//! resource (`kinds`) → references followed (`resolve`) → [`Bundle`].
+//! resource (`kinds`) → references followed (`bundle`) → [`Bundle`].
 //!
 //! What a mapping may hold is said once, as a `Shape` beside its reader. The reader checks by it; the
 //! JSON Schemas ([`schema()`]) and the list of effective values ([`effective()`]) are made of it.
@@ -24,6 +24,7 @@
 
 mod advice;
 mod autofix;
+mod bundle;
 pub mod codes;
 mod diagnostic;
 mod digest;
@@ -48,8 +49,6 @@ mod place;
 mod project_files;
 mod reference;
 mod report;
-mod resolve;
-mod resources;
 mod schema;
 mod secrets;
 mod shape;
@@ -63,22 +62,19 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::budget::Budget;
-use goondan_protocol::definition::{AgentDefinition, HostedModel};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
-use goondan_protocol::observe::ObservationBounds;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::secret::IDENTITY_VAR;
-use goondan_protocol::usage::PriceTable;
 use serde_json::Value;
 
 pub use autofix::{Change, FixedFile};
+pub use bundle::Bundle;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use effective::{Origin, Setting, SettingValue};
 pub use kept::KeptFiles;
 pub use loader::{Loaded, Loader};
 pub use machine::{AnyMachine, Machine, ThisMachine};
-pub use schema::{SCHEMA_NAMES, schema};
+pub use schema::{schema, schema_names};
 pub use secrets::Secrets;
 pub use sources::Sources;
 
@@ -136,7 +132,7 @@ pub struct Checked {
 ///
 /// `goondan.yaml` cannot be read, is no valid YAML, or its Package document is wrong.
 pub fn package_name(project_root: &Path) -> Result<Option<String>, Diagnostics> {
-    let mut report = report::Report::advised_by(misplaced::advise);
+    let mut report = report::Report::of(&misplaced::VOCABULARY);
     let files = load::open(project_root, &mut report);
     load::package_name(files, report)
 }
@@ -157,39 +153,6 @@ impl Environment for ProcessEnvironment {
         let is_hidden = name == IDENTITY_VAR;
         std::env::var(name).ok().filter(|_| !is_hidden)
     }
-}
-
-/// A project, ready to run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Bundle {
-    /// What the project is called, if it says so.
-    pub package: Option<Package>,
-    /// The agent that gets what no rule sends elsewhere. Always one of `agents`.
-    pub entry_agent: AgentName,
-    /// The conversation that is meant when none is named, if the project says which.
-    pub conversation_key: Option<InstanceKey>,
-    /// The agents that take part, fully resolved.
-    pub agents: BTreeMap<AgentName, AgentDefinition>,
-    /// The connections; one connector process runs for each (`SUP-1`).
-    pub connections: BTreeMap<ConnectionName, ConnectionDefinition>,
-    /// The connection of the local client, if the project says where its events go. No process runs
-    /// for it.
-    pub local: Option<ConnectionDefinition>,
-    /// The models of providers that its agents may call; a connector process stands for each.
-    pub models: BTreeMap<ResourceName, HostedModel>,
-    /// What those models cost, as far as the project says.
-    pub prices: BTreeMap<ResourceName, PriceTable>,
-    /// What replies of models may take.
-    pub budgets: Vec<Budget>,
-    /// How long a stop waits for the turn in progress, in milliseconds (`SUP-6`).
-    pub grace_period_ms: u64,
-    /// How long processes and conversations that nobody uses are kept (`INST-7`).
-    pub lifecycle: Lifecycle,
-    /// How much of what is observed of a conversation is kept (`MSG-12`, `LLM-1`).
-    pub observation: ObservationBounds,
-    /// SHA-256 over all of the above as 64 hex digits: changes exactly when the content does,
-    /// environment values included.
-    pub digest: String,
 }
 
 /// How long what nobody uses is kept (`INST-7`): `Swarm.spec.policy.lifecycle`, in milliseconds.

@@ -4,25 +4,23 @@ use std::path::Path;
 
 use goondan_protocol::secret::SecretStore;
 
+use crate::Environment;
+use crate::bundle::Bundle;
 use crate::codes;
 use crate::diagnostic::Diagnostics;
 use crate::document::Document;
 use crate::environment::Variables;
-use crate::fields::Located;
 use crate::kind::Kind;
-use crate::kinds::{self, Context};
+use crate::kinds::{self, Context, Resources};
 use crate::limits::MAX_YAML_BYTES;
 use crate::listing::{FileFailure, PROJECT_FILE};
 use crate::machine::Machine;
 use crate::misplaced;
 use crate::project_files::ProjectFiles;
 use crate::report::{FileId, Place, Problem, Report};
-use crate::resolve::resolve;
-use crate::resources::Resources;
 use crate::secrets::Secrets;
 use crate::syntax::with_yaml_line_ends;
 use crate::tree::{self, Node};
-use crate::{Bundle, Environment};
 
 /// A project that was read, whether it is good or not.
 pub(crate) struct Reading<'e> {
@@ -50,7 +48,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e
         store,
         machine,
     } = outside;
-    let mut report = Report::advised_by(misplaced::advise);
+    let mut report = Report::of(&misplaced::VOCABULARY);
     let trees = read_trees(files, &mut report);
     let variables = Variables::read(env, files, &mut report);
     let mut cx = Context {
@@ -69,7 +67,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e
         secrets,
         ..
     } = cx;
-    let bundle = resolve(resources, &mut report);
+    let bundle = Bundle::of(resources, &mut report);
     Reading {
         bundle: bundle.filter(|_| !report.has_errors()),
         report,
@@ -89,7 +87,7 @@ pub(crate) fn package_name(
         .and_then(|(_, documents)| {
             let first = documents.first()?;
             // Problems of a document that is no Package are not this question's.
-            if !Document::claims(first, Kind::Package) {
+            if !Document::claims(first, Kind::PACKAGE) {
                 return None;
             }
             let document = Document::read(first, kinds::spec_of, &mut report)?;
@@ -179,7 +177,7 @@ fn read_resources(trees: &[(FileId, Vec<Node>)], cx: &mut Context<'_>) -> Resour
             continue;
         };
         let may_be_package = index == 0 && Some(file) == project_file;
-        if document.kind == Kind::Package && !may_be_package {
+        if document.kind == Kind::PACKAGE && !may_be_package {
             cx.report.add(
                 Problem::new(
                     codes::MISPLACED_PACKAGE,
@@ -195,59 +193,7 @@ fn read_resources(trees: &[(FileId, Vec<Node>)], cx: &mut Context<'_>) -> Resour
             );
             continue;
         }
-        read_resource(&document, &mut resources, cx);
+        resources.read(&document, cx);
     }
     resources
-}
-
-fn read_resource(document: &Document<'_>, resources: &mut Resources, cx: &mut Context<'_>) {
-    let Document { kind, name, .. } = document;
-    *resources.counts.entry(*kind).or_default() += 1;
-    resources
-        .names
-        .register(*kind, name.value, name.place, &mut cx.report);
-    let key = name.value.to_owned();
-    let place = name.place;
-    cx.resource = format!("{}/{key}", kind.name());
-    match kind {
-        Kind::Package => resources.package = kinds::package::read(document, &mut cx.report),
-        Kind::Model => {
-            if let Some((model, hosted)) = kinds::model::read(document, cx) {
-                let hosted = hosted.map(|hosted| (model.name.clone(), hosted));
-                resources.hosted.extend(hosted);
-                resources.models.insert(key, model);
-            }
-        }
-        Kind::Tool => {
-            let tool = kinds::tool::read(document, cx);
-            resources.tools.extend(tool.map(|tool| (key, tool)));
-        }
-        Kind::Connector => {
-            let connector = kinds::connector::read(document, cx);
-            resources
-                .connectors
-                .extend(connector.map(|connector| (key, connector)));
-        }
-        Kind::Agent => {
-            let agent = kinds::agent::read(document, cx);
-            let located = agent.map(|value| Located { value, place });
-            resources.agents.extend(located);
-        }
-        Kind::Swarm => {
-            let swarm = kinds::swarm::read(document, &mut cx.report);
-            let located = swarm.map(|value| Located { value, place });
-            resources.swarms.extend(located);
-        }
-        Kind::Connection => {
-            let connection = kinds::connection::read(document, cx);
-            let located = connection.map(|value| Located { value, place });
-            resources.connections.extend(located);
-        }
-        Kind::Extension => {
-            let extension = kinds::extension::read(document, cx);
-            resources
-                .extensions
-                .extend(extension.map(|extension| (key, extension)));
-        }
-    }
 }

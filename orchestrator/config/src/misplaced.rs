@@ -3,6 +3,7 @@
 use crate::frame::FRAME;
 use crate::kind::Kind;
 use crate::kinds;
+use crate::report::Vocabulary;
 use crate::shape::{Content, Shape};
 
 /// How deep a field is looked for below the mapping in which it was written.
@@ -98,9 +99,15 @@ const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
+/// What readers of documents need to know of all kinds.
+pub(crate) static VOCABULARY: Vocabulary = Vocabulary {
+    kinds: || kinds::all().collect(),
+    advise,
+};
+
 /// What to do about a field that a mapping of this shape does not have. `outer` is the kind of the `spec`
 /// that the mapping stands in, if it does.
-pub(crate) fn advise(shape: &'static Shape, outer: Option<Kind>, key: &str) -> Option<String> {
+fn advise(shape: &'static Shape, outer: Option<Kind>, key: &str) -> Option<String> {
     unknown_field(shape, key).or_else(|| field_of_spec(outer?, key))
 }
 
@@ -114,7 +121,7 @@ fn unknown_field(shape: &'static Shape, key: &str) -> Option<String> {
     }
     let is_frame = std::ptr::eq(shape, &raw const FRAME);
     let path = path_below(shape, key, MAX_SEARCH_DEPTH).or_else(|| {
-        let is_known = is_frame && Kind::ALL.iter().any(|kind| spec_has(*kind, key));
+        let is_known = is_frame && kinds::all().any(|kind| spec_has(kind, key));
         is_known.then(|| "spec".to_owned())
     })?;
     Some(format!(

@@ -8,11 +8,11 @@ use goondan_protocol::settings::CONNECTION;
 
 use crate::codes;
 use crate::fields::one_of;
+use crate::kinds::Resources;
 use crate::kinds::connection::ConnectionSpec;
 use crate::kinds::connector::Program;
 use crate::reference::Reference;
 use crate::report::{Problem, Report};
-use crate::resources::Resources;
 use crate::similar::nearest;
 
 /// Gives a tool that works by a connection those it may use: the one its setting `connection` names,

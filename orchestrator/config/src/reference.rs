@@ -226,14 +226,18 @@ fn check_kind(
     if written == expected.name() {
         return Some(());
     }
-    report.add(if Kind::from_name(written).is_some() {
+    report.add(if report.kind(written).is_some() {
         Problem::new(
             codes::WRONG_KIND,
             place,
             format!("{label} takes a reference to kind `{expected}`, not `{written}`"),
         )
     } else {
-        let names = Kind::ALL.map(|kind| format!("`{kind}`"));
+        let names: Vec<String> = report
+            .kinds()
+            .iter()
+            .map(|kind| format!("`{kind}`"))
+            .collect();
         Problem::new(
             codes::UNKNOWN_KIND,
             place,
@@ -250,10 +254,10 @@ fn check_kind(
 
 fn is_builtin(kind: Kind, name: &str) -> bool {
     match kind {
-        Kind::Tool => !tool_exports(name).is_empty(),
-        Kind::Connector => builtin_connectors().any(|known| known == name),
-        Kind::Extension => EXTENSIONS.contains(&name),
-        Kind::Package | Kind::Model | Kind::Agent | Kind::Swarm | Kind::Connection => false,
+        Kind::TOOL => !tool_exports(name).is_empty(),
+        Kind::CONNECTOR => builtin_connectors().any(|known| known == name),
+        Kind::EXTENSION => EXTENSIONS.contains(&name),
+        _ => false,
     }
 }
 
@@ -274,10 +278,10 @@ pub(crate) fn check_builtin(
     report: &mut Report,
 ) -> Option<()> {
     let known = match kind {
-        Kind::Tool => tool_names().collect(),
-        Kind::Connector => builtin_connectors().collect(),
-        Kind::Extension => EXTENSIONS.to_vec(),
-        Kind::Package | Kind::Model | Kind::Agent | Kind::Swarm | Kind::Connection => Vec::new(),
+        Kind::TOOL => tool_names().collect(),
+        Kind::CONNECTOR => builtin_connectors().collect(),
+        Kind::EXTENSION => EXTENSIONS.to_vec(),
+        _ => Vec::new(),
     };
     if known.contains(&name) {
         return Some(());

@@ -121,25 +121,43 @@ struct Source {
     hidden_lines: BTreeSet<usize>,
 }
 
-/// Says what to do about a field that a mapping of this shape does not have, within the `spec` of a kind.
-pub(crate) type Advise = fn(&'static Shape, Option<Kind>, &str) -> Option<String>;
+/// What readers need to know of all that a project may hold, and do not know themselves.
+#[derive(Debug)]
+pub(crate) struct Vocabulary {
+    /// The kinds there are, in the order in which people are told of them.
+    pub(crate) kinds: fn() -> Vec<Kind>,
+    /// Says what to do about a field that a mapping of this shape does not have, within the `spec` of a
+    /// kind.
+    pub(crate) advise: fn(&'static Shape, Option<Kind>, &str) -> Option<String>,
+}
 
 /// Files that were read and problems that were found.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    advise: Option<Advise>,
+    vocabulary: Option<&'static Vocabulary>,
     sources: Vec<Source>,
     problems: Vec<Problem>,
     partial: bool,
 }
 
 impl Report {
-    /// An empty one, with advice on fields that stand in the wrong place.
-    pub(crate) fn advised_by(advise: Advise) -> Self {
+    /// An empty one, for readers of documents.
+    pub(crate) fn of(vocabulary: &'static Vocabulary) -> Self {
         Self {
-            advise: Some(advise),
+            vocabulary: Some(vocabulary),
             ..Self::default()
         }
+    }
+
+    /// The kinds of resources there are.
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
+        self.vocabulary.map(|it| (it.kinds)()).unwrap_or_default()
+    }
+
+    /// The kind of exactly this name.
+    pub(crate) fn kind(&self, name: &str) -> Option<Kind> {
+        let mut kinds = self.kinds().into_iter();
+        kinds.find(|kind| kind.name() == name)
     }
 
     /// What to do about a field that a mapping of this shape does not have.
@@ -149,7 +167,8 @@ impl Report {
         outer: Option<Kind>,
         key: &str,
     ) -> Option<String> {
-        self.advise.and_then(|advise| advise(shape, outer, key))
+        self.vocabulary
+            .and_then(|it| (it.advise)(shape, outer, key))
     }
 
     /// Registers a file by its path relative to the Project Root. `text` may be empty if the file

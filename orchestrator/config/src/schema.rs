@@ -26,17 +26,9 @@ const SCRIPT_NAME: &str = "Script";
 const AMOUNT: &str = r"^[0-9]+(\.[0-9]{1,6})?$";
 
 /// What there is a schema of by itself: each kind, and a script file of the scripted model.
-pub const SCHEMA_NAMES: [&str; 9] = [
-    "Package",
-    "Model",
-    "Agent",
-    "Swarm",
-    "Tool",
-    "Extension",
-    "Connector",
-    "Connection",
-    SCRIPT_NAME,
-];
+pub fn schema_names() -> impl Iterator<Item = &'static str> {
+    kinds::all().map(Kind::name).chain([SCRIPT_NAME])
+}
 
 /// The JSON Schema of a document: of any kind, or of the kind `name`; or of a script file, by the name
 /// `Script`. `None` if there is no such name.
@@ -46,7 +38,10 @@ pub fn schema(name: Option<&str>) -> Option<Json> {
     let root = match name {
         None => any_document(&mut definitions),
         Some(SCRIPT_NAME) => definitions.object(&SCRIPT),
-        Some(name) => document(Kind::from_name(name)?, &mut definitions),
+        Some(name) => {
+            let kind = kinds::all().find(|kind| kind.name() == name)?;
+            document(kind, &mut definitions)
+        }
     };
     let mut schema = Map::new();
     schema.insert("$schema".into(), DIALECT.into());
@@ -68,10 +63,9 @@ pub fn schema(name: Option<&str>) -> Option<Json> {
 
 /// A document of any kind: the frame, and by its kind what `spec` holds.
 fn any_document(definitions: &mut Definitions) -> Json {
-    let kinds: Vec<&str> = Kind::ALL.map(Kind::name).to_vec();
+    let kinds: Vec<&str> = kinds::all().map(Kind::name).collect();
     let mut schema = frame(&json!({ "enum": kinds }), definitions);
-    let cases: Vec<Json> = Kind::ALL
-        .into_iter()
+    let cases: Vec<Json> = kinds::all()
         .map(|kind| {
             json!({
                 "if": { "properties": { "kind": { "const": kind.name() } }, "required": ["kind"] },
@@ -108,13 +102,11 @@ fn describe(properties: &mut Json, name: &str, more: &Json) {
 fn spec(kind: Kind, definitions: &mut Definitions) -> Json {
     let content = definitions.content(kinds::spec_of(kind));
     match kind {
-        Kind::Package => json!({ "properties": { "spec": or_nothing(&content) } }),
-        Kind::Connection => with_cases(content, connectors::cases(definitions)),
-        Kind::Tool => with_cases(content, builtins::of_tools(definitions)),
-        Kind::Extension => with_cases(content, builtins::of_extensions(definitions)),
-        Kind::Model | Kind::Agent | Kind::Swarm | Kind::Connector => {
-            json!({ "properties": { "spec": content }, "required": ["spec"] })
-        }
+        Kind::PACKAGE => json!({ "properties": { "spec": or_nothing(&content) } }),
+        Kind::CONNECTION => with_cases(content, connectors::cases(definitions)),
+        Kind::TOOL => with_cases(content, builtins::of_tools(definitions)),
+        Kind::EXTENSION => with_cases(content, builtins::of_extensions(definitions)),
+        _ => json!({ "properties": { "spec": content }, "required": ["spec"] }),
     }
 }
 
@@ -240,7 +232,7 @@ impl Definitions {
                     "then": self.shape(shape),
                     "else": self.reference(kind),
                 });
-                if kind == Kind::Extension {
+                if kind == Kind::EXTENSION {
                     let cases = builtins::of_listed_extensions(self);
                     insert(&mut listed, "allOf", cases.into());
                 }

@@ -24,6 +24,10 @@ const WORKSPACE: &str = "workspace";
 /// An agent's tools start in the work directory of the conversation.
 const AGENT_HOME: &str = "agentHome";
 
+impl Kind {
+    pub(crate) const AGENT: Self = Self::named("Agent");
+}
+
 /// What an Agent's `spec` holds.
 pub(crate) static SPEC: Shape = Shape::of(
     "AgentSpec",
@@ -68,7 +72,7 @@ static MODEL_CONFIG: Shape = Shape::of(
     "ModelConfig",
     "Who answers.",
     &[
-        Field::required("modelRef", Content::Reference(Kind::Model), "The Model."),
+        Field::required("modelRef", Content::Reference(Kind::MODEL), "The Model."),
         Field::optional(
             "params",
             Content::Mapping(&params::PARAMS),
@@ -96,7 +100,7 @@ static LISTED_TOOL: Shape = Shape::of(
     "A tool the agent may call.",
     &[Field::required(
         "ref",
-        Content::Reference(Kind::Tool),
+        Content::Reference(Kind::TOOL),
         "The Tool.",
     )],
 );
@@ -105,7 +109,7 @@ static LISTED_EXTENSION: Shape = Shape::of(
     "ListedExtension",
     "An extension and its settings for this agent.",
     &[
-        Field::required("ref", Content::Reference(Kind::Extension), "The Extension."),
+        Field::required("ref", Content::Reference(Kind::EXTENSION), "The Extension."),
         Field::optional(
             "config",
             Content::Entries(&Content::Anything),

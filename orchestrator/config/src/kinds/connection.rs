@@ -23,6 +23,10 @@ use crate::tree::{Entry, Node, Value, entries_to_json};
 /// The built-in connector that may start a program of the machine.
 const MCP: &str = "mcp";
 
+impl Kind {
+    pub(crate) const CONNECTION: Self = Self::named("Connection");
+}
+
 /// What a Connection's `spec` holds.
 pub(crate) static SPEC: Shape = Shape::of(
     "ConnectionSpec",
@@ -30,12 +34,12 @@ pub(crate) static SPEC: Shape = Shape::of(
     &[
         Field::required(
             "connectorRef",
-            Content::Reference(Kind::Connector),
+            Content::Reference(Kind::CONNECTOR),
             "The Connector.",
         ),
         Field::optional(
             "swarmRef",
-            Content::Reference(Kind::Swarm),
+            Content::Reference(Kind::SWARM),
             "The Swarm its events go to.",
         )
         .or(Default::Meaning("the project's")),
@@ -96,7 +100,7 @@ static ROUTE: Shape = Shape::of(
     "Route",
     "Where events go.",
     &[
-        Field::optional("agentRef", Content::Reference(Kind::Agent), "The Agent.")
+        Field::optional("agentRef", Content::Reference(Kind::AGENT), "The Agent.")
             .or(Default::Meaning("the entry agent")),
         Field::optional("instanceKey", Content::Text, "Always this conversation."),
         Field::optional(

@@ -14,6 +14,10 @@ use crate::reference::check_builtin;
 use crate::report::{Problem, Report};
 use crate::shape::{Case, Choice, Content, Field, Rule, Shape};
 
+impl Kind {
+    pub(crate) const CONNECTOR: Self = Self::named("Connector");
+}
+
 /// What a Connector's `spec` holds.
 pub(crate) static SPEC: Choice = Choice {
     field: "entry",
@@ -110,7 +114,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
         Program::Entry(name?, entry, digest)
     } else {
         let builtin = builtin?;
-        check_builtin(Kind::Connector, builtin.value, builtin.place, report)?;
+        check_builtin(Kind::CONNECTOR, builtin.value, builtin.place, report)?;
         name?;
         Program::Builtin(id(&builtin, report)?)
     };

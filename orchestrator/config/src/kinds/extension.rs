@@ -18,6 +18,10 @@ use crate::report::{Problem, Report};
 use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
 use crate::tree::entries_to_json;
 
+impl Kind {
+    pub(crate) const EXTENSION: Self = Self::named("Extension");
+}
+
 /// What an Extension's `spec` holds.
 pub(crate) static SPEC: Choice = Choice {
     field: "entry",
@@ -99,7 +103,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Exte
 
 fn read_builtin(spec: &mut Fields<'_>, report: &mut Report) -> Option<ExtensionSource> {
     let builtin = spec.text("builtin", report)?;
-    check_builtin(Kind::Extension, builtin.value, builtin.place, report)?;
+    check_builtin(Kind::EXTENSION, builtin.value, builtin.place, report)?;
     Some(ExtensionSource::Builtin {
         package: BASE_PACKAGE.to_owned(),
         name: id(&builtin, report)?,

@@ -14,6 +14,7 @@ use crate::advice;
 use crate::codes;
 use crate::document::Document;
 use crate::fields::{Fields, Label, Located};
+use crate::kind::Kind;
 use crate::limits::{DEFAULT_CONNECTOR_MEMORY_MIB, MAX_YAML_BYTES};
 use crate::report::{Problem, Report};
 use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
@@ -46,6 +47,10 @@ static CAPABILITIES_SHAPE: Shape = Shape::of(
         Field::optional("images", Content::Boolean, "It takes images."),
     ],
 );
+
+impl Kind {
+    pub(crate) const MODEL: Self = Self::named("Model");
+}
 
 /// What a Model's `spec` holds.
 pub(crate) static SPEC: Choice = Choice {

@@ -6,10 +6,15 @@ use crate::Package;
 use crate::codes;
 use crate::document::Document;
 use crate::fields::{Fields, Located};
+use crate::kind::Kind;
 use crate::limits::MAX_PACKAGE_NAME_BYTES;
 use crate::reference::unsupported_package;
 use crate::report::{Problem, Report};
 use crate::shape::{Content, Default, Field, Shape};
+
+impl Kind {
+    pub(crate) const PACKAGE: Self = Self::named("Package");
+}
 
 /// What a Package's `spec` holds.
 pub(crate) static SPEC: Shape = Shape::of(

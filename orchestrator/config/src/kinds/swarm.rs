@@ -26,6 +26,10 @@ use crate::shape::{Content, Default, Field, Shape};
 /// Bytes of a MiB.
 const BYTES_PER_MIB: u64 = 1024 * 1024;
 
+impl Kind {
+    pub(crate) const SWARM: Self = Self::named("Swarm");
+}
+
 /// What a Swarm's `spec` holds.
 pub(crate) static SPEC: Shape = Shape::of(
     "SwarmSpec",
@@ -33,7 +37,7 @@ pub(crate) static SPEC: Shape = Shape::of(
     &[
         Field::required(
             "entryAgent",
-            Content::Reference(Kind::Agent),
+            Content::Reference(Kind::AGENT),
             "The Agent that gets what no rule sends elsewhere.",
         ),
         Field::optional(
@@ -64,7 +68,7 @@ static LISTED_AGENT: Shape = Shape::of(
     "An agent that takes part.",
     &[Field::required(
         "ref",
-        Content::Reference(Kind::Agent),
+        Content::Reference(Kind::AGENT),
         "The Agent.",
     )],
 );

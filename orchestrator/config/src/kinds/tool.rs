@@ -24,6 +24,10 @@ use crate::tree::{Entry, Value, entries_to_json};
 /// What joins a tool's name and its export's in the full name `tool__export`.
 const EXPORT_SEPARATOR: &str = "__";
 
+impl Kind {
+    pub(crate) const TOOL: Self = Self::named("Tool");
+}
+
 /// What a Tool's `spec` holds.
 pub(crate) static SPEC: Choice = Choice {
     field: "entry",
@@ -144,7 +148,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Tool
         let builtin = spec.text("builtin", report);
         let exports = read_exports(&mut spec, builtin.as_ref(), report);
         let source = builtin.and_then(|builtin| {
-            check_builtin(Kind::Tool, builtin.value, builtin.place, report)?;
+            check_builtin(Kind::TOOL, builtin.value, builtin.place, report)?;
             settings = settings::of_tool(builtin.value).map(|it| (it, builtin.value));
             Some(ToolSource::Builtin {
                 package: BASE_PACKAGE.to_owned(),

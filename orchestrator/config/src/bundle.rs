@@ -1,0 +1,219 @@
+//! A project, ready to run: connects what was read of its documents.
+//!
+//! * `members`: who works together, and who answers first.
+//! * `agents`: an agent with its model, tools and extensions.
+//! * `connections`: a connection with its connector, and where its events go.
+
+mod agents;
+mod connections;
+mod members;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goondan_protocol::budget::{Budget, BudgetScope};
+use goondan_protocol::definition::{AgentDefinition, HostedModel};
+use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
+use goondan_protocol::observe::ObservationBounds;
+use goondan_protocol::usage::PriceTable;
+use serde_json::{Value, json};
+
+use agents::resolve_agent;
+use connections::resolve_connections;
+use members::{Membership, find_entry_agent, only_swarm, read_membership};
+
+use crate::codes;
+use crate::digest;
+use crate::fields::Located;
+use crate::kind::Kind;
+use crate::kinds::Resources;
+use crate::kinds::swarm::SwarmSpec;
+use crate::report::{Problem, Report};
+use crate::{ConnectionDefinition, Lifecycle, Package};
+
+/// A project, ready to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bundle {
+    /// What the project is called, if it says so.
+    pub package: Option<Package>,
+    /// The agent that gets what no rule sends elsewhere. Always one of `agents`.
+    pub entry_agent: AgentName,
+    /// The conversation that is meant when none is named, if the project says which.
+    pub conversation_key: Option<InstanceKey>,
+    /// The agents that take part, fully resolved.
+    pub agents: BTreeMap<AgentName, AgentDefinition>,
+    /// The connections; one connector process runs for each (`SUP-1`).
+    pub connections: BTreeMap<ConnectionName, ConnectionDefinition>,
+    /// The connection of the local client, if the project says where its events go. No process runs
+    /// for it.
+    pub local: Option<ConnectionDefinition>,
+    /// The models of providers that its agents may call; a connector process stands for each.
+    pub models: BTreeMap<ResourceName, HostedModel>,
+    /// What those models cost, as far as the project says.
+    pub prices: BTreeMap<ResourceName, PriceTable>,
+    /// What replies of models may take.
+    pub budgets: Vec<Budget>,
+    /// How long a stop waits for the turn in progress, in milliseconds (`SUP-6`).
+    pub grace_period_ms: u64,
+    /// How long processes and conversations that nobody uses are kept (`INST-7`).
+    pub lifecycle: Lifecycle,
+    /// How much of what is observed of a conversation is kept (`MSG-12`, `LLM-1`).
+    pub observation: ObservationBounds,
+    /// SHA-256 over all of the above as 64 hex digits: changes exactly when the content does,
+    /// environment values included.
+    pub digest: String,
+}
+
+impl Bundle {
+    /// Connects what was read: follows every reference. `None` only if a problem has been reported.
+    pub(crate) fn of(resources: Resources, report: &mut Report) -> Option<Self> {
+        let swarm = only_swarm(&resources, report);
+        let membership = read_membership(swarm, &resources, report);
+        let entry_agent = find_entry_agent(swarm, &membership, &resources, report);
+
+        let mut agents = BTreeMap::new();
+        for agent in &resources.agents {
+            let definition = resolve_agent(&agent.value, membership.policy, &resources, report);
+            if let Some(definition) = definition
+                && membership.members.contains(definition.name.as_str())
+            {
+                agents.insert(definition.name.clone(), definition);
+            }
+        }
+        let (connections, local) = resolve_connections(&membership, &resources, report);
+        if !report.has_errors() {
+            let mut kinds = vec![Kind::MODEL, Kind::TOOL, Kind::EXTENSION, Kind::CONNECTOR];
+            if swarm.is_some_and(|swarm| swarm.value.agents.is_some()) {
+                kinds.push(Kind::AGENT);
+            }
+            resources.names.warn_unused(&kinds, report);
+        }
+        let called = agents.values().filter_map(|agent: &AgentDefinition| {
+            let hosted = resources.hosted.get(&agent.model.name)?;
+            Some((hosted.model.name.clone(), hosted))
+        });
+        let called: BTreeMap<_, _> = called.collect();
+        let prices = called
+            .iter()
+            .filter(|(_, hosted)| !hosted.prices.is_empty());
+        let prices = prices.map(|(name, hosted)| (name.clone(), hosted.prices.clone()));
+        let prices = prices.collect();
+        let models = called.into_iter();
+        let models = models
+            .map(|(name, hosted)| (name, hosted.model.clone()))
+            .collect();
+        let budgets = budgets_of(swarm, &membership, &resources);
+        for budget in &budgets {
+            check_prices(budget, &agents, &resources, report);
+        }
+        let budgets = budgets.into_iter().map(|budget| budget.value.clone());
+        let budgets = budgets.collect();
+        let conversation_key = swarm.and_then(|swarm| swarm.value.conversation_key.clone());
+        let mut bundle = Self {
+            package: resources.package,
+            entry_agent: entry_agent?,
+            conversation_key,
+            agents,
+            connections,
+            local,
+            grace_period_ms: membership.policy.grace_period_ms,
+            lifecycle: membership.policy.lifecycle,
+            observation: membership.policy.observation,
+            models,
+            prices,
+            budgets,
+            digest: String::new(),
+        };
+        bundle.digest = digest_of(&bundle);
+        Some(bundle)
+    }
+}
+
+/// What of a bundle makes it another one.
+fn digest_of(bundle: &Bundle) -> String {
+    let package = bundle
+        .package
+        .as_ref()
+        .map(|package| json!({"name": package.name, "version": package.version}));
+    let agents: Vec<Value> = bundle.agents.values().map(|agent| json!(agent)).collect();
+    let connections: Vec<Value> = bundle
+        .connections
+        .values()
+        .map(digest::connection)
+        .collect();
+    let models: Vec<Value> = bundle.models.values().map(|model| json!(model)).collect();
+    let mut content = json!({
+        "package": package,
+        "entryAgent": bundle.entry_agent,
+        "conversationKey": bundle.conversation_key,
+        "agents": agents,
+        "connections": connections,
+        "local": bundle.local.as_ref().map(digest::connection),
+        "models": models,
+        "prices": bundle.prices,
+        "budgets": bundle.budgets,
+        "gracePeriodMs": bundle.grace_period_ms,
+        "lifecycle": {
+            "ttlMs": bundle.lifecycle.ttl_ms,
+            "gcGraceMs": bundle.lifecycle.gc_grace_ms,
+            "idleMs": bundle.lifecycle.idle_ms,
+        },
+    });
+    // What was not said before it could be said has the digest it had.
+    if bundle.observation != ObservationBounds::default()
+        && let Some(content) = content.as_object_mut()
+    {
+        let ObservationBounds { bytes, days } = bundle.observation;
+        content.insert(
+            "observation".to_owned(),
+            json!({"bytes": bytes, "days": days}),
+        );
+    }
+    digest::digest(content)
+}
+
+/// The budgets of the swarm, then those of its agents.
+fn budgets_of<'r>(
+    swarm: Option<&'r Located<SwarmSpec>>,
+    membership: &Membership,
+    resources: &'r Resources,
+) -> Vec<&'r Located<Budget>> {
+    let of_swarm = swarm.into_iter().flat_map(|swarm| &swarm.value.budgets);
+    let members = resources.agents.iter().map(|agent| &agent.value);
+    let members = members.filter(|agent| membership.members.contains(agent.name.as_str()));
+    of_swarm
+        .chain(members.flat_map(|agent| &agent.budgets))
+        .collect()
+}
+
+/// A budget in money is kept only if it is known what the models cost it is about.
+fn check_prices(
+    budget: &Located<Budget>,
+    agents: &BTreeMap<AgentName, AgentDefinition>,
+    resources: &Resources,
+    report: &mut Report,
+) {
+    if budget.value.micro_usd.is_none() {
+        return;
+    }
+    let named = budget.value.agent.as_ref();
+    let bound = agents.values().filter(|agent| {
+        let only = named.filter(|_| budget.value.scope == BudgetScope::Agent);
+        only.is_none_or(|only| agent.name == *only)
+    });
+    let without = bound.filter(|agent| {
+        let hosted = resources.hosted.get(&agent.model.name);
+        hosted.is_some_and(|hosted| hosted.prices.is_empty())
+    });
+    let without: BTreeSet<&str> = without.map(|agent| agent.model.name.as_str()).collect();
+    for model in without {
+        let message = format!(
+            "this budget is in money, but nobody says what Model `{model}` costs, so it could not be \
+             kept"
+        );
+        report.add(
+            Problem::new(codes::INVALID_VALUE, budget.place, message).help(format!(
+                "add `prices` to Model `{model}`, or set the budget in `tokens`"
+            )),
+        );
+    }
+}

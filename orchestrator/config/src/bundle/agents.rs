@@ -1,0 +1,233 @@
+//! An agent with its model, its tools and its extensions.
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::definition::{
+    AgentDefinition, ExtensionDefinition, ExtensionSource, ModelProvider, ToolDefinition,
+};
+use goondan_protocol::settings::TOOL_SEARCH_FIND;
+
+use crate::codes;
+use crate::kinds::agent::AgentSpec;
+use crate::kinds::swarm::Policy;
+use crate::kinds::{Resources, extension, thinking, tool};
+use crate::outgoing;
+use crate::reference::Reference;
+use crate::report::{Problem, Report};
+
+/// The built-in extension that `requiredTools` stands for.
+const REQUIRED_TOOLS_GUARD: &str = "required-tools-guard";
+/// The name it has then. No resource can have it: it is no resource's name.
+const REQUIRED_TOOLS: &str = "$requiredTools";
+
+pub(super) fn resolve_agent(
+    agent: &AgentSpec,
+    policy: Policy,
+    resources: &Resources,
+    report: &mut Report,
+) -> Option<AgentDefinition> {
+    let mut model = agent.model.as_ref().and_then(|reference| {
+        resources.names.check(reference, report)?;
+        resources.models.get(&reference.name).cloned()
+    });
+    if let Some(ModelProvider::Connector { params }) =
+        model.as_mut().map(|model| &mut model.provider)
+    {
+        params.clone_from(&agent.params);
+    }
+    let hosted = model.as_ref().and_then(|it| resources.hosted.get(&it.name));
+    if let (Some(place), Some(hosted)) = (agent.params_place, hosted) {
+        let sent = agent.params.clone().or(&hosted.model.params);
+        thinking::check(&hosted.model, &sent, place, report);
+    }
+    let extensions = resolve_extensions(agent, resources, report);
+    if let (Some(place), Some(ModelProvider::Scripted { .. })) = (
+        agent.params_place,
+        model.as_ref().map(|model| &model.provider),
+    ) {
+        report.add(
+            Problem::warning(
+                codes::NO_EFFECT,
+                place,
+                "`params` has no effect: the scripted model has no parameters",
+            )
+            .help("remove it, or keep it for another model"),
+        );
+    }
+    let mut seen = BTreeSet::new();
+    let mut tools = Vec::with_capacity(agent.tools.len());
+    for reference in &agent.tools {
+        if !seen.insert(reference.name.as_str()) {
+            report.add(
+                Problem::new(
+                    codes::DUPLICATE_REFERENCE,
+                    reference.place,
+                    format!(
+                        "Agent `{}` has two tools of the name `{}`; a model could not tell them \
+                         apart",
+                        agent.name, reference.name
+                    ),
+                )
+                .help("remove one of the two or give it another name in a Tool document"),
+            );
+        }
+        tools.extend(resolve_tool(reference, resources, report));
+    }
+    Some(AgentDefinition {
+        name: agent.name.clone(),
+        description: agent.description.clone(),
+        system_prompt: agent.system_prompt.clone(),
+        model: model?,
+        tools,
+        extensions,
+        max_steps_per_turn: policy.max_steps_per_turn,
+        loop_breaker: policy.loop_breaker,
+        cwd_mode: agent.runtime.cwd_mode,
+        limits: agent.runtime.limits,
+        secret_files: resources.env_files.clone(),
+    })
+}
+
+fn resolve_extensions(
+    agent: &AgentSpec,
+    resources: &Resources,
+    report: &mut Report,
+) -> Vec<ExtensionDefinition> {
+    let mut seen = BTreeSet::new();
+    let mut extensions = Vec::new();
+    for reference in &agent.extensions {
+        if !seen.insert(reference.name.as_str()) {
+            report.add(
+                Problem::new(
+                    codes::DUPLICATE_REFERENCE,
+                    reference.place,
+                    format!(
+                        "Agent `{}` has two extensions of the name `{}`; they would share one state",
+                        agent.name, reference.name
+                    ),
+                )
+                .help("remove one of the two or give it another name in an Extension document"),
+            );
+        }
+        if resources.names.check(reference, report).is_none() {
+            continue;
+        }
+        let found = if reference.builtin {
+            extension::builtin(&reference.name)
+        } else {
+            resources.extensions.get(&reference.name).cloned()
+        };
+        let found = found.and_then(|it| extension::with_settings(it, reference, report));
+        if let Some(definition) = &found {
+            check_named_tools(definition, reference, agent, report);
+        }
+        extensions.extend(found);
+    }
+    check_required_tools(agent, report);
+    extensions.extend(required_tools_guard(agent));
+    extensions
+}
+
+/// An extension's settings name tools by their full names: each is one of the agent's. The tool that
+/// `tool-search` adds has its name to itself.
+fn check_named_tools(
+    definition: &ExtensionDefinition,
+    reference: &Reference,
+    agent: &AgentSpec,
+    report: &mut Report,
+) {
+    let ExtensionSource::Builtin { name, .. } = &definition.source else {
+        return;
+    };
+    let extension = name.as_str();
+    let (search, _) = TOOL_SEARCH_FIND.split_once("__").unwrap_or_default();
+    if extension == search
+        && let Some(taken) = agent.tools.iter().find(|held| held.name == search)
+    {
+        let message = format!(
+            "the extension `{extension}` adds a tool `{search}`, and Agent `{}` has another one of that \
+             name",
+            agent.name
+        );
+        report.add(
+            Problem::new(codes::DUPLICATE_REFERENCE, taken.place, message)
+                .help("give the Tool another name"),
+        );
+    }
+    for setting in settings_of_tools(extension) {
+        let names = definition.config.get(*setting);
+        let names = names.and_then(serde_json::Value::as_array).into_iter();
+        for name in names.flatten().filter_map(serde_json::Value::as_str) {
+            let (tool, _) = name.split_once("__").unwrap_or_default();
+            let has_it = agent.tools.iter().any(|held| held.name == tool);
+            if !has_it && !report.is_partial() {
+                let message = format!(
+                    "`{setting}` of the extension `{}` names `{name}`, but Agent `{}` has no tool \
+                     `{tool}`",
+                    definition.name, agent.name
+                );
+                report.add(
+                    Problem::new(codes::UNKNOWN_REFERENCE, reference.place, message)
+                        .help("write the full name, `tool__export`, of one of the agent's `tools`"),
+                );
+            }
+        }
+    }
+}
+
+/// The settings of a built-in extension that name tools.
+fn settings_of_tools(extension: &str) -> &'static [&'static str] {
+    match extension {
+        REQUIRED_TOOLS_GUARD => &["tools"],
+        "tool-search" => &["alwaysOffered"],
+        _ => &[],
+    }
+}
+
+/// A tool that an agent does not have can never be called.
+fn check_required_tools(agent: &AgentSpec, report: &mut Report) {
+    for required in &agent.required_tools {
+        let (tool, _) = required.value.split_once("__").unwrap_or_default();
+        let has_it = agent.tools.iter().any(|held| held.name == tool);
+        if !has_it && !report.is_partial() {
+            report.add(
+                Problem::new(
+                    codes::UNKNOWN_REFERENCE,
+                    required.place,
+                    format!(
+                        "Agent `{}` requires a call of `{}`, but has no tool `{tool}`",
+                        agent.name, required.value
+                    ),
+                )
+                .help("write the full name, `tool__export`, of one of the agent's `tools`"),
+            );
+        }
+    }
+}
+
+/// `requiredTools` is the extension `required-tools-guard`, innermost.
+fn required_tools_guard(agent: &AgentSpec) -> Option<ExtensionDefinition> {
+    if agent.required_tools.is_empty() {
+        return None;
+    }
+    let mut guard = extension::builtin(REQUIRED_TOOLS_GUARD)?;
+    guard.name = REQUIRED_TOOLS.parse().ok()?;
+    let tools = agent.required_tools.iter().map(|tool| tool.value.as_str());
+    guard.config.insert("tools".to_owned(), tools.collect());
+    Some(guard)
+}
+
+fn resolve_tool(
+    reference: &Reference,
+    resources: &Resources,
+    report: &mut Report,
+) -> Option<ToolDefinition> {
+    resources.names.check(reference, report)?;
+    let mut tool = if reference.builtin {
+        tool::builtin(&reference.name)
+    } else {
+        resources.tools.get(&reference.name).cloned()
+    }?;
+    outgoing::connect(&mut tool, reference, resources, report);
+    Some(tool)
+}

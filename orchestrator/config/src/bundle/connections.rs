@@ -1,0 +1,210 @@
+//! A connection with its connector, and where its events go.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goondan_protocol::ids::{AgentName, ConnectionName};
+
+use super::members::Membership;
+use crate::codes;
+use crate::fields::{Located, one_of};
+use crate::kinds::connection::{ConnectionSpec, RuleSpec, check_program};
+use crate::kinds::connector::{Events, Program};
+use crate::kinds::{Resources, settings};
+use crate::reference::LOCAL_CLIENT;
+use crate::report::{Problem, Report};
+use crate::similar::nearest;
+use crate::{ConnectionDefinition, IngressRule, KeyRule};
+
+/// The connections that processes run for, and the one of clients, if there is one.
+pub(super) fn resolve_connections(
+    membership: &Membership,
+    resources: &Resources,
+    report: &mut Report,
+) -> (
+    BTreeMap<ConnectionName, ConnectionDefinition>,
+    Option<ConnectionDefinition>,
+) {
+    let mut connections = BTreeMap::new();
+    let mut local = None;
+    for connection in &resources.connections {
+        let definition = resolve_connection(&connection.value, membership, resources, report);
+        let Some(definition) = definition else {
+            continue;
+        };
+        if definition.entry.is_none() && definition.connector.as_str() == LOCAL_CLIENT {
+            check_local(connection, &local, report);
+            local = Some(definition);
+        } else {
+            connections.insert(definition.name.clone(), definition);
+        }
+    }
+    (connections, local)
+}
+
+fn resolve_connection(
+    connection: &ConnectionSpec,
+    membership: &Membership,
+    resources: &Resources,
+    report: &mut Report,
+) -> Option<ConnectionDefinition> {
+    if let Some(swarm) = &connection.swarm {
+        resources.names.check(swarm, report)?;
+    }
+    let mut events = Events::new();
+    let program: Option<Program> = connection.connector.as_ref().and_then(|reference| {
+        resources.names.check(reference, report)?;
+        if reference.builtin {
+            return Some(Program::Builtin(reference.name.parse().ok()?));
+        }
+        let connector = resources.connectors.get(&reference.name)?;
+        events = connector.events.clone();
+        Some(connector.program.clone())
+    });
+    if let Some(Program::Builtin(name)) = &program
+        && let Some(described) = goondan_connectors::find(name.as_str())
+    {
+        settings::check(connection, described, report);
+        check_program(connection, name, report);
+        if events.is_empty() {
+            events = described_events(described);
+        }
+    }
+    let mut rules = Vec::with_capacity(connection.rules.len());
+    for rule in &connection.rules {
+        if !events.is_empty() {
+            check_events(rule, &events, report);
+        }
+        rules.extend(resolve_rule(rule, membership, resources, report));
+    }
+    if connection.rules.is_empty() {
+        rules.push(IngressRule {
+            event: None,
+            properties: BTreeMap::new(),
+            agent: None,
+            key: KeyRule::FromEvent { prefix: None },
+        });
+    }
+    let (connector, entry, entry_digest) = match program? {
+        Program::Builtin(name) => (name, None, None),
+        Program::Entry(name, path, digest) => (name, Some(path), Some(digest)),
+    };
+    Some(ConnectionDefinition {
+        name: connection.name.clone(),
+        connector,
+        entry,
+        entry_digest,
+        config: connection.config.clone(),
+        secrets: connection.secrets.clone(),
+        rules,
+        limits: connection.limits,
+    })
+}
+
+/// The local client takes no settings, and its events have one way to go.
+fn check_local(
+    connection: &Located<ConnectionSpec>,
+    earlier: &Option<ConnectionDefinition>,
+    report: &mut Report,
+) {
+    let spec = &connection.value;
+    if let Some(earlier) = earlier {
+        report.add(
+            Problem::new(
+                codes::DUPLICATE_REFERENCE,
+                connection.place,
+                format!(
+                    "Connection `{}` is a second one of the connector `{LOCAL_CLIENT}`, beside `{}`",
+                    spec.name, earlier.name
+                ),
+            )
+            .help("put the rules of both into one"),
+        );
+    }
+    if !spec.config.is_empty() || !spec.secrets.is_empty() {
+        report.add(
+            Problem::new(
+                codes::UNKNOWN_FIELD,
+                connection.place,
+                format!(
+                    "the connector `{LOCAL_CLIENT}` takes no settings and no secrets, and Connection \
+                     `{}` has some",
+                    spec.name
+                ),
+            )
+            .help("remove `config` and `secrets`"),
+        );
+    }
+}
+
+/// The events of a built-in connector.
+fn described_events(connector: &goondan_connectors::Connector) -> Events {
+    let events = connector.events.iter();
+    events
+        .map(|event| {
+            let properties = event.properties.map(|names| {
+                let names = names.iter();
+                names.map(|name| (*name).to_owned()).collect()
+            });
+            (event.name.to_owned(), properties)
+        })
+        .collect()
+}
+
+/// Checks a rule by the events its connector says it brings.
+fn check_events(rule: &RuleSpec, events: &Events, report: &mut Report) {
+    let unknown = |what: &str, written: &Located<String>, known: Vec<&str>| {
+        let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+        let name = &written.value;
+        Problem::new(
+            codes::UNKNOWN_REFERENCE,
+            written.place,
+            format!(
+                "the connector brings no {what} `{name}`; there is {}",
+                one_of(&names)
+            ),
+        )
+        .did_you_mean(nearest(name, known))
+    };
+    let properties: Vec<&str> = match &rule.event {
+        Some(event) => match events.get(&event.value) {
+            Some(Some(properties)) => properties.iter().map(String::as_str).collect(),
+            Some(None) => return,
+            None => {
+                let known = events.keys().map(String::as_str).collect();
+                report.add(unknown("event", event, known));
+                return;
+            }
+        },
+        None if events.values().any(Option::is_none) => return,
+        None => {
+            let all = events.values().flatten().flatten().map(String::as_str);
+            all.collect::<BTreeSet<_>>().into_iter().collect()
+        }
+    };
+    for property in &rule.property_places {
+        if !properties.contains(&property.value.as_str()) {
+            report.add(unknown("property", property, properties.clone()));
+        }
+    }
+}
+
+fn resolve_rule(
+    rule: &RuleSpec,
+    membership: &Membership,
+    resources: &Resources,
+    report: &mut Report,
+) -> Option<IngressRule> {
+    let agent = match &rule.agent {
+        None => None,
+        Some(reference) => {
+            membership.check(reference, resources, report)?;
+            Some(AgentName::new(&reference.name).ok()?)
+        }
+    };
+    Some(IngressRule {
+        event: rule.event.as_ref().map(|event| event.value.clone()),
+        properties: rule.properties.clone(),
+        agent,
+        key: rule.key.clone(),
+    })
+}

@@ -1,0 +1,178 @@
+//! Who works together, and who answers first.
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::ids::AgentName;
+
+use crate::codes;
+use crate::fields::Located;
+use crate::kind::Kind;
+use crate::kinds::Resources;
+use crate::kinds::swarm::{Policy, SwarmSpec};
+use crate::reference::Reference;
+use crate::report::{Problem, Report};
+
+/// Who works together: the swarm's members, or all agents of a project without a Swarm.
+pub(super) struct Membership {
+    /// The Swarm's name for messages, if there is one.
+    swarm: Option<String>,
+    pub(super) members: BTreeSet<String>,
+    /// Whether every member could be found; if not, who is missing is not known.
+    complete: bool,
+    pub(super) policy: Policy,
+}
+
+/// The project's Swarm; reports every further one.
+pub(super) fn only_swarm<'r>(
+    resources: &'r Resources,
+    report: &mut Report,
+) -> Option<&'r Located<SwarmSpec>> {
+    let (first, further) = resources.swarms.split_first()?;
+    for swarm in further {
+        let first = report.locate(first.place);
+        report.add(
+            Problem::new(
+                codes::UNSUPPORTED,
+                swarm.place,
+                format!(
+                    "Swarm `{}` is a second Swarm; this version runs one for each project; first \
+                     at {first}",
+                    swarm.value.name
+                ),
+            )
+            .help("join the two or make two projects"),
+        );
+    }
+    Some(first)
+}
+
+pub(super) fn read_membership(
+    swarm: Option<&Located<SwarmSpec>>,
+    resources: &Resources,
+    report: &mut Report,
+) -> Membership {
+    let all = || {
+        let names = resources.agents.iter();
+        names
+            .map(|agent| agent.value.name.as_str().to_owned())
+            .collect()
+    };
+    let Some(swarm) = swarm else {
+        return Membership {
+            swarm: None,
+            members: all(),
+            complete: true,
+            policy: Policy::default(),
+        };
+    };
+    let mut complete = true;
+    let members = match &swarm.value.agents {
+        None => all(),
+        Some(references) => {
+            let mut members = BTreeSet::new();
+            for reference in references {
+                if resources.names.check(reference, report).is_none() {
+                    complete = false;
+                    continue;
+                }
+                if !members.insert(reference.name.clone()) {
+                    report.add(
+                        Problem::new(
+                            codes::DUPLICATE_REFERENCE,
+                            reference.place,
+                            format!("Agent `{}` is listed twice", reference.name),
+                        )
+                        .help("remove one of the two"),
+                    );
+                }
+            }
+            members
+        }
+    };
+    Membership {
+        swarm: Some(swarm.value.name.as_str().to_owned()),
+        members,
+        complete,
+        policy: swarm.value.policy,
+    }
+}
+
+impl Membership {
+    /// Checks that a reference names an agent that takes part.
+    pub(super) fn check(
+        &self,
+        reference: &Reference,
+        resources: &Resources,
+        report: &mut Report,
+    ) -> Option<()> {
+        resources.names.check(reference, report)?;
+        let Some(swarm) = &self.swarm else {
+            return Some(());
+        };
+        let name = &reference.name;
+        if self.members.contains(name) || !self.complete {
+            return Some(());
+        }
+        report.add(
+            Problem::new(
+                codes::UNKNOWN_REFERENCE,
+                reference.place,
+                format!("Agent `{name}` is not one of the agents of Swarm `{swarm}`"),
+            )
+            .help(format!("add `Agent/{name}` to the Swarm's `agents`")),
+        );
+        None
+    }
+}
+
+pub(super) fn find_entry_agent(
+    swarm: Option<&Located<SwarmSpec>>,
+    membership: &Membership,
+    resources: &Resources,
+    report: &mut Report,
+) -> Option<AgentName> {
+    if let Some(swarm) = swarm {
+        let reference = swarm.value.entry_agent.as_ref()?;
+        membership.check(reference, resources, report)?;
+        return AgentName::new(&reference.name).ok();
+    }
+    let count = |kind| resources.counts.get(&kind).copied().unwrap_or_default();
+    if count(Kind::SWARM) > 0 {
+        return None;
+    }
+    match (count(Kind::AGENT), resources.agents.as_slice()) {
+        (1, [only]) => Some(only.value.name.clone()),
+        (0, _) => {
+            // What could not be read may have been the agent.
+            if let Some(place) = resources.start.filter(|_| !report.is_partial()) {
+                report.add(
+                    Problem::new(
+                        codes::NO_ENTRY_AGENT,
+                        place,
+                        "the project defines no Agent, so nobody could answer",
+                    )
+                    .help("add a document of `kind: Agent`"),
+                );
+            }
+            None
+        }
+        (1, _) => None,
+        // What could not be read may have been the Swarm.
+        (_, [_, ..]) if report.is_partial() => None,
+        (_, [first, ..]) => {
+            report.add(
+                Problem::new(
+                    codes::NO_ENTRY_AGENT,
+                    first.place,
+                    "the project defines several Agents but no Swarm that says who answers first",
+                )
+                .help(format!(
+                    "add a document of `kind: Swarm` with `entryAgent: Agent/{}`",
+                    first.value.name
+                )),
+            );
+            None
+        }
+        (_, []) => None,
+    }
+}
