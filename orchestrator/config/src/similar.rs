@@ -36,32 +36,11 @@ const MAX_COMPARED_CHARS: usize = 128;
 /// The least number of insertions, deletions, replacements and swaps of neighbours that turn `left`
 /// into `right`, upper and lower case counted as equal.
 fn distance(left: &str, right: &str) -> usize {
-    let fold = |text: &str| -> Vec<char> {
-        text.chars()
-            .take(MAX_COMPARED_CHARS)
-            .flat_map(char::to_lowercase)
-            .collect()
+    let fold = |text: &str| -> String {
+        let compared = text.chars().take(MAX_COMPARED_CHARS);
+        compared.flat_map(char::to_lowercase).collect()
     };
-    let (left, right) = (fold(left), fold(right));
-    let at = |row: &[usize], column: usize| row.get(column).copied().unwrap_or(usize::MAX / 2);
-
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=right.len()).collect();
-    for (i, l) in left.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, r) in right.iter().enumerate() {
-            let replaced = at(&last, j) + usize::from(l != r);
-            let mut best = replaced.min(at(&last, j + 1) + 1).min(at(&row, j) + 1);
-            let swapped =
-                i > 0 && j > 0 && left.get(i - 1) == Some(r) && right.get(j - 1) == Some(l);
-            if swapped {
-                best = best.min(at(&before_last, j - 1) + 1);
-            }
-            row.push(best);
-        }
-        before_last = std::mem::replace(&mut last, row);
-    }
-    at(&last, right.len())
+    strsim::osa_distance(&fold(left), &fold(right))
 }
 
 #[cfg(test)]
