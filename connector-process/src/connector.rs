@@ -1,42 +1,44 @@
 //! From an assignment to the connector that does the work.
 
-use std::sync::Arc;
+use std::pin::Pin;
 
 use goondan_protocol::definition::ConnectorAssignment;
 use goondan_protocol::version::GOONDAN_VERSION;
 use tokio_util::sync::CancellationToken;
 
-use crate::cron::Cron;
-use crate::discord::Discord;
-use crate::fetch::Fetcher;
+use crate::BUILTINS;
 use crate::gateway::Gateway;
-use crate::github::GitHub;
 use crate::link::Role;
 use crate::listener::{self, Service};
-use crate::mcp::Mcp;
 use crate::model;
-use crate::otlp::Otlp;
 use crate::program::Program;
-use crate::slack::Slack;
-use crate::telegram::Telegram;
-use crate::webhook::Webhook;
 
-/// A connector, ready to work.
-enum Connector {
-    /// It is spoken to over HTTP.
-    Listener(Arc<dyn Service>),
-    /// It asks Telegram for news.
-    Telegram(Telegram),
-    /// It makes requests for agents.
-    Fetcher(Fetcher),
-    /// It looks at the clock.
-    Cron(Cron),
-    /// It exports traces.
-    Otlp(Otlp),
-    /// It speaks to a server of the Model Context Protocol.
-    Mcp(Box<Mcp>),
-    /// It is a program of the project.
-    Program(Program),
+/// A built-in connector.
+pub(crate) struct Builtin {
+    /// Its name within `@goondan/base`.
+    pub(crate) name: &'static str,
+    /// Makes it of an assignment whose settings and secrets are in order, or says why it cannot be.
+    pub(crate) make: fn(&ConnectorAssignment) -> Result<Ready, String>,
+}
+
+/// A connector, ready to work until it is told to stop.
+pub(crate) struct Ready(Box<dyn FnOnce(Gateway, CancellationToken) -> Work + Send>);
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Ready {
+    /// One that works like this.
+    pub(crate) fn to<F: Future<Output = ()> + Send + 'static>(
+        work: impl FnOnce(Gateway, CancellationToken) -> F + Send + 'static,
+    ) -> Self {
+        Self(Box::new(|gateway, stop| Box::pin(work(gateway, stop))))
+    }
+
+    /// One that is spoken to over HTTP.
+    pub(crate) fn to_listen(service: impl Service + 'static) -> Self {
+        let service = std::sync::Arc::new(service);
+        Self::to(|gateway, stop| listener::run(service, gateway, stop))
+    }
 }
 
 /// Is the assigned connector until `stop`. What cannot work says why and waits: the reason stays
@@ -44,17 +46,9 @@ enum Connector {
 pub(crate) async fn run(role: Role, gateway: Gateway, stop: CancellationToken) {
     let reason = match role {
         Role::Connection(assignment) => match open(&assignment) {
-            Ok(connector) => {
+            Ok(Ready(work)) => {
                 drop(assignment);
-                return match connector {
-                    Connector::Listener(service) => listener::run(service, gateway, stop).await,
-                    Connector::Telegram(telegram) => telegram.run(gateway, stop).await,
-                    Connector::Fetcher(fetcher) => fetcher.run(gateway, stop).await,
-                    Connector::Cron(cron) => cron.run(gateway, stop).await,
-                    Connector::Otlp(otlp) => otlp.run(gateway, stop).await,
-                    Connector::Mcp(mcp) => mcp.run(gateway, stop).await,
-                    Connector::Program(program) => program.run(gateway, stop).await,
-                };
+                return work(gateway, stop).await;
             }
             Err(reason) => reason,
         },
@@ -72,9 +66,9 @@ pub(crate) async fn run(role: Role, gateway: Gateway, stop: CancellationToken) {
 }
 
 /// Makes the assigned connector, or says why it cannot be.
-fn open(assignment: &ConnectorAssignment) -> Result<Connector, String> {
+fn open(assignment: &ConnectorAssignment) -> Result<Ready, String> {
     if let Some(program) = Program::new(assignment) {
-        return Ok(Connector::Program(program));
+        return Ok(Ready::to(|gateway, stop| program.run(gateway, stop)));
     }
     let ConnectorAssignment {
         connector,
@@ -95,20 +89,11 @@ fn open(assignment: &ConnectorAssignment) -> Result<Connector, String> {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         return Err(format!("the settings cannot work: {}", problems.join("; ")));
     }
-    Ok(match name {
-        "webhook" => Connector::Listener(Arc::new(Webhook::new(config, secrets))),
-        "cron" => Connector::Cron(Cron::new(&assignment.connection, config)?),
-        "telegram" => Connector::Telegram(Telegram::new(config, secrets)?),
-        "slack" => Connector::Listener(Arc::new(Slack::new(config, secrets)?)),
-        "github" => Connector::Listener(Arc::new(GitHub::new(config, secrets)?)),
-        "discord" => Connector::Listener(Arc::new(Discord::new(config, secrets)?)),
-        "http" => Connector::Fetcher(Fetcher::new(config)?),
-        "otlp" => Connector::Otlp(Otlp::new(config, secrets)?),
-        "mcp" => Connector::Mcp(Box::new(Mcp::new(assignment)?)),
-        other => {
-            return Err(format!(
-                "the connector `{other}` is not in goondan {GOONDAN_VERSION} yet"
-            ));
-        }
-    })
+    let mut builtins = BUILTINS.iter();
+    let Some(builtin) = builtins.find(|builtin| builtin.name == name) else {
+        return Err(format!(
+            "the connector `{name}` is not in goondan {GOONDAN_VERSION} yet"
+        ));
+    };
+    (builtin.make)(assignment)
 }
