@@ -331,7 +331,7 @@ fn of_settings(settings: ExtensionSettings) -> Box<dyn Extension> {
         ExtensionSettings::MessageCompaction(settings) => {
             Box::new(message_compaction::MessageCompaction::new(settings))
         }
-        ExtensionSettings::MessageIntegrity => Box::new(message_integrity::MessageIntegrity),
+        ExtensionSettings::MessageIntegrity {} => Box::new(message_integrity::MessageIntegrity),
         ExtensionSettings::MessageWindow { max_messages } => {
             Box::new(message_window::MessageWindow::new(max_messages))
         }

@@ -2,7 +2,6 @@
 //! works by them.
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::JsonObject;
@@ -12,8 +11,9 @@ pub mod bounds;
 
 use bounds::{DEFAULT_KEEP_MESSAGES, DEFAULT_REMINDERS, DEFAULT_TOOL_RESULTS};
 
-/// The settings of one built-in extension.
-#[derive(Debug, Clone, PartialEq)]
+/// The settings of one built-in extension: a variant for each, in the extension's own name.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum ExtensionSettings {
     /// A message of its own that the model sees in every turn.
     ContextMessage {
@@ -28,12 +28,13 @@ pub enum ExtensionSettings {
     /// A log line for each turn, step and tool call.
     Logging {
         /// Whether texts are logged too, cut to a line.
+        #[serde(default)]
         content: bool,
     },
     /// The oldest messages give way to a summary when the conversation grows too long.
     MessageCompaction(CompactionSettings),
     /// Tool calls and their results are kept in pairs.
-    MessageIntegrity,
+    MessageIntegrity {},
     /// The oldest messages leave the conversation when it grows too long.
     MessageWindow {
         /// Messages that stay at most when a turn begins.
@@ -44,13 +45,16 @@ pub enum ExtensionSettings {
         /// Their full names.
         tools: Vec<String>,
         /// How often the agent is reminded before its turn fails.
+        #[serde(default = "default_reminders")]
         max_reminders: u32,
     },
     /// Tools are offered once they were looked for.
     ToolSearch {
         /// How many tools one search finds at most.
+        #[serde(default = "default_tool_results")]
         max_results: usize,
         /// The full names of those that are always offered.
+        #[serde(default)]
         always_offered: Vec<String>,
     },
 }
@@ -76,47 +80,18 @@ fn default_keep_messages() -> usize {
     DEFAULT_KEEP_MESSAGES
 }
 
+fn default_reminders() -> u32 {
+    DEFAULT_REMINDERS
+}
+
+fn default_tool_results() -> usize {
+    DEFAULT_TOOL_RESULTS
+}
+
 /// Why settings cannot be used, in words for the person who wrote them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSettings(String);
-
-#[derive(Deserialize)]
-struct ContextMessage {
-    text: String,
-}
-
-#[derive(Deserialize)]
-struct InterAgentResponseFormat {
-    instructions: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Logging {
-    #[serde(default)]
-    content: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct MessageWindow {
-    max_messages: usize,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RequiredToolsGuard {
-    tools: Vec<String>,
-    max_reminders: Option<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ToolSearch {
-    max_results: Option<usize>,
-    #[serde(default)]
-    always_offered: Vec<String>,
-}
 
 impl ExtensionSettings {
     /// Reads the settings of the built-in extension `builtin`.
@@ -134,60 +109,14 @@ impl ExtensionSettings {
             let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
             return Err(InvalidSettings(problems.join("; ")));
         }
-        let settings = match builtin {
-            "context-message" => {
-                let ContextMessage { text } = of(config)?;
-                Self::ContextMessage { text }
-            }
-            "inter-agent-response-format" => {
-                let InterAgentResponseFormat { instructions } = of(config)?;
-                Self::InterAgentResponseFormat { instructions }
-            }
-            "logging" => {
-                let Logging { content } = of(config)?;
-                Self::Logging { content }
-            }
-            "message-compaction" => Self::MessageCompaction(of(config)?),
-            "message-integrity" => Self::MessageIntegrity,
-            "message-window" => {
-                let MessageWindow { max_messages } = of(config)?;
-                Self::MessageWindow { max_messages }
-            }
-            "required-tools-guard" => {
-                let RequiredToolsGuard {
-                    tools,
-                    max_reminders,
-                } = of(config)?;
-                Self::RequiredToolsGuard {
-                    tools,
-                    max_reminders: max_reminders.unwrap_or(DEFAULT_REMINDERS),
-                }
-            }
-            "tool-search" => {
-                let ToolSearch {
-                    max_results,
-                    always_offered,
-                } = of(config)?;
-                Self::ToolSearch {
-                    max_results: max_results.unwrap_or(DEFAULT_TOOL_RESULTS),
-                    always_offered,
-                }
-            }
-            unread => {
-                let message = format!("nobody reads the settings of `{unread}`");
-                return Err(InvalidSettings(message));
-            }
-        };
-        Ok(settings)
+        // One without a value is not set.
+        let set = config.iter().filter(|(_, value)| !value.is_null());
+        let set: JsonObject = set
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let named = JsonObject::from_iter([(builtin.to_owned(), Value::Object(set))]);
+        Self::deserialize(Value::Object(named)).map_err(|error| InvalidSettings(error.to_string()))
     }
-}
-
-/// Settings that were checked. One without a value is not set.
-fn of<T: DeserializeOwned>(config: &JsonObject) -> Result<T, InvalidSettings> {
-    let set = config.iter().filter(|(_, value)| !value.is_null());
-    let set = set.map(|(name, value)| (name.clone(), value.clone()));
-    serde_json::from_value(Value::Object(set.collect()))
-        .map_err(|error| InvalidSettings(error.to_string()))
 }
 
 #[cfg(test)]
