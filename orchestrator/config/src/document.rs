@@ -129,7 +129,6 @@ fn read_kind(fields: &mut Fields<'_>, report: &mut Report) -> Option<Kind> {
     let kind = report.kind(written.value);
     if kind.is_none() {
         let kinds = report.kinds();
-        let names: Vec<String> = kinds.iter().map(|kind| format!("`{kind}`")).collect();
         report.add(
             Problem::new(
                 codes::UNKNOWN_KIND,
@@ -137,7 +136,7 @@ fn read_kind(fields: &mut Fields<'_>, report: &mut Report) -> Option<Kind> {
                 format!(
                     "unknown kind `{}`; expected {}",
                     written.value,
-                    one_of(&names)
+                    one_of(&kinds)
                 ),
             )
             .rename(

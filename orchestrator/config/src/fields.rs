@@ -190,16 +190,11 @@ impl<'n> Fields<'n> {
         if words.contains(&written.value) {
             return Some(written);
         }
-        let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
         report.add(
             Problem::new(
                 codes::INVALID_VALUE,
                 written.place,
-                format!(
-                    "{label} must be {}, not `{}`",
-                    one_of(&quoted),
-                    written.value
-                ),
+                format!("{label} must be {}, not `{}`", one_of(words), written.value),
             )
             .help_if(advise(written.value))
             .rename(written.value, nearest(written.value, words.iter().copied())),
@@ -350,7 +345,7 @@ impl<'n> Fields<'n> {
             }
             let mut names: Vec<&str> = self.shape.fields.iter().map(|field| field.name).collect();
             names.sort_unstable();
-            let expected: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            let expected = one_of(&names);
             // What is there already cannot be what was meant.
             let free = names
                 .into_iter()
@@ -362,9 +357,7 @@ impl<'n> Fields<'n> {
                     entry.key_place,
                     format!(
                         "unknown field `{}` in {}; expected {}",
-                        entry.key,
-                        self.label,
-                        one_of(&expected)
+                        entry.key, self.label, expected
                     ),
                 )
                 .help_if(advice)
@@ -447,13 +440,11 @@ impl<'n> Fields<'n> {
                 }
                 Rule::AnyOf(names, help) => {
                     if !names.iter().any(|name| self.has(name)) {
-                        let names: Vec<String> =
-                            names.iter().map(|name| format!("`{name}`")).collect();
                         report.add(
                             Problem::new(
                                 codes::MISSING_FIELD,
                                 self.place,
-                                format!("{} needs {}", self.label, one_of(&names)),
+                                format!("{} needs {}", self.label, one_of(*names)),
                             )
                             .help(*help),
                         );
@@ -520,14 +511,12 @@ fn wrong_type(node: &Node, label: &Label, expected: &str) -> Problem {
     )
 }
 
-/// `a`, `a or b`, `a, b or c`.
-pub(crate) fn one_of<T: AsRef<str>>(words: &[T]) -> String {
-    match words {
+/// Names in quotes, as `a`, `a or b`, `a, b or c`.
+pub(crate) fn one_of(names: impl IntoIterator<Item: fmt::Display>) -> String {
+    let quoted = names.into_iter().map(|name| format!("`{name}`"));
+    match quoted.collect::<Vec<String>>().as_slice() {
         [] => "nothing".to_owned(),
-        [only] => only.as_ref().to_owned(),
-        [init @ .., last] => {
-            let init: Vec<&str> = init.iter().map(AsRef::as_ref).collect();
-            format!("{} or {}", init.join(", "), last.as_ref())
-        }
+        [only] => only.clone(),
+        [init @ .., last] => format!("{} or {last}", init.join(", ")),
     }
 }

@@ -88,11 +88,10 @@ fn not_there(
     all: &[&ConnectionSpec],
     reference: &Reference,
 ) -> Problem {
-    let names: Vec<String> = all.iter().map(|it| format!("`{}`", it.name)).collect();
-    let there_is = if names.is_empty() {
+    let there_is = if all.is_empty() {
         "there is none".to_owned()
     } else {
-        format!("there is {}", one_of(&names))
+        format!("there is {}", one_of(all.iter().map(|it| &it.name)))
     };
     let message = format!(
         "the tool `{}` works by Connection `{}`, which is none of the connector `{}`; {there_is}",

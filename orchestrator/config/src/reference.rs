@@ -233,15 +233,13 @@ fn check_kind(
             format!("{label} takes a reference to kind `{expected}`, not `{written}`"),
         )
     } else {
-        let names: Vec<String> = report
-            .kinds()
-            .iter()
-            .map(|kind| format!("`{kind}`"))
-            .collect();
         Problem::new(
             codes::UNKNOWN_KIND,
             place,
-            format!("unknown kind `{written}`; expected {}", one_of(&names)),
+            format!(
+                "unknown kind `{written}`; expected {}",
+                one_of(report.kinds())
+            ),
         )
         .help(if written.starts_with(['“', '”', '‘', '’']) {
             "these are not the quotes of YAML: write `\"` or `'`, or none".to_owned()
@@ -286,14 +284,13 @@ pub(crate) fn check_builtin(
     if known.contains(&name) {
         return Some(());
     }
-    let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
     report.add(
         Problem::new(
             codes::UNKNOWN_REFERENCE,
             place,
             format!(
                 "package `{BASE_PACKAGE}` has no {kind} `{name}`; it has {}",
-                one_of(&names)
+                one_of(&known)
             ),
         )
         .did_you_mean(nearest(name, known.iter().copied())),

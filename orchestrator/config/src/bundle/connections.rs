@@ -153,14 +153,13 @@ fn described_events(connector: &goondan_connectors::Connector) -> Events {
 /// Checks a rule by the events its connector says it brings.
 fn check_events(rule: &RuleSpec, events: &Events, report: &mut Report) {
     let unknown = |what: &str, written: &Located<String>, known: Vec<&str>| {
-        let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
         let name = &written.value;
         Problem::new(
             codes::UNKNOWN_REFERENCE,
             written.place,
             format!(
                 "the connector brings no {what} `{name}`; there is {}",
-                one_of(&names)
+                one_of(&known)
             ),
         )
         .did_you_mean(nearest(name, known))

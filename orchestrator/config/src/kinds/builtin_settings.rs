@@ -59,12 +59,11 @@ pub(crate) fn check_missing(
         let Wrong::Missing { names } = wrong else {
             continue;
         };
-        let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         report.add(
             Problem::new(
                 codes::MISSING_FIELD,
                 place,
-                format!("{owner} needs the setting {}", one_of(&quoted)),
+                format!("{owner} needs the setting {}", one_of(&names)),
             )
             .help("write it into its `config`"),
         );
@@ -83,14 +82,13 @@ fn unknown(
         let message = format!("{begin}; {owner} has no settings");
         return Problem::new(codes::UNKNOWN_FIELD, entry.key_place, message).help("remove it");
     }
-    let quoted: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
     // What is there already cannot be what was meant.
     let free = known.iter().copied();
     let free = free.filter(|name| entry_of(entries, name).is_none());
     Problem::new(
         codes::UNKNOWN_FIELD,
         entry.key_place,
-        format!("{begin}; {owner} takes {}", one_of(&quoted)),
+        format!("{begin}; {owner} takes {}", one_of(known)),
     )
     .rename(&entry.key, nearest(&entry.key, free))
 }

@@ -289,7 +289,6 @@ fn read_exports(
         fields.close();
         let Some(name) = name else { continue };
         if !known.is_empty() && !known.contains(&name.value) {
-            let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
             report.add(
                 Problem::new(
                     codes::UNKNOWN_REFERENCE,
@@ -297,7 +296,7 @@ fn read_exports(
                     format!(
                         "there is no export `{}`; there is {}",
                         name.value,
-                        one_of(&names)
+                        one_of(&known)
                     ),
                 )
                 .did_you_mean(nearest(name.value, known.iter().copied())),
