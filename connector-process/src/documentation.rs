@@ -1,6 +1,7 @@
 //! The pages of the connectors against their descriptions.
 
-use goondan_connectors::{Connector, Content, Default, Setting};
+use goondan_connectors::{Connector, Content, Setting};
+use goondan_protocol::field::Default;
 
 /// The page of a connector: `docs/connectors/<name>.md`; that of `webhook` is the one all begin with.
 fn page(name: &str) -> &'static str {
@@ -49,7 +50,7 @@ fn check(page: &'static str, parent: &str, settings: &[Setting]) {
             Some(Default::Text(text)) => format!("`{text}`"),
             Some(Default::Number(number)) => format!("`{number}`"),
             Some(Default::Truth(truth)) => format!("`{truth}`"),
-            None => {
+            Some(Default::Meaning(_)) | None => {
                 assert!(!default.starts_with('`'), "{name} has no default");
                 continue;
             }

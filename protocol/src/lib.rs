@@ -27,6 +27,7 @@ pub mod envelope;
 pub mod event;
 pub mod export;
 pub mod extension_settings;
+pub mod field;
 pub mod frame;
 pub mod ids;
 pub mod images;

@@ -13,6 +13,7 @@ use crate::extension_settings::bounds::{
     COMPACTION_SIZE_MAX, DEFAULT_KEEP_MESSAGES, DEFAULT_REMINDERS, DEFAULT_TOOL_RESULTS,
     MAX_REMINDERS, MAX_TOOL_RESULTS, MESSAGE_WINDOW_MAX, MESSAGE_WINDOW_MIN,
 };
+use crate::field::{Default, Field};
 use crate::service::service_of;
 
 /// Longest text of a setting, in bytes.
@@ -28,19 +29,7 @@ pub struct Settings {
 }
 
 /// One setting.
-#[derive(Debug, Clone, Copy)]
-pub struct Setting {
-    /// Its name.
-    pub name: &'static str,
-    /// What its value may be.
-    pub content: Content,
-    /// Whether it must be set.
-    pub is_required: bool,
-    /// What holds if it is not set.
-    pub default: Option<Default>,
-    /// What it does, for people.
-    pub about: &'static str,
-}
+pub type Setting = Field<Content>;
 
 /// What a setting's value may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,41 +42,6 @@ pub enum Content {
     Number(u64, u64),
     /// `true` or `false`.
     Truth,
-}
-
-/// What holds if a setting is not set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Default {
-    /// This number.
-    Number(u64),
-    /// Whether it is so.
-    Truth(bool),
-}
-
-impl Setting {
-    const fn required(name: &'static str, content: Content, about: &'static str) -> Self {
-        Self {
-            name,
-            content,
-            is_required: true,
-            default: None,
-            about,
-        }
-    }
-
-    const fn optional(name: &'static str, content: Content, about: &'static str) -> Self {
-        Self {
-            is_required: false,
-            ..Self::required(name, content, about)
-        }
-    }
-
-    const fn or(self, default: Default) -> Self {
-        Self {
-            default: Some(default),
-            ..self
-        }
-    }
 }
 
 impl Settings {

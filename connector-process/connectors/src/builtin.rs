@@ -1,8 +1,9 @@
 //! The connectors there are.
 
+use goondan_protocol::field::Default;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 
-use crate::description::{Connector, Content, Default, DescribedEvent, Secret, Setting};
+use crate::description::{Connector, Content, DescribedEvent, Secret, Setting};
 
 /// Every built-in connector that a process runs for, in the order of `docs/connectors.md`.
 pub static BUILTINS: [&Connector; 9] = [
@@ -89,9 +90,10 @@ static WEBHOOK: Connector = Connector {
             "signature",
             Content::Map(&SIGNATURE),
             "How requests are signed.",
-        )
-        .needs("hmac"),
+        ),
     ],
+    one_of: None,
+    needs: Some(("signature", "hmac")),
     secrets: &[secret(
         "hmac",
         false,
@@ -130,6 +132,8 @@ static CRON: Connector = Connector {
         Content::Named(&SCHEDULE),
         "What is said to the agent, and when.",
     )],
+    one_of: None,
+    needs: None,
     secrets: &[],
     events: &[event("tick", &["schedule", "scheduledAt", "isLate"])],
 };
@@ -190,6 +194,8 @@ static TELEGRAM: Connector = Connector {
         )
         .or(Default::Number(50)),
     ],
+    one_of: None,
+    needs: None,
     secrets: &[secret("botToken", true, "The token that BotFather gave.")],
     events: &[
         event("message", TELEGRAM_PROPERTIES),
@@ -229,6 +235,8 @@ static SLACK: Connector = Connector {
         Setting::optional("endpoint", Content::Url, "Slack's Web API.")
             .or(Default::Text("https://slack.com/api")),
     ],
+    one_of: None,
+    needs: None,
     secrets: &[
         secret("signingSecret", true, "The app's signing secret."),
         secret("botToken", false, "The app's bot token, for replies."),
@@ -268,6 +276,8 @@ static GITHUB: Connector = Connector {
         Setting::optional("endpoint", Content::Url, "GitHub's REST API.")
             .or(Default::Text("https://api.github.com")),
     ],
+    one_of: None,
+    needs: None,
     secrets: &[
         secret("webhookSecret", true, "The webhook's secret."),
         secret("token", false, "An access token, for replies."),
@@ -301,6 +311,8 @@ static DISCORD: Connector = Connector {
         Setting::optional("endpoint", Content::Url, "Discord's API.")
             .or(Default::Text("https://discord.com/api/v10")),
     ],
+    one_of: None,
+    needs: None,
     secrets: &[secret(
         "botToken",
         false,
@@ -336,6 +348,8 @@ static HTTP: Connector = Connector {
         )
         .or(Default::Number(1024 * 1024)),
     ],
+    one_of: None,
+    needs: None,
     secrets: &[],
     events: &[],
 };
@@ -360,6 +374,8 @@ static OTLP: Connector = Connector {
         )
         .or(Default::Text("goondan")),
     ],
+    one_of: None,
+    needs: None,
     secrets: &[secret(
         "authorization",
         false,
@@ -376,8 +392,7 @@ static MCP: Connector = Connector {
             "command",
             Content::Command,
             "The server's program and its arguments; it runs in the Project Root.",
-        )
-        .instead_of("url"),
+        ),
         Setting::optional(
             "env",
             Content::Variables,
@@ -412,6 +427,8 @@ static MCP: Connector = Connector {
         )
         .or(Default::Number(600)),
     ],
+    one_of: Some(["command", "url"]),
+    needs: None,
     secrets: &[secret(
         "token",
         false,

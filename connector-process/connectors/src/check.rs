@@ -167,11 +167,19 @@ pub fn check(
     secrets: &BTreeMap<String, String>,
 ) -> Vec<Problem> {
     let mut checking = Checking {
-        secrets,
+        needs: connector
+            .needs
+            .filter(|(_, secret)| !secrets.contains_key(*secret)),
         path: Vec::new(),
         problems: Vec::new(),
     };
     checking.map(connector.settings, config);
+    if let Some(names) = connector.one_of {
+        let [one, other] = names.map(|name| config.contains_key(name));
+        if one == other {
+            checking.add(ProblemKind::OneOf { names });
+        }
+    }
     let mut problems = checking.problems;
     for (name, value) in secrets {
         let place = ProblemPlace::Secret(name.clone());
@@ -195,13 +203,14 @@ pub fn check(
     problems
 }
 
-struct Checking<'a> {
-    secrets: &'a BTreeMap<String, String>,
+struct Checking {
+    /// The setting that is of no use, and the secret that is not there.
+    needs: Option<(&'static str, &'static str)>,
     path: Vec<Step>,
     problems: Vec<Problem>,
 }
 
-impl Checking<'_> {
+impl Checking {
     fn add(&mut self, kind: ProblemKind) {
         self.problems.push(Problem {
             place: ProblemPlace::Setting(self.path.clone()),
@@ -228,19 +237,11 @@ impl Checking<'_> {
             if setting.is_required && !is_set {
                 self.add(ProblemKind::Missing { name: setting.name });
             }
-            if let Some(other) = setting.instead_of
-                && is_set == given.contains_key(other)
-            {
-                let names = [setting.name, other];
-                self.add(ProblemKind::OneOf { names });
-            }
         }
     }
 
     fn setting(&mut self, setting: &Setting, value: &Value) {
-        if let Some(secret) = setting.needs_secret
-            && !self.secrets.contains_key(secret)
-        {
+        if let Some((_, secret)) = self.needs.filter(|(name, _)| *name == setting.name) {
             self.add(ProblemKind::NeedsSecret { secret });
         }
         match (setting.content, value) {

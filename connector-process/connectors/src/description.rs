@@ -1,5 +1,7 @@
 //! How a connector is described.
 
+use goondan_protocol::field::Field;
+
 /// A built-in connector.
 #[derive(Debug)]
 pub struct Connector {
@@ -9,6 +11,10 @@ pub struct Connector {
     pub about: &'static str,
     /// What a Connection's `config` may hold.
     pub settings: &'static [Setting],
+    /// Settings of which exactly one must be set.
+    pub one_of: Option<[&'static str; 2]>,
+    /// A setting, and the secret without which it means nothing.
+    pub needs: Option<(&'static str, &'static str)>,
     /// What a Connection's `secrets` may hold.
     pub secrets: &'static [Secret],
     /// The events it brings. Empty: it brings events of any name.
@@ -16,89 +22,7 @@ pub struct Connector {
 }
 
 /// One setting.
-#[derive(Debug, Clone, Copy)]
-pub struct Setting {
-    /// Its name.
-    pub name: &'static str,
-    /// What its value may be.
-    pub content: Content,
-    /// Whether it must be set.
-    pub is_required: bool,
-    /// What holds if it is not set.
-    pub default: Option<Default>,
-    /// A secret without which it means nothing.
-    pub needs_secret: Option<&'static str>,
-    /// The other of two settings of which exactly one must be set.
-    pub instead_of: Option<&'static str>,
-    /// What it does, for people.
-    pub about: &'static str,
-}
-
-impl Setting {
-    /// A setting that must be set.
-    pub(crate) const fn required(
-        name: &'static str,
-        content: Content,
-        about: &'static str,
-    ) -> Self {
-        Self {
-            name,
-            content,
-            is_required: true,
-            default: None,
-            needs_secret: None,
-            instead_of: None,
-            about,
-        }
-    }
-
-    /// A setting that need not be set.
-    pub(crate) const fn optional(
-        name: &'static str,
-        content: Content,
-        about: &'static str,
-    ) -> Self {
-        Self {
-            is_required: false,
-            ..Self::required(name, content, about)
-        }
-    }
-
-    /// The same with the value that holds if it is not set.
-    pub(crate) const fn or(self, default: Default) -> Self {
-        Self {
-            default: Some(default),
-            ..self
-        }
-    }
-
-    /// The same, of which exactly one is set: it or that other.
-    pub(crate) const fn instead_of(self, other: &'static str) -> Self {
-        Self {
-            instead_of: Some(other),
-            ..self
-        }
-    }
-
-    /// The same, of no use without this secret.
-    pub(crate) const fn needs(self, secret: &'static str) -> Self {
-        Self {
-            needs_secret: Some(secret),
-            ..self
-        }
-    }
-}
-
-/// What holds if a setting is not set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Default {
-    /// This text.
-    Text(&'static str),
-    /// This number.
-    Number(u64),
-    /// Whether it is so.
-    Truth(bool),
-}
+pub type Setting = Field<Content>;
 
 /// What a setting's value may be.
 #[derive(Debug, Clone, Copy)]

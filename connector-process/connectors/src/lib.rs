@@ -28,6 +28,6 @@ mod values;
 
 pub use builtin::{BUILTINS, find};
 pub use check::{Problem, ProblemKind, ProblemPlace, Step, check};
-pub use description::{Connector, Content, Default, DescribedEvent, Secret, Setting};
+pub use description::{Connector, Content, DescribedEvent, Secret, Setting};
 pub use hosts::AllowedHost;
 pub use values::Values;

@@ -1,10 +1,11 @@
 //! Settings that were checked, read one by one, defaults filled in.
 
 use goondan_protocol::JsonObject;
+use goondan_protocol::field::Default;
 use serde_json::Value;
 
 use crate::check::{name, number, truth};
-use crate::description::{Default, Setting};
+use crate::description::Setting;
 
 /// Settings by their description. Only for what [`crate::check()`] found nothing wrong with: what has
 /// another type than described reads as if it was not set.
@@ -36,7 +37,7 @@ impl<'v> Values<'v> {
         let (setting, value) = self.find(name);
         let default = || match setting?.default? {
             Default::Text(text) => Some(text),
-            Default::Number(_) | Default::Truth(_) => None,
+            Default::Number(_) | Default::Truth(_) | Default::Meaning(_) => None,
         };
         value.and_then(Value::as_str).or_else(default)
     }
@@ -47,7 +48,7 @@ impl<'v> Values<'v> {
         let (setting, value) = self.find(name);
         let default = || match setting?.default? {
             Default::Number(number) => Some(number),
-            Default::Text(_) | Default::Truth(_) => None,
+            Default::Text(_) | Default::Truth(_) | Default::Meaning(_) => None,
         };
         value.and_then(number).or_else(default)
     }
@@ -58,7 +59,7 @@ impl<'v> Values<'v> {
         let (setting, value) = self.find(name);
         let default = || match setting?.default? {
             Default::Truth(truth) => Some(truth),
-            Default::Text(_) | Default::Number(_) => None,
+            Default::Text(_) | Default::Number(_) | Default::Meaning(_) => None,
         };
         value.and_then(truth).or_else(default).unwrap_or(false)
     }

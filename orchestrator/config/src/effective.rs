@@ -15,7 +15,7 @@ use crate::load::{self, Outside};
 use crate::misplaced;
 use crate::project_files::ProjectFiles;
 use crate::report::{Place, Report};
-use crate::shape::{Content, Default, Field, Shape};
+use crate::shape::{Content, Field, Shape};
 use crate::tree::{Entry, Node, Value};
 
 /// One value that holds.
@@ -132,11 +132,8 @@ impl Walk<'_> {
         let path = within(parent, field.name);
         match (node, field.default) {
             (None, Some(default)) => {
-                let value = match default {
-                    Default::Number(number) => SettingValue::Plain(number.into()),
-                    Default::Word(word) => SettingValue::Plain(word.into()),
-                    Default::Meaning(meaning) => SettingValue::Meaning(meaning),
-                };
+                let value = default.value();
+                let value = value.map_or_else(SettingValue::Meaning, SettingValue::Plain);
                 self.add(path, value, Origin::Default);
             }
             (node, _) => self.content(field.content, node, path),

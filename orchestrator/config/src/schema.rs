@@ -6,6 +6,7 @@
 mod builtins;
 mod connectors;
 
+use goondan_protocol::field;
 use serde_json::{Map, Value as Json, json};
 
 use crate::frame::{API_VERSION, FRAME};
@@ -14,7 +15,7 @@ use crate::kinds;
 use crate::kinds::script::SCRIPT;
 use crate::reference::REFERENCE;
 use crate::shape::value::{TAKEN, VALUE};
-use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
+use crate::shape::{Case, Choice, Content, Field, Rule, Shape};
 
 /// The dialect of the schemas.
 const DIALECT: &str = "http://json-schema.org/draft-07/schema#";
@@ -122,6 +123,36 @@ fn insert(schema: &mut Json, name: &str, value: Json) {
     }
 }
 
+/// Says what holds if a field is not there; gives the words if that is not one value.
+fn with_default<C>(schema: &mut Json, field: &field::Field<C>) -> Option<&'static str> {
+    match field.default?.value() {
+        Ok(value) => insert(schema, "default", value),
+        Err(meaning) => return Some(meaning),
+    }
+    None
+}
+
+/// The names of the fields that must be there.
+fn required<C>(fields: &'static [field::Field<C>]) -> Vec<&'static str> {
+    let required = fields.iter().filter(|field| field.is_required);
+    required.map(|field| field.name).collect()
+}
+
+/// That a field is there, and has a value.
+fn is_there(name: &str) -> Json {
+    json!({ "required": [name], "properties": { name: { "not": { "type": "null" } } } })
+}
+
+/// `file-system` as `FileSystem`.
+fn camel(name: &str) -> String {
+    let words = name.split('-').map(|word| {
+        let mut letters = word.chars();
+        let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect::<String>()
+    });
+    words.collect()
+}
+
 /// A field without a value counts as absent.
 fn or_nothing(schema: &Json) -> Json {
     json!({ "anyOf": [schema, { "type": "null" }] })
@@ -153,12 +184,7 @@ impl Definitions {
             .iter()
             .map(|field| (field.name.to_owned(), self.field(field)))
             .collect();
-        let required: Vec<&str> = shape
-            .fields
-            .iter()
-            .filter(|field| field.is_required)
-            .map(|field| field.name)
-            .collect();
+        let required = required(shape.fields);
         let mut schema = json!({
             "type": "object",
             "description": shape.about,
@@ -186,11 +212,8 @@ impl Definitions {
             schema = json!({ "allOf": [schema] });
         }
         let mut about = field.about.to_owned();
-        match field.default {
-            Some(Default::Number(number)) => insert(&mut schema, "default", number.into()),
-            Some(Default::Word(word)) => insert(&mut schema, "default", word.into()),
-            Some(Default::Meaning(meaning)) => about = format!("{about} Default: {meaning}."),
-            None => {}
+        if let Some(meaning) = with_default(&mut schema, field) {
+            about = format!("{about} Default: {meaning}.");
         }
         insert(&mut schema, "description", about.into());
         schema
@@ -293,13 +316,12 @@ impl Definitions {
 }
 
 fn rule(rule: &Rule) -> Json {
-    let is_there = |name: &str| json!({ "required": [name], "properties": { name: { "not": { "type": "null" } } } });
     match rule {
         Rule::NotBoth(first, second) => {
             json!({ "not": { "allOf": [is_there(first), is_there(second)] } })
         }
         Rule::AnyOf(names, _) => {
-            let cases: Vec<Json> = names.iter().map(|name| is_there(name)).collect();
+            let cases: Vec<Json> = names.iter().copied().map(is_there).collect();
             json!({ "anyOf": cases })
         }
     }

@@ -5,6 +5,9 @@
 //! another. What a shape cannot say (a path that leaves the project, a pattern that does not compile,
 //! a reference to nothing) is the readers' business.
 
+use goondan_protocol::field;
+pub(crate) use goondan_protocol::field::Default;
+
 use crate::kind::Kind;
 use crate::tree::{Entry, Value};
 
@@ -58,58 +61,7 @@ impl Shape {
 }
 
 /// One field of a shape.
-#[derive(Debug)]
-pub(crate) struct Field {
-    pub(crate) name: &'static str,
-    pub(crate) content: Content,
-    pub(crate) is_required: bool,
-    pub(crate) default: Option<Default>,
-    pub(crate) about: &'static str,
-}
-
-impl Field {
-    pub(crate) const fn required(
-        name: &'static str,
-        content: Content,
-        about: &'static str,
-    ) -> Self {
-        Self {
-            name,
-            content,
-            is_required: true,
-            default: None,
-            about,
-        }
-    }
-
-    pub(crate) const fn optional(
-        name: &'static str,
-        content: Content,
-        about: &'static str,
-    ) -> Self {
-        Self {
-            is_required: false,
-            ..Self::required(name, content, about)
-        }
-    }
-
-    /// The same with the value that holds if it is not written.
-    pub(crate) const fn or(self, default: Default) -> Self {
-        Self {
-            default: Some(default),
-            ..self
-        }
-    }
-}
-
-/// What holds if a field is not written.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Default {
-    Number(u64),
-    Word(&'static str),
-    /// Not one value, but what these words say.
-    Meaning(&'static str),
-}
+pub(crate) type Field = field::Field<Content>;
 
 /// What a shape demands of several fields together.
 #[derive(Debug)]

@@ -130,7 +130,7 @@ const RUNTIME_KIND: Field = Field::optional(
     "`llm`: a turn loop with a model and tools. `cli`: an external coding agent; not supported by \
      this version.",
 )
-.or(Default::Word(LLM));
+.or(Default::Text(LLM));
 
 static TURN_LOOP: Shape = Shape::of(
     "TurnLoop",
@@ -143,7 +143,7 @@ static TURN_LOOP: Shape = Shape::of(
             "Where its tools start processes: `agentHome`, the work directory of the conversation, or \
              `workspace`, the Project Root.",
         )
-        .or(Default::Word(AGENT_HOME)),
+        .or(Default::Text(AGENT_HOME)),
         Field::optional(
             "limits",
             Content::Mapping(&process_limits::LIMITS),

@@ -68,7 +68,7 @@ static SCRIPTED_SPEC: Shape = Shape::of(
     &[
         PROVIDER,
         Field::optional("model", Content::Text, "A name for people to read.")
-            .or(Default::Word(SCRIPTED)),
+            .or(Default::Text(SCRIPTED)),
         Field::required(
             "options",
             Content::Mapping(&SCRIPTED_OPTIONS),

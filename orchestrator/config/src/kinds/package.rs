@@ -32,7 +32,7 @@ pub(crate) static SPEC: Shape = Shape::of(
             Content::Word(&["public", "restricted"]),
             "Who may install the package once it is published.",
         )
-        .or(Default::Word("restricted")),
+        .or(Default::Text("restricted")),
         Field::optional(
             "dependencies",
             Content::List(&Content::Mapping(&DEPENDENCY)),

@@ -27,13 +27,7 @@ pub(super) fn read_secret(
     cx: &mut Context<'_>,
 ) -> Option<String> {
     let label = fields.label.field(name);
-    let entry = fields.get(name)?;
-    if refuse_text(&entry.node, &label, cx) {
-        return None;
-    }
-    let content = Content::Secret;
-    let fields = Fields::open(&entry.node, entry.key_place, label, content, &mut cx.report)?;
-    read_secret_fields(fields, cx)
+    read_named_secret(fields.get(name)?, label, cx)
 }
 
 /// Reads a secret under a name of its own.

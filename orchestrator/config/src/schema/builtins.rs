@@ -5,10 +5,10 @@
 //! the loader alone, which knows what that one stands for.
 
 use goondan_protocol::base_package::{BASE_PACKAGE, EXTENSIONS, tool_names};
-use goondan_protocol::settings::{Content, Default, Setting, Settings, of_extension, of_tool};
+use goondan_protocol::settings::{Content, Setting, Settings, of_extension, of_tool};
 use serde_json::{Map, Value as Json, json};
 
-use super::{Definitions, insert, or_nothing};
+use super::{Definitions, camel, insert, is_there, or_nothing, required, with_default};
 
 /// For each built-in tool that a Tool may stand for: what its `config` holds.
 pub(super) fn of_tools(definitions: &mut Definitions) -> Vec<Json> {
@@ -99,23 +99,12 @@ fn config(
     })
 }
 
-/// `file-system` as `FileSystem`.
-fn camel(name: &str) -> String {
-    let words = name.split('-').map(|word| {
-        let mut letters = word.chars();
-        let first = letters.next().map(|letter| letter.to_ascii_uppercase());
-        first.into_iter().chain(letters).collect::<String>()
-    });
-    words.collect()
-}
-
 /// What must be set, and to a value.
 fn demands(settings: &'static Settings) -> Json {
-    let is_set = |name: &str| json!({ "required": [name], "properties": { name: { "not": { "type": "null" } } } });
-    let required = settings.settings.iter().filter(|it| it.is_required);
-    let mut all: Vec<Json> = required.map(|it| is_set(it.name)).collect();
+    let required = required(settings.settings).into_iter();
+    let mut all: Vec<Json> = required.map(is_there).collect();
     if !settings.any_of.is_empty() {
-        let any: Vec<Json> = settings.any_of.iter().map(|name| is_set(name)).collect();
+        let any: Vec<Json> = settings.any_of.iter().copied().map(is_there).collect();
         all.push(json!({ "anyOf": any }));
     }
     json!({ "allOf": all })
@@ -133,10 +122,6 @@ fn value(setting: &Setting) -> Json {
     };
     let mut schema = or_nothing(&written);
     insert(&mut schema, "description", setting.about.into());
-    match setting.default {
-        Some(Default::Number(number)) => insert(&mut schema, "default", number.into()),
-        Some(Default::Truth(truth)) => insert(&mut schema, "default", truth.into()),
-        None => {}
-    }
+    with_default(&mut schema, setting);
     schema
 }

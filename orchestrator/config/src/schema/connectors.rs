@@ -3,11 +3,11 @@
 //! Made of the descriptions that the loader checks by (`goondan_connectors`). A Connection that refers
 //! to a Connector of the project is judged by the loader alone, which knows what that one stands for.
 
-use goondan_connectors::{BUILTINS, Connector, Content, Default, Secret, Setting};
+use goondan_connectors::{BUILTINS, Connector, Content, Secret, Setting};
 use goondan_protocol::base_package::BASE_PACKAGE;
 use serde_json::{Map, Value as Json, json};
 
-use super::{Definitions, insert, or_nothing};
+use super::{Definitions, camel, insert, or_nothing, required, with_default};
 use crate::shape::value::{TAKEN, VALUE};
 
 /// For each built-in connector: if a Connection's `spec` refers to it, then this is what it holds.
@@ -17,14 +17,13 @@ pub(super) fn cases(definitions: &mut Definitions) -> Vec<Json> {
 }
 
 fn case(connector: &'static Connector, definitions: &mut Definitions) -> Json {
-    let named = |part: &str| {
-        let mut letters = connector.name.chars();
-        let first = letters.next().map(|letter| letter.to_ascii_uppercase());
-        let name: String = first.into_iter().chain(letters).collect();
-        format!("{name}{part}")
-    };
+    let named = |part: &str| format!("{}{part}", camel(connector.name));
     let config = definitions.named(&named("Config"), |definitions| {
         let mut config = map(connector.settings, definitions);
+        if let Some(names) = connector.one_of {
+            let one_of = names.map(|name| json!({ "required": [name] }));
+            insert(&mut config, "oneOf", json!(one_of));
+        }
         let about = format!("Settings of the connector `{}`.", connector.name);
         insert(&mut config, "description", about.into());
         config
@@ -32,20 +31,19 @@ fn case(connector: &'static Connector, definitions: &mut Definitions) -> Json {
     let secrets = definitions.named(&named("Secrets"), |definitions| {
         secrets(connector.secrets, definitions)
     });
-    let is_needed = |setting: &Setting| setting.is_required || setting.instead_of.is_some();
-    let (config, needs_config) = maybe(&config, connector.settings.iter().any(is_needed));
+    let is_needed = connector.one_of.is_some() || !required(connector.settings).is_empty();
+    let (config, needs_config) = maybe(&config, is_needed);
     let (secrets, needs_secrets) = maybe(&secrets, connector.secrets.iter().any(|s| s.is_required));
     let mut then = json!({ "properties": { "config": config, "secrets": secrets } });
-    let required: Vec<&str> = [(needs_config, "config"), (needs_secrets, "secrets")]
+    let needed: Vec<&str> = [(needs_config, "config"), (needs_secrets, "secrets")]
         .into_iter()
         .filter_map(|(needs, name)| needs.then_some(name))
         .collect();
-    if !required.is_empty() {
-        insert(&mut then, "required", json!(required));
-    }
-    let needed: Vec<Json> = connector.settings.iter().filter_map(needs).collect();
     if !needed.is_empty() {
-        insert(&mut then, "allOf", needed.into());
+        insert(&mut then, "required", json!(needed));
+    }
+    if let Some((setting, secret)) = connector.needs {
+        insert(&mut then, "allOf", json!([needs(setting, secret)]));
     }
     json!({
         "if": {
@@ -73,18 +71,17 @@ fn maybe(schema: &Json, is_required: bool) -> (Json, bool) {
 }
 
 /// A setting that is of no use without a secret.
-fn needs(setting: &Setting) -> Option<Json> {
-    let secret = setting.needs_secret?;
-    Some(json!({
+fn needs(setting: &str, secret: &str) -> Json {
+    json!({
         "if": {
-            "properties": { "config": { "type": "object", "required": [setting.name] } },
+            "properties": { "config": { "type": "object", "required": [setting] } },
             "required": ["config"],
         },
         "then": {
             "properties": { "secrets": { "type": "object", "required": [secret] } },
             "required": ["secrets"],
         },
-    }))
+    })
 }
 
 fn secrets(secrets: &'static [Secret], definitions: &mut Definitions) -> Json {
@@ -109,19 +106,7 @@ fn map(settings: &'static [Setting], definitions: &mut Definitions) -> Json {
         .iter()
         .map(|setting| (setting.name.to_owned(), value(setting, definitions)))
         .collect();
-    let required: Vec<&str> = settings
-        .iter()
-        .filter(|setting| setting.is_required)
-        .map(|setting| setting.name)
-        .collect();
-    let mut object = object(&properties, &required);
-    for setting in settings {
-        if let Some(other) = setting.instead_of {
-            let one_of = [setting.name, other].map(|name| json!({ "required": [name] }));
-            insert(&mut object, "oneOf", json!(one_of));
-        }
-    }
-    object
+    object(&properties, &required(settings))
 }
 
 fn object(properties: &Map<String, Json>, required: &[&str]) -> Json {
@@ -146,12 +131,7 @@ fn value(setting: &'static Setting, definitions: &mut Definitions) -> Json {
         "else": written,
         "description": setting.about,
     });
-    match setting.default {
-        Some(Default::Text(text)) => insert(&mut schema, "default", text.into()),
-        Some(Default::Number(number)) => insert(&mut schema, "default", number.into()),
-        Some(Default::Truth(truth)) => insert(&mut schema, "default", truth.into()),
-        None => {}
-    }
+    with_default(&mut schema, setting);
     schema
 }
 

@@ -81,10 +81,8 @@ fn the_schema_knows_what_each_connector_takes() {
                 "spec": {"connectorRef": reference, "config": config, "secrets": secrets},
             })
         };
-        let is_needed = |setting: &goondan_connectors::Setting| {
-            setting.is_required || setting.instead_of.is_some()
-        };
-        let needs_something = connector.settings.iter().any(is_needed)
+        let needs_something = connector.one_of.is_some()
+            || connector.settings.iter().any(|setting| setting.is_required)
             || connector.secrets.iter().any(|secret| secret.is_required);
         let bare = connection(&json!({}), &json!({}));
         assert_eq!(

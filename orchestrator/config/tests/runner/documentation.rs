@@ -181,7 +181,8 @@ fn every_field_is_described() {
 
 #[test]
 fn every_setting_of_an_extension_is_described() {
-    use goondan_protocol::settings::{Default, of_extension};
+    use goondan_protocol::field::Default;
+    use goondan_protocol::settings::of_extension;
 
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/extensions.md");
     let page = std::fs::read_to_string(path).unwrap();
@@ -201,8 +202,9 @@ fn every_setting_of_an_extension_is_described() {
             assert!(row.starts_with(&begin), "{name}: {row}");
             let default = match setting.default {
                 Some(Default::Number(number)) => format!("Default {number}"),
+                Some(Default::Text(word)) => format!("Default: `{word}`"),
                 Some(Default::Truth(truth)) => format!("Default: `{truth}`"),
-                None => continue,
+                Some(Default::Meaning(_)) | None => continue,
             };
             assert!(row.contains(&default), "{name}: {row}");
         }
