@@ -525,7 +525,7 @@ impl Core {
             entry.slot.detail = Some(format!("restarted itself: {reason}"));
         }
         if entry.deleting.is_some() {
-            self.give_up_calls_of(at, None);
+            self.calls.give_up_calls_of(&mut self.fleet, at, None);
             return self.fleet.remove_from_store(at);
         }
         if let Some((turn, how)) = turn.zip(crash) {

@@ -18,14 +18,13 @@ use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use serde_json::json;
 
 use super::agents::CONFIGURATION_CHANGED;
-use super::calls::Availability;
+use super::availability::{Availability, availability_of, not_ready};
 use super::changes::RunningConnector;
 use super::collectors::Collecting;
 use super::connection_state::StateQueue;
 use super::former_keys::{Arrival, FormerKeys};
 use super::health;
 use super::mailbox::AcceptReply;
-use super::models::{availability_of, not_ready};
 use super::router;
 use super::slot::Slot;
 use super::{Core, Effect, Fleet, LogEvent, Owner, ProcessId, Spawn};
@@ -362,7 +361,11 @@ impl Core {
             .with("workspaceId", id.as_str())
             .with("connection", name.as_str());
         self.fleet.log(event.with("detail", status.detail));
-        self.serve(id, &CallTarget::Connection { name: name.clone() });
+        self.calls.serve(
+            &mut self.fleet,
+            id,
+            &CallTarget::Connection { name: name.clone() },
+        );
         self.fleet.pump_collecting(id, name);
     }
 }

@@ -9,7 +9,6 @@ use goondan_protocol::trace::TraceContext;
 
 use super::RequestToken;
 use super::answers::waiting::{AgentWaiter, Awaiting};
-use super::calls::replied::Replied;
 use super::ceilings::TurnUse;
 use super::changes::RunningAgent;
 use super::restarting::SelfRestarts;
@@ -100,8 +99,6 @@ pub(super) struct Instance {
     /// Events handed to the store and not reported yet.
     pub(super) accepting: usize,
     pub(super) turn: Option<Turn>,
-    /// The model's reply that was last recorded in the turn in progress.
-    pub(super) replied: Option<Replied>,
     pub(super) progress: Progress,
     /// What its process, or the last one, was started with.
     pub(super) running: Option<RunningAgent>,
@@ -129,7 +126,6 @@ impl Instance {
             last_crash: None,
             accepting: 0,
             turn: None,
-            replied: None,
             progress: Progress::default(),
             running: None,
             waiters: BTreeMap::new(),

@@ -137,6 +137,22 @@ impl Fleet {
 macro_rules! continuation {
     (
         $(#[$doc:meta])*
+        $name:ident { $($field:ident: $type:ty),* $(,)? } after $operation:ty
+            => & $core:ident . $machine:ident . $method:ident in $fleet:ident
+    ) => {
+        continuation!(@declare [$(#[$doc])*] $name { $($field: $type),* } $operation, this, $core, result,
+            $core.$machine.$method(&mut $core.$fleet, &this, result));
+    };
+    (
+        $(#[$doc:meta])*
+        $name:ident { $($field:ident: $type:ty),* $(,)? } after $operation:ty
+            => $core:ident . $machine:ident . $method:ident in $fleet:ident
+    ) => {
+        continuation!(@declare [$(#[$doc])*] $name { $($field: $type),* } $operation, this, $core, result,
+            $core.$machine.$method(&mut $core.$fleet, *this, result));
+    };
+    (
+        $(#[$doc:meta])*
         $name:ident { $($field:ident: $type:ty),* $(,)? } after $operation:ty => & $core:ident . $($to:ident).+
     ) => {
         continuation!(@declare [$(#[$doc])*] $name { $($field: $type),* } $operation, this, $core, result,

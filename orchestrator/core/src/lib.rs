@@ -54,13 +54,14 @@ use uuid::Uuid;
 
 use limits::TICKS_OF_REST;
 
-mod accounts;
 mod agents;
 mod answers;
 mod archives;
 mod asking;
 mod authority;
+mod availability;
 mod back_off;
+mod calling;
 mod calls;
 mod ceilings;
 mod changes;
@@ -83,7 +84,6 @@ mod observing;
 mod parking;
 mod processes;
 mod queries;
-mod questions;
 mod refusals;
 mod reloading;
 mod requests;
@@ -101,7 +101,7 @@ mod verification;
 mod views;
 mod workspaces;
 
-pub use accounts::Accounts;
+pub use calls::accounts::Accounts;
 pub use effect::{Effect, LogEvent, Read, Severity, Spawn};
 pub use exchange::{
     Now, Peer, ProcessId, RequestToken, SecretWork, SecretsDone, Share, StateDone, StateWork,
@@ -120,7 +120,6 @@ use instance::Instance;
 use jobs::Jobs;
 use models::Model;
 use parking::EventListing;
-use questions::Questions;
 use reloading::Reloading;
 use retention::Retention;
 use room::Room;
@@ -173,8 +172,6 @@ struct Workspace {
     retention: Retention,
     /// How many events of which instances are parked.
     parked: BTreeMap<InstanceKey, u64>,
-    /// What replies of models took so far.
-    accounts: Accounts,
     /// The secrets its configuration names, whether they are there or not.
     secrets: BTreeSet<String>,
     /// The secrets that were denied to it since the daemon started and not allowed again.
@@ -199,7 +196,6 @@ impl Workspace {
             models: BTreeMap::new(),
             retention: Retention::default(),
             parked: BTreeMap::new(),
-            accounts: Accounts::default(),
             secrets: BTreeSet::new(),
             denied: BTreeSet::new(),
             closing: None,
@@ -262,7 +258,6 @@ struct Fleet {
 pub struct Core {
     fleet: Fleet,
     calls: Calls,
-    questions: Questions,
     stop_requests: Vec<RequestToken>,
     sweeps: BTreeMap<RequestToken, Sweep>,
     event_listings: BTreeMap<RequestToken, EventListing>,
@@ -341,7 +336,6 @@ impl Core {
                 effects: Vec::new(),
             },
             calls: Calls::default(),
-            questions: Questions::default(),
             stop_requests: Vec::new(),
             sweeps: BTreeMap::new(),
             event_listings: BTreeMap::new(),
@@ -393,14 +387,14 @@ impl Core {
             Input::Stop { grace_period_ms } => self.stop(grace_period_ms, None),
             Input::ForceStop => self.force_stop(),
         }
-        self.withdraw_questions();
+        self.calls.withdraw_questions(&mut self.fleet);
         self.finish_what_is_ending();
         std::mem::take(&mut self.fleet.effects)
     }
 
     /// Compares desired with actual everywhere (`SUP-5`).
     fn on_tick(&mut self) {
-        self.retry_charges();
+        self.calls.retry_charges(&mut self.fleet);
         let mut owners: Vec<Owner> = Vec::new();
         self.fleet.ticks = self.fleet.ticks.wrapping_add(1);
         let is_for_all = self.fleet.ticks.is_multiple_of(TICKS_OF_REST);
@@ -425,10 +419,11 @@ impl Core {
         for owner in owners {
             self.on_time(&owner);
         }
-        self.on_question_time();
-        self.on_call_time();
+        self.calls.on_question_time(&mut self.fleet);
+        self.calls.on_call_time(&mut self.fleet);
         if is_for_all {
             self.fleet.trees.forget(self.fleet.now.mono_ms);
+            self.calls.forget_replies(&self.fleet);
         }
         self.fleet.tell_uncollected();
         self.fleet.look_for_expired();

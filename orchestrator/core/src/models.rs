@@ -1,7 +1,7 @@
 //! The connector processes of models: started by the first call, stopped when nobody calls (`SUP-3`).
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::call::{CallError, CallErrorCode, CallTarget};
+use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{HostedModel, ModelAssignment};
 use goondan_protocol::ids::{ResourceName, WorkspaceId};
@@ -10,7 +10,7 @@ use goondan_protocol::trace::TraceId;
 use serde_json::json;
 
 use super::agents::CONFIGURATION_CHANGED;
-use super::calls::Availability;
+use super::availability::{Availability, availability_of, not_ready};
 use super::health;
 use super::slot::Slot;
 use super::{Core, Effect, Fleet, LogEvent, Owner, ProcessId, Spawn};
@@ -38,12 +38,6 @@ impl Model {
             idle_since_ms: 0,
         }
     }
-}
-
-pub(super) fn not_ready(target: &CallTarget, why: &str) -> CallError {
-    let message = format!("{target} cannot be called: {why}");
-    CallError::new(CallErrorCode::Unavailable, message)
-        .suggest("`gdn ps` shows its process, `gdn logs` what it wrote")
 }
 
 impl Fleet {
@@ -238,7 +232,11 @@ impl Core {
             .with("workspaceId", id.as_str())
             .with("model", name.as_str());
         self.fleet.log(event.with("detail", status.detail));
-        self.serve(id, &CallTarget::Model { name: name.clone() });
+        self.calls.serve(
+            &mut self.fleet,
+            id,
+            &CallTarget::Model { name: name.clone() },
+        );
     }
 
     /// The same, whether it is called or not.
@@ -264,26 +262,5 @@ impl Core {
                 self.model_time(id, &name);
             }
         }
-    }
-}
-
-/// Whether a process can make calls, by its slot and by what it says of itself.
-pub(super) fn availability_of(
-    slot: &Slot,
-    readiness: Readiness,
-    now: super::Now,
-    target: &CallTarget,
-) -> Availability {
-    match (slot.ready(), &slot.detail) {
-        (Some(process), _) if readiness == Readiness::Ready => Availability::Ready(process),
-        (Some(_), Some(why)) if readiness == Readiness::NotReady => {
-            Availability::Not(not_ready(target, why))
-        }
-        (None, detail) if slot.up().is_none() && !slot.may_start(now) => {
-            let how = detail.as_deref().unwrap_or("its process keeps crashing");
-            let why = format!("its process keeps crashing, the last time: {how}");
-            Availability::Not(not_ready(target, &why))
-        }
-        _ => Availability::Coming,
     }
 }

@@ -11,9 +11,9 @@ use goondan_store::writer::operation::Observe;
 
 use super::authority::is_step_of;
 use super::ceilings::Reported;
-use super::instance::{Turn, Waiter};
+use super::instance::Turn;
 use super::jobs::LogFailure;
-use super::{Effect, Fleet, LogEvent, Now, ProcessId, RequestToken};
+use super::{Effect, Fleet, LogEvent, Now, ProcessId};
 
 /// What in a turn an event is about.
 enum Scope {
@@ -167,22 +167,7 @@ impl Fleet {
             line,
         };
         self.store(op, LogFailure(at.clone()));
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        let Some(turn) = entry
-            .turn
-            .as_ref()
-            .filter(|turn| turn.turn_id == event.turn_id)
-        else {
-            return;
-        };
-        let waiters = entry.waiters.get(&turn.context.event_id);
-        let tokens: Vec<RequestToken> = waiters
-            .into_iter()
-            .flatten()
-            .filter_map(Waiter::client)
-            .collect();
+        let tokens = self.clients_of_turn(at, &event.turn_id);
         if tokens.is_empty() {
             return;
         }

@@ -342,7 +342,7 @@ impl Core {
             self.fleet.observe_parked(at, &turn, reason);
         }
         self.fleet.count_parked(at, |count| count.saturating_add(1));
-        self.give_up_calls_of(at, None);
+        self.calls.give_up_calls_of(&mut self.fleet, at, None);
         let event = LogEvent::error("an event is parked: its turn crashes whoever works on it");
         let event = event.of(at).with("eventId", event_id.as_str());
         self.fleet.log(event.with("reason", reason));

@@ -162,10 +162,12 @@ impl Core {
                     .on_state_work(id, name, process, request_id, work);
             }
             (ToOrchestrator::QuestionAsk(ask), Owner::Connector(id, name)) => {
-                self.on_question_ask((id, name), process, request_id, *ask);
+                self.calls
+                    .on_question_ask(&mut self.fleet, (id, name), process, request_id, *ask);
             }
             (ToOrchestrator::QuestionWithdraw(withdraw), Owner::Connector(..)) => {
-                self.on_question_withdraw(process, withdraw);
+                self.calls
+                    .on_question_withdraw(&mut self.fleet, process, withdraw);
             }
             (ToOrchestrator::ConversationLoad(load), Owner::Agent(at)) => {
                 self.fleet
@@ -185,19 +187,22 @@ impl Core {
                 self.fleet.on_observe(at, process, *event);
             }
             (ToOrchestrator::Call(call), Owner::Agent(at)) => {
-                self.on_call(at, process, trace, *call);
+                self.calls
+                    .on_call(&mut self.fleet, at, process, trace, *call);
             }
             (ToOrchestrator::CallCancel(cancel), Owner::Agent(_)) => {
-                self.on_call_cancel(process, cancel);
+                self.calls.on_call_cancel(&mut self.fleet, process, cancel);
             }
             (ToOrchestrator::Status(status), Owner::Model(id, name)) => {
                 self.on_model_status(id, name, status);
             }
             (ToOrchestrator::CallPiece(piece), Owner::Connector(..) | Owner::Model(..)) => {
-                self.on_call_piece(process, &piece);
+                self.calls.on_call_piece(&mut self.fleet, process, &piece);
             }
             (ToOrchestrator::CallResult(result), Owner::Connector(..) | Owner::Model(..)) => {
-                self.on_call_result(process, result);
+                if !self.fleet.is_collected(process, &result) {
+                    self.calls.on_call_result(&mut self.fleet, process, result);
+                }
             }
             (other, _) => {
                 let problem = format!("it sent `{}`, which its kind does not send", other.kind());
@@ -234,7 +239,7 @@ impl Core {
             .log(Fleet::log_of(&owner, event).with("how", how));
         match &owner {
             Owner::Agent(at) => {
-                self.on_caller_gone(process, at);
+                self.calls.on_caller_gone(&mut self.fleet, process, at);
                 self.on_agent_exited(at, is_crash.then_some(how));
                 self.fleet.give_room(process);
             }
@@ -245,14 +250,16 @@ impl Core {
                 }
                 self.fleet.pump_connector(id, name);
                 let target = CallTarget::Connection { name: name.clone() };
-                self.on_provider_gone(process, id, &target, how);
+                self.calls
+                    .on_provider_gone(&mut self.fleet, process, id, &target, how);
             }
             Owner::Model(id, name) => {
                 if let Some(model) = self.fleet.model_mut(id, name) {
                     model.readiness = Readiness::Starting;
                 }
                 let target = CallTarget::Model { name: name.clone() };
-                self.on_provider_gone(process, id, &target, how);
+                self.calls
+                    .on_provider_gone(&mut self.fleet, process, id, &target, how);
                 let is_called = self.calls.any_for(id, &target);
                 self.fleet.pump_model(id, name, is_called);
             }
@@ -291,7 +298,11 @@ impl Core {
             Owner::Agent(at) => self.fleet.on_agent_time(at),
             Owner::Connector(id, name) => {
                 self.fleet.pump_connector(id, name);
-                self.serve(id, &CallTarget::Connection { name: name.clone() });
+                self.calls.serve(
+                    &mut self.fleet,
+                    id,
+                    &CallTarget::Connection { name: name.clone() },
+                );
             }
             Owner::Model(id, name) => self.model_time(id, name),
         }

@@ -77,7 +77,9 @@ impl Core {
         } = request;
         match self.fleet.workspace_ids(workspace_id) {
             Ok(workspaces) => {
-                let budgets = workspaces.iter().flat_map(|id| self.budget_states(id));
+                let budgets = workspaces
+                    .iter()
+                    .flat_map(|id| self.calls.budget_states(&self.fleet, id));
                 let read = Read::Usage {
                     budgets: budgets.collect(),
                     workspaces,

@@ -347,10 +347,19 @@ impl Core {
                 };
                 self.fleet.decide(token, at, drop.event_id, Decision::Drop);
             }
-            Call::ListQuestions(list) => self.list_questions(token, list.workspace_id.as_ref()),
-            Call::ShowQuestion(show) => self.show_question(token, &show),
-            Call::AnswerQuestion(answer) => self.answer_question(token, peer, answer),
-            Call::DeclineQuestion(decline) => self.decline_question(token, peer, &decline),
+            Call::ListQuestions(list) => {
+                self.calls
+                    .list_questions(&mut self.fleet, token, list.workspace_id.as_ref());
+            }
+            Call::ShowQuestion(show) => self.calls.show_question(&mut self.fleet, token, &show),
+            Call::AnswerQuestion(answer) => {
+                self.calls
+                    .answer_question(&mut self.fleet, token, peer, answer);
+            }
+            Call::DeclineQuestion(decline) => {
+                self.calls
+                    .decline_question(&mut self.fleet, token, peer, &decline);
+            }
             Call::VerifyInstances(verify) => self.verify(token, verify),
             Call::VerifyRoot(verify) => self.verify_root(token, &verify),
             Call::ExportInstance(export) => self.fleet.export(token, export),

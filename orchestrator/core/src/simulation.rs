@@ -185,7 +185,7 @@ fn meddle(world: &mut World) {
 
 /// A person looks at the questions that wait, and answers or declines some.
 fn answer_questions(world: &mut World) {
-    let open = world.core.questions.all(None);
+    let open = world.core.calls.open_questions();
     let open: Vec<_> = open.map(|open| open.info.clone()).collect();
     for info in open {
         let (workspace_id, question_id) = (info.workspace_id, info.question_id);

@@ -402,7 +402,8 @@ impl Core {
             restart: None,
             taken_in: None,
         });
-        self.give_up_calls_of(at, Some(&turn_id));
+        self.calls
+            .give_up_calls_of(&mut self.fleet, at, Some(&turn_id));
         self.fleet.push(Effect::SetTrace {
             process,
             trace: Some(trace),
@@ -476,7 +477,7 @@ impl Core {
             trace: None,
         });
         self.fleet.answer_waiters(at, event_id, outcome);
-        self.give_up_calls_of(at, None);
+        self.calls.give_up_calls_of(&mut self.fleet, at, None);
         self.fleet.end_questions(at);
         if let Some(reason) = restart {
             self.fleet.restart_as_wished(at, &reason);

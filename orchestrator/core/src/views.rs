@@ -72,7 +72,7 @@ impl Core {
 
     fn info(&self, id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         WorkspaceInfo {
-            questions: self.questions.all(Some(id)).count(),
+            questions: self.calls.questions_in(id),
             ..info(id, workspace)
         }
     }
@@ -83,7 +83,7 @@ impl Core {
             instance_key: key.clone(),
         };
         ProcessInfo {
-            questions: self.questions.of_instance(&at),
+            questions: self.calls.questions_of(&at),
             ..agent_info(self.fleet.now, id, key, instance)
         }
     }

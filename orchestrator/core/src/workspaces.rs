@@ -38,6 +38,25 @@ fn being_stopped(id: &WorkspaceId) -> ControlError {
 }
 
 impl Fleet {
+    /// Whether what was read may take the place of what runs.
+    fn check_loaded(
+        &self,
+        purpose: &LoadPurpose,
+        found: &LoadedWorkspace,
+        sources: &Sources,
+    ) -> Result<(), ControlError> {
+        match &found.bundle {
+            // An invalid edit changes nothing that runs.
+            Err(error) if *purpose != LoadPurpose::Start => Err(error.clone()),
+            Err(_) => Ok(()),
+            Ok(_) => {
+                let workspace = self.workspaces.get(&found.record.workspace_id);
+                let secrets = sources.secrets();
+                workspace.map_or(Ok(()), |workspace| Self::check_denied(workspace, secrets))
+            }
+        }
+    }
+
     /// Reads a project's workspace for a client, unless that workspace is on its way out: reading
     /// would register it again.
     pub(super) fn open_workspace(&mut self, token: RequestToken, open: OpenWorkspace) {
@@ -327,26 +346,19 @@ impl Core {
             Err(error) => return self.on_load_failed(purpose, id, &error),
         };
         let id = found.record.workspace_id.clone();
-        if let Err(error) = &found.bundle
-            && *purpose != LoadPurpose::Start
-        {
-            // An invalid edit changes nothing that runs.
-            return self.on_load_failed(purpose, Some(&id), error);
-        }
-        if let Some(workspace) = self.fleet.workspaces.get(&id)
-            && let Err(error) = Fleet::check_denied(workspace, sources.secrets())
-            && found.bundle.is_ok()
-        {
+        if let Err(error) = self.fleet.check_loaded(purpose, &found, sources) {
             return self.on_load_failed(purpose, Some(&id), &error);
         }
         let is_new = !self.fleet.workspaces.contains_key(&id);
+        if is_new {
+            self.calls.open_accounts(&id, found.accounts);
+        }
         let workspace = self
             .fleet
             .workspaces
             .entry(id.clone())
             .or_insert_with(|| Workspace {
                 parked: found.parked,
-                accounts: found.accounts,
                 ..Workspace::new(found.record.clone(), sources.clone())
             });
         workspace.record = found.record;
@@ -566,7 +578,7 @@ impl Core {
             }
         };
         self.fleet.log(event.with("workspaceId", id.as_str()));
-        self.forget_calls_of(id);
+        self.calls.forget_calls_of(id);
         for token in workspace.closing.into_iter().flat_map(|c| c.requests) {
             match result {
                 Ok(()) => self.fleet.respond(token, &Done {}),

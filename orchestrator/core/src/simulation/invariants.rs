@@ -163,7 +163,7 @@ impl World {
             "a process outlives its place (SUP-7)"
         );
         self.places = after;
-        for open in self.core.questions.all(None) {
+        for open in self.core.calls.open_questions() {
             let (process, request) = open.requester;
             assert!(
                 self.core.calls.is_made_by(process, open.call_id),

@@ -25,23 +25,23 @@ use crate::limits::{QUESTIONS_OPEN_MAX, QUESTIONS_PER_CALL_MAX};
 
 /// One question that waits.
 #[derive(Debug, Clone)]
-pub(super) struct OpenQuestion {
+pub(crate) struct OpenQuestion {
     /// What clients are told of it.
-    pub(super) info: QuestionInfo,
+    pub(crate) info: QuestionInfo,
     /// What an answer holds.
-    pub(super) form: QuestionForm,
+    pub(crate) form: QuestionForm,
     /// The call it came under.
-    pub(super) call_id: CallId,
+    pub(crate) call_id: CallId,
     /// The connector that asks, and its number for the question.
-    pub(super) requester: (ProcessId, Option<u64>),
+    pub(crate) requester: (ProcessId, Option<u64>),
     /// The step of the call, for its place in the trace.
-    pub(super) step_id: Option<StepId>,
+    pub(crate) step_id: Option<StepId>,
     /// Where in a trace the call belongs.
-    pub(super) trace: Option<TraceContext>,
+    pub(crate) trace: Option<TraceContext>,
     /// When it was asked, on the clock of delays.
-    pub(super) asked_ms: u64,
+    pub(crate) asked_ms: u64,
     /// When its time is up.
-    pub(super) due_ms: u64,
+    pub(crate) due_ms: u64,
 }
 
 impl OpenQuestion {
@@ -226,5 +226,5 @@ impl Questions {
 }
 
 #[cfg(test)]
-#[path = "questions_tests.rs"]
+#[path = "open_questions_tests.rs"]
 mod tests;
