@@ -16,16 +16,14 @@
 
 use std::collections::BTreeMap;
 
-use goondan_config::Bundle;
 use goondan_protocol::call::{
     CallCancel, CallError, CallErrorCode, CallId, CallOrder, CallOutcome, CallPiece, CallPlace,
     CallRecord, CallResult, CallRetry, CallTarget, Caller, ModelPiece, OutgoingCall,
 };
-use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{
     AgentName, ConnectionName, InstanceRef, QuestionId, ResourceName, StepId, TurnId, WorkspaceId,
 };
-use goondan_protocol::ipc::{Head, ToAgent, ToConnector};
+use goondan_protocol::ipc::{ToAgent, ToConnector};
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::usage::Charge;
 use goondan_store::ledger::Entry;
@@ -35,22 +33,25 @@ use self::accounts::{Accounts, Payer};
 use self::budgets::Verdict;
 use self::charges::Charges;
 use self::lane::{Lane, Who};
+use self::messages::{answer_call, check_call, credential_of, send_provider, tell_watchers};
 use self::open_questions::Questions;
 use self::recording::step_to_record;
 use self::replied::Replied;
-use super::authority;
-use super::availability::Availability;
-use super::instance::Turn;
-use super::{Effect, Fleet, LogEvent, ProcessId};
+use crate::fleet::Fleet;
+use crate::fleet::authority;
+use crate::fleet::availability::Availability;
+use crate::fleet::views::Work;
 use crate::limits::{
     CALL_ATTEMPTS_MAX, CALL_DEADLINE_MAX_MS, CALL_RETRY_FIRST_MS, CALL_RETRY_MAX_MS,
     CALLS_OPEN_PER_AGENT, TICK_MS,
 };
+use crate::{LogEvent, ProcessId};
 
 pub(super) mod accounts;
 mod budgets;
 mod charges;
 mod lane;
+mod messages;
 mod open_questions;
 mod questions;
 mod recording;
@@ -145,6 +146,20 @@ pub(super) struct Calls {
     accounts: BTreeMap<WorkspaceId, Accounts>,
 }
 
+impl Work for Calls {
+    fn is_called(&self, id: &WorkspaceId, target: &CallTarget) -> bool {
+        self.any_for(id, target)
+    }
+
+    fn questions_in(&self, id: &WorkspaceId) -> usize {
+        self.questions.all(Some(id)).count()
+    }
+
+    fn questions_of(&self, at: &InstanceRef) -> Vec<QuestionId> {
+        self.questions.of_instance(at)
+    }
+}
+
 #[cfg(test)]
 impl Calls {
     /// Whether there are none.
@@ -209,78 +224,10 @@ impl Calls {
     }
 }
 
-fn address_of(target: &CallTarget) -> Address {
-    match target.clone() {
-        CallTarget::Model { name } => Address::Model { name },
-        CallTarget::Connection { name } => Address::Connector { name },
-    }
-}
-
 /// How long to wait before the next attempt, in milliseconds.
 fn retry_delay_ms(attempts: u32) -> u64 {
     let doublings = attempts.saturating_sub(1).min(16);
     (CALL_RETRY_FIRST_MS << doublings).min(CALL_RETRY_MAX_MS)
-}
-
-/// The turn in which an agent, as its process was started, may have this call made.
-fn check_call(fleet: &Fleet, at: &InstanceRef, asked: &OutgoingCall) -> Result<Turn, CallError> {
-    let gone = || CallError::new(CallErrorCode::Refused, "the agent has no turn in progress");
-    let (agent, turn) = fleet.agent_in_turn(at).ok_or_else(gone)?;
-    authority::may_call(agent, turn, asked)?;
-    Ok(turn.clone())
-}
-
-/// Whose limits a call counts towards; none if nobody could make it.
-fn credential_of(bundle: &Bundle, target: &CallTarget) -> Option<Credential> {
-    match target {
-        CallTarget::Connection { name } => {
-            let connection = bundle.connections.get(name)?;
-            Some(Credential::Connection(connection.name.clone()))
-        }
-        CallTarget::Model { name } => {
-            let model = bundle.models.get(name)?;
-            let mut all = bundle.models.values();
-            let first = all.find(|other| other.shares_credential_with(model))?;
-            Some(Credential::Model(first.name.clone()))
-        }
-    }
-}
-
-fn send_provider(
-    fleet: &mut Fleet,
-    process: ProcessId,
-    target: &CallTarget,
-    trace: Option<TraceContext>,
-    message: ToConnector,
-) {
-    let head = Head::new(Address::Orchestrator, address_of(target));
-    fleet.push(Effect::Send {
-        process,
-        head: Head { trace, ..head },
-        message: Box::new(message.into()),
-    });
-}
-
-/// Tells a waiting agent how its call ended.
-fn answer_call(
-    fleet: &mut Fleet,
-    at: &InstanceRef,
-    (process, call_id): (ProcessId, CallId),
-    outcome: CallOutcome,
-) {
-    let result = CallResult { call_id, outcome };
-    fleet.send_agent(at, process, None, None, ToAgent::CallResult(result));
-}
-
-/// Hands a piece to the clients that wait for the turn a call is made in.
-fn tell_watchers(fleet: &mut Fleet, at: &InstanceRef, place: &CallPlace, piece: &RawValue) {
-    for token in fleet.clients_of_turn(at, &place.turn_id) {
-        fleet.push(Effect::Piece {
-            token,
-            place: Box::new(place.clone()),
-            piece: piece.to_owned(),
-        });
-    }
 }
 
 impl Calls {
@@ -778,16 +725,6 @@ impl Calls {
         for lane in lanes {
             self.serve_lane(fleet, &lane);
         }
-    }
-
-    /// How many questions to people wait in a workspace.
-    pub(super) fn questions_in(&self, id: &WorkspaceId) -> usize {
-        self.questions.all(Some(id)).count()
-    }
-
-    /// The questions that wait for the answer to a conversation's turn.
-    pub(super) fn questions_of(&self, at: &InstanceRef) -> Vec<QuestionId> {
-        self.questions.of_instance(at)
     }
 
     /// A workspace is opened, for which this was spent so far.

@@ -14,9 +14,9 @@ use goondan_store::instance::Metadata;
 use goondan_store::workspace::{WithWork, WorkspaceRecord};
 use goondan_store::writer::Completion;
 
-use super::Accounts;
-use super::exchange::{Peer, ProcessId, RequestToken, SecretsDone, StateDone, Supply};
-use super::listing::{ListPurpose, ListedInstances};
+use crate::Accounts;
+use crate::exchange::{Peer, ProcessId, RequestToken, SecretsDone, StateDone, Supply};
+use crate::listing::{ListPurpose, ListedInstances};
 
 /// Something that happened.
 #[derive(Debug)]

@@ -316,7 +316,13 @@ fn heal(world: &mut World, edit: Edit) {
     world.parked = None;
     let is_at_rest = |world: &World| {
         let is_none_parked = world.parked.as_ref().is_some_and(Vec::is_empty);
-        world.is_quiet() && is_none_parked && !world.core.workspace_infos().is_empty()
+        world.is_quiet()
+            && is_none_parked
+            && !world
+                .core
+                .fleet
+                .workspace_infos(&world.core.calls)
+                .is_empty()
     };
     while !is_at_rest(world) {
         assert!(world.mono_ms < healed_by, "it never came to rest");

@@ -30,10 +30,11 @@ use serde_json::value::RawValue;
 
 use super::accounts::{Payer, payers, payers_of_line};
 use super::{Calls, OpenCall};
+use crate::LogEvent;
+use crate::fleet::Fleet;
 use crate::limits::{
     BUDGET_STATES_SHOWN, BUDGET_WARNING_PERCENT, ESTIMATE_BYTES_PER_TOKEN, ESTIMATE_REPLY_TOKENS,
 };
-use crate::{Fleet, LogEvent};
 
 /// Whether a call may begin.
 #[derive(Debug)]

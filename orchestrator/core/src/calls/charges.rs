@@ -15,9 +15,10 @@ use uuid::Uuid;
 use super::accounts::{Payer, payers_of_line};
 use super::recording::cost_of;
 use super::{CallId, Calls};
+use crate::LogEvent;
+use crate::fleet::Fleet;
 use crate::jobs::continuation;
 use crate::limits::CHARGE_RETRY_MS;
-use crate::{Fleet, LogEvent};
 
 /// One that is not durable yet.
 #[derive(Debug)]

@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 
 use super::open_questions::{Closed, OpenQuestion, judged};
 use super::{CallState, Calls, OpenCall};
-use crate::{Fleet, LogEvent, Peer, ProcessId, RequestToken};
+use crate::fleet::Fleet;
+use crate::{LogEvent, Peer, ProcessId, RequestToken};
 
 /// How a question came to its end.
 #[derive(Debug)]

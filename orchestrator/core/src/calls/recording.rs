@@ -18,10 +18,12 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::accounts::agents_of;
+use super::messages::answer_call;
 use super::replied::Replied;
-use super::{CallState, Calls, OpenCall, answer_call};
+use super::{CallState, Calls, OpenCall};
+use crate::fleet::Fleet;
 use crate::jobs::continuation;
-use crate::{Fleet, LogEvent, ProcessId};
+use crate::{LogEvent, ProcessId};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
