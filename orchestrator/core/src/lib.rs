@@ -6,30 +6,16 @@
 //!
 //! # Who decides what
 //!
+//! * `fleet`: what runs. It knows nothing of the others.
+//! * `calls`: what agents want done outside, what that takes, and whom people are asked on the way.
+//! * `requests`: what clients ask for.
+//! * `routing`: what one of them says to another.
 //! * `router`: which instance an event belongs to.
-//! * `former_keys`: which conversations from before are a connection's own.
-//! * `slot` and `back_off`: when a process may start, and when it is to be killed.
-//! * `room`: who gives way when descriptors, processes or memory run short.
-//! * `mailbox`: events on their way in. `turns`: what becomes of them.
-//! * `parking`: events that crash whoever works on them.
-//! * `asking`: what agents ask of each other. `answers`: how they hear of what came of it.
-//! * `authority`: what a child may ask for. `observing`: what its reports are made to say.
-//! * `ceilings`: what the work of agents may grow to.
-//! * `instance`: what is known of an agent instance. `agents`: its process. `connectors`: connector
-//!   processes of connections. `models`: those of models.
-//! * `calls`: what agents want done outside, and who does it. `accounts`: what that took.
-//! * `questions`: what waits for a person's answer, under a call.
-//! * `collectors`: traces on their way to collectors.
+//! * `jobs`: what follows when the store has done something.
 //! * `exchange`: what inputs and effects carry. `listing`: lists of instances, and what they are for.
 //! * `refusals`: why something is not done, in words.
-//! * `jobs`: what follows when the store has done something.
-//! * `processes`: what all children have in common.
-//! * `changes`: what an edit changes. `reloading`: reading configurations again.
-//! * `requests`: what clients ask for. `deletion`: what becomes of that request.
-//! * `queries`: looks back at what happened. `archives`: conversations to be taken elsewhere.
-//! * `verification`: whether files are as they were written.
-//! * `retention`: conversations that nobody uses any more.
-//! * `workspaces`: opening, changing, restarting and closing workspaces.
+//!
+//! Each owns its fields. `docs/architecture.md` has the modules below them.
 //!
 //! # Invariants
 //!
