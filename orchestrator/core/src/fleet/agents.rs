@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::answers::waiting::QuestionStatus;
 use super::changes::RunningAgent;
-use super::instance::{Inbox, Instance, Progress, Waiter};
+use super::instance::{Instance, Progress};
 use super::mailbox::LookingUp;
 use super::{Fleet, Owner, Stopping};
 use crate::jobs::{LogAuditFailure, LogFailure, continuation};
@@ -82,13 +82,7 @@ impl Fleet {
     pub(crate) fn forget_waiters(&mut self, gone: &HashSet<RequestToken>) {
         for workspace in self.workspaces.values_mut() {
             for instance in workspace.instances.values_mut() {
-                instance.waiters.retain(|_, waiters| {
-                    waiters.retain(|waiter| match waiter {
-                        Waiter::Client { token, .. } => !gone.contains(token),
-                        Waiter::Agent(_) => true,
-                    });
-                    !waiters.is_empty()
-                });
+                instance.waiters.forget_clients(gone);
             }
         }
     }
@@ -156,13 +150,13 @@ impl Fleet {
         };
         let may_start = entry.slot.may_start(now);
         let ready = entry.slot.ready();
-        if entry.inbox == Inbox::Unread {
+        if entry.inbox.is_unread() {
             if is_between_turns && (may_start || ready.is_some()) {
                 self.read_inbox(at);
             }
-        } else if entry.waiting.is_empty() {
+        } else if entry.inbox.is_empty() {
             // It is started when something comes.
-        } else if is_between_turns && entry.inbox == Inbox::Read && self.is_next_poisonous(at) {
+        } else if is_between_turns && entry.inbox.is_read() && self.is_next_poisonous(at) {
             self.park_next(at);
         } else if may_start {
             self.start_agent(at);
@@ -251,13 +245,13 @@ impl Fleet {
 
     fn is_ready_for_turns(&mut self, at: &InstanceRef) -> bool {
         let entry = self.instance_mut(at);
-        entry.is_some_and(|entry| entry.inbox == Inbox::Read && entry.progress.is_loaded)
+        entry.is_some_and(|entry| entry.inbox.is_read() && entry.progress.is_loaded)
     }
 
     /// Asks the store what the instance has to do.
     fn read_inbox(&mut self, at: &InstanceRef) {
         if let Some(entry) = self.instance_mut(at) {
-            entry.inbox = Inbox::Reading;
+            entry.inbox.begin_reading();
             let instance = at.clone();
             let open = Open {
                 instance: at.clone(),
@@ -269,7 +263,7 @@ impl Fleet {
     /// Reads the inbox again before the next turn: a failed write may have left something in it.
     pub(crate) fn invalidate_inbox(&mut self, at: &InstanceRef) {
         if let Some(entry) = self.instance_mut(at) {
-            entry.inbox = Inbox::Unread;
+            entry.inbox.invalidate();
             self.pump(at);
         }
     }
@@ -278,7 +272,7 @@ impl Fleet {
     pub(crate) fn take_up(&mut self, at: &InstanceRef, agent: Option<&AgentName>) {
         let is_known = self.instance_mut(at).is_some();
         if !is_known && let Some(entry) = self.instance_entry(at, agent) {
-            entry.inbox = Inbox::Unread;
+            entry.inbox.invalidate();
             self.pump(at);
         }
     }
@@ -400,25 +394,18 @@ impl Fleet {
             return;
         }
         entry.agent = state.agent;
-        entry.waiting = state.waiting.into();
-        entry.turn_crashes = state.attempts;
+        let open_event = state
+            .open_turn
+            .as_ref()
+            .and_then(|open| open.event.as_ref());
+        let open_event = open_event.map(|event| &event.event_id);
+        entry.inbox.read(state.waiting, state.attempts, open_event);
         let open_turn = state.open_turn.as_ref().map(|open| open.turn_id.clone());
         entry.expect_answers(state.awaiting);
-        if let Some(event) = state.open_turn.and_then(|open| open.event)
-            && let Some(place) = entry.waiting.iter().position(|e| e.id == event.event_id)
-            && place > 0
-            && let Some(open) = entry.waiting.remove(place)
-        {
-            entry.waiting.push_front(open);
-        }
-        entry.inbox = Inbox::Read;
         // A turn may have been committed without this process of ours having seen it.
-        let missing: Vec<EventId> = entry
-            .waiters
-            .keys()
-            .filter(|id| entry.waiting.iter().all(|event| event.id != **id))
-            .cloned()
-            .collect();
+        let awaited = entry.waiters.events();
+        let missing = awaited.filter(|id| entry.inbox.get(id).is_none());
+        let missing: Vec<EventId> = missing.cloned().collect();
         for event_id in missing {
             let look_up = LookUpEvent {
                 instance: at.clone(),
@@ -438,13 +425,12 @@ impl Fleet {
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        entry.inbox = Inbox::Unread;
+        entry.inbox.invalidate();
         if entry.slot.up().is_some() {
             return self.on_store_failure(at, None, error);
         }
         if matches!(error, StoreError::NoInstance { .. }) {
-            entry.inbox = Inbox::Read;
-            entry.waiting.clear();
+            entry.inbox.vanish();
             self.cancel_waiters(at, &deleted_error(&at.instance_key), QuestionStatus::Lost);
             self.forget_questions_of(at);
             return self.forget_if_done(at);
