@@ -3,13 +3,12 @@
 use std::collections::HashSet;
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::control::ProcessState;
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{AgentName, EventId, InstanceRef, WorkspaceId};
-use goondan_protocol::ipc::{Assignment, ChildRole, Head, Shutdown, ToAgent};
+use goondan_protocol::ipc::{Assignment, Head, ToAgent};
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
-use goondan_protocol::trace::{TraceContext, TraceId};
+use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::{InstanceState, work_dir};
 use goondan_store::naming::instance_dir_name;
@@ -23,7 +22,7 @@ use super::mailbox::LookingUp;
 use super::{Fleet, Owner, Stopping};
 use crate::jobs::{LogAuditFailure, LogFailure, continuation};
 use crate::refusals::{control_error, deleted_error};
-use crate::{Effect, LogEvent, ProcessId, RequestToken, Spawn};
+use crate::{Effect, LogEvent, ProcessId, RequestToken};
 
 /// Why a process ends that an edit outdated.
 pub(crate) const CONFIGURATION_CHANGED: &str = "its configuration changed";
@@ -303,31 +302,11 @@ impl Fleet {
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        let identity = JsonObject::from_iter([
-            ("workspaceId".to_owned(), json!(at.workspace_id)),
-            ("agentName".to_owned(), json!(entry.agent)),
-            ("instanceKey".to_owned(), json!(at.instance_key)),
-        ]);
-        self.next_process += 1;
-        let (process, now) = (ProcessId(self.next_process), self.now);
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        entry.slot.start(process, now);
         entry.progress = Progress::default();
         let limits = running.definition.limits;
         entry.running = Some(running);
-        self.owners.insert(process, Owner::Agent(at.clone()));
+        let process = self.spawn(&Owner::Agent(at.clone()), limits);
         self.start_begun(process);
-        let trace_id = TraceId::from_uuid(self.uuid());
-        let role = ChildRole::Agent;
-        self.push(Effect::Spawn(Spawn {
-            process,
-            role,
-            identity,
-            trace_id,
-            limits,
-        }));
         // What a process that crashed or a failed write left behind is read anew, not remembered.
         self.read_inbox(at);
     }
@@ -482,27 +461,7 @@ impl Fleet {
 
     /// Asks an agent's process to finish and end.
     pub(super) fn drain_agent(&mut self, at: &InstanceRef, grace: Option<u64>, reason: &str) {
-        let grace_period_ms = grace.unwrap_or_else(|| self.grace_period_ms(&at.workspace_id));
-        let now = self.now;
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        let Some(up) = entry.slot.up() else { return };
-        let running = up.process;
-        match entry.slot.drain(now, grace_period_ms) {
-            Some(process) => {
-                let shutdown = Shutdown {
-                    grace_period_ms,
-                    reason: reason.to_owned(),
-                };
-                self.send_agent(at, process, None, None, ToAgent::Shutdown(shutdown));
-            }
-            None if entry.slot.shown(false) == ProcessState::Spawning => {
-                // It has no work yet, so nothing is lost.
-                self.kill(running, true);
-            }
-            None => {}
-        }
+        self.drain(&Owner::Agent(at.clone()), grace, reason);
     }
 
     pub(super) fn grace_period_ms(&self, id: &WorkspaceId) -> u64 {
