@@ -20,34 +20,42 @@ use goondan_protocol::call::{
     CallCancel, CallError, CallErrorCode, CallId, CallOrder, CallOutcome, CallPiece, CallPlace,
     CallRecord, CallResult, CallRetry, CallTarget, Caller, ModelPiece, OutgoingCall,
 };
-use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{
-    AgentName, ConnectionName, InstanceRef, ResourceName, StepId, TurnId, WorkspaceId,
+    AgentName, ConnectionName, InstanceRef, QuestionId, ResourceName, StepId, TurnId, WorkspaceId,
 };
-use goondan_protocol::ipc::{Head, ToAgent, ToConnector};
+use goondan_protocol::ipc::{ToAgent, ToConnector};
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::usage::Charge;
 use goondan_store::ledger::Entry;
 use serde_json::value::{RawValue, to_raw_value};
 
+use self::accounts::{Accounts, Payer};
 use self::budgets::Verdict;
 use self::charges::Charges;
 use self::lane::{Lane, Who};
-use super::accounts::Payer;
-use super::authority;
-use super::instance::{Turn, Waiter};
-use super::{Core, Effect, Fleet, LogEvent, ProcessId, RequestToken};
+use self::messages::{answer_call, check_call, credential_of, send_provider, tell_watchers};
+use self::open_questions::Questions;
+use self::recording::step_to_record;
+use self::replied::Replied;
+use crate::fleet::Fleet;
+use crate::fleet::authority;
+use crate::fleet::availability::Availability;
+use crate::fleet::views::Work;
 use crate::limits::{
     CALL_ATTEMPTS_MAX, CALL_DEADLINE_MAX_MS, CALL_RETRY_FIRST_MS, CALL_RETRY_MAX_MS,
     CALLS_OPEN_PER_AGENT, TICK_MS,
 };
+use crate::{LogEvent, ProcessId};
 
+pub(super) mod accounts;
 mod budgets;
 mod charges;
 mod lane;
+mod messages;
+mod open_questions;
 mod questions;
 mod recording;
-pub(super) mod replied;
+mod replied;
 
 /// Calls that are paid for and limited together: those of one connection, or of the models with one
 /// key, which are named by the first of them.
@@ -131,15 +139,46 @@ pub(super) struct Calls {
     open: BTreeMap<CallId, OpenCall>,
     lanes: BTreeMap<LaneKey, Lane>,
     charges: Charges,
+    questions: Questions,
+    /// The replies that turns in progress got last.
+    replied: BTreeMap<InstanceRef, Replied>,
+    /// What replies took so far, of each workspace.
+    accounts: BTreeMap<WorkspaceId, Accounts>,
 }
 
+impl Work for Calls {
+    fn is_called(&self, id: &WorkspaceId, target: &CallTarget) -> bool {
+        self.any_for(id, target)
+    }
+
+    fn questions_in(&self, id: &WorkspaceId) -> usize {
+        self.questions.all(Some(id)).count()
+    }
+
+    fn questions_of(&self, at: &InstanceRef) -> Vec<QuestionId> {
+        self.questions.of_instance(at)
+    }
+}
+
+#[cfg(test)]
 impl Calls {
     /// Whether there are none.
-    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty() && self.charges.is_empty()
     }
 
+    /// What is held to have been spent in each workspace.
+    pub(super) fn accounts(&self) -> impl Iterator<Item = &Accounts> {
+        self.accounts.values()
+    }
+
+    /// The questions that wait.
+    pub(super) fn open_questions(&self) -> impl Iterator<Item = &open_questions::OpenQuestion> {
+        self.questions.all(None)
+    }
+}
+
+impl Calls {
     /// Whether a model or connection has any call to make, or makes one.
     pub(super) fn any_for(&self, workspace_id: &WorkspaceId, target: &CallTarget) -> bool {
         self.open
@@ -185,155 +224,45 @@ impl Calls {
     }
 }
 
-/// Whether the process that is to make a call can.
-#[derive(Debug)]
-pub(super) enum Availability {
-    /// It can.
-    Ready(ProcessId),
-    /// It will; waiting is worth it.
-    Coming,
-    /// It cannot.
-    Not(CallError),
-}
-
-fn address_of(target: &CallTarget) -> Address {
-    match target.clone() {
-        CallTarget::Model { name } => Address::Model { name },
-        CallTarget::Connection { name } => Address::Connector { name },
-    }
-}
-
 /// How long to wait before the next attempt, in milliseconds.
 fn retry_delay_ms(attempts: u32) -> u64 {
     let doublings = attempts.saturating_sub(1).min(16);
     (CALL_RETRY_FIRST_MS << doublings).min(CALL_RETRY_MAX_MS)
 }
 
-impl Fleet {
-    /// The turn in which an agent, as its process was started, may have this call made.
-    fn check_call(&mut self, at: &InstanceRef, asked: &OutgoingCall) -> Result<Turn, CallError> {
-        let gone = || CallError::new(CallErrorCode::Refused, "the agent has no turn in progress");
-        let entry = self.instance_mut(at).ok_or_else(gone)?;
-        let agent = entry.running.as_ref().ok_or_else(gone)?;
-        let turn = entry.turn.as_ref().ok_or_else(gone)?;
-        authority::may_call(&agent.definition, turn, asked)?;
-        Ok(turn.clone())
-    }
-
-    /// Whose limits a call counts towards; none if nobody could make it.
-    fn credential_of(&self, id: &WorkspaceId, target: &CallTarget) -> Option<Credential> {
-        let bundle = self.workspaces.get(id)?.bundle.as_ref()?;
-        match target {
-            CallTarget::Connection { name } => {
-                let connection = bundle.connections.get(name)?;
-                Some(Credential::Connection(connection.name.clone()))
-            }
-            CallTarget::Model { name } => {
-                let model = bundle.models.get(name)?;
-                let mut all = bundle.models.values();
-                let first = all.find(|other| other.shares_credential_with(model))?;
-                Some(Credential::Model(first.name.clone()))
-            }
-        }
-    }
-
-    fn availability(&self, id: &WorkspaceId, target: &CallTarget) -> Availability {
-        match target {
-            CallTarget::Model { name } => self.model_availability(id, name),
-            CallTarget::Connection { name } => self.connection_availability(id, name),
-        }
-    }
-
-    fn send_provider(
-        &mut self,
-        process: ProcessId,
-        target: &CallTarget,
-        trace: Option<TraceContext>,
-        message: ToConnector,
-    ) {
-        let head = Head::new(Address::Orchestrator, address_of(target));
-        self.push(Effect::Send {
-            process,
-            head: Head { trace, ..head },
-            message: Box::new(message.into()),
-        });
-    }
-
-    /// Tells a waiting agent how its call ended.
-    fn answer_call(
-        &mut self,
-        at: &InstanceRef,
-        (process, call_id): (ProcessId, CallId),
-        outcome: CallOutcome,
-    ) {
-        let result = CallResult { call_id, outcome };
-        self.send_agent(at, process, None, None, ToAgent::CallResult(result));
-    }
-
-    fn tell_watchers(&mut self, at: &InstanceRef, place: &CallPlace, piece: &RawValue) {
-        for token in self.watchers(at, place) {
-            self.push(Effect::Piece {
-                token,
-                place: Box::new(place.clone()),
-                piece: piece.to_owned(),
-            });
-        }
-    }
-
-    /// The clients that wait for the turn a call is made in.
-    fn watchers(&mut self, at: &InstanceRef, place: &CallPlace) -> Vec<RequestToken> {
-        let Some(entry) = self.instance_mut(at) else {
-            return Vec::new();
-        };
-        let turn = entry.turn.as_ref();
-        let Some(turn) = turn.filter(|turn| turn.turn_id == place.turn_id) else {
-            return Vec::new();
-        };
-        let waiters = entry.waiters.get(&turn.context.event_id);
-        waiters
-            .into_iter()
-            .flatten()
-            .filter_map(Waiter::client)
-            .collect()
-    }
-}
-
-impl Core {
+impl Calls {
     /// An agent wants something done outside.
     pub(super) fn on_call(
         &mut self,
+        fleet: &mut Fleet,
         at: &InstanceRef,
         process: ProcessId,
         trace: Option<TraceContext>,
         asked: OutgoingCall,
     ) {
         let waiter = (process, asked.call_id);
-        let trace = match self.fleet.check_call(at, &asked) {
+        let trace = match check_call(fleet, at, &asked) {
             Ok(within) => Some(authority::trace_within(&within, trace)),
             Err(error) => {
-                return self
-                    .fleet
-                    .answer_call(at, waiter, CallOutcome::Error(error));
+                return answer_call(fleet, at, waiter, CallOutcome::Error(error));
             }
         };
-        let step = match self.fleet.step_to_record(at, &asked) {
+        let step = match step_to_record(fleet, at, &asked) {
             Ok(step) => step,
-            Err(problem) => return self.fleet.on_broken(process, problem),
+            Err(problem) => return fleet.on_broken(process, problem),
         };
         if let Some(step_id) = &step
-            && self.answer_from_record(at, step_id, waiter, &asked.target)
+            && self.answer_from_record(fleet, at, step_id, waiter, &asked.target)
         {
             return;
         }
-        let Some(agent) = self.fleet.instance_mut(at).map(|entry| entry.agent.clone()) else {
+        let Some(agent) = fleet.agent_name(at).cloned() else {
             return;
         };
-        let (id, lane) = match self.queue_call(at, &agent, process, &asked.target) {
+        let (id, lane) = match self.queue_call(fleet, at, &agent, process, &asked.target) {
             Ok(queued) => queued,
             Err(error) => {
-                return self
-                    .fleet
-                    .answer_call(at, waiter, CallOutcome::Error(error));
+                return answer_call(fleet, at, waiter, CallOutcome::Error(error));
             }
         };
         let deadline_ms = asked.deadline_ms.min(CALL_DEADLINE_MAX_MS);
@@ -350,35 +279,35 @@ impl Core {
             place: asked.place,
             record: step.zip(asked.record),
             trace,
-            deadline_ms: self.fleet.now.mono_ms.saturating_add(deadline_ms),
+            deadline_ms: fleet.now().mono_ms.saturating_add(deadline_ms),
             not_before_ms: 0,
             attempts: 0,
             has_streamed: false,
-            payers: self.fleet.payers_of(at, &asked.target),
+            payers: self.payers_of(fleet, at, &asked.target),
             reserved: None,
             bill: None,
             state: CallState::Waiting,
         };
-        self.calls.open.insert(id, call);
-        self.serve(&at.workspace_id, &asked.target);
+        self.open.insert(id, call);
+        self.serve(fleet, &at.workspace_id, &asked.target);
     }
 
     /// Gives a new call its place in the lane of its target.
     fn queue_call(
         &mut self,
+        fleet: &mut Fleet,
         at: &InstanceRef,
         agent: &AgentName,
         process: ProcessId,
         target: &CallTarget,
     ) -> Result<(CallId, LaneKey), CallError> {
-        let open = self
-            .calls
-            .ids(|call| call.waiter.is_some_and(|(p, _)| p == process));
+        let open = self.ids(|call| call.waiter.is_some_and(|(p, _)| p == process));
         if open.len() >= CALLS_OPEN_PER_AGENT {
             let message = format!("the agent waits for {CALLS_OPEN_PER_AGENT} calls already");
             return Err(CallError::new(CallErrorCode::Overloaded, message).later(None));
         }
-        let Some(credential) = self.fleet.credential_of(&at.workspace_id, target) else {
+        let bundle = fleet.bundle(&at.workspace_id);
+        let Some(credential) = bundle.and_then(|bundle| credential_of(bundle, target)) else {
             let message = format!("there is no {target} in the configuration");
             return Err(CallError::new(CallErrorCode::NotFound, message));
         };
@@ -387,8 +316,8 @@ impl Core {
             instance_key: &at.instance_key,
         };
         let lane = (at.workspace_id.clone(), credential);
-        let id = self.fleet.next_call_id();
-        let queue = self.calls.lanes.entry(lane.clone()).or_default();
+        let id = fleet.next_call_id();
+        let queue = self.lanes.entry(lane.clone()).or_default();
         queue.is_served_by(target);
         if !queue.push(who, id) {
             let message = format!("too many calls wait for {target}");
@@ -398,45 +327,45 @@ impl Core {
     }
 
     /// Does what can be done for the calls to one model or connection.
-    pub(super) fn serve(&mut self, id: &WorkspaceId, target: &CallTarget) {
-        if !self.calls.any_for(id, target) {
+    pub(super) fn serve(&mut self, fleet: &mut Fleet, id: &WorkspaceId, target: &CallTarget) {
+        if !self.any_for(id, target) {
             return;
         }
         if let CallTarget::Model { name } = target {
-            self.fleet.pump_model(id, name, true);
+            fleet.pump_model(id, name, true);
         }
-        if let Availability::Not(error) = self.fleet.availability(id, target) {
-            let waiting = self.calls.ids(|call| {
+        if let Availability::Not(error) = fleet.availability(id, target) {
+            let waiting = self.ids(|call| {
                 call.at.workspace_id == *id
                     && call.target == *target
                     && matches!(call.state, CallState::Waiting)
             });
             for call_id in waiting {
-                self.end_call(call_id, CallOutcome::Error(error.clone()));
+                self.end_call(fleet, call_id, CallOutcome::Error(error.clone()));
             }
         }
-        let lanes = self.calls.lanes.iter();
+        let lanes = self.lanes.iter();
         let served = lanes.filter(|((of, _), lane)| of == id && lane.targets().contains(target));
         let served: Vec<LaneKey> = served.map(|(lane_key, _)| lane_key.clone()).collect();
         for lane_key in served {
-            self.serve_lane(&lane_key);
+            self.serve_lane(fleet, &lane_key);
         }
     }
 
     /// Begins every call of a lane that may begin now.
-    fn serve_lane(&mut self, lane_key: &LaneKey) {
-        let now_ms = self.fleet.now.mono_ms;
-        let Some(lane) = self.calls.lanes.get(lane_key) else {
+    fn serve_lane(&mut self, fleet: &mut Fleet, lane_key: &LaneKey) {
+        let now_ms = fleet.now().mono_ms;
+        let Some(lane) = self.lanes.get(lane_key) else {
             return;
         };
         let mut ready: BTreeMap<CallTarget, ProcessId> = BTreeMap::new();
         for target in lane.targets() {
-            if let Availability::Ready(process) = self.fleet.availability(&lane_key.0, target) {
+            if let Availability::Ready(process) = fleet.availability(&lane_key.0, target) {
                 ready.insert(target.clone(), process);
             }
         }
         loop {
-            let Calls { open, lanes, .. } = &mut self.calls;
+            let Self { open, lanes, .. } = self;
             let Some(lane) = lanes.get_mut(lane_key) else {
                 return;
             };
@@ -450,26 +379,32 @@ impl Core {
             let Some(process) = process_for(id) else {
                 continue;
             };
-            match self.budget_verdict(id) {
-                Verdict::Fits(reserved) => self.begin_call(id, process, reserved),
+            match self.budget_verdict(fleet, id) {
+                Verdict::Fits(reserved) => self.begin_call(fleet, id, process, reserved),
                 // Whoever it waits for comes to an end.
-                Verdict::Wait => self.calls.put_back(id, now_ms.saturating_add(TICK_MS)),
+                Verdict::Wait => self.put_back(id, now_ms.saturating_add(TICK_MS)),
                 Verdict::Refused(error) => {
-                    self.calls.put_back(id, now_ms);
-                    self.end_call(id, CallOutcome::Error(error));
+                    self.put_back(id, now_ms);
+                    self.end_call(fleet, id, CallOutcome::Error(error));
                 }
             }
         }
-        if let Some(lane) = self.calls.lanes.get(lane_key)
+        if let Some(lane) = self.lanes.get(lane_key)
             && lane.is_idle(now_ms)
         {
-            self.calls.lanes.remove(lane_key);
+            self.lanes.remove(lane_key);
         }
     }
 
-    fn begin_call(&mut self, id: CallId, process: ProcessId, reserved: Option<Charge>) {
-        let now_ms = self.fleet.now.mono_ms;
-        let Some(call) = self.calls.open.get_mut(&id) else {
+    fn begin_call(
+        &mut self,
+        fleet: &mut Fleet,
+        id: CallId,
+        process: ProcessId,
+        reserved: Option<Charge>,
+    ) {
+        let now_ms = fleet.now().mono_ms;
+        let Some(call) = self.open.get_mut(&id) else {
             return;
         };
         call.attempts = call.attempts.saturating_add(1);
@@ -489,13 +424,18 @@ impl Core {
             params,
             deadline_ms,
         };
-        self.fleet
-            .send_provider(process, &target, trace, ToConnector::Call(Box::new(order)));
+        send_provider(
+            fleet,
+            process,
+            &target,
+            trace,
+            ToConnector::Call(Box::new(order)),
+        );
     }
 
     /// Ends a call, telling whoever waits for it.
-    fn end_call(&mut self, id: CallId, outcome: CallOutcome) {
-        let Some(call) = self.calls.remove(id) else {
+    fn end_call(&mut self, fleet: &mut Fleet, id: CallId, outcome: CallOutcome) {
+        let Some(call) = self.remove(id) else {
             return;
         };
         if let CallOutcome::Error(error) = &outcome {
@@ -504,35 +444,40 @@ impl Core {
                 .with("target", call.target.to_string())
                 .with("code", error.code.as_str())
                 .with("attempts", call.attempts);
-            self.fleet.log(
+            fleet.log(
                 event
                     .with("error", error.message.clone())
                     .in_trace(call.trace),
             );
         }
         if let Some(waiter) = call.waiter {
-            self.fleet.answer_call(&call.at, waiter, outcome);
+            answer_call(fleet, &call.at, waiter, outcome);
         }
     }
 
     /// The call that `process` makes under this name. One it does not make was given up meanwhile.
     fn running_call(&mut self, process: ProcessId, id: CallId) -> Option<&mut OpenCall> {
-        let call = self.calls.open.get_mut(&id)?;
+        let call = self.open.get_mut(&id)?;
         (call.process() == Some(process)).then_some(call)
     }
 
     /// A connector tells a part of what comes of a call.
-    pub(super) fn on_call_piece(&mut self, process: ProcessId, piece: &CallPiece) {
+    pub(super) fn on_call_piece(
+        &mut self,
+        fleet: &mut Fleet,
+        process: ProcessId,
+        piece: &CallPiece,
+    ) {
         let Some(call) = self.running_call(process, piece.call_id) else {
             return;
         };
         call.has_streamed = true;
-        self.pass_on(piece.call_id, &piece.piece);
+        self.pass_on(fleet, piece.call_id, &piece.piece);
     }
 
     /// Hands a piece to the agent, if it wants it, and to whoever watches the turn.
-    fn pass_on(&mut self, id: CallId, piece: &RawValue) {
-        let Some(call) = self.calls.open.get(&id) else {
+    fn pass_on(&mut self, fleet: &mut Fleet, id: CallId, piece: &RawValue) {
+        let Some(call) = self.open.get(&id) else {
             return;
         };
         let at = call.at.clone();
@@ -540,18 +485,18 @@ impl Core {
         if let Some((process, call_id)) = call.waiter.filter(|_| call.wants_pieces) {
             let piece = piece.to_owned();
             let piece = ToAgent::CallPiece(CallPiece { call_id, piece });
-            self.fleet.send_agent(&at, process, None, None, piece);
+            fleet.send_agent(&at, process, None, None, piece);
         }
         // A summary of what is long past is no part of the turn's answer.
         let is_summary = |place: &CallPlace| place.step_id.as_ref().is_some_and(StepId::is_summary);
         if let Some(place) = place.filter(|place| !is_summary(place)) {
-            self.fleet.tell_watchers(&at, &place, piece);
+            tell_watchers(fleet, &at, &place, piece);
         }
     }
 
     /// Tells those who wait for the turn that one of its calls is made again, and when.
-    fn tell_of_retry(&mut self, id: CallId, error: &CallError, delay_ms: u64) {
-        let Some(call) = self.calls.open.get(&id) else {
+    fn tell_of_retry(&mut self, fleet: &mut Fleet, id: CallId, error: &CallError, delay_ms: u64) {
+        let Some(call) = self.open.get(&id) else {
             return;
         };
         let Some(place) = call.place.clone() else {
@@ -567,42 +512,44 @@ impl Core {
             reason: error.message.clone(),
         });
         if let Ok(piece) = to_raw_value(&retry) {
-            self.fleet.tell_watchers(&at, &place, &piece);
+            tell_watchers(fleet, &at, &place, &piece);
         }
     }
 
     /// A connector tells how a call ended.
-    pub(super) fn on_call_result(&mut self, process: ProcessId, result: CallResult) {
+    pub(super) fn on_call_result(
+        &mut self,
+        fleet: &mut Fleet,
+        process: ProcessId,
+        result: CallResult,
+    ) {
         let id = result.call_id;
-        if self.fleet.is_collected(process, &result) {
-            return;
-        }
         let Some(call) = self.running_call(process, id) else {
             return;
         };
         let (lane, is_recorded) = (call.lane.clone(), call.record.is_some());
-        self.fleet.provider_worked(process);
+        fleet.provider_worked(process);
         match result.outcome {
-            CallOutcome::Ok(answer) if is_recorded => self.record_reply(id, &answer),
-            CallOutcome::Ok(answer) => self.end_call(id, CallOutcome::Ok(answer)),
+            CallOutcome::Ok(answer) if is_recorded => self.record_reply(fleet, id, &answer),
+            CallOutcome::Ok(answer) => self.end_call(fleet, id, CallOutcome::Ok(answer)),
             CallOutcome::Error(error) => {
-                self.count_failure(id, error.usage);
-                self.on_call_failed(id, error);
+                self.count_failure(fleet, id, error.usage);
+                self.on_call_failed(fleet, id, error);
             }
         }
-        self.serve_lane(&lane);
+        self.serve_lane(fleet, &lane);
     }
 
     /// Makes a call again that had no effect, later; or gives it up.
-    fn on_call_failed(&mut self, id: CallId, error: CallError) {
-        let now_ms = self.fleet.now.mono_ms;
-        let Some(call) = self.calls.open.get(&id) else {
+    fn on_call_failed(&mut self, fleet: &mut Fleet, id: CallId, error: CallError) {
+        let now_ms = fleet.now().mono_ms;
+        let Some(call) = self.open.get(&id) else {
             return;
         };
         let delay_ms = retry_delay_ms(call.attempts).max(error.retry_after_ms.unwrap_or(0));
         let again_ms = now_ms.saturating_add(delay_ms);
         if error.code == CallErrorCode::RateLimited
-            && let Some(lane) = self.calls.lanes.get_mut(&call.lane)
+            && let Some(lane) = self.lanes.get_mut(&call.lane)
         {
             lane.cool_down(again_ms.min(now_ms.saturating_add(CALL_DEADLINE_MAX_MS)));
         }
@@ -611,68 +558,79 @@ impl Core {
             && call.attempts < CALL_ATTEMPTS_MAX
             && again_ms < call.deadline_ms;
         if !is_worth_it {
-            return self.end_call(id, CallOutcome::Error(error));
+            return self.end_call(fleet, id, CallOutcome::Error(error));
         }
         let (at, target, trace) = (call.at.clone(), call.target.to_string(), call.trace);
-        self.tell_of_retry(id, &error, delay_ms);
+        self.tell_of_retry(fleet, id, &error, delay_ms);
         let event = LogEvent::info("an outgoing call is made again").of(&at);
         let event = event
             .with("target", target)
             .with("code", error.code.as_str())
             .with("afterMs", delay_ms);
         let event = event.with("error", error.message).in_trace(trace);
-        self.fleet.log(event);
-        self.calls.put_back(id, again_ms);
+        fleet.log(event);
+        self.put_back(id, again_ms);
     }
 
     /// An agent does not wait for a call any more.
-    pub(super) fn on_call_cancel(&mut self, process: ProcessId, cancel: CallCancel) {
+    pub(super) fn on_call_cancel(
+        &mut self,
+        fleet: &mut Fleet,
+        process: ProcessId,
+        cancel: CallCancel,
+    ) {
         let waiter = Some((process, cancel.call_id));
-        for id in self.calls.ids(|call| call.waiter == waiter) {
-            self.give_up(id);
+        for id in self.ids(|call| call.waiter == waiter) {
+            self.give_up(fleet, id);
         }
     }
 
     /// Gives a call up that nobody waits for. What is being recorded is recorded all the same.
-    fn give_up(&mut self, id: CallId) {
-        if let Some(call) = self.calls.open.get_mut(&id)
+    fn give_up(&mut self, fleet: &mut Fleet, id: CallId) {
+        if let Some(call) = self.open.get_mut(&id)
             && let CallState::Recording { .. } = call.state
         {
             call.waiter = None;
             return;
         }
-        let Some(mut call) = self.calls.remove(id) else {
+        let Some(mut call) = self.remove(id) else {
             return;
         };
         if let Some(bill) = call.bill.take() {
-            self.put_down(call.at.clone(), bill);
+            self.put_down(fleet, call.at.clone(), bill);
         }
         if let Some(process) = call.process() {
             let cancel = ToConnector::CallCancel(CallCancel { call_id: id });
-            self.fleet
-                .send_provider(process, &call.target, call.trace, cancel);
+            send_provider(fleet, process, &call.target, call.trace, cancel);
         }
-        self.serve_lane(&call.lane);
+        self.serve_lane(fleet, &call.lane);
     }
 
     /// An agent's process is gone. A model's reply to it is still awaited: it is paid for, and its
     /// successor asks for the same one. Everything else is given up.
-    pub(super) fn on_caller_gone(&mut self, process: ProcessId, at: &InstanceRef) {
-        let is_staying = self.fleet.why_nothing_begins(at).is_none();
-        for id in self
-            .calls
-            .ids(|call| call.waiter.is_some_and(|(p, _)| p == process))
-        {
-            match self.calls.open.get_mut(&id) {
+    pub(super) fn on_caller_gone(
+        &mut self,
+        fleet: &mut Fleet,
+        process: ProcessId,
+        at: &InstanceRef,
+    ) {
+        let is_staying = fleet.why_nothing_begins(at).is_none();
+        for id in self.ids(|call| call.waiter.is_some_and(|(p, _)| p == process)) {
+            match self.open.get_mut(&id) {
                 Some(call) if is_staying && call.record.is_some() => call.waiter = None,
-                _ => self.give_up(id),
+                _ => self.give_up(fleet, id),
             }
         }
     }
 
     /// Gives up what is still awaited for turns of a conversation that are over: for all but
     /// `current`.
-    pub(super) fn give_up_calls_of(&mut self, at: &InstanceRef, current: Option<&TurnId>) {
+    pub(super) fn give_up_calls_of(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &InstanceRef,
+        current: Option<&TurnId>,
+    ) {
         let is_over = |call: &OpenCall| {
             call.at == *at
                 && call
@@ -680,26 +638,25 @@ impl Core {
                     .as_ref()
                     .is_some_and(|p| Some(&p.turn_id) != current)
         };
-        for id in self.calls.ids(is_over) {
-            self.give_up(id);
+        for id in self.ids(is_over) {
+            self.give_up(fleet, id);
         }
-        if current.is_none()
-            && let Some(entry) = self.fleet.instance_mut(at)
-        {
-            entry.replied = None;
+        if current.is_none() {
+            self.replied.remove(at);
         }
     }
 
     /// A connector's process is gone. Its successor makes the calls again that may be.
     pub(super) fn on_provider_gone(
         &mut self,
+        fleet: &mut Fleet,
         process: ProcessId,
         id: &WorkspaceId,
         target: &CallTarget,
         how: &str,
     ) {
-        for call_id in self.calls.ids(|call| call.process() == Some(process)) {
-            let Some(call) = self.calls.open.get_mut(&call_id) else {
+        for call_id in self.ids(|call| call.process() == Some(process)) {
+            let Some(call) = self.open.get_mut(&call_id) else {
                 continue;
             };
             let had_streamed = std::mem::take(&mut call.has_streamed);
@@ -708,30 +665,30 @@ impl Core {
                 let message = format!("{target} broke off ({how}); outcome unknown");
                 let error = CallError::new(CallErrorCode::Interrupted, message)
                     .suggest("look whether it had its effect before you try again");
-                self.end_call(call_id, CallOutcome::Error(error));
+                self.end_call(fleet, call_id, CallOutcome::Error(error));
             } else if call.attempts >= CALL_ATTEMPTS_MAX {
                 let times = call.attempts;
                 let message = format!("{target} ended {times} times in this call, the last: {how}");
                 let error = CallError::new(CallErrorCode::Interrupted, message)
                     .suggest("`gdn logs` shows what its process wrote before its end");
-                self.end_call(call_id, CallOutcome::Error(error));
+                self.end_call(fleet, call_id, CallOutcome::Error(error));
             } else {
                 let message = format!("its process ended: {how}");
                 let error = CallError::new(CallErrorCode::Interrupted, message);
-                self.calls.put_back(call_id, 0);
+                self.put_back(call_id, 0);
                 if had_streamed && let Ok(again) = to_raw_value(&ModelPiece::Again) {
-                    self.pass_on(call_id, &again);
+                    self.pass_on(fleet, call_id, &again);
                 }
-                self.tell_of_retry(call_id, &error, 0);
+                self.tell_of_retry(fleet, call_id, &error, 0);
             }
         }
-        self.serve(id, target);
+        self.serve(fleet, id, target);
     }
 
     /// Ends the calls whose time is up, and begins those whose time has come.
-    pub(super) fn on_call_time(&mut self) {
-        let now_ms = self.fleet.now.mono_ms;
-        let late = self.calls.ids(|call| {
+    pub(super) fn on_call_time(&mut self, fleet: &mut Fleet) {
+        let now_ms = fleet.now().mono_ms;
+        let late = self.ids(|call| {
             let is_outside = matches!(call.state, CallState::Waiting | CallState::Running { .. });
             call.deadline_ms <= now_ms && is_outside
         });
@@ -740,7 +697,7 @@ impl Core {
             if self.questions.holds(id) {
                 continue;
             }
-            let Some(call) = self.calls.open.get(&id) else {
+            let Some(call) = self.open.get(&id) else {
                 continue;
             };
             let (target, trace, process) = (call.target.clone(), call.trace, call.process());
@@ -759,24 +716,30 @@ impl Core {
             };
             if let Some(process) = process {
                 let cancel = ToConnector::CallCancel(CallCancel { call_id: id });
-                self.fleet.send_provider(process, &target, trace, cancel);
+                send_provider(fleet, process, &target, trace, cancel);
             }
             let error = CallError::new(CallErrorCode::TimedOut, message).suggest(suggestion);
-            self.end_call(id, CallOutcome::Error(error));
+            self.end_call(fleet, id, CallOutcome::Error(error));
         }
-        let lanes: Vec<LaneKey> = self.calls.lanes.keys().cloned().collect();
+        let lanes: Vec<LaneKey> = self.lanes.keys().cloned().collect();
         for lane in lanes {
-            self.serve_lane(&lane);
+            self.serve_lane(fleet, &lane);
         }
+    }
+
+    /// A workspace is opened, for which this was spent so far.
+    pub(super) fn open_accounts(&mut self, id: &WorkspaceId, accounts: Accounts) {
+        self.accounts.insert(id.clone(), accounts);
+    }
+
+    /// Forgets the replies to turns of conversations that have nothing to do any more.
+    pub(super) fn forget_replies(&mut self, fleet: &Fleet) {
+        self.replied.retain(|at, _| fleet.agent_name(at).is_some());
     }
 
     /// Forgets the calls of a workspace that is gone.
     pub(super) fn forget_calls_of(&mut self, id: &WorkspaceId) {
-        self.calls
-            .open
-            .retain(|_, call| call.at.workspace_id != *id);
-        self.calls
-            .lanes
-            .retain(|(workspace_id, _), _| workspace_id != id);
+        self.open.retain(|_, call| call.at.workspace_id != *id);
+        self.lanes.retain(|(workspace_id, _), _| workspace_id != id);
     }
 }

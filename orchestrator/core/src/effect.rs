@@ -20,9 +20,9 @@ use goondan_store::writer::Job;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::LoadPurpose;
-use super::exchange::{ProcessId, RequestToken, SecretWork, StateWork};
-use super::listing::ListPurpose;
+use crate::LoadPurpose;
+use crate::exchange::{ProcessId, RequestToken, SecretWork, StateWork};
+use crate::listing::ListPurpose;
 
 /// Something to be done. The shell does it and decides nothing.
 #[derive(Debug)]

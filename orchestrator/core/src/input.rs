@@ -14,9 +14,9 @@ use goondan_store::instance::Metadata;
 use goondan_store::workspace::{WithWork, WorkspaceRecord};
 use goondan_store::writer::Completion;
 
-use super::Accounts;
-use super::exchange::{Peer, ProcessId, RequestToken, SecretsDone, StateDone, Supply};
-use super::listing::{ListPurpose, ListedInstances};
+use crate::Accounts;
+use crate::exchange::{Peer, ProcessId, RequestToken, SecretsDone, StateDone, Supply};
+use crate::listing::{ListPurpose, ListedInstances};
 
 /// Something that happened.
 #[derive(Debug)]
@@ -163,6 +163,26 @@ pub enum LoadPurpose {
 }
 
 impl LoadPurpose {
+    /// Whether the last known good configuration will do if the project's own is not valid: only for what
+    /// ran when the daemon ended. A client that opens a project is told what is wrong with it instead, and
+    /// an edit that is not valid changes nothing that runs.
+    pub fn may_fall_back(&self) -> bool {
+        *self == Self::Start
+    }
+
+    /// Whether all conversations are listed, since they may be begun anew.
+    pub fn begins_anew(&self) -> bool {
+        matches!(self, Self::Restart { request, .. } if request.fresh)
+    }
+
+    /// What a client says about how the project is run.
+    pub fn settings(&self) -> Settings {
+        match self {
+            Self::Open { settings, .. } => settings.clone(),
+            _ => Settings::default(),
+        }
+    }
+
     /// The client that waits for this workspace alone.
     pub(super) fn token(&self) -> Option<RequestToken> {
         match self {

@@ -18,7 +18,7 @@ use goondan_store::writer::operation::{
 };
 use goondan_store::writer::{Completion, Job, Report};
 
-use super::{Core, Effect, Fleet, LogEvent};
+use crate::{Core, LogEvent};
 
 /// What follows when the store has done an operation.
 pub(crate) trait Continuation<O: Operation>: fmt::Debug + Send {
@@ -70,7 +70,7 @@ macro_rules! jobs {
             pub(super) fn on_stored(&mut self, completion: Completion) {
                 let token = completion.token;
                 match completion.report {
-                    $(Report::$operation(result) => match self.fleet.jobs.$field.remove(&token) {
+                    $(Report::$operation(result) => match self.fleet.take_job::<$operation>(token) {
                         Some(then) => then.resume(self, result),
                         None => self.fleet.log(LogEvent::error("the store reported a job twice")),
                     },)*
@@ -121,20 +121,45 @@ impl Jobs {
     }
 }
 
-impl Fleet {
-    /// Has the store do something, and says what follows.
-    pub(super) fn store<O: Asked>(&mut self, operation: O, then: impl Continuation<O> + 'static) {
-        self.jobs.next_token += 1;
-        let token = self.jobs.next_token;
-        O::pending(&mut self.jobs).insert(token, Box::new(then));
+impl Jobs {
+    /// Keeps what follows an operation. Gives what is handed to the store.
+    pub(crate) fn add<O: Asked>(
+        &mut self,
+        operation: O,
+        then: impl Continuation<O> + 'static,
+    ) -> Job {
+        self.next_token += 1;
+        let token = self.next_token;
+        O::pending(self).insert(token, Box::new(then));
         let op = operation.into();
-        self.push(Effect::Store(Job { token, op }));
+        Job { token, op }
+    }
+
+    /// What follows a job that is done; none if it was reported before.
+    pub(crate) fn take<O: Asked>(&mut self, token: u64) -> Option<Box<dyn Continuation<O>>> {
+        O::pending(self).remove(&token)
     }
 }
 
 /// Declares what follows an operation: what of it is remembered, and the method of the core that goes on. That
 /// is given what is remembered, or with `&` a reference to it.
 macro_rules! continuation {
+    (
+        $(#[$doc:meta])*
+        $name:ident { $($field:ident: $type:ty),* $(,)? } after $operation:ty
+            => & $core:ident . $machine:ident . $method:ident in $fleet:ident
+    ) => {
+        continuation!(@declare [$(#[$doc])*] $name { $($field: $type),* } $operation, this, $core, result,
+            $core.$machine.$method(&mut $core.$fleet, &this, result));
+    };
+    (
+        $(#[$doc:meta])*
+        $name:ident { $($field:ident: $type:ty),* $(,)? } after $operation:ty
+            => $core:ident . $machine:ident . $method:ident in $fleet:ident
+    ) => {
+        continuation!(@declare [$(#[$doc])*] $name { $($field: $type),* } $operation, this, $core, result,
+            $core.$machine.$method(&mut $core.$fleet, *this, result));
+    };
     (
         $(#[$doc:meta])*
         $name:ident { $($field:ident: $type:ty),* $(,)? } after $operation:ty => & $core:ident . $($to:ident).+

@@ -6,8 +6,8 @@ use goondan_protocol::ids::InstanceKey;
 use goondan_store::instance::Metadata;
 use goondan_store::workspace::Unusable;
 
-use super::answers::waiting::Requester;
-use super::exchange::RequestToken;
+use crate::exchange::RequestToken;
+use crate::fleet::answers::waiting::Requester;
 
 /// Why the instances of a workspace are listed.
 #[derive(Debug, Clone, PartialEq, Eq)]

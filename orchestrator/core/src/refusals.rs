@@ -79,3 +79,16 @@ pub fn control_error(error: &StoreError) -> ControlError {
         _ => ControlError::new(ErrorCode::Storage, text),
     }
 }
+
+pub(crate) fn no_workspace(id: &WorkspaceId) -> ControlError {
+    ControlError::new(
+        ErrorCode::WorkspaceNotFound,
+        format!("no workspace `{id}` is running"),
+    )
+    .suggest("start it with `gdn run`; `gdn workspace list` shows those that run")
+}
+
+pub(crate) fn stopping_error() -> ControlError {
+    ControlError::new(ErrorCode::Stopping, "the daemon is stopping")
+        .suggest("an accepted event is safe and is answered after `gdn run`; ask for the answer with the same `--event-id`")
+}

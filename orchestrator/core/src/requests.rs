@@ -1,6 +1,6 @@
 //! What clients ask for. One arm for each method of the control API.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use goondan_config::Bundle;
 use goondan_protocol::JsonObject;
@@ -17,19 +17,53 @@ use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
 use goondan_store::instance::{Page, work_dir};
 use goondan_store::writer::operation::{Inspect, Inspection, LatestPage, ReadPage, ReadPageBefore};
-use serde::Serialize;
 use serde_json::json;
 
-use super::exchange::SecretWork;
-use super::instance::{DeleteReply, Waiter};
-use super::jobs::{Asked, Continuation, continuation};
-use super::mailbox::AcceptReply;
-use super::parking::Decision;
-use super::router::{SENT_EVENT, Unroutable};
-use super::{
-    Core, Effect, Fleet, LoadPurpose, Peer, RequestToken, bundle_of, control_error, no_workspace,
-    router, stopping_error,
-};
+use crate::exchange::SecretWork;
+use crate::fleet::bundle_of;
+use crate::fleet::instance::DeleteReply;
+use crate::fleet::mailbox::AcceptReply;
+use crate::fleet::parking::Decision;
+use crate::jobs::{Asked, Continuation, continuation};
+use crate::refusals::{no_workspace, stopping_error};
+use crate::router::{SENT_EVENT, Unroutable};
+use crate::{Core, Effect, LoadPurpose, Peer, RequestToken, control_error, router};
+
+pub(crate) mod archives;
+pub(crate) mod deletion;
+pub(crate) mod events;
+pub(crate) mod loading;
+pub(crate) mod queries;
+pub(crate) mod reloading;
+pub(crate) mod retention;
+pub(crate) mod secrets;
+pub(crate) mod verification;
+
+use self::deletion::Sweep;
+use self::events::EventListing;
+use self::reloading::Reloading;
+use self::retention::Retention;
+use self::verification::Verifying;
+
+/// What clients ask for that takes more than one step.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    /// Those that wait for the daemon to end.
+    stops: Vec<RequestToken>,
+    sweeps: BTreeMap<RequestToken, Sweep>,
+    event_listings: BTreeMap<RequestToken, EventListing>,
+    verifications: BTreeMap<RequestToken, Verifying>,
+    reloads: BTreeMap<RequestToken, Reloading>,
+    /// What the policy has seen of workspaces.
+    retention: BTreeMap<WorkspaceId, Retention>,
+}
+
+impl Requests {
+    /// Those who wait for the daemon to end.
+    pub(crate) fn take_stops(&mut self) -> Vec<RequestToken> {
+        std::mem::take(&mut self.stops)
+    }
+}
 
 /// The connector that the local client is.
 const CLIENT_CONNECTION: &str = "cli";
@@ -56,12 +90,12 @@ fn may_come_late(call: &Call) -> bool {
 
 continuation! {
     /// A page of a conversation for a client.
-    ReadingHistory { token: RequestToken } after ReadPage => &core.fleet.on_page_for_client
+    ReadingHistory { token: RequestToken } after ReadPage => &core.on_page_for_client
 }
 
 continuation! {
     /// A page of a conversation, from its end on, for a client.
-    ReadingPage { token: RequestToken } after ReadPageBefore => &core.fleet.on_page_before
+    ReadingPage { token: RequestToken } after ReadPageBefore => &core.on_page_before
 }
 
 continuation! {
@@ -69,20 +103,7 @@ continuation! {
     Inspecting { token: RequestToken } after Inspect => &core.on_inspected
 }
 
-impl Fleet {
-    pub(super) fn respond<T: Serialize>(&mut self, token: RequestToken, value: &T) {
-        let result = serde_json::to_value(value)
-            .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()));
-        self.push(Effect::Respond { token, result });
-    }
-
-    pub(super) fn respond_error(&mut self, token: RequestToken, error: ControlError) {
-        self.push(Effect::Respond {
-            token,
-            result: Err(error),
-        });
-    }
-
+impl Core {
     fn with_instance<O: Asked, C: Continuation<O> + 'static>(
         &mut self,
         token: RequestToken,
@@ -90,15 +111,15 @@ impl Fleet {
         instance_key: goondan_protocol::ids::InstanceKey,
         job: impl FnOnce(InstanceRef) -> (O, C),
     ) {
-        match self.workspace(&workspace_id) {
+        match self.fleet.workspace(&workspace_id) {
             Ok(_) => {
                 let (operation, then) = job(InstanceRef {
                     workspace_id,
                     instance_key,
                 });
-                self.store(operation, then);
+                self.fleet.store(operation, then);
             }
-            Err(error) => self.respond_error(token, error),
+            Err(error) => self.fleet.respond_error(token, error),
         }
     }
 
@@ -107,34 +128,27 @@ impl Fleet {
         if gone.is_empty() {
             return;
         }
-        for workspace in self.workspaces.values_mut() {
-            for instance in workspace.instances.values_mut() {
-                instance.waiters.retain(|_, waiters| {
-                    waiters.retain(|waiter| match waiter {
-                        Waiter::Client { token, .. } => !gone.contains(token),
-                        Waiter::Agent(_) => true,
-                    });
-                    !waiters.is_empty()
-                });
-            }
-        }
+        self.fleet.forget_waiters(&gone);
     }
 
     /// The trace of an event that a client sends, within its own if it has one.
     fn trace_of_sender(&mut self, traceparent: Option<&str>) -> Result<TraceContext, ControlError> {
-        let span_id = SpanId::from_uuid(self.uuid());
+        let span_id = SpanId::from_uuid(self.fleet.uuid());
         match traceparent.map(TraceContext::from_traceparent) {
             Some(Ok(theirs)) => Ok(theirs.child(span_id)),
             Some(Err(problem)) => Err(ControlError::new(
                 ErrorCode::InvalidRequest,
                 format!("`traceparent` is not valid: {problem}"),
             )),
-            None => Ok(TraceContext::root(TraceId::from_uuid(self.uuid()), span_id)),
+            None => Ok(TraceContext::root(
+                TraceId::from_uuid(self.fleet.uuid()),
+                span_id,
+            )),
         }
     }
 
     fn send_event(&mut self, token: RequestToken, send: SendEvent) {
-        let bundle = match self.workspace(&send.workspace_id) {
+        let bundle = match self.fleet.workspace(&send.workspace_id) {
             Ok(workspace) if workspace.closing.is_some() => Err(no_workspace(&send.workspace_id)),
             Ok(workspace) => bundle_of(workspace),
             Err(error) => Err(error),
@@ -145,16 +159,16 @@ impl Fleet {
         });
         let route = match route {
             Ok(route) => route,
-            Err(error) => return self.respond_error(token, error),
+            Err(error) => return self.fleet.respond_error(token, error),
         };
         if send.input.is_empty() || send.input.len() > MAX_INPUT_BYTES {
             let message = format!("the input must have 1 to {MAX_INPUT_BYTES} bytes");
             let error = ControlError::new(ErrorCode::InvalidRequest, message);
-            return self.respond_error(token, error);
+            return self.fleet.respond_error(token, error);
         }
         if let Err(problem) = images::check(&send.images) {
             let error = ControlError::new(ErrorCode::InvalidRequest, problem.to_string());
-            return self.respond_error(token, error);
+            return self.fleet.respond_error(token, error);
         }
         let mut metadata = JsonObject::new();
         if !send.images.is_empty() {
@@ -162,12 +176,14 @@ impl Fleet {
         }
         let trace = match self.trace_of_sender(send.traceparent.as_deref()) {
             Ok(trace) => trace,
-            Err(error) => return self.respond_error(token, error),
+            Err(error) => return self.fleet.respond_error(token, error),
         };
         let Ok(name) = ConnectionName::new(CLIENT_CONNECTION) else {
             return;
         };
-        let event_id = send.event_id.unwrap_or_else(|| EventId::from(self.uuid()));
+        let event_id = send
+            .event_id
+            .unwrap_or_else(|| EventId::from(self.fleet.uuid()));
         let sent = Sent {
             event_id: event_id.clone(),
             instance_key: route.instance_key.clone(),
@@ -179,7 +195,7 @@ impl Fleet {
         let event = AgentEvent {
             id: event_id,
             kind: SENT_EVENT.to_owned(),
-            created_at: self.now.wall,
+            created_at: self.fleet.now().wall,
             trace_id: Some(trace.trace_id),
             parent_span_id: Some(trace.span_id),
             input: Some(send.input),
@@ -199,27 +215,16 @@ impl Fleet {
             sent,
             wait: send.wait,
         };
-        self.accept(instance, &route.agent, event, reply);
+        self.fleet.accept(instance, &route.agent, event, reply);
     }
 
     fn list_instances(&mut self, token: RequestToken, only: Option<WorkspaceId>) {
         let workspaces = match self.workspace_ids(only) {
             Ok(workspaces) => workspaces,
-            Err(error) => return self.respond_error(token, error),
+            Err(error) => return self.fleet.respond_error(token, error),
         };
-        let mut processing = HashSet::new();
-        for (workspace_id, workspace) in &self.workspaces {
-            for (key, instance) in &workspace.instances {
-                if instance.turn.is_some() {
-                    let (workspace_id, instance_key) = (workspace_id.clone(), key.clone());
-                    processing.insert(InstanceRef {
-                        workspace_id,
-                        instance_key,
-                    });
-                }
-            }
-        }
-        self.push(Effect::ListInstances {
+        let processing = self.fleet.in_turn();
+        self.fleet.push(Effect::ListInstances {
             token,
             workspaces,
             processing,
@@ -234,9 +239,9 @@ impl Fleet {
         let token = reading.token;
         let page = match result {
             Ok(page) => page,
-            Err(error) => return self.respond_error(token, control_error(&error)),
+            Err(error) => return self.fleet.respond_error(token, control_error(&error)),
         };
-        self.respond(token, &history_on(&page));
+        self.fleet.respond(token, &history_on(&page));
     }
 
     fn on_page_before(&mut self, reading: &ReadingPage, result: Result<LatestPage, StoreError>) {
@@ -248,14 +253,12 @@ impl Fleet {
                     previous: found.page.previous,
                     total: found.total,
                 };
-                self.respond(token, &page);
+                self.fleet.respond(token, &page);
             }
-            Err(error) => self.respond_error(token, control_error(&error)),
+            Err(error) => self.fleet.respond_error(token, control_error(&error)),
         }
     }
-}
 
-impl Core {
     pub(super) fn on_request(&mut self, token: RequestToken, peer: Peer, call: Call) {
         // Long: one arm for each method.
         if self.fleet.is_stopping() && !may_come_late(&call) {
@@ -263,13 +266,24 @@ impl Core {
         }
         match call {
             Call::Connect(_) => self.fleet.respond(token, &self.fleet.connected()),
-            Call::Status(_) => self.fleet.respond(token, &self.daemon_status()),
-            Call::Stop(stop) => self.stop(stop.grace_period_ms, Some(token)),
-            Call::ListProcesses(list) => {
-                self.fleet
-                    .respond(token, &self.processes(list.workspace_id.as_ref()));
+            Call::Status(_) => self
+                .fleet
+                .respond(token, &self.fleet.daemon_status(&self.calls)),
+            Call::Stop(stop) => {
+                self.requests.stops.push(token);
+                self.fleet.stop(stop.grace_period_ms);
             }
-            Call::ListWorkspaces(_) => self.fleet.respond(token, &self.workspace_infos()),
+            Call::ListProcesses(list) => {
+                self.fleet.respond(
+                    token,
+                    &self
+                        .fleet
+                        .processes(&self.calls, list.workspace_id.as_ref()),
+                );
+            }
+            Call::ListWorkspaces(_) => self
+                .fleet
+                .respond(token, &self.fleet.workspace_infos(&self.calls)),
             Call::OpenWorkspace(open) => self.fleet.open_workspace(token, open),
             Call::Reload(reload) => self.reload(token, reload),
             Call::CloseWorkspace(close) => self.fleet.close_workspace(token, &close.workspace_id),
@@ -286,32 +300,30 @@ impl Core {
                 }
                 Err(error) => self.fleet.respond_error(token, error),
             },
-            Call::SendEvent(send) => self.fleet.send_event(token, send),
-            Call::ListInstances(list) => self.fleet.list_instances(token, list.workspace_id),
+            Call::SendEvent(send) => self.send_event(token, send),
+            Call::ListInstances(list) => self.list_instances(token, list.workspace_id),
             Call::ShowInstance(show) => {
-                self.fleet
-                    .with_instance(token, show.workspace_id, show.instance_key, |instance| {
-                        let inspect = Inspect {
-                            instance: instance.clone(),
-                        };
-                        (inspect, Inspecting { instance, token })
-                    });
+                self.with_instance(token, show.workspace_id, show.instance_key, |instance| {
+                    let inspect = Inspect {
+                        instance: instance.clone(),
+                    };
+                    (inspect, Inspecting { instance, token })
+                });
             }
             Call::InstancePage(page) => {
                 let (before, limit) = (page.before, page.limit);
-                self.fleet
-                    .with_instance(token, page.workspace_id, page.instance_key, |instance| {
-                        let read = ReadPageBefore {
-                            instance: instance.clone(),
-                            before,
-                            limit,
-                        };
-                        (read, ReadingPage { instance, token })
-                    });
+                self.with_instance(token, page.workspace_id, page.instance_key, |instance| {
+                    let read = ReadPageBefore {
+                        instance: instance.clone(),
+                        before,
+                        limit,
+                    };
+                    (read, ReadingPage { instance, token })
+                });
             }
             Call::InstanceHistory(history) => {
                 let offset = history.offset;
-                self.fleet.with_instance(
+                self.with_instance(
                     token,
                     history.workspace_id,
                     history.instance_key,
@@ -325,11 +337,11 @@ impl Core {
                     },
                 );
             }
-            Call::ReadAudit(read) => self.fleet.read_audit(token, read),
+            Call::ReadAudit(read) => self.read_audit(token, read),
             Call::ReadUsage(read) => self.read_usage(token, read),
-            Call::InstanceTurns(turns) => self.fleet.read_turns(token, turns),
-            Call::GetTrace(get) => self.fleet.read_trace(token, get),
-            Call::ListEvents(list) => self.fleet.list_events(token, list),
+            Call::InstanceTurns(turns) => self.read_turns(token, turns),
+            Call::GetTrace(get) => self.read_trace(token, get),
+            Call::ListEvents(list) => self.list_events(token, list),
             Call::RetryEvent(retry) => {
                 let (workspace_id, instance_key) = (retry.workspace_id, retry.instance_key);
                 let at = InstanceRef {
@@ -347,15 +359,24 @@ impl Core {
                 };
                 self.fleet.decide(token, at, drop.event_id, Decision::Drop);
             }
-            Call::ListQuestions(list) => self.list_questions(token, list.workspace_id.as_ref()),
-            Call::ShowQuestion(show) => self.show_question(token, &show),
-            Call::AnswerQuestion(answer) => self.answer_question(token, peer, answer),
-            Call::DeclineQuestion(decline) => self.decline_question(token, peer, &decline),
+            Call::ListQuestions(list) => {
+                self.calls
+                    .list_questions(&mut self.fleet, token, list.workspace_id.as_ref());
+            }
+            Call::ShowQuestion(show) => self.calls.show_question(&mut self.fleet, token, &show),
+            Call::AnswerQuestion(answer) => {
+                self.calls
+                    .answer_question(&mut self.fleet, token, peer, answer);
+            }
+            Call::DeclineQuestion(decline) => {
+                self.calls
+                    .decline_question(&mut self.fleet, token, peer, &decline);
+            }
             Call::VerifyInstances(verify) => self.verify(token, verify),
             Call::VerifyRoot(verify) => self.verify_root(token, &verify),
-            Call::ExportInstance(export) => self.fleet.export(token, export),
-            Call::ImportInstance(import) => self.fleet.import(token, import),
-            Call::PruneInstances(prune) => self.fleet.prune(token, prune),
+            Call::ExportInstance(export) => self.export(token, export),
+            Call::ImportInstance(import) => self.import(token, import),
+            Call::PruneInstances(prune) => self.prune(token, prune),
             Call::DeleteInstance(delete) => {
                 let instance = InstanceRef {
                     workspace_id: delete.workspace_id,
@@ -363,17 +384,16 @@ impl Core {
                 };
                 match self.fleet.workspace(&instance.workspace_id) {
                     Ok(_) => {
-                        self.fleet
-                            .delete_instance(&instance, None, DeleteReply::Client(token));
+                        self.delete_instance(&instance, None, DeleteReply::Client(token));
                     }
                     Err(error) => self.fleet.respond_error(token, error),
                 }
             }
-            Call::ListSecrets(_) => self.fleet.use_secrets(token, SecretWork::List),
-            Call::SetSecret(set) => self.fleet.use_secrets(token, SecretWork::Set(set)),
-            Call::RemoveSecret(remove) => self.fleet.use_secrets(token, SecretWork::Remove(remove)),
-            Call::AllowSecret(allow) => self.fleet.use_secrets(token, SecretWork::Allow(allow)),
-            Call::DenySecret(deny) => self.fleet.use_secrets(token, SecretWork::Deny(deny)),
+            Call::ListSecrets(_) => self.use_secrets(token, SecretWork::List),
+            Call::SetSecret(set) => self.use_secrets(token, SecretWork::Set(set)),
+            Call::RemoveSecret(remove) => self.use_secrets(token, SecretWork::Remove(remove)),
+            Call::AllowSecret(allow) => self.use_secrets(token, SecretWork::Allow(allow)),
+            Call::DenySecret(deny) => self.use_secrets(token, SecretWork::Deny(deny)),
             // Logs are the shell's own; they never come here.
             Call::FollowLogs(_) => self.fleet.respond(token, &Done {}),
         }
@@ -404,7 +424,7 @@ impl Core {
             messages: found.messages,
             base_bytes: found.base_bytes,
             pending_events: found.waiting,
-            process: self.process_of(at),
+            process: self.fleet.process_of(&self.calls, at),
             extensions: found.extensions,
         };
         self.fleet.respond(token, &detail);

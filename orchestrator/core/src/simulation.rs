@@ -185,7 +185,7 @@ fn meddle(world: &mut World) {
 
 /// A person looks at the questions that wait, and answers or declines some.
 fn answer_questions(world: &mut World) {
-    let open = world.core.questions.all(None);
+    let open = world.core.calls.open_questions();
     let open: Vec<_> = open.map(|open| open.info.clone()).collect();
     for info in open {
         let (workspace_id, question_id) = (info.workspace_id, info.question_id);
@@ -316,7 +316,13 @@ fn heal(world: &mut World, edit: Edit) {
     world.parked = None;
     let is_at_rest = |world: &World| {
         let is_none_parked = world.parked.as_ref().is_some_and(Vec::is_empty);
-        world.is_quiet() && is_none_parked && !world.core.workspace_infos().is_empty()
+        world.is_quiet()
+            && is_none_parked
+            && !world
+                .core
+                .fleet
+                .workspace_infos(&world.core.calls)
+                .is_empty()
     };
     while !is_at_rest(world) {
         assert!(world.mono_ms < healed_by, "it never came to rest");

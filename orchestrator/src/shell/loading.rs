@@ -21,7 +21,7 @@ use goondan_vault::{Given, ProjectIdentity, Reader, RealFiles, Vault};
 
 use super::masking::Masks;
 use super::secrets::SecretKeeper;
-use goondan_core::{Accounts, Fallback, LoadedWorkspace, Settings, parked_among};
+use goondan_core::{Accounts, Fallback, LoadPurpose, LoadedWorkspace, Settings, parked_among};
 
 /// What projects are read with.
 #[derive(Clone)]
@@ -309,7 +309,7 @@ impl Projects {
     pub(super) fn read_registered(&self, record: WorkspaceRecord) -> Read {
         let wanted = Wanted {
             workspace_id: Some(record.workspace_id.clone()),
-            may_fall_back: true,
+            may_fall_back: LoadPurpose::Start.may_fall_back(),
             ..Wanted::default()
         };
         let (sources, found) = self.read(&record.project_root, &wanted);

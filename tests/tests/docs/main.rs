@@ -16,6 +16,7 @@ mod imports;
 mod limits;
 #[cfg(test)]
 mod links;
+mod machines;
 #[cfg(test)]
 mod operations;
 #[cfg(test)]

@@ -16,24 +16,25 @@
 //! [`ESTIMATE_REPLY_TOKENS`] where nobody limits it. By as much as a call takes more than that, a limit
 //! may be passed.
 
+use goondan_config::Bundle;
 use goondan_protocol::budget::{Amount, Budget, BudgetPeriod, BudgetScope, BudgetState};
 use goondan_protocol::call::{CallError, CallErrorCode, CallId, CallTarget};
 use goondan_protocol::definition::{HostedModel, ModelParams};
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
-use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::SpanId;
 use goondan_protocol::usage::{Charge, MicroUsd, Price, Usage};
 use goondan_store::ledger::Line;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::OpenCall;
-use crate::accounts::{Payer, payers, payers_of_line};
+use super::accounts::{Payer, payers, payers_of_line};
+use super::{Calls, OpenCall};
+use crate::LogEvent;
+use crate::fleet::Fleet;
 use crate::limits::{
     BUDGET_STATES_SHOWN, BUDGET_WARNING_PERCENT, ESTIMATE_BYTES_PER_TOKEN, ESTIMATE_REPLY_TOKENS,
 };
-use crate::{Core, Fleet, LogEvent, Workspace};
 
 /// Whether a call may begin.
 #[derive(Debug)]
@@ -111,11 +112,6 @@ fn is_about(
     }
 }
 
-fn agent_of(workspace: &Workspace, key: &InstanceKey) -> Option<AgentName> {
-    let spender = workspace.accounts.agent_of(key).cloned();
-    spender.or_else(|| Some(workspace.instances.get(key)?.agent.clone()))
-}
-
 /// What a budget is, in words.
 fn name_of(limit: Amount, period: BudgetPeriod, payer: &Payer) -> String {
     let per = match period {
@@ -130,22 +126,72 @@ fn name_of(limit: Amount, period: BudgetPeriod, payer: &Payer) -> String {
     format!("the budget of {limit}{per} for {whose}")
 }
 
-impl Workspace {
-    /// Calls `each` with every limit that concerns one of these payers, and what is spent of it.
+fn within(id: &WorkspaceId, key: &InstanceKey) -> InstanceRef {
+    InstanceRef {
+        workspace_id: id.clone(),
+        instance_key: key.clone(),
+    }
+}
+
+fn warn_of_budget(fleet: &mut Fleet, at: &InstanceRef, step: Option<SpanId>, warning: &str) {
+    let timestamp = fleet.now().wall;
+    let Some(agent_name) = fleet.agent_name(at).cloned() else {
+        return;
+    };
+    let turn = fleet.turn_of(at).cloned();
+    let trace = turn.as_ref().map(|turn| turn.context.trace);
+    let event = LogEvent::warn("a budget is nearly spent").of(at);
+    fleet.log(event.with("budget", warning).in_trace(trace));
+    let Some(turn) = turn else { return };
+    let trace = turn.context.trace;
+    let event = RuntimeEvent {
+        kind: RuntimeEventKind::BudgetWarning,
+        timestamp,
+        trace_id: trace.trace_id,
+        span_id: step.unwrap_or(trace.span_id),
+        parent_span_id: Some(trace.span_id),
+        agent_name,
+        instance_key: at.instance_key.clone(),
+        turn_id: turn.turn_id,
+        event_id: None,
+        step_id: None,
+        tool_call_id: None,
+        tool_name: None,
+        question_id: None,
+        config_digest: None,
+        duration_ms: None,
+        usage: None,
+        cost_micro_usd: None,
+        response: None,
+        detail: Some(detail_of(warning)),
+    };
+    fleet.record_observation(at, &event);
+}
+
+impl Calls {
+    fn agent_of(&self, fleet: &Fleet, at: &InstanceRef) -> Option<AgentName> {
+        let accounts = self.accounts.get(&at.workspace_id)?;
+        let spender = accounts.agent_of(&at.instance_key);
+        spender.or_else(|| fleet.agent_name(at)).cloned()
+    }
+
+    /// Calls `each` with every limit of a workspace that concerns one of these payers, and what is spent
+    /// of it.
     fn each_limit(
         &self,
+        fleet: &Fleet,
+        id: &WorkspaceId,
         payers: &[Payer],
-        at: Timestamp,
         mut each: impl FnMut(Amount, BudgetPeriod, &Payer, Charge),
     ) {
-        let budgets = self
-            .bundle
-            .as_ref()
-            .map_or(&[][..], |bundle| &bundle.budgets);
-        for budget in budgets {
+        let (Some(bundle), Some(accounts)) = (fleet.bundle(id), self.accounts.get(id)) else {
+            return;
+        };
+        let agent_of = |key: &InstanceKey| self.agent_of(fleet, &within(id, key));
+        for budget in &bundle.budgets {
             for payer in payers {
-                if is_about(budget, payer, |key| agent_of(self, key)) {
-                    let spent = self.accounts.spent(payer, budget.period, at.day());
+                if is_about(budget, payer, agent_of) {
+                    let spent = accounts.spent(payer, budget.period, fleet.now().wall.day());
                     for limit in budget.limits() {
                         each(limit, budget.period, payer, spent);
                     }
@@ -154,135 +200,100 @@ impl Workspace {
         }
     }
 
-    fn has_budgets(&self) -> bool {
-        let bundle = self.bundle.as_ref();
-        bundle.is_some_and(|bundle| !bundle.budgets.is_empty())
-    }
-}
-
-impl Fleet {
     /// Everybody whom the reply to a call counts against; nobody, if it is no model's.
-    pub(super) fn payers_of(&self, at: &InstanceRef, target: &CallTarget) -> Vec<Payer> {
-        let workspace = self.workspaces.get(&at.workspace_id);
-        let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
-        match (target, entry) {
-            (CallTarget::Model { .. }, Some(entry)) => {
-                let asked_by = entry.asked_by(&at.instance_key);
-                let agents = asked_by.iter();
-                let agents: Vec<_> = agents.filter_map(|key| agent_of(workspace?, key)).collect();
-                payers((&entry.agent, &agents), (&at.instance_key, &asked_by)).collect()
-            }
-            _ => Vec::new(),
-        }
+    pub(super) fn payers_of(
+        &self,
+        fleet: &Fleet,
+        at: &InstanceRef,
+        target: &CallTarget,
+    ) -> Vec<Payer> {
+        let (CallTarget::Model { .. }, Some(agent)) = (target, fleet.agent_name(at)) else {
+            return Vec::new();
+        };
+        let asked_by = fleet.asked_by(at);
+        let agent_of = |key| self.agent_of(fleet, &within(&at.workspace_id, key));
+        let agents: Vec<AgentName> = asked_by.iter().filter_map(agent_of).collect();
+        payers((agent, &agents), (&at.instance_key, &asked_by)).collect()
     }
 
     /// A reply's line is durable in the ledger: it counts, and who comes near a limit is warned.
-    pub(super) fn charge(&mut self, at: &InstanceRef, line: &Line, step: Option<SpanId>) {
-        let wall = self.now.wall;
-        let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
+    pub(super) fn charge(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &InstanceRef,
+        line: &Line,
+        step: Option<SpanId>,
+    ) {
+        let wall = fleet.now().wall;
+        let Some(accounts) = self.accounts.get_mut(&at.workspace_id) else {
             return;
         };
-        workspace.accounts.take(line);
+        accounts.take(line);
         let own: Vec<Payer> = payers_of_line(line).collect();
         let charge = line.charge();
         let mut warnings: Vec<String> = Vec::new();
-        let workspace = &*workspace;
-        workspace.each_limit(&own, wall, |limit, period, payer, spent| {
-            if period == BudgetPeriod::Day && line.day != wall.day() {
-                return;
-            }
-            let is_near = |number: u64| {
-                u128::from(number) * 100 >= u128::from(limit.number()) * BUDGET_WARNING_PERCENT
-            };
-            let now = limit.of(&spent);
-            let before = now.number().saturating_sub(limit.of(&charge).number());
-            // Said by the reply that leads past the mark, and so once.
-            if is_near(now.number()) && !is_near(before) {
-                let named = name_of(limit, period, payer);
-                let percent = now.percent_of(limit);
-                warnings.push(format!("{named} is spent to {percent} %: {now}"));
-            }
-        });
+        self.each_limit(
+            fleet,
+            &at.workspace_id,
+            &own,
+            |limit, period, payer, spent| {
+                if period == BudgetPeriod::Day && line.day != wall.day() {
+                    return;
+                }
+                let is_near = |number: u64| {
+                    u128::from(number) * 100 >= u128::from(limit.number()) * BUDGET_WARNING_PERCENT
+                };
+                let now = limit.of(&spent);
+                let before = now.number().saturating_sub(limit.of(&charge).number());
+                // Said by the reply that leads past the mark, and so once.
+                if is_near(now.number()) && !is_near(before) {
+                    let named = name_of(limit, period, payer);
+                    let percent = now.percent_of(limit);
+                    warnings.push(format!("{named} is spent to {percent} %: {now}"));
+                }
+            },
+        );
         for warning in warnings {
-            self.warn_of_budget(at, step, &warning);
+            warn_of_budget(fleet, at, step, &warning);
         }
     }
 
-    fn warn_of_budget(&mut self, at: &InstanceRef, step: Option<SpanId>, warning: &str) {
-        let timestamp = self.now.wall;
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        let agent_name = entry.agent.clone();
-        let turn = entry.turn.clone();
-        let trace = turn.as_ref().map(|turn| turn.context.trace);
-        let event = LogEvent::warn("a budget is nearly spent").of(at);
-        self.log(event.with("budget", warning).in_trace(trace));
-        let Some(turn) = turn else { return };
-        let trace = turn.context.trace;
-        let event = RuntimeEvent {
-            kind: RuntimeEventKind::BudgetWarning,
-            timestamp,
-            trace_id: trace.trace_id,
-            span_id: step.unwrap_or(trace.span_id),
-            parent_span_id: Some(trace.span_id),
-            agent_name,
-            instance_key: at.instance_key.clone(),
-            turn_id: turn.turn_id,
-            event_id: None,
-            step_id: None,
-            tool_call_id: None,
-            tool_name: None,
-            question_id: None,
-            config_digest: None,
-            duration_ms: None,
-            usage: None,
-            cost_micro_usd: None,
-            response: None,
-            detail: Some(detail_of(warning)),
-        };
-        self.record_observation(at, &event);
-    }
-}
-
-impl Core {
     /// What is reserved in an account for calls that are being made, and what others took that is about
     /// to count.
     fn reserved(&self, id: &WorkspaceId, payer: &Payer) -> Charge {
-        let calls = self.calls.open.values();
+        let calls = self.open.values();
         let reserved = calls
             .filter(|call| call.at.workspace_id == *id && call.payers.contains(payer))
             .filter_map(|call| call.reserved);
-        let charges = self.calls.charges.of(id, payer);
+        let charges = self.charges.of(id, payer);
         reserved
             .chain(charges)
             .fold(Charge::default(), Charge::plus)
     }
 
     /// Whether a call may begin now.
-    pub(super) fn budget_verdict(&self, id: CallId) -> Verdict {
-        let Some(call) = self.calls.open.get(&id) else {
+    pub(super) fn budget_verdict(&self, fleet: &Fleet, id: CallId) -> Verdict {
+        let Some(call) = self.open.get(&id) else {
             return Verdict::Fits(None);
         };
-        let workspace = self.fleet.workspaces.get(&call.at.workspace_id);
-        match workspace.filter(|workspace| workspace.has_budgets() && !call.payers.is_empty()) {
-            Some(workspace) => self.verdict_in(workspace, call),
-            None => Verdict::Fits(None),
+        match fleet.bundle(&call.at.workspace_id) {
+            Some(bundle) if !bundle.budgets.is_empty() && !call.payers.is_empty() => {
+                self.verdict_in(fleet, bundle, call)
+            }
+            _ => Verdict::Fits(None),
         }
     }
 
-    fn verdict_in(&self, workspace: &Workspace, call: &OpenCall) -> Verdict {
+    fn verdict_in(&self, fleet: &Fleet, bundle: &Bundle, call: &OpenCall) -> Verdict {
         let CallTarget::Model { name } = &call.target else {
             return Verdict::Fits(None);
         };
-        let wall = self.fleet.now.wall;
-        let bundle = workspace.bundle.as_ref();
-        let model = bundle.and_then(|bundle| bundle.models.get(name));
-        let prices = bundle.and_then(|bundle| bundle.prices.get(name));
-        let price = prices.and_then(|prices| prices.at(wall));
-        let estimate = estimate(&call.params, model, price);
+        let price = bundle.prices.get(name);
+        let price = price.and_then(|prices| prices.at(fleet.now().wall));
+        let estimate = estimate(&call.params, bundle.models.get(name), price);
         let (mut refused, mut waits) = (None, false);
-        workspace.each_limit(&call.payers, wall, |limit, period, payer, spent| {
+        let id = &call.at.workspace_id;
+        self.each_limit(fleet, id, &call.payers, |limit, period, payer, spent| {
             let named = || name_of(limit, period, payer);
             let Some(wanted) = estimate.of(limit) else {
                 let why = format!(
@@ -294,7 +305,7 @@ impl Core {
             };
             let of = |charge: &Charge| limit.of(charge).number();
             let needed = of(&spent).saturating_add(wanted);
-            let reserved = of(&self.reserved(&call.at.workspace_id, payer));
+            let reserved = of(&self.reserved(id, payer));
             if needed > limit.number() {
                 let wanted = match limit {
                     Amount::Tokens(_) => Amount::Tokens(wanted),
@@ -324,39 +335,35 @@ impl Core {
     }
 
     /// How the budgets of a workspace stand: of agents and conversations those nearest to their limits.
-    pub(crate) fn budget_states(&self, id: &WorkspaceId) -> Vec<BudgetState> {
-        let Some(workspace) = self.fleet.workspaces.get(id).filter(|w| w.has_budgets()) else {
+    pub(crate) fn budget_states(&self, fleet: &Fleet, id: &WorkspaceId) -> Vec<BudgetState> {
+        let Some(accounts) = self.accounts.get(id) else {
             return Vec::new();
         };
-        let mut everybody: Vec<Payer> = workspace.accounts.payers().cloned().collect();
+        let mut everybody: Vec<Payer> = accounts.payers().cloned().collect();
         if !everybody.contains(&Payer::Workspace) {
             everybody.push(Payer::Workspace);
         }
         let mut states: Vec<BudgetState> = Vec::new();
-        workspace.each_limit(
-            &everybody,
-            self.fleet.now.wall,
-            |limit, period, payer, spent| {
-                let (scope, agent_name, instance_key) = match payer {
-                    Payer::Workspace => (BudgetScope::Workspace, None, None),
-                    Payer::Agent(name) => (BudgetScope::Agent, Some(name.clone()), None),
-                    Payer::Instance(key) => {
-                        let agent = agent_of(workspace, key);
-                        (BudgetScope::Instance, agent, Some(key.clone()))
-                    }
-                };
-                states.push(BudgetState {
-                    workspace_id: id.clone(),
-                    scope,
-                    agent_name,
-                    instance_key,
-                    period,
-                    limit,
-                    spent: limit.of(&spent),
-                    reserved: limit.of(&Charge::default()),
-                });
-            },
-        );
+        self.each_limit(fleet, id, &everybody, |limit, period, payer, spent| {
+            let (scope, agent_name, instance_key) = match payer {
+                Payer::Workspace => (BudgetScope::Workspace, None, None),
+                Payer::Agent(name) => (BudgetScope::Agent, Some(name.clone()), None),
+                Payer::Instance(key) => {
+                    let agent = self.agent_of(fleet, &within(id, key));
+                    (BudgetScope::Instance, agent, Some(key.clone()))
+                }
+            };
+            states.push(BudgetState {
+                workspace_id: id.clone(),
+                scope,
+                agent_name,
+                instance_key,
+                period,
+                limit,
+                spent: limit.of(&spent),
+                reserved: limit.of(&Charge::default()),
+            });
+        });
         states.sort_by_key(|state| {
             let is_whole = state.scope == BudgetScope::Workspace;
             std::cmp::Reverse((is_whole, state.spent.percent_of(state.limit)))

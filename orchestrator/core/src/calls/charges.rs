@@ -12,11 +12,13 @@ use goondan_store::ledger::Entry;
 use goondan_store::writer::operation::RecordUsage;
 use uuid::Uuid;
 
-use super::CallId;
-use crate::accounts::{Payer, payers_of_line};
+use super::accounts::{Payer, payers_of_line};
+use super::recording::cost_of;
+use super::{CallId, Calls};
+use crate::LogEvent;
+use crate::fleet::Fleet;
 use crate::jobs::continuation;
 use crate::limits::CHARGE_RETRY_MS;
-use crate::{Core, Fleet, LogEvent};
 
 /// One that is not durable yet.
 #[derive(Debug)]
@@ -91,70 +93,72 @@ impl Charges {
 
 continuation! {
     /// What a call took that failed all the same.
-    CountingFailure { entry: Box<Entry> } after RecordUsage => core.on_failure_counted
+    CountingFailure { entry: Box<Entry> } after RecordUsage => core.calls.on_failure_counted in fleet
 }
 
-impl Fleet {
-    fn store_charge(&mut self, instance: InstanceRef, entry: Box<Entry>) {
-        let record = RecordUsage {
-            workspace_id: instance.workspace_id.clone(),
-            entry: entry.clone(),
-        };
-        self.store(record, CountingFailure { instance, entry });
-    }
+fn store_charge(fleet: &mut Fleet, instance: InstanceRef, entry: Box<Entry>) {
+    let record = RecordUsage {
+        workspace_id: instance.workspace_id.clone(),
+        entry: entry.clone(),
+    };
+    fleet.store(record, CountingFailure { instance, entry });
 }
 
-impl Core {
+impl Calls {
     /// What a call took that failed is put down as if it had been a reply, if the provider tells it.
-    pub(super) fn count_failure(&mut self, id: CallId, usage: Option<Usage>) {
-        let Some((call, usage)) = self.calls.open.get(&id).zip(usage) else {
+    pub(super) fn count_failure(&mut self, fleet: &mut Fleet, id: CallId, usage: Option<Usage>) {
+        let Some((call, usage)) = self.open.get(&id).zip(usage) else {
             return;
         };
         let at = call.at.clone();
-        let cost = self.fleet.cost_of(call, &usage);
+        let cost = cost_of(fleet, call, &usage);
         let usage = Some(usage);
-        if let Some(entry) = self.bill_of(id, Spent { usage, cost }) {
-            self.put_down(at, Box::new(entry));
+        if let Some(entry) = self.bill_of(fleet, id, Spent { usage, cost }) {
+            self.put_down(fleet, at, Box::new(entry));
         }
     }
 
     /// Puts down what a call took, whatever becomes of the call.
-    pub(super) fn put_down(&mut self, at: InstanceRef, entry: Box<Entry>) {
-        self.calls.charges.add(at.clone(), entry.clone());
-        self.fleet.store_charge(at, entry);
+    pub(super) fn put_down(&mut self, fleet: &mut Fleet, at: InstanceRef, entry: Box<Entry>) {
+        self.charges.add(at.clone(), entry.clone());
+        store_charge(fleet, at, entry);
     }
 
     /// What a call took is durable, or could not be made so.
-    fn on_failure_counted(&mut self, counting: CountingFailure, result: Result<(), StoreError>) {
+    fn on_failure_counted(
+        &mut self,
+        fleet: &mut Fleet,
+        counting: CountingFailure,
+        result: Result<(), StoreError>,
+    ) {
         let (at, entry) = (&counting.instance, *counting.entry);
         match result {
             Ok(()) => {
-                self.calls.charges.pending.remove(&entry.id);
+                self.charges.pending.remove(&entry.id);
                 let step = SpanId::of_step(&entry.step_id);
-                self.fleet.charge(at, &entry.into_line(), Some(step));
+                self.charge(fleet, at, &entry.into_line(), Some(step));
             }
             // A workspace that is opened again counts what its ledger holds.
-            Err(_) if !self.fleet.workspaces.contains_key(&at.workspace_id) => {
-                self.calls.charges.pending.remove(&entry.id);
+            Err(_) if !self.accounts.contains_key(&at.workspace_id) => {
+                self.charges.pending.remove(&entry.id);
             }
             Err(error) => {
-                let retry_at_ms = self.fleet.now.mono_ms.saturating_add(CHARGE_RETRY_MS);
-                if self.calls.charges.postpone(entry.id, retry_at_ms) {
+                let retry_at_ms = fleet.now().mono_ms.saturating_add(CHARGE_RETRY_MS);
+                if self.charges.postpone(entry.id, retry_at_ms) {
                     let event = LogEvent::warn(
                         "what a call took could not be put down; it counts as reserved, and it is tried again",
                     );
                     let event = event.of(at);
-                    self.fleet
-                        .log(event.with("error", goondan_log::error_chain(&error)));
+                    fleet.log(event.with("error", goondan_log::error_chain(&error)));
                 }
             }
         }
     }
 
     /// Tries to put down again what could not be.
-    pub(crate) fn retry_charges(&mut self) {
-        for (at, entry) in self.calls.charges.take_due(self.fleet.now.mono_ms) {
-            self.fleet.store_charge(at, entry);
+    pub(crate) fn retry_charges(&mut self, fleet: &mut Fleet) {
+        for (at, entry) in self.charges.take_due(fleet.now().mono_ms) {
+            store_charge(fleet, at, entry);
         }
     }
 }

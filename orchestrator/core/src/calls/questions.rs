@@ -20,9 +20,10 @@ use goondan_protocol::trace::SpanId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{CallState, OpenCall};
-use crate::questions::{Closed, OpenQuestion, judged};
-use crate::{Core, Fleet, LogEvent, Peer, ProcessId, RequestToken};
+use super::open_questions::{Closed, OpenQuestion, judged};
+use super::{CallState, Calls, OpenCall};
+use crate::fleet::Fleet;
+use crate::{LogEvent, Peer, ProcessId, RequestToken};
 
 /// How a question came to its end.
 #[derive(Debug)]
@@ -69,105 +70,91 @@ fn tool_of(call: &OpenCall) -> Option<String> {
     Some(detail_of(&named.name))
 }
 
-impl Fleet {
-    /// Why no person of a workspace is asked anything any more.
-    fn why_nobody_is_asked(&self, id: &WorkspaceId) -> Option<&'static str> {
-        let workspace = self.workspaces.get(id);
-        if self.is_stopping() {
-            Some("the daemon is stopping")
-        } else if workspace.is_none_or(|workspace| workspace.closing.is_some()) {
-            Some("the workspace is being stopped")
-        } else {
-            None
-        }
+/// Tells those who watch the turn, while it is in progress.
+fn observe_question(
+    fleet: &mut Fleet,
+    question: &OpenQuestion,
+    kind: Kind,
+    duration_ms: Option<u64>,
+    detail: &str,
+) {
+    let (at, timestamp) = (question.at(), fleet.now().wall);
+    let Some(turn) = fleet.turn_of(&at) else {
+        return;
+    };
+    if question.info.turn_id.as_ref() != Some(&turn.turn_id) {
+        return;
     }
-
-    /// Tells those who watch the turn, while it is in progress.
-    fn observe_question(
-        &mut self,
-        question: &OpenQuestion,
-        kind: Kind,
-        duration_ms: Option<u64>,
-        detail: &str,
-    ) {
-        let (at, timestamp) = (question.at(), self.now.wall);
-        let Some(turn) = self.instance_mut(&at).and_then(|entry| entry.turn.as_ref()) else {
-            return;
-        };
-        if question.info.turn_id.as_ref() != Some(&turn.turn_id) {
-            return;
+    let whole = turn.context.trace;
+    let place = match (&question.step_id, &question.info.tool_call_id) {
+        (Some(step), Some(call)) => {
+            let around = whole.child(SpanId::of_step(step));
+            around.child(SpanId::of_call(step, call))
         }
-        let whole = turn.context.trace;
-        let place = match (&question.step_id, &question.info.tool_call_id) {
-            (Some(step), Some(call)) => {
-                let around = whole.child(SpanId::of_step(step));
-                around.child(SpanId::of_call(step, call))
-            }
-            (Some(step), None) => whole.child(SpanId::of_step(step)),
-            (None, _) => whole,
-        };
-        let event = RuntimeEvent {
-            kind,
-            timestamp,
-            trace_id: place.trace_id,
-            span_id: place.span_id,
-            parent_span_id: place.parent_span_id,
-            agent_name: question.info.agent_name.clone(),
-            instance_key: question.info.instance_key.clone(),
-            turn_id: turn.turn_id.clone(),
-            event_id: None,
-            step_id: question.step_id.clone(),
-            tool_call_id: question.info.tool_call_id.clone(),
-            tool_name: None,
-            question_id: Some(question.info.question_id.clone()),
-            config_digest: None,
-            duration_ms,
-            usage: None,
-            cost_micro_usd: None,
-            response: None,
-            detail: Some(detail_of(detail)),
-        };
-        self.record_observation(&at, &event);
-    }
-
-    /// Whether a client is a person, as far as that can be told: nothing that the daemon's own children
-    /// started is.
-    fn may_decide(&self, peer: Peer, question_id: &QuestionId) -> Result<(), ControlError> {
-        if !peer.is_below_daemon {
-            return Ok(());
-        }
-        let text = format!(
-            "question `{question_id}` is for a person: a program that an agent or a connector started may \
-             not answer it"
-        );
-        Err(
-            ControlError::new(ErrorCode::PersonNeeded, text).suggest(format!(
-                "answer it from a terminal of your own: `gdn question show {question_id}`"
-            )),
-        )
-    }
+        (Some(step), None) => whole.child(SpanId::of_step(step)),
+        (None, _) => whole,
+    };
+    let event = RuntimeEvent {
+        kind,
+        timestamp,
+        trace_id: place.trace_id,
+        span_id: place.span_id,
+        parent_span_id: place.parent_span_id,
+        agent_name: question.info.agent_name.clone(),
+        instance_key: question.info.instance_key.clone(),
+        turn_id: turn.turn_id.clone(),
+        event_id: None,
+        step_id: question.step_id.clone(),
+        tool_call_id: question.info.tool_call_id.clone(),
+        tool_name: None,
+        question_id: Some(question.info.question_id.clone()),
+        config_digest: None,
+        duration_ms,
+        usage: None,
+        cost_micro_usd: None,
+        response: None,
+        detail: Some(detail_of(detail)),
+    };
+    fleet.record_observation(&at, &event);
 }
 
-impl Core {
+/// Whether a client is a person, as far as that can be told: nothing that the daemon's own children
+/// started is.
+fn may_decide(peer: Peer, question_id: &QuestionId) -> Result<(), ControlError> {
+    if !peer.is_below_daemon {
+        return Ok(());
+    }
+    let text = format!(
+        "question `{question_id}` is for a person: a program that an agent or a connector started may \
+         not answer it"
+    );
+    Err(
+        ControlError::new(ErrorCode::PersonNeeded, text).suggest(format!(
+            "answer it from a terminal of your own: `gdn question show {question_id}`"
+        )),
+    )
+}
+
+impl Calls {
     /// A connector asks a person something, for a call that it makes.
     pub(crate) fn on_question_ask(
         &mut self,
+        fleet: &mut Fleet,
         (id, connection): (&WorkspaceId, &ConnectionName),
         process: ProcessId,
         request_id: Option<u64>,
         ask: QuestionAsk,
     ) {
-        match self.open_question((id, connection), process, request_id, ask) {
+        match self.open_question(fleet, (id, connection), process, request_id, ask) {
             Ok(question) => {
                 let event = LogEvent::info("a tool call waits for a person's answer");
                 let event = event
                     .of(&question.at())
                     .with("questionId", question.info.question_id.as_str())
                     .with("connection", connection.as_str());
-                self.fleet.log(event.in_trace(question.trace));
+                fleet.log(event.in_trace(question.trace));
                 let said = question.info.message.clone();
-                self.fleet
-                    .observe_question(&question, Kind::QuestionAsked, None, &said);
+                observe_question(fleet, &question, Kind::QuestionAsked, None, &said);
                 self.questions.ask(question);
             }
             Err(message) => {
@@ -175,9 +162,9 @@ impl Core {
                 let event = event
                     .with("workspaceId", id.as_str())
                     .with("connection", connection.as_str());
-                self.fleet.log(event.with("problem", message.clone()));
+                fleet.log(event.with("problem", message.clone()));
                 let refused = ToConnector::QuestionRefused(QuestionRefused { message });
-                self.fleet.answer_connector(process, request_id, refused);
+                fleet.answer_connector(process, request_id, refused);
             }
         }
     }
@@ -185,20 +172,21 @@ impl Core {
     /// The question as it is to be kept, or why nobody is asked.
     fn open_question(
         &mut self,
+        fleet: &mut Fleet,
         (id, connection): (&WorkspaceId, &ConnectionName),
         process: ProcessId,
         request_id: Option<u64>,
         ask: QuestionAsk,
     ) -> Result<OpenQuestion, String> {
         let (form, timeout_ms) = judged(&ask)?;
-        if let Some(why) = self.fleet.why_nobody_is_asked(id) {
+        if let Some(why) = fleet.why_nobody_is_asked(id) {
             return Err(why.to_owned());
         }
-        let call = self.calls.open.get(&ask.call_id);
+        let call = self.open.get(&ask.call_id);
         let call = call.filter(|call| call.process() == Some(process));
         let call = call.ok_or("the call that the question came under is over")?;
         let place = call.place.as_ref();
-        let now = self.fleet.now;
+        let now = fleet.now();
         let expires_ms = i64::try_from(timeout_ms).unwrap_or(i64::MAX);
         let expires_ms = now.wall.as_unix_millis().saturating_add(expires_ms);
         let mut question = OpenQuestion {
@@ -227,7 +215,7 @@ impl Core {
         };
         self.questions.has_room(id, connection, ask.call_id)?;
         loop {
-            question.info.question_id = QuestionId::of_uuid(self.fleet.uuid());
+            question.info.question_id = QuestionId::of_uuid(fleet.uuid());
             if self.questions.is_free(&question.info.question_id) {
                 return Ok(question);
             }
@@ -235,36 +223,45 @@ impl Core {
     }
 
     /// Whoever asked does not want to know any more.
-    pub(crate) fn on_question_withdraw(&mut self, process: ProcessId, withdraw: QuestionWithdraw) {
+    pub(crate) fn on_question_withdraw(
+        &mut self,
+        fleet: &mut Fleet,
+        process: ProcessId,
+        withdraw: QuestionWithdraw,
+    ) {
         if let Some(question_id) = self.questions.asked_as(process, withdraw.request_id) {
-            self.close_question(&question_id, End::Withdrawn("the server asks no longer"));
+            self.close_question(
+                fleet,
+                &question_id,
+                End::Withdrawn("the server asks no longer"),
+            );
         }
     }
 
     /// Closes the questions whose time is up.
-    pub(crate) fn on_question_time(&mut self) {
-        for question_id in self.questions.due(self.fleet.now.mono_ms) {
-            self.close_question(&question_id, End::TimedOut);
+    pub(crate) fn on_question_time(&mut self, fleet: &mut Fleet) {
+        for question_id in self.questions.due(fleet.now().mono_ms) {
+            self.close_question(fleet, &question_id, End::TimedOut);
         }
     }
 
     /// Closes the questions that no answer can reach any more, whatever became of their calls.
-    pub(crate) fn withdraw_questions(&mut self) {
+    pub(crate) fn withdraw_questions(&mut self, fleet: &mut Fleet) {
         if !self.questions.is_empty() {
             let over = self.questions.all(None).filter_map(|open| {
                 let question_id = open.info.question_id.clone();
-                if !self.calls.is_made_by(open.requester.0, open.call_id) {
+                if !self.is_made_by(open.requester.0, open.call_id) {
                     return Some((question_id, "the call it came under is over"));
                 }
-                let why = self.fleet.why_nobody_is_asked(&open.info.workspace_id)?;
+                let why = fleet.why_nobody_is_asked(&open.info.workspace_id)?;
                 Some((question_id, why))
             });
             let over: Vec<_> = over.collect();
             for (question_id, why) in over {
-                self.close_question(&question_id, End::Withdrawn(why));
+                self.close_question(fleet, &question_id, End::Withdrawn(why));
             }
         }
-        let open = &self.calls.open;
+        let open = &self.open;
         let is_made = |id: CallId| {
             let call = open.get(&id);
             call.is_some_and(|call| matches!(call.state, CallState::Running { .. }))
@@ -272,14 +269,19 @@ impl Core {
         self.questions.forget_calls(is_made);
     }
 
-    fn close_question(&mut self, question_id: &QuestionId, end: End) -> Option<QuestionClosed> {
-        let closed = self.questions.close(question_id, self.fleet.now.mono_ms)?;
+    fn close_question(
+        &mut self,
+        fleet: &mut Fleet,
+        question_id: &QuestionId,
+        end: End,
+    ) -> Option<QuestionClosed> {
+        let closed = self.questions.close(question_id, fleet.now().mono_ms)?;
         let Closed {
             question,
             waited_ms,
             held_ms,
         } = closed;
-        if let Some(call) = self.calls.open.get_mut(&question.call_id) {
+        if let Some(call) = self.open.get_mut(&question.call_id) {
             call.deadline_ms = call.deadline_ms.saturating_add(held_ms.unwrap_or_default());
         }
         let told = end.in_words();
@@ -287,10 +289,14 @@ impl Core {
         let event = event
             .with("questionId", question_id.as_str())
             .with("connection", question.connection().as_str());
-        self.fleet
-            .log(event.with("how", told.clone()).in_trace(question.trace));
-        self.fleet
-            .observe_question(&question, Kind::QuestionClosed, Some(waited_ms), &told);
+        fleet.log(event.with("how", told.clone()).in_trace(question.trace));
+        observe_question(
+            fleet,
+            &question,
+            Kind::QuestionClosed,
+            Some(waited_ms),
+            &told,
+        );
         let action = end.action();
         let content = match end {
             End::Answered(content) => Some(content),
@@ -298,8 +304,7 @@ impl Core {
         };
         let answered = Box::new(QuestionAnswered { action, content });
         let (process, request_id) = question.requester;
-        self.fleet
-            .answer_connector(process, request_id, ToConnector::QuestionAnswered(answered));
+        fleet.answer_connector(process, request_id, ToConnector::QuestionAnswered(answered));
         Some(QuestionClosed {
             question_id: question_id.clone(),
             action,
@@ -307,41 +312,52 @@ impl Core {
     }
 
     /// A client wants to know what waits for a person.
-    pub(crate) fn list_questions(&mut self, token: RequestToken, only: Option<&WorkspaceId>) {
+    pub(crate) fn list_questions(
+        &mut self,
+        fleet: &mut Fleet,
+        token: RequestToken,
+        only: Option<&WorkspaceId>,
+    ) {
         if let Some(id) = only
-            && let Err(error) = self.fleet.workspace(id)
+            && let Err(error) = fleet.workspace(id)
         {
-            return self.fleet.respond_error(token, error);
+            return fleet.respond_error(token, error);
         }
         let open = self.questions.all(only).map(|open| open.info.clone());
         let mut open: Vec<QuestionInfo> = open.collect();
         // Who has waited for longest comes first.
         open.sort_by_key(|info| info.asked_at.as_unix_millis());
-        self.fleet.respond(token, &open);
+        fleet.respond(token, &open);
     }
 
-    pub(crate) fn show_question(&mut self, token: RequestToken, show: &ShowQuestion) {
-        match self.find_question(&show.workspace_id, &show.question_id) {
+    pub(crate) fn show_question(
+        &mut self,
+        fleet: &mut Fleet,
+        token: RequestToken,
+        show: &ShowQuestion,
+    ) {
+        match self.find_question(fleet, &show.workspace_id, &show.question_id) {
             Ok(open) => {
                 let detail = QuestionDetail {
                     question: open.info.clone(),
                     form: open.form.clone(),
                 };
-                self.fleet.respond(token, &detail);
+                fleet.respond(token, &detail);
             }
-            Err(error) => self.fleet.respond_error(token, error),
+            Err(error) => fleet.respond_error(token, error),
         }
     }
 
     pub(crate) fn answer_question(
         &mut self,
+        fleet: &mut Fleet,
         token: RequestToken,
         peer: Peer,
         answer: AnswerQuestion,
     ) {
         let (id, question_id) = (answer.workspace_id, answer.question_id);
-        let checked = self.fleet.may_decide(peer, &question_id).and_then(|()| {
-            let open = self.find_question(&id, &question_id)?;
+        let checked = may_decide(peer, &question_id).and_then(|()| {
+            let open = self.find_question(fleet, &id, &question_id)?;
             open.form.check(&answer.content).map_err(|problem| {
                 let text = format!("the answer does not fit question `{question_id}`: {problem}");
                 ControlError::new(ErrorCode::InvalidRequest, text).suggest(format!(
@@ -350,15 +366,15 @@ impl Core {
             })
         });
         if let Err(error) = checked {
-            return self.fleet.respond_error(token, error);
+            return fleet.respond_error(token, error);
         }
         let fields: Vec<&String> = answer.content.keys().collect();
         let details = json!({ "fields": fields });
         self.decide_question(
+            fleet,
             token,
             peer,
-            &id,
-            &question_id,
+            (&id, &question_id),
             details,
             End::Answered(answer.content.clone()),
         );
@@ -366,30 +382,38 @@ impl Core {
 
     pub(crate) fn decline_question(
         &mut self,
+        fleet: &mut Fleet,
         token: RequestToken,
         peer: Peer,
         decline: &DeclineQuestion,
     ) {
         let (id, question_id) = (&decline.workspace_id, &decline.question_id);
-        if let Err(error) = self.fleet.may_decide(peer, question_id) {
-            return self.fleet.respond_error(token, error);
+        if let Err(error) = may_decide(peer, question_id) {
+            return fleet.respond_error(token, error);
         }
-        self.decide_question(token, peer, id, question_id, json!({}), End::Declined);
+        self.decide_question(
+            fleet,
+            token,
+            peer,
+            (id, question_id),
+            json!({}),
+            End::Declined,
+        );
     }
 
     /// Does what a person decided, and puts down who it was.
     fn decide_question(
         &mut self,
+        fleet: &mut Fleet,
         token: RequestToken,
         peer: Peer,
-        id: &WorkspaceId,
-        question_id: &QuestionId,
+        (id, question_id): (&WorkspaceId, &QuestionId),
         details: Value,
         end: End,
     ) {
-        let (at, connection) = match self.find_question(id, question_id) {
+        let (at, connection) = match self.find_question(fleet, id, question_id) {
             Ok(open) => (open.at(), open.connection().clone()),
-            Err(error) => return self.fleet.respond_error(token, error),
+            Err(error) => return fleet.respond_error(token, error),
         };
         let what = match end {
             End::Answered(_) => "questionAnswered",
@@ -400,19 +424,20 @@ impl Core {
             record.extend(details);
             record.extend(peer.pid.map(|pid| ("clientPid".to_owned(), json!(pid))));
         }
-        self.fleet.audit(&at, what, record);
-        match self.close_question(question_id, end) {
-            Some(closed) => self.fleet.respond(token, &closed),
-            None => self.fleet.respond_error(token, no_question(question_id)),
+        fleet.audit(&at, what, record);
+        match self.close_question(fleet, question_id, end) {
+            Some(closed) => fleet.respond(token, &closed),
+            None => fleet.respond_error(token, no_question(question_id)),
         }
     }
 
     fn find_question(
         &self,
+        fleet: &Fleet,
         id: &WorkspaceId,
         question_id: &QuestionId,
     ) -> Result<&OpenQuestion, ControlError> {
-        self.fleet.workspace(id)?;
+        fleet.workspace(id)?;
         let open = self.questions.get(id, question_id);
         open.ok_or_else(|| no_question(question_id))
     }

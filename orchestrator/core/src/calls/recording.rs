@@ -17,11 +17,13 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::accounts::agents_of;
+use super::messages::answer_call;
 use super::replied::Replied;
-use super::{CallState, OpenCall};
-use crate::accounts::agents_of;
+use super::{CallState, Calls, OpenCall};
+use crate::fleet::Fleet;
 use crate::jobs::continuation;
-use crate::{Core, Fleet, LogEvent, ProcessId};
+use crate::{LogEvent, ProcessId};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,81 +65,71 @@ fn recorded(message: Box<RawValue>) -> CallOutcome {
 
 continuation! {
     /// What a model's reply took is put down, before the reply is.
-    CountingReply { turn_id: TurnId, call_id: CallId } after RecordUsage => &core.on_reply_counted
+    CountingReply { turn_id: TurnId, call_id: CallId } after RecordUsage => &core.calls.on_reply_counted in fleet
 }
 
 continuation! {
     /// A model's reply is put down, before the agent sees it.
-    RecordingReply { turn_id: TurnId, call_id: CallId } after AppendEvent => &core.on_reply_recorded
+    RecordingReply { turn_id: TurnId, call_id: CallId } after AppendEvent => &core.calls.on_reply_recorded in fleet
 }
 
-impl Fleet {
-    /// The step whose reply is to be recorded, if one is.
-    pub(super) fn step_to_record(
-        &mut self,
-        at: &InstanceRef,
-        asked: &OutgoingCall,
-    ) -> Result<Option<StepId>, &'static str> {
-        if asked.record.is_none() {
-            return Ok(None);
-        }
-        let is_model = matches!(asked.target, CallTarget::Model { .. });
-        let place = asked.place.as_ref();
-        let step_id = place.and_then(|place| place.step_id.clone());
-        let turn_id = place.map(|place| &place.turn_id);
-        let turn = self.instance_mut(at).and_then(|entry| entry.turn.as_ref());
-        match step_id {
-            Some(step_id) if is_model && turn.map(|turn| &turn.turn_id) == turn_id => {
-                Ok(Some(step_id))
-            }
-            _ => Err("it asked for a reply to be recorded that is of no step in progress"),
-        }
+/// The step whose reply is to be recorded, if one is.
+pub(super) fn step_to_record(
+    fleet: &Fleet,
+    at: &InstanceRef,
+    asked: &OutgoingCall,
+) -> Result<Option<StepId>, &'static str> {
+    if asked.record.is_none() {
+        return Ok(None);
     }
-
-    /// What tokens of a call cost now; none if its model has no price.
-    pub(super) fn cost_of(&self, call: &OpenCall, usage: &Usage) -> Option<MicroUsd> {
-        let CallTarget::Model { name } = &call.target else {
-            return None;
-        };
-        let bundle = self
-            .workspaces
-            .get(&call.at.workspace_id)?
-            .bundle
-            .as_ref()?;
-        let price = bundle.prices.get(name)?.at(self.now.wall)?;
-        Some(price.of(usage))
+    let is_model = matches!(asked.target, CallTarget::Model { .. });
+    let place = asked.place.as_ref();
+    let step_id = place.and_then(|place| place.step_id.clone());
+    let turn_id = place.map(|place| &place.turn_id);
+    match step_id {
+        Some(step_id) if is_model && fleet.turn_of(at).map(|turn| &turn.turn_id) == turn_id => {
+            Ok(Some(step_id))
+        }
+        _ => Err("it asked for a reply to be recorded that is of no step in progress"),
     }
 }
 
-impl Core {
+/// What tokens of a call cost now; none if its model has no price.
+pub(super) fn cost_of(fleet: &Fleet, call: &OpenCall, usage: &Usage) -> Option<MicroUsd> {
+    let CallTarget::Model { name } = &call.target else {
+        return None;
+    };
+    let bundle = fleet.bundle(&call.at.workspace_id)?;
+    let price = bundle.prices.get(name)?.at(fleet.now().wall)?;
+    Some(price.of(usage))
+}
+
+impl Calls {
     /// Answers with the reply that is recorded for a step, or has the agent wait for the one under
     /// way. False if there is none.
     pub(super) fn answer_from_record(
         &mut self,
+        fleet: &mut Fleet,
         at: &InstanceRef,
         step_id: &StepId,
         waiter: (ProcessId, CallId),
         target: &CallTarget,
     ) -> bool {
-        let replied = self
-            .fleet
-            .instance_mut(at)
-            .and_then(|entry| entry.replied.clone());
+        let replied = self.replied.get(at).cloned();
         if let Some(replied) = replied.filter(|replied| replied.step_id == *step_id) {
-            self.fleet
-                .answer_call(at, waiter, recorded(replied.message));
+            answer_call(fleet, at, waiter, recorded(replied.message));
             return true;
         }
-        let Some(id) = self.calls.ids(|call| call.is_for(at, step_id)).pop() else {
+        let Some(id) = self.ids(|call| call.is_for(at, step_id)).pop() else {
             return false;
         };
-        let Some(call) = self.calls.open.get_mut(&id) else {
+        let Some(call) = self.open.get_mut(&id) else {
             return false;
         };
         match &call.state {
             // The configuration names another model now.
             CallState::Waiting | CallState::Running { .. } if call.target != *target => {
-                self.give_up(id);
+                self.give_up(fleet, id);
                 return false;
             }
             CallState::Waiting | CallState::Running { .. } | CallState::Recording { .. } => {
@@ -146,42 +138,42 @@ impl Core {
             CallState::Unrecorded { message } => {
                 let message = message.clone();
                 call.waiter = Some(waiter);
-                self.write_reply(id, message);
+                self.write_reply(fleet, id, message);
             }
         }
         true
     }
 
     /// A model has replied: makes the reply durable.
-    pub(super) fn record_reply(&mut self, id: CallId, answer: &RawValue) {
-        match self.message_of(id, answer) {
+    pub(super) fn record_reply(&mut self, fleet: &mut Fleet, id: CallId, answer: &RawValue) {
+        match self.message_of(fleet, id, answer) {
             Ok((message, spent)) => {
-                let bill = self.bill_of(id, spent).map(Box::new);
-                if let Some(call) = self.calls.open.get_mut(&id) {
+                let bill = self.bill_of(fleet, id, spent).map(Box::new);
+                if let Some(call) = self.open.get_mut(&id) {
                     call.bill = bill;
-                    if let Some(lane) = self.calls.lanes.get_mut(&call.lane) {
+                    if let Some(lane) = self.lanes.get_mut(&call.lane) {
                         lane.ended();
                     }
                 }
-                self.write_reply(id, message);
+                self.write_reply(fleet, id, message);
             }
             Err(error) => {
-                self.count_failure(id, error.usage);
-                self.end_call(id, CallOutcome::Error(error));
+                self.count_failure(fleet, id, error.usage);
+                self.end_call(fleet, id, CallOutcome::Error(error));
             }
         }
     }
 
     /// What is put down of a reply.
-    pub(super) fn bill_of(&mut self, id: CallId, spent: Spent) -> Option<Entry> {
-        let entry_id = self.fleet.uuid();
-        let call = self.calls.open.get(&id)?;
+    pub(super) fn bill_of(&mut self, fleet: &mut Fleet, id: CallId, spent: Spent) -> Option<Entry> {
+        let entry_id = fleet.uuid();
+        let call = self.open.get(&id)?;
         let CallTarget::Model { name: model } = call.target.clone() else {
             return None;
         };
         let (at, turn_id) = (call.at.clone(), call.place.as_ref()?.turn_id.clone());
         let (step_id, _) = call.record.clone()?;
-        let received_at = self.fleet.now.wall;
+        let received_at = fleet.now().wall;
         // What is not told counts as what was reserved for it.
         let reserved = call.reserved.unwrap_or_default();
         let assumed = Charge {
@@ -189,13 +181,13 @@ impl Core {
             micro_usd: spent.cost.map_or(reserved.micro_usd, |_| MicroUsd(0)),
         };
         let mut asked_by_agents = agents_of(&call.payers);
-        let entry = self.fleet.instance_mut(&at)?;
-        asked_by_agents.retain(|agent| *agent != entry.agent);
+        let agent_name = fleet.agent_name(&at)?.clone();
+        asked_by_agents.retain(|agent| *agent != agent_name);
         Some(Entry {
             id: entry_id,
             at: received_at,
-            agent_name: entry.agent.clone(),
-            asked_by: entry.asked_by(&at.instance_key),
+            asked_by: fleet.asked_by(&at),
+            agent_name,
             asked_by_agents,
             instance_key: at.instance_key,
             turn_id,
@@ -210,11 +202,12 @@ impl Core {
     /// The reply as it is recorded, and what it took.
     fn message_of(
         &self,
+        fleet: &Fleet,
         id: CallId,
         answer: &RawValue,
     ) -> Result<(Box<RawValue>, Spent), CallError> {
         let internal = |message: String| CallError::new(CallErrorCode::Internal, message);
-        let call = self.calls.open.get(&id);
+        let call = self.open.get(&id);
         let Some((call, (step_id, record))) = call.and_then(|c| Some((c, c.record.as_ref()?)))
         else {
             return Err(internal("the reply is of no step".to_owned()));
@@ -224,7 +217,7 @@ impl Core {
         // What it costs is decided here, by the price of this moment.
         answer.metadata.remove(COST);
         let usage = Spent::of_metadata(&answer.metadata).usage;
-        if let Some(cost) = usage.and_then(|usage| self.fleet.cost_of(call, &usage)) {
+        if let Some(cost) = usage.and_then(|usage| cost_of(fleet, call, &usage)) {
             answer.metadata.insert(COST.to_owned(), json!(cost));
         }
         let spent = Spent::of_metadata(&answer.metadata);
@@ -235,7 +228,7 @@ impl Core {
                 content: &answer.content,
             },
             metadata: &answer.metadata,
-            created_at: self.fleet.now.wall,
+            created_at: fleet.now().wall,
             source: AssistantSource { step_id },
         };
         let message = to_raw_value(&message).map_err(|error| internal(error.to_string()))?;
@@ -249,8 +242,8 @@ impl Core {
     }
 
     /// Hands the reply to the store; before that, what it took.
-    fn write_reply(&mut self, id: CallId, message: Box<RawValue>) {
-        let Some(call) = self.calls.open.get_mut(&id) else {
+    fn write_reply(&mut self, fleet: &mut Fleet, id: CallId, message: Box<RawValue>) {
+        let Some(call) = self.open.get_mut(&id) else {
             return;
         };
         let turn_id = call.place.as_ref().map(|place| place.turn_id.clone());
@@ -270,20 +263,17 @@ impl Core {
                 turn_id,
                 call_id: id,
             };
-            return self.fleet.store(record, counting);
+            return fleet.store(record, counting);
         }
         let event = match to_raw_value(&Append { message: &message }) {
             Ok(event) => event,
             Err(error) => {
                 let error = CallError::new(CallErrorCode::Internal, error.to_string());
-                return self.end_call(id, CallOutcome::Error(error));
+                return self.end_call(fleet, id, CallOutcome::Error(error));
             }
         };
         call.state = CallState::Recording { message };
-        if let Some(turn) = self.fleet.current_turn_mut(&instance, &turn_id) {
-            turn.used.append(event.get().len());
-        }
-        self.fleet.log_llm(&instance, &turn_id, &event);
+        fleet.note_reply(&instance, &turn_id, &event);
         let append = AppendEvent {
             instance: instance.clone(),
             turn_id: turn_id.clone(),
@@ -295,13 +285,18 @@ impl Core {
             turn_id,
             call_id: id,
         };
-        self.fleet.store(append, recording);
+        fleet.store(append, recording);
     }
 
     /// What a model's reply took is durable, or could not be made so.
-    fn on_reply_counted(&mut self, counting: &CountingReply, result: Result<(), StoreError>) {
+    fn on_reply_counted(
+        &mut self,
+        fleet: &mut Fleet,
+        counting: &CountingReply,
+        result: Result<(), StoreError>,
+    ) {
         let (at, turn_id, id) = (&counting.instance, &counting.turn_id, counting.call_id);
-        let Some(call) = self.calls.open.get_mut(&id) else {
+        let Some(call) = self.open.get_mut(&id) else {
             return;
         };
         let CallState::Recording { message } = &call.state else {
@@ -313,22 +308,23 @@ impl Core {
                 call.reserved = None;
                 let step = call.record.as_ref().map(|(id, _)| SpanId::of_step(id));
                 if let Some(entry) = call.bill.take() {
-                    self.fleet.charge(at, &entry.into_line(), step);
+                    self.charge(fleet, at, &entry.into_line(), step);
                 }
-                self.write_reply(id, message);
+                self.write_reply(fleet, id, message);
             }
-            Err(error) => self.on_reply_unwritten(at, turn_id, id, message, &error),
+            Err(error) => self.on_reply_unwritten(fleet, at, turn_id, id, message, &error),
         }
     }
 
     /// A model's reply is durable, or could not be made so.
     fn on_reply_recorded(
         &mut self,
+        fleet: &mut Fleet,
         recording: &RecordingReply,
         result: Result<Appended, StoreError>,
     ) {
         let (at, turn_id, id) = (&recording.instance, &recording.turn_id, recording.call_id);
-        let Some(call) = self.calls.open.get_mut(&id) else {
+        let Some(call) = self.open.get_mut(&id) else {
             return;
         };
         let CallState::Recording { message } = &call.state else {
@@ -338,44 +334,42 @@ impl Core {
         match result {
             Ok(_) => {
                 let step_id = call.record.as_ref().map(|(step_id, _)| step_id.clone());
-                if let Some(entry) = self.fleet.instance_mut(at)
-                    && let Some(step_id) = step_id
-                {
+                if let Some(step_id) = step_id {
                     let message = message.clone();
-                    entry.replied = Some(Replied { step_id, message });
+                    self.replied
+                        .insert(at.clone(), Replied { step_id, message });
                 }
-                self.end_call(id, recorded(message));
+                self.end_call(fleet, id, recorded(message));
             }
-            Err(error) => self.on_reply_unwritten(at, turn_id, id, message, &error),
+            Err(error) => self.on_reply_unwritten(fleet, at, turn_id, id, message, &error),
         }
     }
 
     /// A reply that could not be recorded is kept here until it is asked for again.
     fn on_reply_unwritten(
         &mut self,
+        fleet: &mut Fleet,
         at: &InstanceRef,
         turn_id: &TurnId,
         id: CallId,
         message: Box<RawValue>,
         error: &StoreError,
     ) {
-        let Some(call) = self.calls.open.get_mut(&id) else {
+        let Some(call) = self.open.get_mut(&id) else {
             return;
         };
         let Some((process, _)) = call.waiter.take() else {
             // The turn is over, or nobody has asked again yet.
             call.state = CallState::Unrecorded { message };
             if matches!(error, StoreError::WrongTurn { .. }) {
-                self.calls.remove(id);
+                self.remove(id);
             }
             let event = LogEvent::warn("a model's reply could not be recorded").of(at);
             let event = event.with("turnId", turn_id.as_str());
-            return self
-                .fleet
-                .log(event.with("error", goondan_log::error_chain(error)));
+            return fleet.log(event.with("error", goondan_log::error_chain(error)));
         };
         // Its successor asks again, and finds the reply that is kept here.
         call.state = CallState::Unrecorded { message };
-        self.fleet.on_store_failure(at, Some(process), error);
+        fleet.on_store_failure(at, Some(process), error);
     }
 }

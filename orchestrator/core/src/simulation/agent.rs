@@ -148,7 +148,7 @@ fn asks_of(turn_id: &TurnId, event: &AgentEvent) -> Vec<AgentAsk> {
 
 #[derive(Debug)]
 struct Turn {
-    turn_id: TurnId,
+    pub(crate) turn_id: TurnId,
     /// The agent's model.
     model: ResourceName,
     event_id: EventId,

@@ -5,7 +5,7 @@ use super::config::{Edit, REPLY_TOKENS_MAX};
 use super::world::{Plan, World};
 use super::{heal, run_for, runs_or, work};
 use crate::Accounts;
-use crate::accounts::Payer;
+use crate::calls::accounts::Payer;
 use goondan_protocol::budget::BudgetPeriod;
 use goondan_protocol::time::Timestamp;
 
@@ -58,10 +58,10 @@ fn no_budget_is_passed_and_what_was_reserved_is_free_again_whoever_is_killed() {
         heal(&mut world, Edit::Budgeted(LIMIT * 1_000));
         run_for(&mut world, 60_000);
         assert!(world.core.calls.is_empty(), "seed {seed}: a call is left");
-        let known = world.core.fleet.workspaces.values().next().unwrap();
+        let known = world.core.calls.accounts().next().unwrap();
         let ledger = Accounts::of(&world.ledger().lines);
         assert!(
-            known.accounts == ledger,
+            *known == ledger,
             "seed {seed}: the sums are not those of the ledger"
         );
     }

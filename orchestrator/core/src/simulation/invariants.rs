@@ -9,20 +9,17 @@
 //! * A question to a person waits under a call that the process makes which asked it.
 //! * A start that was put off is neither early (the oracle sees to that) nor late.
 
-use std::collections::BTreeMap;
-
-use goondan_protocol::ids::{ConnectionName, InstanceKey, ResourceName};
+use std::collections::HashMap;
 
 use super::world::World;
 use crate::ProcessId;
-use crate::instance::{Inbox, Instance};
-use crate::jobs::Jobs;
+use crate::fleet::Owner;
+use crate::fleet::slot::Slot;
 use crate::limits::TICK_MS;
-use crate::slot::Slot;
 
 /// A place, as it was after the step before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Seen {
+pub(super) struct Seen {
     crashes: u32,
     process: Option<ProcessId>,
     next_start_ms: Option<u64>,
@@ -31,12 +28,7 @@ struct Seen {
 }
 
 /// The places after the step before.
-#[derive(Debug, Default)]
-pub(super) struct Places {
-    agents: BTreeMap<InstanceKey, Seen>,
-    connectors: BTreeMap<ConnectionName, Seen>,
-    models: BTreeMap<ResourceName, Seen>,
-}
+pub(super) type Places = HashMap<Owner, Seen>;
 
 /// What a step was, as far as places are concerned.
 #[derive(Debug, Clone, Copy)]
@@ -103,22 +95,6 @@ impl Seen {
     }
 }
 
-/// Nobody waits for what was over before they asked: nothing would tell them (`MSG-13`).
-fn check_waiters(jobs: &Jobs, instance: &Instance, key: &InstanceKey) {
-    // Before its inbox is read, it is not known what is over; then it is looked up for who waits. Who
-    // waits for something of one that is being deleted is told with its end.
-    if instance.inbox != Inbox::Read || instance.deleting.is_some() {
-        return;
-    }
-    for event_id in instance.waiters.keys() {
-        let mut waiting = instance.waiting.iter();
-        assert!(
-            waiting.any(|event| event.id == *event_id) || jobs.is_looking_up(key, event_id),
-            "{key:?}: somebody waits for {event_id:?}, which does not wait for a turn (MSG-13)"
-        );
-    }
-}
-
 impl World {
     /// Checks what must hold after a step in which the core was told something.
     pub(super) fn check(&mut self) {
@@ -130,40 +106,26 @@ impl World {
             killed: self.killed.take(),
             failed_starts: std::mem::take(&mut self.failed_starts),
         };
-        let is_stopping = self.core.fleet.is_stopping();
         let mut up_count = 0;
         let mut after = Places::default();
-        for workspace in self.core.fleet.workspaces.values() {
-            let is_open = workspace.closing.is_none() && !is_stopping;
-            for (name, connector) in &workspace.connectors {
-                let before = self.places.connectors.remove(name).unwrap_or_default();
-                let seen = before.follow(&connector.slot, is_open, step, name);
-                up_count += usize::from(self.has_child(seen.process, name));
-                after.connectors.insert(name.clone(), seen);
-            }
-            for (name, model) in &workspace.models {
-                let before = self.places.models.remove(name).unwrap_or_default();
-                let is_wanted = false;
-                let seen = before.follow(&model.slot, is_wanted, step, name);
-                up_count += usize::from(self.has_child(seen.process, name));
-                after.models.insert(name.clone(), seen);
-            }
-            for (key, instance) in &workspace.instances {
-                let before = self.places.agents.remove(key).unwrap_or_default();
-                let is_wanted = false;
-                let seen = before.follow(&instance.slot, is_wanted, step, key);
-                check_waiters(&self.core.fleet.jobs, instance, key);
-                up_count += usize::from(self.has_child(seen.process, key));
-                after.agents.insert(key.clone(), seen);
-            }
+        for (owner, slot, is_wanted) in self.core.fleet.places() {
+            let before = self.places.remove(&owner).unwrap_or_default();
+            let seen = before.follow(slot, is_wanted, step, &owner);
+            up_count += usize::from(self.has_child(seen.process, &owner));
+            after.insert(owner, seen);
         }
+        assert_eq!(
+            self.core.fleet.awaited_in_vain(),
+            [],
+            "somebody waits for what does not wait for a turn (MSG-13)"
+        );
         assert_eq!(
             up_count,
             self.children.len(),
             "a process outlives its place (SUP-7)"
         );
         self.places = after;
-        for open in self.core.questions.all(None) {
+        for open in self.core.calls.open_questions() {
             let (process, request) = open.requester;
             assert!(
                 self.core.calls.is_made_by(process, open.call_id),

@@ -23,7 +23,7 @@ use super::agent::{Act, Agent};
 use super::config::{self, Edit, OTHER_MODEL};
 use super::invariants::Places;
 use super::oracle::{Answered, Asked, Oracle};
-use crate::agents::CONFIGURATION_CHANGED;
+use crate::fleet::agents::CONFIGURATION_CHANGED;
 use crate::limits::TICK_MS;
 use crate::{
     Accounts, Core, Effect, Facts, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded,
@@ -298,7 +298,7 @@ impl World {
         let limit = 1_000;
         let used = if self.is_healing {
             0
-        } else if !self.core.fleet.room.short_of().is_empty() || self.chance(self.plan.person) {
+        } else if self.core.fleet.is_short_of_anything() || self.chance(self.plan.person) {
             self.rng.u64(0..=limit)
         } else {
             return;
@@ -366,7 +366,7 @@ impl World {
                             );
                             self.edits_felt += 1;
                             if *role == ChildRole::Model && name == OTHER_MODEL {
-                                let mut workspaces = self.core.fleet.workspaces.values();
+                                let mut workspaces = self.core.fleet.workspaces().values();
                                 let bundle = workspaces.find_map(|w| w.bundle.as_ref());
                                 let digest = bundle.map(|bundle| bundle.digest.clone());
                                 self.replaced_under.push(digest);
@@ -488,7 +488,7 @@ impl World {
         }
         let result = self.read_workspace();
         // What is on its way out takes nothing up any more.
-        let mut workspaces = self.core.fleet.workspaces.values();
+        let mut workspaces = self.core.fleet.workspaces().values();
         let is_taken_up = !self.core.fleet.is_stopping()
             && workspaces.all(|workspace| workspace.closing.is_none());
         if is_taken_up && let Ok(Ok(bundle)) = result.as_ref().map(|found| &found.bundle) {
@@ -668,7 +668,8 @@ impl World {
     pub(super) fn is_quiet(&self) -> bool {
         let pending: usize = self
             .core
-            .workspace_infos()
+            .fleet
+            .workspace_infos(&self.core.calls)
             .iter()
             .map(|info| info.pending_events)
             .sum();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use goondan_core::{
     Effect, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, ProcessId, RequestToken,
-    Settings, Spawn, StateDone, StateWork, control_error,
+    Spawn, StateDone, StateWork, control_error,
 };
 use goondan_protocol::control::{
     ControlError, ErrorCode, JsonRpc, Notification, TURN_PIECE, TURN_PROGRESS, TurnPiece,
@@ -268,12 +268,9 @@ impl Supervisor {
     ) {
         let wanted = Wanted {
             workspace_id: workspace_id.clone(),
-            settings: match &purpose {
-                LoadPurpose::Open { settings, .. } => settings.clone(),
-                _ => Settings::default(),
-            },
-            may_fall_back: purpose == LoadPurpose::Start,
-            all_instances: matches!(&purpose, LoadPurpose::Restart { request, .. } if request.fresh),
+            settings: purpose.settings(),
+            may_fall_back: purpose.may_fall_back(),
+            all_instances: purpose.begins_anew(),
         };
         let (projects, events) = (self.projects.clone(), self.reports.events.clone());
         self.tasks.spawn_blocking(move || {

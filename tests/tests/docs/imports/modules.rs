@@ -15,7 +15,7 @@ type ModulePath = Vec<String>;
 
 /// Which files of a crate import from which, `src` being the folder of its sources. What a module takes
 /// from those it stands in is left out: it is a part of them.
-pub(super) fn imports_of(src: &Path) -> BTreeMap<PathBuf, BTreeSet<PathBuf>> {
+pub(crate) fn imports_of(src: &Path) -> BTreeMap<PathBuf, BTreeSet<PathBuf>> {
     let mut modules = Modules::default();
     for root in ["lib.rs", "main.rs"] {
         let file = src.join(root);

@@ -1,0 +1,93 @@
+//! What agents and connectors are told of calls, and whether an agent may ask for one.
+
+use goondan_config::Bundle;
+use goondan_protocol::call::{
+    CallError, CallErrorCode, CallId, CallOutcome, CallPlace, CallResult, CallTarget, OutgoingCall,
+};
+use goondan_protocol::envelope::Address;
+use goondan_protocol::ids::InstanceRef;
+use goondan_protocol::ipc::{Head, ToAgent, ToConnector};
+use goondan_protocol::trace::TraceContext;
+use serde_json::value::RawValue;
+
+use super::Credential;
+use crate::fleet::turn::Turn;
+use crate::fleet::{Fleet, authority};
+use crate::{Effect, ProcessId};
+
+fn address_of(target: &CallTarget) -> Address {
+    match target.clone() {
+        CallTarget::Model { name } => Address::Model { name },
+        CallTarget::Connection { name } => Address::Connector { name },
+    }
+}
+
+/// The turn in which an agent, as its process was started, may have this call made.
+pub(super) fn check_call(
+    fleet: &Fleet,
+    at: &InstanceRef,
+    asked: &OutgoingCall,
+) -> Result<Turn, CallError> {
+    let gone = || CallError::new(CallErrorCode::Refused, "the agent has no turn in progress");
+    let (agent, turn) = fleet.agent_in_turn(at).ok_or_else(gone)?;
+    authority::may_call(agent, turn, asked)?;
+    Ok(turn.clone())
+}
+
+/// Whose limits a call counts towards; none if nobody could make it.
+pub(super) fn credential_of(bundle: &Bundle, target: &CallTarget) -> Option<Credential> {
+    match target {
+        CallTarget::Connection { name } => {
+            let connection = bundle.connections.get(name)?;
+            Some(Credential::Connection(connection.name.clone()))
+        }
+        CallTarget::Model { name } => {
+            let model = bundle.models.get(name)?;
+            let mut all = bundle.models.values();
+            let first = all.find(|other| other.shares_credential_with(model))?;
+            Some(Credential::Model(first.name.clone()))
+        }
+    }
+}
+
+pub(super) fn send_provider(
+    fleet: &mut Fleet,
+    process: ProcessId,
+    target: &CallTarget,
+    trace: Option<TraceContext>,
+    message: ToConnector,
+) {
+    let head = Head::new(Address::Orchestrator, address_of(target));
+    fleet.push(Effect::Send {
+        process,
+        head: Head { trace, ..head },
+        message: Box::new(message.into()),
+    });
+}
+
+/// Tells a waiting agent how its call ended.
+pub(super) fn answer_call(
+    fleet: &mut Fleet,
+    at: &InstanceRef,
+    (process, call_id): (ProcessId, CallId),
+    outcome: CallOutcome,
+) {
+    let result = CallResult { call_id, outcome };
+    fleet.send_agent(at, process, None, None, ToAgent::CallResult(result));
+}
+
+/// Hands a piece to the clients that wait for the turn a call is made in.
+pub(super) fn tell_watchers(
+    fleet: &mut Fleet,
+    at: &InstanceRef,
+    place: &CallPlace,
+    piece: &RawValue,
+) {
+    for token in fleet.clients_of_turn(at, &place.turn_id) {
+        fleet.push(Effect::Piece {
+            token,
+            place: Box::new(place.clone()),
+            piece: piece.to_owned(),
+        });
+    }
+}

@@ -1,0 +1,411 @@
+//! What runs: workspaces, their conversations, and the processes that work for them.
+//!
+//! Whoever stands above asks for what it needs to know, and says what is to happen. What stands above is not
+//! known here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use goondan_config::{Bundle, Lifecycle, Sources};
+use goondan_protocol::call::CallId;
+use goondan_protocol::control::{ControlError, ErrorCode, Watching, WorkspaceProblem};
+use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
+use goondan_protocol::ipc::ChildRole;
+use goondan_protocol::time::Timestamp;
+use goondan_protocol::version::Version;
+use goondan_store::workspace::WorkspaceRecord;
+use serde::Serialize;
+use uuid::Uuid;
+
+use self::ceilings::Trees;
+use self::connectors::Connector;
+use self::instance::Instance;
+use self::models::Model;
+use self::room::Room;
+use self::starts::Starts;
+use crate::jobs::{Asked, Continuation, Jobs};
+use crate::limits::TICKS_OF_REST;
+use crate::refusals::{no_workspace, stopping_error};
+use crate::{Effect, Facts, LogEvent, Now, ProcessId, RequestToken};
+
+pub(crate) mod agents;
+pub(crate) mod answers;
+pub(crate) mod asking;
+pub(crate) mod authority;
+pub(crate) mod availability;
+pub(crate) mod back_off;
+pub(crate) mod calling;
+pub(crate) mod ceilings;
+pub(crate) mod changes;
+pub(crate) mod collectors;
+pub(crate) mod connection_state;
+pub(crate) mod connectors;
+pub(crate) mod deleting;
+pub(crate) mod former_keys;
+pub(crate) mod health;
+pub(crate) mod inbox;
+#[cfg(test)]
+mod inspecting;
+pub(crate) mod instance;
+pub(crate) mod mailbox;
+pub(crate) mod models;
+pub(crate) mod observing;
+pub(crate) mod parking;
+pub(crate) mod processes;
+pub(crate) mod restarting;
+pub(crate) mod room;
+pub(crate) mod slot;
+pub(crate) mod starts;
+pub(crate) mod turn;
+pub(crate) mod turns;
+pub(crate) mod views;
+pub(crate) mod waiters;
+pub(crate) mod workspaces;
+
+/// Whose process a process is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    Agent(InstanceRef),
+    Connector(WorkspaceId, ConnectionName),
+    Model(WorkspaceId, ResourceName),
+}
+
+impl Owner {
+    pub(crate) fn role(&self) -> ChildRole {
+        match self {
+            Self::Agent(_) => ChildRole::Agent,
+            Self::Connector(..) => ChildRole::Connector,
+            Self::Model(..) => ChildRole::Model,
+        }
+    }
+
+    fn workspace_id(&self) -> &WorkspaceId {
+        match self {
+            Self::Agent(instance) => &instance.workspace_id,
+            Self::Connector(workspace_id, _) | Self::Model(workspace_id, _) => workspace_id,
+        }
+    }
+}
+
+/// One registered workspace.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    pub(crate) record: WorkspaceRecord,
+    /// What runs; none while its configuration has never been valid, or since it was withdrawn.
+    pub(crate) bundle: Option<Bundle>,
+    /// Since when it runs.
+    pub(crate) since: Option<Timestamp>,
+    /// Whether that is the last known good one, since the project's own is not valid.
+    pub(crate) is_last_known_good: bool,
+    pub(crate) problem: Option<WorkspaceProblem>,
+    /// How changes of its files are noticed.
+    pub(crate) watching: Watching,
+    /// What it was read from last.
+    pub(crate) sources: Arc<Sources>,
+    instances: BTreeMap<InstanceKey, Instance>,
+    connectors: BTreeMap<ConnectionName, Connector>,
+    models: BTreeMap<ResourceName, Model>,
+    /// How many events of which instances are parked.
+    parked: BTreeMap<InstanceKey, u64>,
+    /// The secrets its configuration names, whether they are there or not.
+    pub(crate) secrets: BTreeSet<String>,
+    /// The secrets that were denied to it since the daemon started and not allowed again.
+    pub(crate) denied: BTreeSet<String>,
+    /// How its closing stands; none while it is open.
+    pub(crate) closing: Option<Closing>,
+}
+
+impl Workspace {
+    /// One of which nothing runs yet.
+    pub(crate) fn new(record: WorkspaceRecord, sources: Arc<Sources>) -> Self {
+        Self {
+            record,
+            bundle: None,
+            since: None,
+            is_last_known_good: false,
+            problem: None,
+            watching: Watching::Off,
+            sources,
+            instances: BTreeMap::new(),
+            connectors: BTreeMap::new(),
+            models: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            secrets: BTreeSet::new(),
+            denied: BTreeSet::new(),
+            closing: None,
+        }
+    }
+}
+
+impl Workspace {
+    /// How long its agents and conversations last.
+    pub(crate) fn lifecycle(&self) -> Lifecycle {
+        let bundle = self.bundle.as_ref();
+        bundle.map(|bundle| bundle.lifecycle).unwrap_or_default()
+    }
+
+    /// Whether the conversation is on its way out.
+    pub(crate) fn is_deleting(&self, key: &InstanceKey) -> bool {
+        let entry = self.instances.get(key);
+        entry.is_some_and(|entry| entry.deleting.is_some())
+    }
+
+    /// Whether the conversation is in use, whatever its files say.
+    pub(crate) fn is_in_use(&self, key: &InstanceKey) -> bool {
+        let entry = self.instances.get(key);
+        entry.is_some_and(|entry| entry.pending() > 0 || entry.turn.is_some())
+    }
+}
+
+/// A workspace on its way out.
+#[derive(Debug, Default)]
+pub(crate) struct Closing {
+    pub(crate) requests: Vec<RequestToken>,
+    /// Whether all has ended but the writing of its record.
+    is_writing: bool,
+}
+
+/// How the daemon is ending.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stopping {
+    grace_period_ms: Option<u64>,
+    is_announced: bool,
+}
+
+/// Whose processes are to be looked at because time has passed.
+pub(crate) struct Tick {
+    pub(crate) owners: Vec<Owner>,
+    /// Whether those at rest are among them.
+    pub(crate) is_for_all: bool,
+}
+
+/// What runs: workspaces, their conversations, and the processes that work for them.
+pub(crate) struct Fleet {
+    facts: Facts,
+    workspaces: BTreeMap<WorkspaceId, Workspace>,
+    owners: BTreeMap<ProcessId, Owner>,
+    ticks: u64,
+    jobs: Jobs,
+    trees: Trees,
+    starts: Starts,
+    room: Room,
+    stopping: Option<Stopping>,
+    next_process: u64,
+    next_call: u64,
+    next_uuid: Box<dyn FnMut() -> Uuid + Send>,
+    now: Now,
+    effects: Vec<Effect>,
+}
+
+impl Fleet {
+    /// One without workspaces.
+    pub(crate) fn new(facts: Facts, next_uuid: impl FnMut() -> Uuid + Send + 'static) -> Self {
+        let wall = facts.started_at;
+        Self {
+            facts,
+            workspaces: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            ticks: 0,
+            jobs: Jobs::default(),
+            trees: Trees::default(),
+            starts: Starts::default(),
+            room: Room::default(),
+            stopping: None,
+            next_process: 0,
+            next_call: 0,
+            next_uuid: Box::new(next_uuid),
+            now: Now { mono_ms: 0, wall },
+            effects: Vec::new(),
+        }
+    }
+
+    /// What is dealt with next happened at this time.
+    pub(crate) fn begin(&mut self, now: Now) {
+        self.now = now;
+    }
+
+    /// What is to be done, in order.
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Whose processes are to be looked at because time has passed.
+    pub(crate) fn tick(&mut self) -> Tick {
+        let mut owners: Vec<Owner> = Vec::new();
+        self.ticks = self.ticks.wrapping_add(1);
+        let is_for_all = self.ticks.is_multiple_of(TICKS_OF_REST);
+        for (id, workspace) in &self.workspaces {
+            for (key, entry) in &workspace.instances {
+                if !is_for_all && entry.is_at_rest() {
+                    continue;
+                }
+                let (workspace_id, instance_key) = (id.clone(), key.clone());
+                owners.push(Owner::Agent(InstanceRef {
+                    workspace_id,
+                    instance_key,
+                }));
+            }
+            for name in workspace.connectors.keys() {
+                owners.push(Owner::Connector(id.clone(), name.clone()));
+            }
+            for name in workspace.models.keys() {
+                owners.push(Owner::Model(id.clone(), name.clone()));
+            }
+        }
+        if is_for_all {
+            self.trees.forget(self.now.mono_ms);
+        }
+        Tick { owners, is_for_all }
+    }
+
+    /// Ends the workspaces that are ending and have nothing left to wait for. Whether everything has ended
+    /// that was to; this is said once.
+    pub(crate) fn has_just_ended(&mut self) -> bool {
+        if self.stopping.is_none() && self.workspaces.values().all(|w| w.closing.is_none()) {
+            return false;
+        }
+        self.finish_closed_workspaces();
+        let is_over = self.owners.is_empty()
+            && self.jobs.is_empty()
+            && self.workspaces.values().all(|w| w.closing.is_none());
+        match &mut self.stopping {
+            Some(stopping) if is_over && !stopping.is_announced => {
+                stopping.is_announced = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Stops everything: no new work, turns in progress finish, then the daemon ends.
+    pub(crate) fn stop(&mut self, grace_period_ms: Option<u64>) {
+        if self.stopping.is_none() {
+            self.log(LogEvent::info("the daemon is stopping"));
+        }
+        self.stopping = Some(Stopping {
+            grace_period_ms,
+            is_announced: false,
+        });
+        let ids: Vec<WorkspaceId> = self.workspaces.keys().cloned().collect();
+        for id in ids {
+            self.cancel_waiters_of(&id, &stopping_error());
+            self.drain_workspace(&id, grace_period_ms, "the daemon is stopping");
+        }
+    }
+
+    /// A second request to stop does not wait.
+    pub(crate) fn force_stop(&mut self) {
+        self.log(LogEvent::warn("the daemon is stopping at once"));
+        self.stop(Some(0));
+        let processes: Vec<ProcessId> = self.owners.keys().copied().collect();
+        for process in processes {
+            self.kill(process, true);
+        }
+    }
+
+    /// The workspaces that are registered.
+    pub(crate) fn workspaces(&self) -> &BTreeMap<WorkspaceId, Workspace> {
+        &self.workspaces
+    }
+
+    pub(crate) fn workspace_mut(&mut self, id: &WorkspaceId) -> Option<&mut Workspace> {
+        self.workspaces.get_mut(id)
+    }
+
+    /// Whose process a process is; none if it is gone.
+    pub(crate) fn owner_of(&self, process: ProcessId) -> Option<&Owner> {
+        self.owners.get(&process)
+    }
+
+    /// How many agents wait to be started.
+    pub(crate) fn waiting_starts(&self) -> usize {
+        self.starts.waiting()
+    }
+
+    pub(crate) fn push(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    /// Has the store do something, and says what follows.
+    pub(crate) fn store<O: Asked>(&mut self, operation: O, then: impl Continuation<O> + 'static) {
+        let job = self.jobs.add(operation, then);
+        self.push(Effect::Store(job));
+    }
+
+    /// What follows a job that the store has done; none if that was reported before.
+    pub(crate) fn take_job<O: Asked>(&mut self, token: u64) -> Option<Box<dyn Continuation<O>>> {
+        self.jobs.take(token)
+    }
+
+    /// Writes a line to the log. One about an instance says whose it is (`LOG-3`).
+    pub(crate) fn log(&mut self, mut event: LogEvent) {
+        if let Some(at) = event.instance.take()
+            && let Some(entry) = self.instance_mut(&at)
+        {
+            event = event.with("agentName", entry.agent.as_str());
+        }
+        self.push(Effect::Log(event));
+    }
+
+    pub(crate) fn uuid(&mut self) -> Uuid {
+        (self.next_uuid)()
+    }
+
+    /// A name for a call to a connector that no other has.
+    pub(crate) fn next_call_id(&mut self) -> CallId {
+        self.next_call += 1;
+        CallId(self.next_call)
+    }
+
+    pub(crate) fn workspace(&self, id: &WorkspaceId) -> Result<&Workspace, ControlError> {
+        self.workspaces.get(id).ok_or_else(|| no_workspace(id))
+    }
+
+    fn instance_mut(&mut self, at: &InstanceRef) -> Option<&mut Instance> {
+        self.workspaces
+            .get_mut(&at.workspace_id)?
+            .instances
+            .get_mut(&at.instance_key)
+    }
+
+    fn connector_mut(&mut self, id: &WorkspaceId, name: &ConnectionName) -> Option<&mut Connector> {
+        self.workspaces.get_mut(id)?.connectors.get_mut(name)
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.is_some()
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        Version::current()
+    }
+
+    pub(super) fn respond<T: Serialize>(&mut self, token: RequestToken, value: &T) {
+        let result = serde_json::to_value(value)
+            .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()));
+        self.push(Effect::Respond { token, result });
+    }
+
+    pub(super) fn respond_error(&mut self, token: RequestToken, error: ControlError) {
+        self.push(Effect::Respond {
+            token,
+            result: Err(error),
+        });
+    }
+
+    /// How long an agent process of a workspace may have nothing to do, in milliseconds.
+    pub(super) fn idle_ms(&self, id: &WorkspaceId) -> u64 {
+        let lifecycle = self.workspaces.get(id).map(Workspace::lifecycle);
+        lifecycle.unwrap_or_default().idle_ms
+    }
+}
+
+/// What a workspace runs, or why it runs nothing.
+pub(crate) fn bundle_of(workspace: &Workspace) -> Result<&Bundle, ControlError> {
+    workspace.bundle.as_ref().ok_or_else(|| {
+        let problem = workspace.problem.as_ref();
+        let why = problem.map_or("its configuration was never valid", |p| &p.message);
+        ControlError::new(ErrorCode::InvalidConfiguration, why)
+            .suggest("mend `goondan.yaml`, then `gdn run`")
+    })
+}

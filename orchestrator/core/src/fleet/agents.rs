@@ -1,0 +1,533 @@
+//! Agent instances, and the processes that work for them.
+
+use std::collections::HashSet;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::definition::AgentAssignment;
+use goondan_protocol::envelope::Address;
+use goondan_protocol::ids::{AgentName, EventId, InstanceRef, WorkspaceId};
+use goondan_protocol::ipc::{Assignment, Head, ToAgent};
+use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
+use goondan_protocol::trace::TraceContext;
+use goondan_store::StoreError;
+use goondan_store::instance::{InstanceState, work_dir};
+use goondan_store::naming::instance_dir_name;
+use goondan_store::writer::operation::{Audit, Close, LookUpEvent, Open};
+use serde_json::{Value, json};
+
+use super::answers::waiting::QuestionStatus;
+use super::changes::RunningAgent;
+use super::instance::{Instance, Progress};
+use super::mailbox::LookingUp;
+use super::{Fleet, Owner, Stopping};
+use crate::jobs::{LogAuditFailure, LogFailure, continuation};
+use crate::refusals::{control_error, deleted_error};
+use crate::{Effect, LogEvent, ProcessId, RequestToken};
+
+/// Why a process ends that an edit outdated.
+pub(crate) const CONFIGURATION_CHANGED: &str = "its configuration changed";
+/// Why a process ends whose agent asked for it.
+const SELF_RESTART: &str = "its agent asked for a restart";
+
+/// What an agent is called whose name could not be read yet.
+const UNKNOWN_AGENT: &str = "unknown";
+
+fn agent_address(instance: &InstanceRef, agent: &AgentName) -> Address {
+    Address::Agent {
+        name: agent.clone(),
+        instance_key: instance.instance_key.clone(),
+    }
+}
+
+continuation! {
+    /// An instance whose work is read.
+    Opening {} after Open => &core.fleet.on_opened
+}
+
+impl Fleet {
+    /// Whether an instance is in a turn, or is about to be.
+    pub(crate) fn is_in_turn(&self, at: &InstanceRef) -> bool {
+        let workspace = self.workspaces.get(&at.workspace_id);
+        let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
+        entry.is_some_and(|entry| entry.turn.is_some() || entry.progress.beginning.is_some())
+    }
+
+    /// Ends the process of an instance that is not in a turn: it holds the conversation as it was.
+    pub(crate) fn end_idle_process(&mut self, at: &InstanceRef) {
+        let up = self.instance_mut(at).and_then(|entry| entry.slot.up());
+        if let Some(process) = up.map(|up| up.process) {
+            self.kill(process, true);
+        }
+    }
+
+    /// All instances in a turn.
+    pub(crate) fn in_turn(&self) -> HashSet<InstanceRef> {
+        let mut found = HashSet::new();
+        for (workspace_id, workspace) in &self.workspaces {
+            for (key, instance) in &workspace.instances {
+                if instance.turn.is_some() {
+                    let (workspace_id, instance_key) = (workspace_id.clone(), key.clone());
+                    found.insert(InstanceRef {
+                        workspace_id,
+                        instance_key,
+                    });
+                }
+            }
+        }
+        found
+    }
+
+    /// Nobody waits for answers to these requests any more.
+    pub(crate) fn forget_waiters(&mut self, gone: &HashSet<RequestToken>) {
+        for workspace in self.workspaces.values_mut() {
+            for instance in workspace.instances.values_mut() {
+                instance.waiters.forget_clients(gone);
+            }
+        }
+    }
+
+    /// The process of an instance is gone. Whether the instance is to be deleted now.
+    pub(crate) fn on_agent_exited(&mut self, at: &InstanceRef, crash: Option<&str>) -> bool {
+        let now_ms = self.now.mono_ms;
+        let Some(entry) = self.instance_mut(at) else {
+            return false;
+        };
+        let turn = entry.turn.take();
+        entry.progress = Progress::default();
+        entry.idle_since_ms = now_ms;
+        if let Some(reason) = entry.restarts.done() {
+            entry.slot.detail = Some(format!("restarted itself: {reason}"));
+        }
+        if entry.deleting.is_some() {
+            return true;
+        }
+        if let Some((turn, how)) = turn.zip(crash) {
+            self.count_crash(at, turn, how);
+        }
+        if let Some(error) = self.why_nothing_begins(at) {
+            self.cancel_waiters(at, &error, QuestionStatus::Stands);
+        }
+        self.pump(at);
+        self.forget_if_done(at);
+        false
+    }
+
+    /// The instance's entry, made if there is none. What has no entry has nothing to do: everything
+    /// that had was taken up with its workspace. An agent that is not known is found out when the
+    /// instance is opened.
+    pub(crate) fn instance_entry(
+        &mut self,
+        at: &InstanceRef,
+        agent: Option<&AgentName>,
+    ) -> Option<&mut Instance> {
+        let agent = agent.cloned().or_else(|| UNKNOWN_AGENT.parse().ok())?;
+        let now_ms = self.now.mono_ms;
+        let workspace = self.workspaces.get_mut(&at.workspace_id)?;
+        let entry = workspace.instances.entry(at.instance_key.clone());
+        Some(entry.or_insert_with(|| Instance::new(agent, now_ms)))
+    }
+
+    /// Does whatever is next for an instance.
+    pub(crate) fn pump(&mut self, at: &InstanceRef) {
+        if !self.may_begin(at) {
+            return;
+        }
+        let now = self.now;
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let is_between_turns = entry.turn.is_none() && entry.progress.beginning.is_none();
+        if is_between_turns && self.is_agent_outdated(at) {
+            // A turn in progress finishes on the configuration it began with.
+            return self.drain_agent(at, None, CONFIGURATION_CHANGED);
+        }
+        if is_between_turns && self.is_to_restart(at) {
+            return self.drain_agent(at, None, SELF_RESTART);
+        }
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let may_start = entry.slot.may_start(now);
+        let ready = entry.slot.ready();
+        if entry.inbox.is_unread() {
+            if is_between_turns && (may_start || ready.is_some()) {
+                self.read_inbox(at);
+            }
+        } else if entry.inbox.is_empty() {
+            // It is started when something comes.
+        } else if is_between_turns && entry.inbox.is_read() && self.is_next_poisonous(at) {
+            self.park_next(at);
+        } else if may_start {
+            self.start_agent(at);
+        } else if let Some(process) = ready
+            && is_between_turns
+            && self.is_ready_for_turns(at)
+        {
+            self.begin_turn(at, process);
+        }
+    }
+
+    /// Begins the next turn with the commit of the one in progress, instead of when that is reported: the
+    /// store does both at once, in their order.
+    pub(super) fn begin_behind(&mut self, at: &InstanceRef, process: ProcessId) {
+        let may_begin = self.may_begin(at)
+            && self.is_ready_for_turns(at)
+            && !self.is_agent_outdated(at)
+            && !self.is_to_restart(at)
+            && !self.is_next_poisonous(at);
+        let Some(entry) = self.instance_mut(at).filter(|_| may_begin) else {
+            return;
+        };
+        let turn = entry.turn.as_ref();
+        let is_to_end = turn.is_some_and(|turn| turn.restart.is_some());
+        let is_beginning = entry.progress.beginning.is_some();
+        if !is_to_end && !is_beginning && entry.slot.ready() == Some(process) {
+            self.begin_turn(at, process);
+        }
+    }
+
+    /// Whether turns of an instance may begin at all.
+    fn may_begin(&self, at: &InstanceRef) -> bool {
+        let workspace = self.workspaces.get(&at.workspace_id);
+        let workspace = workspace.filter(|workspace| workspace.closing.is_none());
+        let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
+        !self.is_stopping() && entry.is_some_and(|entry| entry.deleting.is_none())
+    }
+
+    /// Whether the process that runs was started with another configuration.
+    pub(crate) fn is_agent_outdated(&self, at: &InstanceRef) -> bool {
+        let workspace = self.workspaces.get(&at.workspace_id);
+        workspace.is_some_and(|workspace| {
+            let entry = workspace.instances.get(&at.instance_key);
+            let running = entry.filter(|entry| entry.slot.up().is_some());
+            match (
+                running.and_then(|entry| entry.running.as_ref()),
+                &workspace.bundle,
+            ) {
+                (Some(running), Some(bundle)) => running.is_outdated(bundle),
+                _ => false,
+            }
+        })
+    }
+
+    /// Whether its agent asked for its process to be restarted, and it runs on.
+    fn is_to_restart(&mut self, at: &InstanceRef) -> bool {
+        let entry = self.instance_mut(at);
+        entry.is_some_and(|entry| entry.restarts.due().is_some() && entry.slot.up().is_some())
+    }
+
+    /// Whether any agent of a workspace still works with another configuration.
+    pub(super) fn is_any_agent_outdated(&self, id: &WorkspaceId) -> bool {
+        let agents = self.owners.values();
+        agents
+            .filter_map(|owner| match owner {
+                Owner::Agent(at) if at.workspace_id == *id => Some(at),
+                _ => None,
+            })
+            .any(|at| self.is_agent_outdated(at))
+    }
+
+    /// Whether any turn of a workspace that a process works on, or is about to be given, began on another
+    /// configuration.
+    pub(super) fn is_any_turn_of_before(&self, id: &WorkspaceId) -> bool {
+        let Some(workspace) = self.workspaces.get(id) else {
+            return false;
+        };
+        let digest = workspace.bundle.as_ref().map(|bundle| &bundle.digest);
+        let mut running = workspace.instances.values();
+        running.any(|entry| {
+            let turn = entry.turn.as_ref().map(|turn| &turn.context);
+            let mut turns = turn.into_iter().chain(&entry.progress.beginning);
+            entry.slot.up().is_some() && turns.any(|turn| turn.config_digest.as_ref() != digest)
+        })
+    }
+
+    fn is_ready_for_turns(&mut self, at: &InstanceRef) -> bool {
+        let entry = self.instance_mut(at);
+        entry.is_some_and(|entry| entry.inbox.is_read() && entry.progress.is_loaded)
+    }
+
+    /// Asks the store what the instance has to do.
+    fn read_inbox(&mut self, at: &InstanceRef) {
+        if let Some(entry) = self.instance_mut(at) {
+            entry.inbox.begin_reading();
+            let instance = at.clone();
+            let open = Open {
+                instance: at.clone(),
+            };
+            self.store(open, Opening { instance });
+        }
+    }
+
+    /// Reads the inbox again before the next turn: a failed write may have left something in it.
+    pub(crate) fn invalidate_inbox(&mut self, at: &InstanceRef) {
+        if let Some(entry) = self.instance_mut(at) {
+            entry.inbox.invalidate();
+            self.pump(at);
+        }
+    }
+
+    /// Takes up an instance that may have something to do.
+    pub(crate) fn take_up(&mut self, at: &InstanceRef, agent: Option<&AgentName>) {
+        let is_known = self.instance_mut(at).is_some();
+        if !is_known && let Some(entry) = self.instance_entry(at, agent) {
+            entry.inbox.invalidate();
+            self.pump(at);
+        }
+    }
+
+    fn start_agent(&mut self, at: &InstanceRef) {
+        let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
+            return;
+        };
+        let Some(entry) = workspace.instances.get_mut(&at.instance_key) else {
+            return;
+        };
+        let running = workspace
+            .bundle
+            .as_ref()
+            .and_then(|bundle| RunningAgent::of(&entry.agent, bundle));
+        let Some(running) = running else {
+            let detail = format!("agent `{}` is not in the configuration", entry.agent);
+            if entry.slot.detail.as_ref() != Some(&detail) {
+                entry.slot.detail = Some(detail.clone());
+                let event = LogEvent::error("an instance with events waiting cannot be started");
+                self.log(event.of(at).with("problem", detail));
+            }
+            return;
+        };
+        if !self.may_start(at) {
+            return;
+        }
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        entry.progress = Progress::default();
+        let limits = running.definition.limits;
+        entry.running = Some(running);
+        let process = self.spawn(&Owner::Agent(at.clone()), limits);
+        self.start_begun(process);
+        // What a process that crashed or a failed write left behind is read anew, not remembered.
+        self.read_inbox(at);
+    }
+
+    pub(super) fn agent_assignment(&self, at: &InstanceRef) -> Option<Assignment> {
+        let workspace = self.workspaces.get(&at.workspace_id)?;
+        let entry = workspace.instances.get(&at.instance_key)?;
+        let instances = self.facts.layout.instances(&at.workspace_id);
+        Some(Assignment::Agent(Box::new(AgentAssignment {
+            workspace_id: at.workspace_id.clone(),
+            instance_key: at.instance_key.clone(),
+            agent: entry.running.as_ref()?.definition.clone(),
+            work_dir: work_dir(&instances.join(instance_dir_name(&at.instance_key))),
+            project_root: workspace.record.project_root.clone(),
+        })))
+    }
+
+    pub(crate) fn agent_head(&self, at: &InstanceRef) -> Option<Head> {
+        let entry = self
+            .workspaces
+            .get(&at.workspace_id)?
+            .instances
+            .get(&at.instance_key)?;
+        Some(Head::new(
+            Address::Orchestrator,
+            agent_address(at, &entry.agent),
+        ))
+    }
+
+    pub(crate) fn send_agent(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        reply_to: Option<u64>,
+        trace: Option<TraceContext>,
+        message: ToAgent,
+    ) {
+        if self.owners.get(&process) != Some(&Owner::Agent(at.clone())) {
+            return;
+        }
+        if let Some(head) = self.agent_head(at) {
+            let head = Head {
+                trace,
+                ..head.answering(reply_to)
+            };
+            self.push(Effect::Send {
+                process,
+                head,
+                message: Box::new(message.into()),
+            });
+        }
+    }
+
+    fn on_opened(&mut self, opening: &Opening, result: Result<Box<InstanceState>, StoreError>) {
+        let at = &opening.instance;
+        let state = match result {
+            Ok(state) => state,
+            Err(error) => return self.on_open_failed(at, &error),
+        };
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        if entry.deleting.is_some() {
+            return;
+        }
+        entry.agent = state.agent;
+        let open_event = state
+            .open_turn
+            .as_ref()
+            .and_then(|open| open.event.as_ref());
+        let open_event = open_event.map(|event| &event.event_id);
+        entry.inbox.read(state.waiting, state.attempts, open_event);
+        let open_turn = state.open_turn.as_ref().map(|open| open.turn_id.clone());
+        entry.expect_answers(state.awaiting);
+        // A turn may have been committed without this process of ours having seen it.
+        let awaited = entry.waiters.events();
+        let missing = awaited.filter(|id| entry.inbox.get(id).is_none());
+        let missing: Vec<EventId> = missing.cloned().collect();
+        for event_id in missing {
+            let look_up = LookUpEvent {
+                instance: at.clone(),
+                event_id: event_id.clone(),
+            };
+            let instance = at.clone();
+            self.store(look_up, LookingUp { instance, event_id });
+        }
+        self.look_for_answers(at, open_turn.as_ref());
+        self.pump(at);
+        self.forget_if_done(at);
+    }
+
+    /// It is not known what the instance has to do: it is asked again after the back-off.
+    pub(crate) fn on_open_failed(&mut self, at: &InstanceRef, error: &StoreError) {
+        let now = self.now;
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        entry.inbox.invalidate();
+        if entry.slot.up().is_some() {
+            return self.on_store_failure(at, None, error);
+        }
+        if matches!(error, StoreError::NoInstance { .. }) {
+            entry.inbox.vanish();
+            self.cancel_waiters(at, &deleted_error(&at.instance_key), QuestionStatus::Lost);
+            self.forget_questions_of(at);
+            return self.forget_if_done(at);
+        }
+        let text = goondan_log::error_chain(error);
+        entry.slot.failed(now, text.clone());
+        let event = LogEvent::error("what an instance has to do could not be read");
+        self.log(event.of(at).with("error", text));
+        if error.is_permanent() {
+            self.cancel_waiters(at, &control_error(error), QuestionStatus::Stands);
+        }
+    }
+
+    /// The store could not do what an agent needs. Its process ends; the next one finds what is
+    /// durable, and the back-off keeps the tries apart.
+    pub(crate) fn on_store_failure(
+        &mut self,
+        at: &InstanceRef,
+        process: Option<ProcessId>,
+        error: &StoreError,
+    ) {
+        let event = LogEvent::error("the store could not serve an agent; its process is ended");
+        self.log(event.of(at).with("error", goondan_log::error_chain(error)));
+        let process = process.or_else(|| Some(self.instance_mut(at)?.slot.up()?.process));
+        if let Some(process) = process {
+            self.kill(process, false);
+        }
+    }
+
+    /// An agent that has had nothing to do for long is stopped; it starts again on demand (`SUP-3`).
+    pub(crate) fn on_agent_time(&mut self, at: &InstanceRef) {
+        let now = self.now;
+        let idle_ms = self.idle_ms(&at.workspace_id);
+        self.time_out_waiters(at);
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let is_idle = entry.pending() == 0 && entry.turn.is_none();
+        if is_idle
+            && entry.slot.ready().is_some()
+            && now.mono_ms.saturating_sub(entry.idle_since_ms) >= idle_ms
+        {
+            self.drain_agent(at, None, "it has nothing to do");
+        } else {
+            self.pump(at);
+            self.forget_if_done(at);
+        }
+    }
+
+    /// Asks an agent's process to finish and end.
+    pub(super) fn drain_agent(&mut self, at: &InstanceRef, grace: Option<u64>, reason: &str) {
+        self.drain(&Owner::Agent(at.clone()), grace, reason);
+    }
+
+    pub(super) fn grace_period_ms(&self, id: &WorkspaceId) -> u64 {
+        let chosen = self.stopping.and_then(
+            |Stopping {
+                 grace_period_ms, ..
+             }| grace_period_ms,
+        );
+        let bundle = self
+            .workspaces
+            .get(id)
+            .and_then(|workspace| workspace.bundle.as_ref());
+        chosen.unwrap_or_else(|| bundle.map_or(DEFAULT_GRACE_PERIOD_MS, |b| b.grace_period_ms))
+    }
+
+    /// Forgets an instance that has nothing to do and no process.
+    pub(crate) fn forget_if_done(&mut self, at: &InstanceRef) {
+        let now_ms = self.now.mono_ms;
+        let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
+            return;
+        };
+        let is_done = workspace
+            .instances
+            .get(&at.instance_key)
+            .is_some_and(|entry| entry.is_forgettable(now_ms));
+        if is_done && !self.jobs.any(|instance| instance == at) {
+            workspace.instances.remove(&at.instance_key);
+            let instance = at.clone();
+            self.store(Close { instance }, LogFailure(at.clone()));
+        }
+    }
+
+    pub(crate) fn audit(&mut self, at: &InstanceRef, what: &str, details: Value) {
+        let mut record = JsonObject::from_iter([
+            ("at".to_owned(), json!(self.now.wall)),
+            ("event".to_owned(), json!(format!("instance.{what}"))),
+            ("instanceKey".to_owned(), json!(at.instance_key)),
+        ]);
+        if let Value::Object(details) = details {
+            record.extend(details);
+        }
+        let fields = record.clone();
+        self.log(LogEvent::info("audit").of(at).all(fields));
+        let audit = Audit {
+            workspace_id: at.workspace_id.clone(),
+            record,
+        };
+        self.store(audit, LogAuditFailure);
+    }
+
+    /// Puts down in the audit log what was done to a workspace.
+    pub(crate) fn audit_workspace(&mut self, id: &WorkspaceId, what: &str, details: Value) {
+        let mut record = JsonObject::from_iter([
+            ("at".to_owned(), json!(self.now.wall)),
+            ("event".to_owned(), json!(format!("workspace.{what}"))),
+        ]);
+        if let Value::Object(details) = details {
+            record.extend(details);
+        }
+        let fields = record.clone();
+        let event = LogEvent::info("audit").with("workspaceId", id.as_str());
+        self.log(event.all(fields));
+        let audit = Audit {
+            workspace_id: id.clone(),
+            record,
+        };
+        self.store(audit, LogAuditFailure);
+    }
+}

@@ -1,0 +1,126 @@
+//! What a child may ask for (`SEC-7`). Pure functions of the definition its process was started with and
+//! of the turn it was handed.
+//!
+//! Nothing here believes what a child says of itself: whose process it is follows from its socket, what
+//! it may do from the checked configuration, and what turn it works on from what it was handed.
+
+use goondan_protocol::agents::Question;
+use goondan_protocol::base_package::BASE_PACKAGE;
+use goondan_protocol::call::{COMPLETE, CallError, CallErrorCode, CallTarget, OutgoingCall};
+use goondan_protocol::definition::{AgentDefinition, ExtensionSource, ToolDefinition, ToolSource};
+use goondan_protocol::ids::{ExtensionStates, StepId, TurnId};
+use goondan_protocol::trace::TraceContext;
+
+use super::turn::Turn;
+use crate::refusals::Refused;
+
+/// The built-in tool that grants what concerns other agents.
+const AGENTS_TOOL: &str = "agents";
+/// The built-in tool that grants a restart of the agent's own process, and its one export.
+const RESTART_TOOL: (&str, &str) = ("self-restart", "request");
+
+/// The tool and its export that grant a question.
+fn grant_of(question: &Question) -> (&'static str, &'static str) {
+    match question {
+        Question::Request { .. } => (AGENTS_TOOL, "request"),
+        Question::Send { .. } => (AGENTS_TOOL, "send"),
+        Question::Spawn { .. } => (AGENTS_TOOL, "spawn"),
+        Question::List { .. } => (AGENTS_TOOL, "list"),
+        Question::Catalog {} => (AGENTS_TOOL, "catalog"),
+        Question::Restart { .. } => RESTART_TOOL,
+    }
+}
+
+fn grants(held: &ToolDefinition, tool: &str, export: &str) -> bool {
+    let ToolSource::Builtin { package, name } = &held.source else {
+        return false;
+    };
+    let has_export = held.exports.is_empty() || held.exports.iter().any(|e| e.name == export);
+    package == BASE_PACKAGE && name.as_str() == tool && has_export
+}
+
+/// Whether an agent may ask that. The modules of its extensions may, too: the project's own code, which
+/// the configuration names, is given the way to other agents, though not to a restart.
+///
+/// # Errors
+///
+/// `E_NOT_GRANTED`, with the tool that would grant it.
+pub(super) fn may_ask(agent: &AgentDefinition, question: &Question) -> Result<(), Refused> {
+    let (tool, export) = grant_of(question);
+    let by_tool = agent.tools.iter().any(|held| grants(held, tool, export));
+    let is_module = |source: &ExtensionSource| matches!(source, ExtensionSource::Module { .. });
+    let has_module = agent.extensions.iter().any(|held| is_module(&held.source));
+    if by_tool || (tool == AGENTS_TOOL && has_module) {
+        return Ok(());
+    }
+    let message = format!(
+        "agent `{}` does not have the tool that allows this; add `{export}` of `{tool}` of \
+         `{BASE_PACKAGE}` to its `tools` in goondan.yaml",
+        agent.name
+    );
+    Err(Refused::new("E_NOT_GRANTED", message))
+}
+
+/// Whether a step's id is one of a turn: of a step, or of a summary before one.
+pub(super) fn is_step_of(turn_id: &TurnId, step_id: &StepId) -> bool {
+    let rest = step_id.as_str().strip_prefix(turn_id.as_str());
+    let Some(rest) = rest.and_then(|rest| rest.strip_prefix('.')) else {
+        return false;
+    };
+    let number = rest.strip_prefix('s').unwrap_or(rest);
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether an agent may have a call made: by its own model, for the reply of a step, which is recorded
+/// and metered; by the connections that its tools work by; and only in the turn that is in progress.
+///
+/// # Errors
+///
+/// `refused`, with what the agent may do.
+pub(crate) fn may_call(
+    agent: &AgentDefinition,
+    turn: &Turn,
+    asked: &OutgoingCall,
+) -> Result<(), CallError> {
+    let refused = |message: String| Err(CallError::new(CallErrorCode::Refused, message));
+    let is_in_turn = asked.place.as_ref().is_some_and(|place| {
+        let mut step = place.step_id.iter();
+        place.turn_id == turn.turn_id && step.all(|step| is_step_of(&turn.turn_id, step))
+    });
+    if !is_in_turn {
+        return refused("a call is made for a step of the turn in progress only".to_owned());
+    }
+    match &asked.target {
+        CallTarget::Connection { name } if agent.works_by(name) => Ok(()),
+        CallTarget::Connection { .. } => {
+            refused(format!("no tool of the agent works by {}", asked.target))
+        }
+        CallTarget::Model { name } if *name != agent.model.name => refused(format!(
+            "the agent's model is `{}`; it may not ask {}",
+            agent.model.name, asked.target
+        )),
+        CallTarget::Model { .. } if asked.record.is_none() || asked.method != COMPLETE => {
+            refused("a model is asked for the reply of a step only, which is recorded".to_owned())
+        }
+        CallTarget::Model { .. } => Ok(()),
+    }
+}
+
+/// Whether all of these states are of extensions that the agent has.
+pub(super) fn may_remember(agent: &AgentDefinition, states: &ExtensionStates) -> bool {
+    states
+        .keys()
+        .all(|name| agent.extensions.iter().any(|held| held.name == *name))
+}
+
+/// Where in the turn's own trace something belongs: the span is what the child says, the trace is not.
+pub(crate) fn trace_within(turn: &Turn, said: Option<TraceContext>) -> TraceContext {
+    let own = turn.context.trace;
+    match said {
+        Some(said) => TraceContext {
+            trace_id: own.trace_id,
+            ..said
+        },
+        None => own,
+    }
+}

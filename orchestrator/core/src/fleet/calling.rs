@@ -1,0 +1,92 @@
+//! What outgoing calls may know of what runs.
+
+use goondan_config::Bundle;
+use goondan_protocol::call::CallTarget;
+use goondan_protocol::definition::AgentDefinition;
+use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, TurnId, WorkspaceId};
+use serde_json::value::RawValue;
+
+use super::Fleet;
+use super::availability::Availability;
+use super::instance::Instance;
+use super::turn::Turn;
+use crate::{Now, RequestToken};
+
+impl Fleet {
+    /// The time of what is being dealt with.
+    pub(crate) fn now(&self) -> Now {
+        self.now
+    }
+
+    /// What a workspace runs, if it runs anything.
+    pub(crate) fn bundle(&self, id: &WorkspaceId) -> Option<&Bundle> {
+        self.workspaces.get(id)?.bundle.as_ref()
+    }
+
+    fn instance(&self, at: &InstanceRef) -> Option<&Instance> {
+        let workspace = self.workspaces.get(&at.workspace_id)?;
+        workspace.instances.get(&at.instance_key)
+    }
+
+    /// The turn in progress of a conversation.
+    pub(crate) fn turn_of(&self, at: &InstanceRef) -> Option<&Turn> {
+        self.instance(at)?.turn.as_ref()
+    }
+
+    /// The agent of a conversation as its process was started, and its turn in progress.
+    pub(crate) fn agent_in_turn(&self, at: &InstanceRef) -> Option<(&AgentDefinition, &Turn)> {
+        let entry = self.instance(at)?;
+        Some((&entry.running.as_ref()?.definition, entry.turn.as_ref()?))
+    }
+
+    /// The agent of a conversation that has something to do.
+    pub(crate) fn agent_name(&self, at: &InstanceRef) -> Option<&AgentName> {
+        Some(&self.instance(at)?.agent)
+    }
+
+    /// The other conversations that the turn in progress of one works for.
+    pub(crate) fn asked_by(&self, at: &InstanceRef) -> Vec<InstanceKey> {
+        let entry = self.instance(at);
+        entry.map_or_else(Vec::new, |entry| entry.asked_by(&at.instance_key))
+    }
+
+    /// The clients that wait for a turn in progress.
+    pub(crate) fn clients_of_turn(&self, at: &InstanceRef, turn_id: &TurnId) -> Vec<RequestToken> {
+        let Some(entry) = self.instance(at) else {
+            return Vec::new();
+        };
+        let turn = entry.turn.as_ref();
+        let Some(turn) = turn.filter(|turn| turn.turn_id == *turn_id) else {
+            return Vec::new();
+        };
+        entry.waiters.clients_of(&turn.context.event_id)
+    }
+
+    /// Whether the process that is to make a call can.
+    pub(crate) fn availability(&self, id: &WorkspaceId, target: &CallTarget) -> Availability {
+        match target {
+            CallTarget::Model { name } => self.model_availability(id, name),
+            CallTarget::Connection { name } => self.connection_availability(id, name),
+        }
+    }
+
+    /// A reply becomes part of the turn in progress: it counts towards what a turn may append.
+    pub(crate) fn note_reply(&mut self, at: &InstanceRef, turn_id: &TurnId, event: &RawValue) {
+        if let Some(turn) = self.current_turn_mut(at, turn_id) {
+            turn.used.append(event.get().len());
+        }
+        self.log_llm(at, turn_id, event);
+    }
+
+    /// Why no person of a workspace is asked anything any more.
+    pub(crate) fn why_nobody_is_asked(&self, id: &WorkspaceId) -> Option<&'static str> {
+        let workspace = self.workspaces.get(id);
+        if self.is_stopping() {
+            Some("the daemon is stopping")
+        } else if workspace.is_none_or(|workspace| workspace.closing.is_some()) {
+            Some("the workspace is being stopped")
+        } else {
+            None
+        }
+    }
+}

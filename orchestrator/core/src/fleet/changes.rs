@@ -1,0 +1,160 @@
+//! What an edit of a configuration changes, and so what has to be restarted (`SUP-8`).
+//!
+//! A process is outdated when what it was started with is not what the configuration says now: an
+//! agent's own definition (its model, prompt, tools and extensions are part of it), a connection's, or
+//! the policy of the swarm. Whether one is, is always found by comparing, never remembered.
+
+use std::collections::BTreeMap;
+
+use goondan_config::{Bundle, ConnectionDefinition, Lifecycle};
+use goondan_protocol::control::{ChangeKind, ConfigurationChange};
+use goondan_protocol::definition::{AgentDefinition, HostedModel};
+use goondan_protocol::ids::{AgentName, ResourceName};
+use goondan_protocol::usage::PriceTable;
+
+/// What a configuration that was taken up led to.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    pub(crate) changes: Vec<ConfigurationChange>,
+    pub(crate) processes: usize,
+}
+
+/// What of a swarm concerns every process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Policy {
+    entry_agent: AgentName,
+    grace_period_ms: u64,
+    lifecycle: Lifecycle,
+}
+
+impl Policy {
+    pub(super) fn of(bundle: &Bundle) -> Self {
+        Self {
+            entry_agent: bundle.entry_agent.clone(),
+            grace_period_ms: bundle.grace_period_ms,
+            lifecycle: bundle.lifecycle,
+        }
+    }
+}
+
+/// What an agent's process was started with.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct RunningAgent {
+    pub(super) definition: AgentDefinition,
+    policy: Policy,
+    /// A configuration that says the same of it: comparing digests is cheap.
+    alike: String,
+}
+
+impl RunningAgent {
+    pub(super) fn of(agent: &AgentName, bundle: &Bundle) -> Option<Self> {
+        Some(Self {
+            definition: bundle.agents.get(agent)?.clone(),
+            policy: Policy::of(bundle),
+            alike: bundle.digest.clone(),
+        })
+    }
+
+    /// Whether a process started now would be started with something else.
+    pub(super) fn is_outdated(&self, bundle: &Bundle) -> bool {
+        self.alike != bundle.digest
+            && (bundle.agents.get(&self.definition.name) != Some(&self.definition)
+                || self.policy != Policy::of(bundle))
+    }
+
+    /// Compares once with a configuration that has just been taken up.
+    pub(super) fn compare(&mut self, bundle: &Bundle) {
+        if !self.is_outdated(bundle) {
+            self.alike.clone_from(&bundle.digest);
+        }
+    }
+}
+
+/// What a connection's process was started with.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct RunningConnector {
+    pub(super) definition: ConnectionDefinition,
+    policy: Policy,
+    /// A configuration that says the same of it.
+    alike: String,
+}
+
+impl RunningConnector {
+    pub(super) fn of(definition: ConnectionDefinition, bundle: &Bundle) -> Self {
+        Self {
+            definition,
+            policy: Policy::of(bundle),
+            alike: bundle.digest.clone(),
+        }
+    }
+
+    /// Whether a process started now would be started with something else.
+    pub(super) fn is_outdated(&self, bundle: &Bundle) -> bool {
+        self.alike != bundle.digest
+            && (bundle.connections.get(&self.definition.name) != Some(&self.definition)
+                || self.policy != Policy::of(bundle))
+    }
+
+    /// Compares once with a configuration that has just been taken up.
+    pub(super) fn compare(&mut self, bundle: &Bundle) {
+        if !self.is_outdated(bundle) {
+            self.alike.clone_from(&bundle.digest);
+        }
+    }
+}
+
+/// The differences between the configuration that ran, if any did, and the one that runs now: the swarm
+/// first, then agents, models with a process of their own, and connections, by name.
+pub(crate) fn changes(before: Option<&Bundle>, after: &Bundle) -> Vec<ConfigurationChange> {
+    let mut changes = Vec::new();
+    let is_other = |before: &Bundle| {
+        Policy::of(before) != Policy::of(after) || before.budgets != after.budgets
+    };
+    if before.is_some_and(is_other) {
+        changes.push(ConfigurationChange {
+            resource: "Swarm".to_owned(),
+            change: ChangeKind::Changed,
+        });
+    }
+    let agents = before.map(|bundle| &bundle.agents);
+    changes.extend(differences("Agent", agents, &after.agents));
+    let models = before.map(priced_models);
+    let after_models = priced_models(after);
+    changes.extend(differences("Model", models.as_ref(), &after_models));
+    let connections = before.map(|bundle| &bundle.connections);
+    changes.extend(differences("Connection", connections, &after.connections));
+    changes
+}
+
+/// The models of a configuration with what they cost.
+fn priced_models(bundle: &Bundle) -> BTreeMap<&ResourceName, (&HostedModel, Option<&PriceTable>)> {
+    let models = bundle.models.iter();
+    models
+        .map(|(name, model)| (name, (model, bundle.prices.get(name))))
+        .collect()
+}
+
+fn differences<N: Ord + std::fmt::Display, D: PartialEq>(
+    kind: &str,
+    before: Option<&BTreeMap<N, D>>,
+    after: &BTreeMap<N, D>,
+) -> Vec<ConfigurationChange> {
+    let mut found: BTreeMap<&N, ChangeKind> = BTreeMap::new();
+    for (name, was) in before.into_iter().flatten() {
+        match after.get(name) {
+            Some(is) if is == was => {}
+            Some(_) => drop(found.insert(name, ChangeKind::Changed)),
+            None => drop(found.insert(name, ChangeKind::Removed)),
+        }
+    }
+    for name in after.keys() {
+        if before.is_none_or(|before| !before.contains_key(name)) {
+            found.insert(name, ChangeKind::Added);
+        }
+    }
+    let change = |(name, change): (&N, ChangeKind)| ConfigurationChange {
+        resource: format!("{kind}/{name}"),
+        change,
+    };
+    found.into_iter().map(change).collect()
+}

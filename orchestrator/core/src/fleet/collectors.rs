@@ -1,0 +1,298 @@
+//! Traces on their way to collectors: what happens in turns is handed to the connections of `otlp`.
+//!
+//! Nobody waits for them. Each connection is handed one batch at a time; what happens meanwhile waits in a
+//! bounded queue, and what finds no place in it, or could not be delivered, is counted and said.
+
+use std::collections::VecDeque;
+
+use goondan_protocol::call::{
+    CallError, CallErrorCode, CallId, CallOrder, CallOutcome, CallResult, Caller,
+};
+use goondan_protocol::control::Readiness;
+use goondan_protocol::definition::{HostedModel, HostedProvider, ModelProvider};
+use goondan_protocol::envelope::Address;
+use goondan_protocol::export::{EXPORT, Export, ExportedEvent, ExportedModel};
+use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
+use goondan_protocol::ipc::{Head, ToConnector};
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
+use serde_json::value::to_raw_value;
+
+use super::Fleet;
+use crate::limits::{EXPORT_BATCH_EVENTS, EXPORT_DEADLINE_MS, EXPORT_QUEUE_EVENTS};
+use crate::{Effect, LogEvent, ProcessId};
+
+/// A batch that was handed over.
+#[derive(Debug)]
+struct Batch {
+    process: ProcessId,
+    call_id: CallId,
+    events: u64,
+}
+
+/// What waits for one connection of `otlp`.
+#[derive(Debug, Default)]
+pub(super) struct Collecting {
+    waiting: VecDeque<ExportedEvent>,
+    batch: Option<Batch>,
+    /// Events that were lost, and how many of them were told of.
+    lost: u64,
+    told: u64,
+    /// Why the latest were.
+    why: String,
+}
+
+impl Collecting {
+    fn add(&mut self, event: ExportedEvent) {
+        if self.waiting.len() < EXPORT_QUEUE_EVENTS {
+            self.waiting.push_back(event);
+        } else {
+            self.lose(1, "they come faster than they can be exported");
+        }
+    }
+
+    fn lose(&mut self, events: u64, why: &str) {
+        self.lost = self.lost.saturating_add(events);
+        why.clone_into(&mut self.why);
+    }
+}
+
+/// The code of a failure, of a text that begins with one. What else was said is not exported.
+fn code_of(event: &RuntimeEvent) -> Option<String> {
+    use RuntimeEventKind as Kind;
+    let is_failure = matches!(
+        event.kind,
+        Kind::TurnFailed | Kind::TurnParked | Kind::StepFailed | Kind::ToolFailed
+    );
+    let (code, _) = event.detail.as_deref()?.split_once(':')?;
+    let is_code = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    (is_failure && code.starts_with("E_") && code.bytes().all(is_code)).then(|| code.to_owned())
+}
+
+impl Fleet {
+    /// Something happened in a turn: collectors are to hear of it.
+    pub(super) fn tell_collectors(&mut self, at: &InstanceRef, event: &RuntimeEvent) {
+        let id = &at.workspace_id;
+        let Some(workspace) = self.workspaces.get(id) else {
+            return;
+        };
+        let exporters = workspace.connectors.iter();
+        let exporters = exporters.filter(|(_, connector)| connector.is_exporter());
+        let names: Vec<ConnectionName> = exporters.map(|(name, _)| name.clone()).collect();
+        if names.is_empty() {
+            return;
+        }
+        let exported = ExportedEvent {
+            event: RuntimeEvent {
+                detail: code_of(event),
+                ..event.clone()
+            },
+            model: self.model_of(at),
+        };
+        for name in names {
+            if let Some(connector) = self.connector_mut(id, &name) {
+                connector.collecting.add(exported.clone());
+            }
+            self.pump_collecting(id, &name);
+        }
+    }
+
+    /// The model of the agent that works for an instance, as collectors know it.
+    fn model_of(&self, at: &InstanceRef) -> Option<ExportedModel> {
+        let workspace = self.workspaces.get(&at.workspace_id)?;
+        let running = workspace
+            .instances
+            .get(&at.instance_key)?
+            .running
+            .as_ref()?;
+        let model = &running.definition.model;
+        let hosted = workspace.bundle.as_ref()?.models.get(&model.name);
+        let provider = match (&model.provider, hosted.map(|hosted| hosted.provider)) {
+            (ModelProvider::Scripted { .. }, _) => "scripted",
+            (_, Some(HostedProvider::Anthropic)) => "anthropic",
+            (_, Some(HostedProvider::Google)) => "google",
+            (_, Some(HostedProvider::OpenAi) | None) => "openai",
+        };
+        let server = hosted.and_then(HostedModel::server);
+        Some(ExportedModel {
+            name: model.model.clone(),
+            provider: provider.to_owned(),
+            server_address: server.as_ref().map(|(host, _)| host.clone()),
+            server_port: server.map(|(_, port)| port),
+        })
+    }
+
+    /// Hands over what waits, if the connection can take it.
+    pub(crate) fn pump_collecting(&mut self, id: &WorkspaceId, name: &ConnectionName) {
+        let call_id = self.next_call_id();
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        let ready = connector.slot.ready();
+        let ready = ready.filter(|_| connector.readiness == Readiness::Ready);
+        let collecting = &mut connector.collecting;
+        let (Some(process), None) = (ready, &collecting.batch) else {
+            return;
+        };
+        let count = collecting.waiting.len().min(EXPORT_BATCH_EVENTS);
+        let events: Vec<ExportedEvent> = collecting.waiting.drain(..count).collect();
+        let Some(first) = events.first() else {
+            return;
+        };
+        let caller = Caller {
+            agent: first.event.agent_name.clone(),
+            instance_key: first.event.instance_key.clone(),
+        };
+        collecting.batch = Some(Batch {
+            process,
+            call_id,
+            events: count as u64,
+        });
+        let export = Export {
+            workspace_id: id.clone(),
+            events,
+        };
+        let Ok(params) = to_raw_value(&export) else {
+            return self.on_collected(process, call_id, &CallOutcome::Error(unwritable()));
+        };
+        let order = CallOrder {
+            call_id,
+            caller,
+            method: EXPORT.to_owned(),
+            params,
+            deadline_ms: EXPORT_DEADLINE_MS,
+        };
+        let to = Address::Connector { name: name.clone() };
+        self.push(Effect::Send {
+            process,
+            head: Head::new(Address::Orchestrator, to),
+            message: Box::new(ToConnector::Call(Box::new(order)).into()),
+        });
+    }
+
+    /// Whether this is what came of a batch; then the next one follows.
+    pub(crate) fn is_collected(&mut self, process: ProcessId, result: &CallResult) -> bool {
+        let is_known = self
+            .exporter_with(process)
+            .is_some_and(|(_, _, batch)| batch == result.call_id);
+        if is_known {
+            self.on_collected(process, result.call_id, &result.outcome);
+        }
+        is_known
+    }
+
+    /// The connection that was handed a batch in this process, and its call.
+    fn exporter_with(&self, process: ProcessId) -> Option<(WorkspaceId, ConnectionName, CallId)> {
+        self.workspaces.iter().find_map(|(id, workspace)| {
+            workspace.connectors.iter().find_map(|(name, connector)| {
+                let batch = connector.collecting.batch.as_ref();
+                let batch = batch.filter(|batch| batch.process == process)?;
+                Some((id.clone(), name.clone(), batch.call_id))
+            })
+        })
+    }
+
+    fn on_collected(&mut self, process: ProcessId, call_id: CallId, outcome: &CallOutcome) {
+        let Some((id, name, known)) = self.exporter_with(process) else {
+            return;
+        };
+        let Some(connector) = self.connector_mut(&id, &name).filter(|_| known == call_id) else {
+            return;
+        };
+        let batch = connector.collecting.batch.take();
+        match outcome {
+            CallOutcome::Ok(_) => connector.slot.crashes = 0,
+            CallOutcome::Error(error) => {
+                let events = batch.map_or(0, |batch| batch.events);
+                connector.collecting.lose(events, &error.message);
+            }
+        }
+        self.pump_collecting(&id, &name);
+    }
+
+    /// A connection's process is gone; what it was handed may not have been delivered.
+    pub(crate) fn on_collecting_gone(&mut self, process: ProcessId, how: &str) {
+        let Some((id, name, _)) = self.exporter_with(process) else {
+            return;
+        };
+        if let Some(connector) = self.connector_mut(&id, &name)
+            && let Some(batch) = connector.collecting.batch.take()
+        {
+            connector.collecting.lose(batch.events, how);
+        }
+    }
+
+    /// Says what was lost since it was last said.
+    pub(crate) fn tell_uncollected(&mut self) {
+        let mut told = Vec::new();
+        for (id, workspace) in &mut self.workspaces {
+            for (name, connector) in &mut workspace.connectors {
+                let collecting = &mut connector.collecting;
+                if collecting.lost > collecting.told {
+                    let event = LogEvent::warn("events of traces were not exported");
+                    let event = event
+                        .with("workspaceId", id.as_str())
+                        .with("connection", name.as_str())
+                        .with("lost", collecting.lost - collecting.told)
+                        .with("lostInAll", collecting.lost)
+                        .with("reason", collecting.why.clone());
+                    collecting.told = collecting.lost;
+                    told.push(event);
+                }
+            }
+        }
+        for event in told {
+            self.log(event);
+        }
+    }
+}
+
+fn unwritable() -> CallError {
+    CallError::new(CallErrorCode::Internal, "they cannot be written as JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(kind: &str, detail: &str) -> RuntimeEvent {
+        serde_json::from_value(json!({
+            "type": kind,
+            "timestamp": "2026-01-01T00:00:00.000Z",
+            "traceId": "4bf92f3577b34da6a3ce929d0e0e4736",
+            "spanId": "00f067aa0ba902b7",
+            "agentName": "clerk",
+            "instanceKey": "main",
+            "turnId": "t",
+            "detail": detail,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_finds_no_place_is_lost_and_counted_and_nobody_waits() {
+        let mut collecting = Collecting::default();
+        let exported = ExportedEvent {
+            event: event("turn.started", ""),
+            model: None,
+        };
+        for _ in 0..EXPORT_QUEUE_EVENTS + 7 {
+            collecting.add(exported.clone());
+        }
+        assert_eq!(collecting.waiting.len(), EXPORT_QUEUE_EVENTS);
+        assert_eq!((collecting.lost, collecting.told), (7, 0));
+    }
+
+    #[test]
+    fn of_what_was_said_only_the_code_of_a_failure_is_left() {
+        let code = |kind: &str, detail: &str| code_of(&event(kind, detail));
+        assert_eq!(
+            code("turn.failed", "E_LOOP: it says: hello"),
+            Some("E_LOOP".to_owned())
+        );
+        assert_eq!(code("tool.failed", "my secret: hello"), None);
+        assert_eq!(code("tool.failed", "E_secret: hello"), None);
+        assert_eq!(code("turn.started", "E_LOOP: hello"), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! What connections remember: one piece of work at a time for each, in the order it was asked for, so
+//! that nothing old is ever written over something new.
+
+use std::collections::VecDeque;
+
+use goondan_protocol::ids::{ConnectionName, WorkspaceId};
+use goondan_protocol::ipc::{State, StateKept, StateRefused, ToConnector};
+
+use super::Fleet;
+use crate::Effect;
+use crate::exchange::{ProcessId, StateDone, StateWork};
+
+/// Pieces of work that may wait for one connection. Its processes ask one after another; more are
+/// those of processes that ended, or one is at fault.
+const WAITING_MAX: usize = 8;
+
+/// Who asked for a piece of work.
+#[derive(Debug, Clone, Copy)]
+struct Requester {
+    process: ProcessId,
+    request_id: Option<u64>,
+}
+
+/// The work of one connection.
+#[derive(Debug, Default)]
+pub(super) struct StateQueue {
+    under_way: Option<Requester>,
+    waiting: VecDeque<(Requester, StateWork)>,
+}
+
+impl Fleet {
+    pub(crate) fn on_state_work(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        process: ProcessId,
+        request_id: Option<u64>,
+        work: StateWork,
+    ) {
+        let requester = Requester {
+            process,
+            request_id,
+        };
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        let queue = &mut connector.state;
+        if queue.waiting.len() >= WAITING_MAX {
+            let message = format!("{WAITING_MAX} requests for the connection's state wait already");
+            let refused = ToConnector::StateRefused(StateRefused { message });
+            return self.answer_connector(process, request_id, refused);
+        }
+        queue.waiting.push_back((requester, work));
+        self.pump_state(id, name);
+    }
+
+    fn pump_state(&mut self, id: &WorkspaceId, name: &ConnectionName) {
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        let queue = &mut connector.state;
+        if queue.under_way.is_some() {
+            return;
+        }
+        let Some((requester, work)) = queue.waiting.pop_front() else {
+            return;
+        };
+        queue.under_way = Some(requester);
+        self.push(Effect::ConnectionState {
+            workspace_id: id.clone(),
+            connection: name.clone(),
+            work,
+        });
+    }
+
+    pub(crate) fn on_state_done(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        result: Result<StateDone, String>,
+    ) {
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        if let Some(requester) = connector.state.under_way.take() {
+            let answer = match result {
+                Ok(StateDone::Found(state)) => ToConnector::State(State { state }),
+                Ok(StateDone::Kept) => ToConnector::StateKept(StateKept {}),
+                Err(message) => ToConnector::StateRefused(StateRefused { message }),
+            };
+            self.answer_connector(requester.process, requester.request_id, answer);
+        }
+        self.pump_state(id, name);
+    }
+}

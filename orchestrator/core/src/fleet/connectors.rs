@@ -1,0 +1,321 @@
+//! Connector processes: one for each connection, always running (`SUP-3`).
+
+use goondan_config::ConnectionDefinition;
+use goondan_protocol::call::CallTarget;
+use goondan_protocol::control::Readiness;
+use goondan_protocol::definition::{ConnectorAssignment, ConnectorProgram};
+use goondan_protocol::envelope::Address;
+use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource};
+use goondan_protocol::export::OTLP;
+use goondan_protocol::ids::{ConnectionName, EventId, WorkspaceId};
+use goondan_protocol::images;
+use goondan_protocol::ipc::{Assignment, EventRefused, Head, RefusalCode, Status, ToConnector};
+use goondan_protocol::limits::MAX_INPUT_BYTES;
+use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+
+use super::agents::CONFIGURATION_CHANGED;
+use super::availability::{Availability, availability_of, not_ready};
+use super::changes::RunningConnector;
+use super::collectors::Collecting;
+use super::connection_state::StateQueue;
+use super::former_keys::{Arrival, FormerKeys};
+use super::mailbox::AcceptReply;
+use super::slot::Slot;
+use super::{Fleet, Owner, health};
+use crate::limits::BACK_OFF_MAX_MS;
+use crate::{Effect, LogEvent, ProcessId, router};
+
+/// One connection and its process.
+#[derive(Debug)]
+pub(crate) struct Connector {
+    pub(super) slot: Slot,
+    /// What is to run; none when the connection left the configuration.
+    pub(super) wanted: Option<ConnectionDefinition>,
+    /// What its process, or the last one, was started with.
+    pub(super) running: Option<RunningConnector>,
+    /// What its process says of its work.
+    pub(super) readiness: Readiness,
+    /// The work on what it remembers.
+    pub(super) state: StateQueue,
+    /// Whose the conversations were that its keys named before.
+    pub(super) former_keys: FormerKeys,
+    /// What it is to hand to a collector, if that is what it does.
+    pub(super) collecting: Collecting,
+}
+
+impl Connector {
+    pub(crate) fn new(wanted: ConnectionDefinition) -> Self {
+        Self {
+            slot: Slot::default(),
+            wanted: Some(wanted),
+            running: None,
+            readiness: Readiness::Starting,
+            state: StateQueue::default(),
+            former_keys: FormerKeys::default(),
+            collecting: Collecting::default(),
+        }
+    }
+
+    /// Whether it exports traces.
+    pub(super) fn is_exporter(&self) -> bool {
+        let wanted = self.wanted.as_ref();
+        wanted.is_some_and(|wanted| wanted.entry.is_none() && wanted.connector.as_str() == OTLP)
+    }
+}
+
+impl Fleet {
+    pub(crate) fn on_connector_status(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        status: Status,
+    ) {
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        connector.readiness = health::readiness_of(&status);
+        connector.slot.detail = Some(status.detail.clone());
+        let event = if status.ready {
+            LogEvent::info("connector ready")
+        } else {
+            LogEvent::warn("connector not ready")
+        };
+        let event = event
+            .with("workspaceId", id.as_str())
+            .with("connection", name.as_str());
+        self.log(event.with("detail", status.detail));
+    }
+
+    /// Starts a connection's process if one is wanted and may start.
+    pub(crate) fn pump_connector(&mut self, id: &WorkspaceId, name: &ConnectionName) {
+        let now = self.now;
+        let is_ending = self.is_stopping()
+            || self
+                .workspaces
+                .get(id)
+                .is_none_or(|workspace| workspace.closing.is_some());
+        if !is_ending && self.is_connector_outdated(id, name) {
+            return self.drain_connector(id, name, None, CONFIGURATION_CHANGED);
+        }
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return;
+        };
+        let Some(connector) = workspace.connectors.get_mut(name) else {
+            return;
+        };
+        if is_ending || !connector.slot.may_start(now) {
+            return;
+        }
+        let wanted = connector.wanted.clone().zip(workspace.bundle.as_ref());
+        let Some((definition, bundle)) = wanted else {
+            workspace.connectors.remove(name);
+            return;
+        };
+        let running = RunningConnector::of(definition, bundle);
+        let limits = running.definition.limits;
+        connector.running = Some(running);
+        connector.readiness = Readiness::Starting;
+        self.spawn(&Owner::Connector(id.clone(), name.clone()), limits);
+    }
+
+    /// Whether the process that runs was started with another configuration.
+    pub(crate) fn is_connector_outdated(&self, id: &WorkspaceId, name: &ConnectionName) -> bool {
+        let workspace = self.workspaces.get(id);
+        workspace.is_some_and(|workspace| {
+            let connector = workspace.connectors.get(name);
+            let running = connector.filter(|connector| connector.slot.up().is_some());
+            match (running.and_then(|c| c.running.as_ref()), &workspace.bundle) {
+                (Some(running), Some(bundle)) => running.is_outdated(bundle),
+                _ => false,
+            }
+        })
+    }
+
+    pub(super) fn connector_assignment(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+    ) -> Option<Assignment> {
+        let project_root = self.workspaces.get(id)?.record.project_root.clone();
+        let definition = self.connector_mut(id, name)?.running.clone()?.definition;
+        let program = definition.entry.map(|entry| ConnectorProgram {
+            project_root: project_root.clone(),
+            entry,
+        });
+        Some(Assignment::Connector(Box::new(ConnectorAssignment {
+            workspace_id: id.clone(),
+            connection: name.clone(),
+            connector: definition.connector,
+            program,
+            project_root: Some(project_root),
+            config: definition.config,
+            secrets: definition.secrets,
+        })))
+    }
+
+    pub(super) fn connection_availability(
+        &self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+    ) -> Availability {
+        let target = CallTarget::Connection { name: name.clone() };
+        let workspace = self.workspaces.get(id);
+        let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
+        let is_ending = self.is_stopping() || workspace.is_none_or(|w| w.closing.is_some());
+        match connector {
+            Some(connector) if !is_ending || connector.slot.ready().is_some() => {
+                availability_of(&connector.slot, connector.readiness, self.now, &target)
+            }
+            Some(_) => Availability::Not(not_ready(&target, "it is being stopped")),
+            None => Availability::Not(not_ready(&target, "it left the configuration")),
+        }
+    }
+
+    /// Where an event of a connection goes, or why nowhere; none if the connection does not run.
+    fn route_of(
+        &self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        event: &ConnectorEvent,
+    ) -> Option<Result<router::Route, (RefusalCode, String)>> {
+        if event.input.len() > MAX_INPUT_BYTES {
+            let message = format!("the input has more than {MAX_INPUT_BYTES} bytes");
+            return Some(Err((RefusalCode::Invalid, message)));
+        }
+        if let Err(problem) = images::of_metadata(&event.metadata) {
+            return Some(Err((RefusalCode::Invalid, problem.to_string())));
+        }
+        let workspace = self.workspaces.get(id)?;
+        let bundle = workspace.bundle.as_ref()?;
+        let running = workspace.connectors.get(name)?.running.as_ref()?;
+        let route = router::route_ingress(bundle, &running.definition, event);
+        Some(route.map_err(|problem| (RefusalCode::Unroutable, problem.to_string())))
+    }
+
+    /// A connector hands in an event.
+    pub(crate) fn on_connector_event(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        process: ProcessId,
+        request_id: Option<u64>,
+        trace: Option<TraceContext>,
+        event: ConnectorEvent,
+    ) {
+        let route = match self.route_of(id, name, &event) {
+            Some(Ok(route)) => route,
+            Some(Err((code, message))) => {
+                return self.refuse_connector(process, request_id, code, message);
+            }
+            None => return,
+        };
+        let said = event
+            .id
+            .clone()
+            .unwrap_or_else(|| EventId::from(self.uuid()));
+        let event_id = match router::event_id_within(name, &said) {
+            Ok(event_id) => event_id,
+            Err(error) => {
+                let (code, message) = (RefusalCode::Invalid, error.to_string());
+                return self.refuse_connector(process, request_id, code, message);
+            }
+        };
+        let new_trace = TraceContext::root(
+            TraceId::from_uuid(self.uuid()),
+            SpanId::from_uuid(self.uuid()),
+        );
+        let trace = trace.unwrap_or(new_trace);
+        let agent_event = AgentEvent {
+            id: event_id,
+            kind: event.name,
+            created_at: self.now.wall,
+            trace_id: Some(trace.trace_id),
+            parent_span_id: Some(trace.span_id),
+            input: Some(event.input),
+            instance_key: Some(route.instance_key.clone()),
+            source: EventSource::Connector { name: name.clone() },
+            auth: event.auth,
+            reply_to: None,
+            chain: None,
+            metadata: event.metadata,
+        };
+        let reply = AcceptReply::Connector {
+            process,
+            request_id,
+            said,
+        };
+        let arrival = Arrival {
+            connection: name.clone(),
+            route,
+            event: agent_event,
+            reply,
+        };
+        self.arrive(id, arrival);
+    }
+
+    pub(super) fn refuse_connector(
+        &mut self,
+        process: ProcessId,
+        request_id: Option<u64>,
+        code: RefusalCode,
+        message: String,
+    ) {
+        let refused = EventRefused { code, message };
+        self.answer_connector(process, request_id, ToConnector::EventRefused(refused));
+    }
+
+    pub(crate) fn answer_connector(
+        &mut self,
+        process: ProcessId,
+        request_id: Option<u64>,
+        message: ToConnector,
+    ) {
+        let to = match self.owners.get(&process) {
+            Some(Owner::Connector(_, name)) => Address::Connector { name: name.clone() },
+            Some(Owner::Model(_, name)) => Address::Model { name: name.clone() },
+            Some(Owner::Agent(_)) | None => return,
+        };
+        let head = Head::new(Address::Orchestrator, to).answering(request_id);
+        self.push(Effect::Send {
+            process,
+            head,
+            message: Box::new(message.into()),
+        });
+    }
+
+    /// A connector made a call: whatever made it crash before is over.
+    pub(crate) fn provider_worked(&mut self, process: ProcessId) {
+        self.connector_worked(process);
+        self.model_worked(process);
+    }
+
+    /// An event of it was accepted: whatever made it crash before is over.
+    pub(super) fn connector_worked(&mut self, process: ProcessId) {
+        if let Some(Owner::Connector(id, name)) = self.owners.get(&process).cloned()
+            && let Some(connector) = self.connector_mut(&id, &name)
+        {
+            connector.slot.crashes = 0;
+        }
+    }
+
+    /// A connector has no turns; one that ran for longer than the longest back-off was well, too.
+    pub(crate) fn forgive_if_long_up(&mut self, id: &WorkspaceId, name: &ConnectionName) {
+        let now = self.now;
+        if let Some(connector) = self.connector_mut(id, name)
+            && connector.slot.uptime_ms(now) >= BACK_OFF_MAX_MS
+        {
+            connector.slot.crashes = 0;
+        }
+    }
+
+    /// Asks a connector's process to finish and end.
+    pub(super) fn drain_connector(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        grace: Option<u64>,
+        reason: &str,
+    ) {
+        self.drain(&Owner::Connector(id.clone(), name.clone()), grace, reason);
+    }
+}

@@ -1,0 +1,78 @@
+//! Which processes do not do their work (`OBS-6`): those that say so of themselves, and those that keep
+//! crashing.
+
+use goondan_protocol::control::{ProcessState, Readiness, UnhealthyProcess};
+use goondan_protocol::ipc::{ChildRole, Status};
+
+use super::Workspace;
+use super::slot::Slot;
+use crate::limits::UNHEALTHY_SHOWN;
+
+/// What a connector or a model says of its work.
+pub(crate) fn readiness_of(status: &Status) -> Readiness {
+    if status.ready {
+        Readiness::Ready
+    } else {
+        Readiness::NotReady
+    }
+}
+
+/// What is told of it: nothing while no process runs that could have said it.
+pub(crate) fn shown(slot: &Slot, readiness: Readiness) -> Option<Readiness> {
+    slot.up().map(|_| match slot.ready() {
+        Some(_) => readiness,
+        None => Readiness::Starting,
+    })
+}
+
+/// Every process of a workspace that does not do its work: connections first, then models, then agents.
+pub(crate) fn unhealthy_of(workspace: &Workspace) -> Vec<UnhealthyProcess> {
+    let connectors = workspace.connectors.iter().map(|(name, connector)| {
+        let readiness = shown(&connector.slot, connector.readiness);
+        let name = name.to_string();
+        (ChildRole::Connector, name, None, &connector.slot, readiness)
+    });
+    let models = workspace.models.iter().map(|(name, model)| {
+        let readiness = shown(&model.slot, model.readiness);
+        (
+            ChildRole::Model,
+            name.to_string(),
+            None,
+            &model.slot,
+            readiness,
+        )
+    });
+    // There may be very many of them, nearly all of them well.
+    let agents = workspace.instances.iter();
+    let agents = agents
+        .filter(|(_, instance)| instance.slot.next_start_ms().is_some())
+        .map(|(key, instance)| {
+            let name = instance.agent.to_string();
+            let key = Some(key.clone());
+            (ChildRole::Agent, name, key, &instance.slot, None)
+        });
+    connectors
+        .chain(models)
+        .chain(agents)
+        .map(
+            |(role, name, instance_key, slot, readiness)| UnhealthyProcess {
+                role,
+                name,
+                instance_key,
+                state: slot.shown(false),
+                readiness,
+                detail: slot.detail.clone(),
+            },
+        )
+        .filter(|process| {
+            process.readiness == Some(Readiness::NotReady)
+                || process.state == ProcessState::CrashLoopBackOff
+        })
+        .collect()
+}
+
+/// As many of them as are told to clients at one time.
+pub(crate) fn told(mut all: Vec<UnhealthyProcess>) -> Vec<UnhealthyProcess> {
+    all.truncate(UNHEALTHY_SHOWN);
+    all
+}

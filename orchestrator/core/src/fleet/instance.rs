@@ -1,0 +1,131 @@
+//! What is known of one agent instance that has or had something to do.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::event::AgentEvent;
+use goondan_protocol::ids::{AgentName, EventId, InstanceKey};
+
+use super::answers::waiting::Awaiting;
+use super::changes::RunningAgent;
+use super::inbox::Inbox;
+use super::restarting::SelfRestarts;
+use super::slot::Slot;
+use super::turn::{Turn, TurnContext};
+use super::waiters::Waiters;
+use crate::RequestToken;
+use crate::limits::CRASH_MEMORY_MS;
+
+/// How far a process is with being given its work.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// The process has the whole conversation.
+    pub(super) is_loaded: bool,
+    /// The turn that the store was asked to begin.
+    pub(super) beginning: Option<TurnContext>,
+}
+
+/// One agent instance that has or had something to do.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(super) agent: AgentName,
+    pub(super) slot: Slot,
+    pub(super) inbox: Inbox,
+    pub(super) turn: Option<Turn>,
+    pub(super) progress: Progress,
+    /// What its process, or the last one, was started with.
+    pub(super) running: Option<RunningAgent>,
+    pub(super) waiters: Waiters,
+    /// The questions its running turn waits for, and whom it asked. They stay while the turn is open,
+    /// also while it has no process: it will ask again.
+    pub(super) asking: BTreeMap<EventId, InstanceKey>,
+    /// Questions whose answers are to come as events, by the ids of those events.
+    pub(super) awaiting: BTreeMap<EventId, Awaiting>,
+    pub(super) idle_since_ms: u64,
+    /// The restarts that its agent asked for.
+    pub(super) restarts: SelfRestarts,
+    /// Who waits for it to be deleted; none while it is to stay.
+    pub(super) deleting: Option<Vec<DeleteReply>>,
+}
+
+impl Instance {
+    pub(super) fn new(agent: AgentName, now_ms: u64) -> Self {
+        Self {
+            agent,
+            slot: Slot::default(),
+            inbox: Inbox::empty(),
+            turn: None,
+            progress: Progress::default(),
+            running: None,
+            waiters: Waiters::default(),
+            asking: BTreeMap::new(),
+            awaiting: BTreeMap::new(),
+            idle_since_ms: now_ms,
+            restarts: SelfRestarts::default(),
+            deleting: None,
+        }
+    }
+
+    /// The other conversations that its turn in progress works for.
+    pub(super) fn asked_by(&self, own: &InstanceKey) -> Vec<InstanceKey> {
+        let turn = self.turn.as_ref();
+        let event_id = turn.map(|turn| &turn.context.event_id);
+        let event = event_id.and_then(|id| self.inbox.get(id));
+        event.map_or_else(Vec::new, |event| event.asked_by(own))
+    }
+
+    /// Whether its process runs and nothing at all is expected of it.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.turn.is_none()
+            && self.inbox.is_empty()
+            && self.awaiting.is_empty()
+            && self.deleting.is_none()
+            && self.slot.ready().is_some()
+    }
+
+    /// Whether its process may end for another to have its place.
+    pub(super) fn may_leave(&self) -> bool {
+        self.is_at_rest() && !self.inbox.is_accepting()
+    }
+
+    /// The event whose turn is next: behind the turn in progress if its commit is on the way, none while
+    /// it goes on.
+    pub(super) fn next_event(&self) -> Option<&AgentEvent> {
+        let Some(turn) = &self.turn else {
+            return self.inbox.events().next();
+        };
+        let taken_in = turn.taken_in.as_ref()?;
+        let is_over = |id: &EventId| *id == turn.context.event_id || taken_in.contains(id);
+        self.inbox.events().find(|event| !is_over(&event.id))
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.inbox.pending()
+    }
+
+    /// Whether it has nothing to do and nothing to remember. A crash is remembered for a
+    /// while.
+    pub(super) fn is_forgettable(&self, now_ms: u64) -> bool {
+        let is_well =
+            self.slot.crashes == 0 || now_ms.saturating_sub(self.idle_since_ms) >= CRASH_MEMORY_MS;
+        is_well
+            && !self.restarts.any_counts(now_ms)
+            && self.slot.up().is_none()
+            && self.pending() == 0
+            && self.waiters.is_empty()
+            && self.asking.is_empty()
+            && self.awaiting.is_empty()
+            && self.deleting.is_none()
+            && self.inbox.is_read()
+    }
+}
+
+/// Who is told that an instance is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeleteReply {
+    /// A client that asked for just that.
+    Client(RequestToken),
+    /// A request that deletes several.
+    Sweep(RequestToken),
+    /// Nobody: the policy has it so.
+    Policy,
+}

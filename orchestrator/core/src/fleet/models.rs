@@ -1,0 +1,219 @@
+//! The connector processes of models: started by the first call, stopped when nobody calls (`SUP-3`).
+
+use goondan_protocol::call::CallTarget;
+use goondan_protocol::control::Readiness;
+use goondan_protocol::definition::{HostedModel, ModelAssignment};
+use goondan_protocol::ids::{ResourceName, WorkspaceId};
+use goondan_protocol::ipc::{Assignment, Status};
+
+use super::agents::CONFIGURATION_CHANGED;
+use super::availability::{Availability, availability_of, not_ready};
+use super::slot::Slot;
+use super::{Fleet, Owner, health};
+use crate::{LogEvent, ProcessId};
+
+/// One model and its process.
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(super) slot: Slot,
+    /// What is to run; none when the model left the configuration.
+    pub(super) wanted: Option<HostedModel>,
+    /// What the running process was given.
+    pub(super) running: Option<HostedModel>,
+    /// What its process says of its work.
+    pub(super) readiness: Readiness,
+    idle_since_ms: u64,
+}
+
+impl Model {
+    pub(crate) fn new(wanted: HostedModel) -> Self {
+        Self {
+            slot: Slot::default(),
+            wanted: Some(wanted),
+            running: None,
+            readiness: Readiness::Starting,
+            idle_since_ms: 0,
+        }
+    }
+}
+
+impl Fleet {
+    /// A turn is over. If it began on another configuration, it may have been the last for which the
+    /// processes of models stayed as they were: the next turn has them as they are to be. Those that are
+    /// to be looked at.
+    pub(crate) fn outdated_models(
+        &self,
+        id: &WorkspaceId,
+        began_under: Option<&String>,
+    ) -> Vec<ResourceName> {
+        let Some(workspace) = self.workspaces.get(id) else {
+            return Vec::new();
+        };
+        let digest = workspace.bundle.as_ref().map(|bundle| &bundle.digest);
+        if began_under == digest {
+            return Vec::new();
+        }
+        let names = workspace.models.keys();
+        let outdated = names.filter(|name| self.is_model_outdated(id, name));
+        outdated.cloned().collect()
+    }
+
+    pub(crate) fn on_model_status(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ResourceName,
+        status: Status,
+    ) {
+        let Some(model) = self.model_mut(id, name) else {
+            return;
+        };
+        model.readiness = health::readiness_of(&status);
+        model.slot.detail = Some(status.detail.clone());
+        let event = if status.ready {
+            LogEvent::info("model ready")
+        } else {
+            LogEvent::warn("model not ready")
+        };
+        let event = event
+            .with("workspaceId", id.as_str())
+            .with("model", name.as_str());
+        self.log(event.with("detail", status.detail));
+    }
+
+    pub(super) fn model_mut(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ResourceName,
+    ) -> Option<&mut Model> {
+        self.workspaces.get_mut(id)?.models.get_mut(name)
+    }
+
+    /// Starts a model's process if a call waits for one and it may start. A turn in progress may
+    /// need its model while everything is being stopped, too.
+    pub(crate) fn pump_model(&mut self, id: &WorkspaceId, name: &ResourceName, is_called: bool) {
+        let now = self.now;
+        let is_called = is_called && !self.is_past_calls(id);
+        let Some(model) = self.model_mut(id, name) else {
+            return;
+        };
+        if !model.slot.may_start(now) {
+            return;
+        }
+        let Some(definition) = model.wanted.clone() else {
+            if let Some(workspace) = self.workspaces.get_mut(id) {
+                workspace.models.remove(name);
+            }
+            return;
+        };
+        if !is_called {
+            return;
+        }
+        let Some(model) = self.model_mut(id, name) else {
+            return;
+        };
+        let limits = definition.limits;
+        model.running = Some(definition);
+        model.readiness = Readiness::Starting;
+        model.idle_since_ms = now.mono_ms;
+        self.spawn(&Owner::Model(id.clone(), name.clone()), limits);
+    }
+
+    /// Whether the process that runs was started with another configuration that is still wanted.
+    pub(crate) fn is_model_outdated(&self, id: &WorkspaceId, name: &ResourceName) -> bool {
+        let workspace = self.workspaces.get(id);
+        let model = workspace.and_then(|workspace| workspace.models.get(name));
+        model.is_some_and(|model| {
+            model.slot.up().is_some() && model.wanted.is_some() && model.running != model.wanted
+        })
+    }
+
+    /// Whether nothing but the key is new. The one before may be good for nothing any more, so no turn is
+    /// to go on with it.
+    fn is_new_key(&self, id: &WorkspaceId, name: &ResourceName) -> bool {
+        let without_key = |model: &HostedModel| HostedModel {
+            api_key: None,
+            ..model.clone()
+        };
+        let workspace = self.workspaces.get(id);
+        let model = workspace.and_then(|workspace| workspace.models.get(name));
+        model.is_some_and(|model| {
+            model.running.as_ref().map(without_key) == model.wanted.as_ref().map(without_key)
+        })
+    }
+
+    pub(super) fn model_assignment(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ResourceName,
+    ) -> Option<Assignment> {
+        let model = self.model_mut(id, name)?.running.clone()?;
+        Some(Assignment::Model(Box::new(ModelAssignment {
+            workspace_id: id.clone(),
+            model,
+        })))
+    }
+
+    pub(super) fn model_availability(&self, id: &WorkspaceId, name: &ResourceName) -> Availability {
+        let target = CallTarget::Model { name: name.clone() };
+        let workspace = self.workspaces.get(id);
+        let Some(model) = workspace.and_then(|workspace| workspace.models.get(name)) else {
+            return Availability::Not(not_ready(&target, "it left the configuration"));
+        };
+        availability_of(&model.slot, model.readiness, self.now, &target)
+    }
+
+    /// A model's process did its work: whatever made it crash before is over.
+    pub(super) fn model_worked(&mut self, process: ProcessId) {
+        if let Some(Owner::Model(id, name)) = self.owners.get(&process).cloned()
+            && let Some(model) = self.model_mut(&id, &name)
+        {
+            model.slot.crashes = 0;
+        }
+    }
+
+    /// Whether a workspace ends and no agent is left that could call anything. A reply that could not
+    /// be recorded may still wait for a successor that will not come.
+    fn is_past_calls(&self, id: &WorkspaceId) -> bool {
+        let is_ending = self.is_stopping()
+            || self
+                .workspaces
+                .get(id)
+                .is_none_or(|workspace| workspace.closing.is_some());
+        let mut owners = self.owners.values();
+        is_ending && !owners.any(|o| matches!(o, Owner::Agent(at) if at.workspace_id == *id))
+    }
+
+    /// A model's process that nobody calls is stopped; so is one that left the configuration, and
+    /// one of a workspace that ends, once no agent is left that could call it.
+    pub(crate) fn on_model_time(&mut self, id: &WorkspaceId, name: &ResourceName, is_called: bool) {
+        let now_ms = self.now.mono_ms;
+        let idle_ms = self.idle_ms(id);
+        let is_past_calls = self.is_past_calls(id);
+        // A turn in progress finishes on the model it began with.
+        let is_another = self.is_model_outdated(id, name);
+        let is_gone = self.model_mut(id, name).is_some_and(|m| m.wanted.is_none());
+        let is_needed_as_it_is = (is_another || is_gone) && self.is_any_agent_outdated(id)
+            || is_another && !self.is_new_key(id, name) && self.is_any_turn_of_before(id);
+        let is_outdated = is_another && !is_needed_as_it_is;
+        let Some(model) = self.model_mut(id, name) else {
+            return;
+        };
+        if is_called {
+            model.idle_since_ms = now_ms;
+        }
+        let is_idle = now_ms.saturating_sub(model.idle_since_ms) >= idle_ms;
+        let is_unwanted = model.wanted.is_none() && !is_called && !is_needed_as_it_is;
+        if is_outdated {
+            self.drain_model(id, name, CONFIGURATION_CHANGED);
+        } else if model.slot.up().is_some() && (is_past_calls || is_idle || is_unwanted) {
+            self.drain_model(id, name, "nobody calls it");
+        } else {
+            self.pump_model(id, name, is_called);
+        }
+    }
+
+    /// Asks a model's process to finish its calls and end.
+    pub(super) fn drain_model(&mut self, id: &WorkspaceId, name: &ResourceName, reason: &str) {
+        self.drain(&Owner::Model(id.clone(), name.clone()), None, reason);
+    }
+}

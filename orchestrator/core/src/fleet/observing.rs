@@ -1,0 +1,185 @@
+//! What an agent reports of its turn, made to say what the daemon knows (`SEC-7`).
+//!
+//! A report says what happened, how long it took and in what words. Whose it is, when it came and where
+//! it belongs in which trace is not its agent's to say.
+
+use goondan_protocol::ids::{AgentName, InstanceRef};
+use goondan_protocol::limits::MAX_NAME_BYTES;
+use goondan_protocol::observe::{ModelResponse, RuntimeEvent, RuntimeEventKind as Kind, detail_of};
+use goondan_protocol::trace::{SpanId, TraceContext};
+use goondan_store::writer::operation::Observe;
+
+use super::Fleet;
+use super::authority::is_step_of;
+use super::ceilings::Reported;
+use super::turn::Turn;
+use crate::jobs::LogFailure;
+use crate::{Effect, LogEvent, Now, ProcessId};
+
+/// What in a turn an event is about.
+enum Scope {
+    Turn,
+    Step,
+    Call,
+}
+
+fn scope_of(kind: Kind) -> Option<Scope> {
+    match kind {
+        Kind::TurnStarted
+        | Kind::TurnResumed
+        | Kind::TurnCompleted
+        | Kind::TurnFailed
+        | Kind::MessageWarning => Some(Scope::Turn),
+        Kind::StepStarted | Kind::StepCompleted | Kind::StepFailed => Some(Scope::Step),
+        Kind::ToolCalled | Kind::ToolCompleted | Kind::ToolFailed => Some(Scope::Call),
+        // The daemon's own.
+        Kind::TurnParked | Kind::BudgetWarning | Kind::QuestionAsked | Kind::QuestionClosed => None,
+    }
+}
+
+fn is_end(kind: Kind) -> bool {
+    match kind {
+        Kind::TurnCompleted
+        | Kind::TurnFailed
+        | Kind::StepCompleted
+        | Kind::StepFailed
+        | Kind::ToolCompleted
+        | Kind::ToolFailed => true,
+        Kind::TurnStarted
+        | Kind::TurnResumed
+        | Kind::TurnParked
+        | Kind::StepStarted
+        | Kind::ToolCalled
+        | Kind::QuestionAsked
+        | Kind::QuestionClosed
+        | Kind::BudgetWarning
+        | Kind::MessageWarning => false,
+    }
+}
+
+/// What is recorded of a report: what happened is the agent's word, the rest is what the daemon knows.
+///
+/// # Errors
+///
+/// What is wrong with it, if no honest agent sends it.
+pub(super) fn corrected(
+    reported: RuntimeEvent,
+    (at, agent): (&InstanceRef, &AgentName),
+    turn: &Turn,
+    now: Now,
+) -> Result<RuntimeEvent, &'static str> {
+    if reported.turn_id != turn.turn_id {
+        return Err("it reported on a turn that is not in progress");
+    }
+    let scope = scope_of(reported.kind).ok_or("it reported what only the orchestrator tells")?;
+    let whole = turn.context.trace;
+    let step = || {
+        let step = reported.step_id.clone();
+        step.filter(|step| is_step_of(&turn.turn_id, step))
+            .ok_or("it reported on a step that is not of its turn")
+    };
+    let (place, step_id, tool_call_id) = match scope {
+        Scope::Turn => (whole, None, None),
+        Scope::Step => {
+            let step = step()?;
+            (whole.child(SpanId::of_step(&step)), Some(step), None)
+        }
+        Scope::Call => {
+            let step = step()?;
+            let call = reported.tool_call_id.clone();
+            let call = call.ok_or("it reported on a tool call without its id")?;
+            let span = SpanId::of_call(&step, &call);
+            let around: TraceContext = whole.child(SpanId::of_step(&step));
+            (around.child(span), Some(step), Some(call))
+        }
+    };
+    let is_start = matches!(reported.kind, Kind::TurnStarted | Kind::TurnResumed);
+    let elapsed_ms = now.mono_ms.saturating_sub(turn.handed_over_ms);
+    let is_counted = matches!(
+        reported.kind,
+        Kind::StepCompleted | Kind::TurnCompleted | Kind::TurnFailed
+    );
+    let ends = is_end(reported.kind);
+    Ok(RuntimeEvent {
+        kind: reported.kind,
+        timestamp: now.wall,
+        trace_id: place.trace_id,
+        span_id: place.span_id,
+        parent_span_id: place.parent_span_id,
+        agent_name: agent.clone(),
+        instance_key: at.instance_key.clone(),
+        turn_id: turn.turn_id.clone(),
+        event_id: matches!(scope, Scope::Turn).then(|| turn.context.event_id.clone()),
+        tool_name: reported
+            .tool_name
+            .filter(|_| tool_call_id.is_some())
+            .map(|name| name.chars().take(MAX_NAME_BYTES).collect()),
+        step_id,
+        tool_call_id,
+        question_id: None,
+        config_digest: turn.context.config_digest.clone().filter(|_| is_start),
+        duration_ms: reported
+            .duration_ms
+            .filter(|_| ends)
+            .map(|said| said.min(elapsed_ms)),
+        usage: reported.usage.filter(|_| is_counted),
+        cost_micro_usd: reported.cost_micro_usd.filter(|_| is_counted),
+        response: reported
+            .response
+            .filter(|_| reported.kind == Kind::StepCompleted)
+            .map(ModelResponse::shortened),
+        detail: reported.detail.as_deref().map(detail_of),
+    })
+}
+
+impl Fleet {
+    /// An agent reports something of its turn.
+    pub(crate) fn on_observe(&mut self, at: &InstanceRef, process: ProcessId, event: RuntimeEvent) {
+        let now = self.now;
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let Some(turn) = &mut entry.turn else {
+            return self.on_broken(process, "it reported on a turn that is not in progress");
+        };
+        let event = match corrected(event, (at, &entry.agent), turn, now) {
+            Ok(event) => event,
+            Err(problem) => return self.on_broken(process, problem),
+        };
+        match turn.used.observe(now.mono_ms) {
+            Reported::Kept => self.record_observation(at, &event),
+            Reported::Dropped { first: false } => {}
+            Reported::Dropped { first: true } => {
+                let log = LogEvent::warn("a turn reports too much; some of it is dropped").of(at);
+                self.log(log.with("turnId", event.turn_id.as_str()));
+            }
+            Reported::Flood => self.on_broken(process, "it flooded the daemon with reports"),
+        }
+    }
+
+    /// Records something that happened in a turn, and tells whoever watches it.
+    pub(crate) fn record_observation(&mut self, at: &InstanceRef, event: &RuntimeEvent) {
+        self.tell_collectors(at, event);
+        let Ok(line) = event.to_record() else {
+            return;
+        };
+        let op = Observe {
+            instance: at.clone(),
+            line,
+        };
+        self.store(op, LogFailure(at.clone()));
+        let tokens = self.clients_of_turn(at, &event.turn_id);
+        if tokens.is_empty() {
+            return;
+        }
+        let Ok(written) = serde_json::value::to_raw_value(event) else {
+            return;
+        };
+        for token in tokens {
+            self.push(Effect::Progress {
+                token,
+                event: written.clone(),
+            });
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Events whose turns crash whoever works on them: counted, parked, and decided about by people.
+//!
+//! A crash counts against the event whose turn was in progress. The count is written down before the
+//! event is handed out again, so that a daemon that is killed meanwhile goes on counting. After
+//! [`MAX_TURN_CRASHES`] of them the event is parked and the conversation goes on without it.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::control::{Done, EventInfo, EventStanding};
+use goondan_protocol::event::AgentEvent;
+use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef};
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
+use goondan_store::StoreError;
+use goondan_store::instance::{Metadata, ParkedEvent};
+use goondan_store::writer::operation::{DropEvent, Inspection, NoteAttempt, ParkEvent, RetryEvent};
+use serde_json::json;
+
+use super::Fleet;
+use super::answers::waiting::QuestionStatus;
+use super::turn::Turn;
+use crate::jobs::{Continuation, LogFailure, continuation};
+use crate::limits::MAX_TURN_CRASHES;
+use crate::refusals::parked_error;
+use crate::{Core, LogEvent, RequestToken, control_error};
+
+/// What a person decides about a parked event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Retry,
+    Drop,
+}
+
+/// How many events of which instances are parked, by what their metadata say.
+pub fn parked_among(found: &[Metadata]) -> BTreeMap<InstanceKey, u64> {
+    let parked = found.iter().filter(|metadata| metadata.parked_events > 0);
+    parked
+        .map(|metadata| (metadata.instance_key.clone(), metadata.parked_events))
+        .collect()
+}
+
+continuation! {
+    /// An event that is taken out of the way.
+    Parking { event_id: EventId, reason: String } after ParkEvent => &core.on_parked
+}
+
+/// What a person has decided about a parked event.
+#[derive(Debug)]
+struct Deciding {
+    instance: InstanceRef,
+    token: RequestToken,
+    event_id: EventId,
+    decision: Decision,
+}
+
+impl Continuation<RetryEvent> for Deciding {
+    fn instance(&self) -> Option<&InstanceRef> {
+        Some(&self.instance)
+    }
+
+    fn resume(self: Box<Self>, core: &mut Core, result: Result<(), StoreError>) {
+        core.fleet.on_decided(&self, result);
+    }
+}
+
+impl Continuation<DropEvent> for Deciding {
+    fn instance(&self) -> Option<&InstanceRef> {
+        Some(&self.instance)
+    }
+
+    fn resume(self: Box<Self>, core: &mut Core, result: Result<(), StoreError>) {
+        core.fleet.on_decided(&self, result);
+    }
+}
+
+impl Fleet {
+    /// An event is out of the way, or could not be taken there. Whether it is.
+    pub(crate) fn on_parked(&mut self, parking: &Parking, result: Result<(), StoreError>) -> bool {
+        let (at, event_id) = (&parking.instance, &parking.event_id);
+        let reason = parking.reason.as_str();
+        match result {
+            Ok(()) => {}
+            // Over already: what there is to do is read anew.
+            Err(StoreError::WrongEvent { .. }) => {
+                self.pump(at);
+                return false;
+            }
+            Err(error) => {
+                self.on_open_failed(at, &error);
+                return false;
+            }
+        }
+        let Some(entry) = self.instance_mut(at) else {
+            return false;
+        };
+        if let Some(turn) = entry.inbox.parked(event_id) {
+            self.observe_parked(at, &turn, reason);
+        }
+        self.count_parked(at, |count| count.saturating_add(1));
+        let event = LogEvent::error("an event is parked: its turn crashes whoever works on it");
+        let event = event.of(at).with("eventId", event_id.as_str());
+        self.log(event.with("reason", reason));
+        let details = json!({"eventId": event_id, "reason": reason});
+        self.audit(at, "eventParked", details);
+        let error = parked_error(event_id, reason);
+        for waiter in self.take_waiters(at, event_id) {
+            self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
+        }
+        self.end_questions(at);
+        self.pump(at);
+        self.forget_if_done(at);
+        true
+    }
+
+    /// The process crashed in this turn: that counts against the event, and is written down.
+    pub(crate) fn count_crash(&mut self, at: &InstanceRef, turn: Turn, how: &str) {
+        let wall = self.now.wall;
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let event_id = turn.context.event_id.clone();
+        let attempts = entry.inbox.count_crash(turn, how);
+        let op = NoteAttempt {
+            instance: at.clone(),
+            event_id,
+            attempts,
+            at: wall,
+        };
+        self.store(op, LogFailure(at.clone()));
+    }
+
+    /// Whether the event that would be next has crashed too many turns.
+    pub(super) fn is_next_poisonous(&mut self, at: &InstanceRef) -> bool {
+        let Some(entry) = self.instance_mut(at) else {
+            return false;
+        };
+        let next = entry.next_event();
+        next.is_some_and(|event| entry.inbox.crashes_of(&event.id) >= MAX_TURN_CRASHES)
+    }
+
+    /// Takes the next event out of the way.
+    pub(super) fn park_next(&mut self, at: &InstanceRef) {
+        let wall = self.now.wall;
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let Some(event) = entry.inbox.events().next() else {
+            return;
+        };
+        let event_id = event.id.clone();
+        let crashes = entry.inbox.crashes_of(&event_id);
+        let reason = match entry.inbox.last_crash_of(&event_id) {
+            Some(how) => format!("{crashes} processes ended in its turn, the last: {how}"),
+            None => format!("{crashes} processes ended in its turn"),
+        };
+        // What the inbox holds then is read once it is parked.
+        entry.inbox.invalidate();
+        let op = ParkEvent {
+            instance: at.clone(),
+            event_id: event_id.clone(),
+            reason: reason.clone(),
+            at: wall,
+        };
+        let parking = Parking {
+            instance: at.clone(),
+            event_id,
+            reason,
+        };
+        self.store(op, parking);
+    }
+
+    /// Keeps how many events of an instance are parked, for `gdn status` (`OBS-6`).
+    pub(crate) fn count_parked(&mut self, at: &InstanceRef, change: impl FnOnce(u64) -> u64) {
+        let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
+            return;
+        };
+        let count = workspace.parked.remove(&at.instance_key).unwrap_or(0);
+        let count = change(count);
+        if count > 0 {
+            workspace.parked.insert(at.instance_key.clone(), count);
+        }
+    }
+
+    pub(crate) fn observe_parked(&mut self, at: &InstanceRef, turn: &Turn, reason: &str) {
+        let timestamp = self.now.wall;
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let trace = turn.context.trace;
+        let event = RuntimeEvent {
+            kind: RuntimeEventKind::TurnParked,
+            timestamp,
+            trace_id: trace.trace_id,
+            span_id: trace.span_id,
+            parent_span_id: trace.parent_span_id,
+            agent_name: entry.agent.clone(),
+            instance_key: at.instance_key.clone(),
+            turn_id: turn.turn_id.clone(),
+            event_id: Some(turn.context.event_id.clone()),
+            step_id: None,
+            tool_call_id: None,
+            tool_name: None,
+            question_id: None,
+            config_digest: None,
+            duration_ms: None,
+            usage: None,
+            cost_micro_usd: None,
+            response: None,
+            detail: Some(detail_of(reason)),
+        };
+        self.record_observation(at, &event);
+    }
+
+    /// A person decides about a parked event.
+    pub(crate) fn decide(
+        &mut self,
+        token: RequestToken,
+        at: InstanceRef,
+        event_id: EventId,
+        decision: Decision,
+    ) {
+        if let Err(error) = self.workspace(&at.workspace_id) {
+            return self.respond_error(token, error);
+        }
+        let wall = self.now.wall;
+        let (instance, id) = (at.clone(), event_id.clone());
+        let deciding = Deciding {
+            instance: at,
+            token,
+            event_id,
+            decision,
+        };
+        match decision {
+            Decision::Retry => {
+                let retry = RetryEvent {
+                    instance,
+                    event_id: id,
+                    at: wall,
+                };
+                self.store(retry, deciding);
+            }
+            Decision::Drop => {
+                let dropped = DropEvent {
+                    instance,
+                    event_id: id,
+                    at: wall,
+                };
+                self.store(dropped, deciding);
+            }
+        }
+    }
+
+    fn on_decided(&mut self, deciding: &Deciding, result: Result<(), StoreError>) {
+        let (at, event_id, token) = (&deciding.instance, &deciding.event_id, deciding.token);
+        let what = match deciding.decision {
+            Decision::Retry => "eventRetried",
+            Decision::Drop => "eventDropped",
+        };
+        if let Err(error) = result {
+            return self.respond_error(token, control_error(&error));
+        }
+        self.count_parked(at, |count| count.saturating_sub(1));
+        if let Some(entry) = self.instance_entry(at, None) {
+            entry.inbox.forgive(event_id);
+        }
+        self.audit(at, what, json!({"eventId": event_id}));
+        self.respond(token, &Done {});
+        self.invalidate_inbox(at);
+    }
+
+    /// The events of a conversation that wait or are parked.
+    pub(crate) fn events_of(&mut self, at: &InstanceRef, found: Inspection) -> Vec<EventInfo> {
+        let info = |event: AgentEvent, standing, crashes, reason, since| EventInfo {
+            instance_key: at.instance_key.clone(),
+            agent_name: found.metadata.agent_name.clone(),
+            event_id: event.id,
+            standing,
+            crashes,
+            reason,
+            since,
+            source: event.source,
+            input: event.input.as_deref().map(detail_of).unwrap_or_default(),
+        };
+        let mut events: Vec<EventInfo> = Vec::new();
+        for parked in found.parked {
+            let ParkedEvent {
+                event,
+                attempts,
+                reason,
+                at: since,
+            } = parked;
+            events.push(info(
+                event,
+                EventStanding::Parked,
+                attempts,
+                Some(reason),
+                since,
+            ));
+        }
+        let Some(entry) = self.instance_mut(at) else {
+            return events;
+        };
+        for event in entry.inbox.events() {
+            let turn = entry.turn.as_ref();
+            let is_current = turn.is_some_and(|turn| turn.context.event_id == event.id);
+            let standing = if is_current {
+                EventStanding::Processing
+            } else {
+                EventStanding::Waiting
+            };
+            let crashes = entry.inbox.crashes_of(&event.id);
+            events.push(info(
+                event.clone(),
+                standing,
+                crashes,
+                None,
+                event.created_at,
+            ));
+        }
+        events
+    }
+}

@@ -1,0 +1,256 @@
+//! What all child processes have in common: their start, their messages, their end.
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::control::{ProcessState, Readiness};
+use goondan_protocol::envelope::Address;
+use goondan_protocol::ipc::{ChildRole, Head, Hello, Ping, Shutdown, ToChild, Welcome};
+use goondan_protocol::process_limits::ProcessLimits;
+use goondan_protocol::trace::TraceId;
+use serde_json::json;
+
+use super::slot::{Due, Ending, Slot, Stage};
+use super::{Fleet, Owner};
+use crate::{Effect, LogEvent, ProcessId, Spawn};
+
+impl Fleet {
+    /// Starts a process in its place.
+    pub(super) fn spawn(&mut self, owner: &Owner, limits: ProcessLimits) -> ProcessId {
+        self.next_process += 1;
+        let (process, now) = (ProcessId(self.next_process), self.now);
+        if let Some(slot) = self.slot_mut(owner) {
+            slot.start(process, now);
+        }
+        self.owners.insert(process, owner.clone());
+        let (role, identity) = (owner.role(), self.identity_of(owner));
+        let trace_id = TraceId::from_uuid(self.uuid());
+        self.push(Effect::Spawn(Spawn {
+            process,
+            role,
+            identity,
+            trace_id,
+            limits,
+        }));
+        process
+    }
+
+    /// What is added to each of its log lines.
+    fn identity_of(&self, owner: &Owner) -> JsonObject {
+        let own = match owner {
+            Owner::Agent(at) => vec![
+                ("agentName".to_owned(), json!(self.agent_name(at))),
+                ("instanceKey".to_owned(), json!(at.instance_key)),
+            ],
+            Owner::Connector(_, name) => vec![("connection".to_owned(), json!(name))],
+            Owner::Model(_, name) => vec![("model".to_owned(), json!(name))],
+        };
+        let workspace = ("workspaceId".to_owned(), json!(owner.workspace_id()));
+        std::iter::once(workspace).chain(own).collect()
+    }
+
+    fn address_of(&self, owner: &Owner) -> Option<Address> {
+        Some(match owner {
+            Owner::Agent(at) => Address::Agent {
+                name: self.agent_name(at)?.clone(),
+                instance_key: at.instance_key.clone(),
+            },
+            Owner::Connector(_, name) => Address::Connector { name: name.clone() },
+            Owner::Model(_, name) => Address::Model { name: name.clone() },
+        })
+    }
+
+    fn send(&mut self, owner: &Owner, process: ProcessId, message: ToChild) {
+        if let Some(to) = self.address_of(owner) {
+            self.push(Effect::Send {
+                process,
+                head: Head::new(Address::Orchestrator, to),
+                message: Box::new(message),
+            });
+        }
+    }
+
+    /// Asks a process to finish what it does and end, within the grace period of its workspace if no other
+    /// is named.
+    pub(super) fn drain(&mut self, owner: &Owner, grace_period_ms: Option<u64>, reason: &str) {
+        let grace_period_ms =
+            grace_period_ms.unwrap_or_else(|| self.grace_period_ms(owner.workspace_id()));
+        let now = self.now;
+        let Some(slot) = self.slot_mut(owner) else {
+            return;
+        };
+        let Some(up) = slot.up() else { return };
+        let running = up.process;
+        if let Some(process) = slot.drain(now, grace_period_ms) {
+            let shutdown = Shutdown {
+                grace_period_ms,
+                reason: reason.to_owned(),
+            };
+            self.send(owner, process, ToChild::shutdown(owner.role(), shutdown));
+        } else if slot.shown(false) == ProcessState::Spawning {
+            // It has no work yet, so nothing is lost.
+            self.kill(running, true);
+        }
+    }
+
+    /// What the passing of time asks for, for one process.
+    pub(crate) fn on_time(&mut self, owner: &Owner) {
+        let now = self.now;
+        match self.slot_mut(owner).map(|slot| slot.due(now)) {
+            Some(Due::Ping(process)) => {
+                let ping = ToChild::ping(owner.role(), Ping { nonce: now.mono_ms });
+                self.send(owner, process, ping);
+            }
+            Some(Due::Kill(process, reason)) => {
+                let event = LogEvent::warn("process is killed").with("reason", reason);
+                self.log(Fleet::log_of(owner, event));
+                self.kill(process, false);
+            }
+            Some(Due::Start | Due::Nothing) | None => {}
+        }
+        match owner {
+            Owner::Agent(at) => self.on_agent_time(at),
+            Owner::Connector(id, name) => self.pump_connector(id, name),
+            Owner::Model(..) => {}
+        }
+    }
+
+    /// A process is gone. Whose it was, and whether it crashed; none if nobody's.
+    pub(crate) fn on_exited(&mut self, process: ProcessId, how: &str) -> Option<(Owner, bool)> {
+        let now = self.now;
+        if let Some(Owner::Connector(id, name)) = self.owners.get(&process).cloned() {
+            self.forgive_if_long_up(&id, &name);
+        }
+        let owner = self.owners.remove(&process)?;
+        self.start_next(process);
+        let ending = self
+            .slot_mut(&owner)
+            .map(|slot| slot.exited(now, how.to_owned()));
+        let mut is_crash = false;
+        let event = match ending {
+            Some(Ending::Stopped) | None => LogEvent::info("process ended"),
+            Some(Ending::Crashed { delay_ms }) => {
+                is_crash = true;
+                let crashes = self.slot_mut(&owner).map_or(0, |slot| slot.crashes);
+                LogEvent::warn("process crashed")
+                    .with("consecutiveCrashes", crashes)
+                    .with("nextStartInMs", delay_ms)
+            }
+        };
+        self.log(Fleet::log_of(&owner, event).with("how", how));
+        match &owner {
+            Owner::Agent(_) => {}
+            Owner::Connector(id, name) => {
+                self.on_collecting_gone(process, how);
+                if let Some(connector) = self.connector_mut(id, name) {
+                    connector.readiness = Readiness::Starting;
+                }
+                self.pump_connector(id, name);
+            }
+            Owner::Model(id, name) => {
+                if let Some(model) = self.model_mut(id, name) {
+                    model.readiness = Readiness::Starting;
+                }
+            }
+        }
+        Some((owner, is_crash))
+    }
+
+    pub(super) fn slot_mut(&mut self, owner: &Owner) -> Option<&mut Slot> {
+        match owner {
+            Owner::Agent(at) => self.instance_mut(at).map(|instance| &mut instance.slot),
+            Owner::Connector(id, name) => self.connector_mut(id, name).map(|c| &mut c.slot),
+            Owner::Model(id, name) => self.model_mut(id, name).map(|model| &mut model.slot),
+        }
+    }
+
+    pub(crate) fn log_of(owner: &Owner, event: LogEvent) -> LogEvent {
+        match owner {
+            Owner::Agent(at) => event.with("role", "agent").of(at),
+            Owner::Connector(id, name) => event
+                .with("role", "connector")
+                .with("workspaceId", id.as_str())
+                .with("connection", name.as_str()),
+            Owner::Model(id, name) => event
+                .with("role", "model")
+                .with("workspaceId", id.as_str())
+                .with("model", name.as_str()),
+        }
+    }
+
+    pub(crate) fn on_spawned(&mut self, process: ProcessId, pid: u32) {
+        let Some(owner) = self.owners.get(&process).cloned() else {
+            return;
+        };
+        if let Some(slot) = self.slot_mut(&owner) {
+            slot.spawned(pid);
+        }
+        self.log(Self::log_of(
+            &owner,
+            LogEvent::info("process started").with("childPid", pid),
+        ));
+    }
+
+    /// Notes that a process said something, and refuses it where it does not come when it may.
+    pub(crate) fn note_heard(&mut self, owner: &Owner, is_hello: bool) -> Result<(), &'static str> {
+        let now = self.now;
+        let Some(slot) = self.slot_mut(owner) else {
+            return Ok(());
+        };
+        slot.heard(now);
+        match slot.up().map(|up| up.stage) {
+            Some(Stage::Spawning) if !is_hello => Err("it spoke before it greeted"),
+            Some(Stage::Ready | Stage::Draining { .. }) if is_hello => Err("it greeted twice"),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    pub(crate) fn on_hello(&mut self, process: ProcessId, owner: &Owner, hello: &Hello) {
+        if let Err(mismatch) = hello.version.check() {
+            return self.on_broken(process, &mismatch.to_string());
+        }
+        let expected = match owner {
+            Owner::Agent(_) => ChildRole::Agent,
+            Owner::Connector(..) | Owner::Model(..) => ChildRole::Connector,
+        };
+        if hello.role != expected {
+            return self.on_broken(process, "it is of the wrong kind");
+        }
+        let assignment = match owner {
+            Owner::Agent(at) => self.agent_assignment(at),
+            Owner::Connector(id, name) => self.connector_assignment(id, name),
+            Owner::Model(id, name) => self.model_assignment(id, name),
+        };
+        let Some(assignment) = assignment else {
+            return self.on_broken(process, "there is nothing for it to do");
+        };
+        if let Some(slot) = self.slot_mut(owner) {
+            slot.greeted();
+            slot.detail = None;
+        }
+        self.start_next(process);
+        let welcome = Welcome {
+            version: self.version(),
+            assignment,
+        };
+        self.send(owner, process, ToChild::welcome(owner.role(), welcome));
+    }
+
+    /// A process does not keep to the protocol: it ends, and nothing else notices (`IPC-4`).
+    pub(crate) fn on_broken(&mut self, process: ProcessId, problem: &str) {
+        let Some(owner) = self.owners.get(&process).cloned() else {
+            return;
+        };
+        let event = LogEvent::error("a process broke the protocol and is killed");
+        self.log(Self::log_of(&owner, event).with("problem", problem));
+        self.kill(process, false);
+    }
+
+    /// Kills a process and its group. `is_wanted`: its end is no crash.
+    pub(crate) fn kill(&mut self, process: ProcessId, is_wanted: bool) {
+        let Some(owner) = self.owners.get(&process).cloned() else {
+            return;
+        };
+        if let Some(process) = self.slot_mut(&owner).and_then(|slot| slot.kill(is_wanted)) {
+            self.push(Effect::Kill { process });
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Agents that have their own process restarted (the tool `self-restart`).
+//!
+//! The wish belongs to the turn that has it: the turn ends as it would have, is committed, and only then
+//! is its process told to end. What waits has its turn in the next one, under the configuration that
+//! runs then. A wish is not on disk: whatever would lose it (a crash of the process, the end of the
+//! daemon) brings a new process anyway.
+
+use std::collections::VecDeque;
+
+use goondan_protocol::agents::AgentAnswer;
+use goondan_protocol::ids::InstanceRef;
+use goondan_protocol::limits::MAX_RESTART_REASON_CHARS;
+use serde_json::json;
+
+use super::Fleet;
+use crate::LogEvent;
+use crate::limits::{SELF_RESTART_WINDOW_MS, SELF_RESTARTS_MAX};
+use crate::refusals::Refused;
+
+/// The restarts of an instance's process that its agent asked for.
+#[derive(Debug, Default)]
+pub(super) struct SelfRestarts {
+    /// Why its process is to end, now that the turn is over that asked for it.
+    due: Option<String>,
+    /// When the latest ones were, oldest first.
+    at_ms: VecDeque<u64>,
+}
+
+impl SelfRestarts {
+    /// Why the process is to end, if it is.
+    pub(super) fn due(&self) -> Option<&str> {
+        self.due.as_deref()
+    }
+
+    /// The process has ended. Gives why it was to, if it was.
+    pub(super) fn done(&mut self) -> Option<String> {
+        self.due.take()
+    }
+
+    /// Whether one is near enough to count.
+    pub(super) fn any_counts(&self, now_ms: u64) -> bool {
+        self.counting(now_ms).next().is_some()
+    }
+
+    /// How long until there may be another, in milliseconds; none if there may be one now.
+    fn wait_ms(&self, now_ms: u64) -> Option<u64> {
+        let counting: Vec<u64> = self.counting(now_ms).collect();
+        let free = counting.len().checked_sub(SELF_RESTARTS_MAX)?;
+        let frees = counting.get(free)?.saturating_add(SELF_RESTART_WINDOW_MS);
+        Some(frees.saturating_sub(now_ms))
+    }
+
+    fn counting(&self, now_ms: u64) -> impl Iterator<Item = u64> {
+        let all = self.at_ms.iter().copied();
+        all.filter(move |at_ms| now_ms.saturating_sub(*at_ms) < SELF_RESTART_WINDOW_MS)
+    }
+
+    fn begin(&mut self, reason: String, now_ms: u64) {
+        self.due = Some(reason);
+        self.at_ms.push_back(now_ms);
+        while self.at_ms.len() > SELF_RESTARTS_MAX {
+            self.at_ms.pop_front();
+        }
+    }
+}
+
+impl Fleet {
+    /// An agent wants its process restarted after the turn in progress.
+    pub(super) fn wish_restart(&mut self, at: &InstanceRef, reason: String) -> AgentAnswer {
+        let chars = reason.chars().count();
+        if reason.trim().is_empty() || chars > MAX_RESTART_REASON_CHARS {
+            let message = format!("a reason has 1 to {MAX_RESTART_REASON_CHARS} characters");
+            return Refused::new("E_INVALID_REQUEST", message).into();
+        }
+        let now_ms = self.now.mono_ms;
+        let Some(entry) = self.instance_mut(at) else {
+            return Refused::new("E_UNAVAILABLE", "the conversation is gone").into();
+        };
+        if let Some(wait_ms) = entry.restarts.wait_ms(now_ms) {
+            let message = format!(
+                "this agent restarted itself {SELF_RESTARTS_MAX} times within {} s; not before {} s \
+                 from now. What those did not mend, another one will not: say what is wrong instead",
+                SELF_RESTART_WINDOW_MS / 1_000,
+                wait_ms.div_ceil(1_000)
+            );
+            return Refused::new("E_TOO_MANY_RESTARTS", message).into();
+        }
+        // Asked twice in one turn, it is one restart.
+        if let Some(turn) = &mut entry.turn {
+            turn.restart = Some(reason);
+        }
+        AgentAnswer::Restarting {}
+    }
+
+    /// The turn is committed that wished for a restart. Its process ends with the next look at the
+    /// instance.
+    pub(crate) fn restart_as_wished(&mut self, at: &InstanceRef, reason: &str) {
+        let now_ms = self.now.mono_ms;
+        if let Some(entry) = self.instance_mut(at) {
+            entry.restarts.begin(reason.to_owned(), now_ms);
+            let event = LogEvent::info("the process is restarted: its agent asked for it").of(at);
+            self.log(event.with("reason", reason));
+            self.audit(at, "restarted", json!({ "by": "agent", "reason": reason }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_restarts_in_a_window_and_no_more() {
+        let mut restarts = SelfRestarts::default();
+        for n in 0..SELF_RESTARTS_MAX as u64 {
+            assert_eq!(restarts.wait_ms(n * 1_000), None);
+            restarts.begin("x".to_owned(), n * 1_000);
+            assert_eq!(restarts.due(), Some("x"));
+            assert_eq!(restarts.done().as_deref(), Some("x"));
+        }
+        let last_ms = (SELF_RESTARTS_MAX as u64 - 1) * 1_000;
+        assert_eq!(
+            restarts.wait_ms(last_ms),
+            Some(SELF_RESTART_WINDOW_MS - last_ms)
+        );
+        // The first of them counts no longer.
+        assert_eq!(restarts.wait_ms(SELF_RESTART_WINDOW_MS), None);
+        restarts.begin("x".to_owned(), SELF_RESTART_WINDOW_MS);
+        assert_eq!(restarts.wait_ms(SELF_RESTART_WINDOW_MS), Some(1_000));
+        assert!(restarts.any_counts(2 * SELF_RESTART_WINDOW_MS - 1));
+        assert!(!restarts.any_counts(2 * SELF_RESTART_WINDOW_MS));
+    }
+}

@@ -1,0 +1,425 @@
+//! The place of one child process: what runs in it, and when the next may start (`SUP-2`, `SUP-4`).
+
+use goondan_protocol::control::ProcessState;
+use goondan_protocol::limits::HANDSHAKE_TIMEOUT_MS;
+use goondan_protocol::time::Timestamp;
+
+use super::back_off;
+use crate::limits::{HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS};
+use crate::{Now, ProcessId};
+
+/// How a running process is getting on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Its handshake is not done.
+    Spawning,
+    /// It works.
+    Ready,
+    /// It was told to stop and has until then.
+    Draining { kill_at_ms: u64 },
+    /// It was killed; its end is awaited.
+    Dying { is_wanted: bool },
+}
+
+/// A process that runs, or whose end is awaited.
+#[derive(Debug, Clone)]
+pub(crate) struct Up {
+    pub(crate) process: ProcessId,
+    pub(crate) pid: Option<u32>,
+    pub(crate) started_at: Timestamp,
+    pub(crate) stage: Stage,
+    started_ms: u64,
+    heard_ms: u64,
+    pinged_ms: u64,
+}
+
+#[derive(Debug, Clone)]
+enum State {
+    Down { has_crashed: bool },
+    Up(Up),
+    BackOff { until_ms: u64 },
+}
+
+/// What the passing of time asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Nothing.
+    Nothing,
+    /// Ask it whether it is there.
+    Ping(ProcessId),
+    /// Kill it: it never got ready, did not answer, or used up its grace period.
+    Kill(ProcessId, &'static str),
+    /// The back-off is over.
+    Start,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// As it was asked to.
+    Stopped,
+    /// As it was not asked to; the next may start after `delay_ms`.
+    Crashed { delay_ms: u64 },
+}
+
+/// The place of one child process.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot {
+    state: State,
+    pub(crate) crashes: u32,
+    /// What it says it does, or how the last one ended.
+    pub(crate) detail: Option<String>,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self {
+            state: State::Down { has_crashed: false },
+            crashes: 0,
+            detail: None,
+        }
+    }
+}
+
+impl Slot {
+    /// The process in it, if any.
+    pub(crate) fn up(&self) -> Option<&Up> {
+        match &self.state {
+            State::Up(up) => Some(up),
+            State::Down { .. } | State::BackOff { .. } => None,
+        }
+    }
+
+    fn up_mut(&mut self) -> Option<&mut Up> {
+        match &mut self.state {
+            State::Up(up) => Some(up),
+            State::Down { .. } | State::BackOff { .. } => None,
+        }
+    }
+
+    /// The process, if it works.
+    pub(crate) fn ready(&self) -> Option<ProcessId> {
+        self.up()
+            .filter(|up| up.stage == Stage::Ready)
+            .map(|up| up.process)
+    }
+
+    /// Whether a process may start now.
+    pub(crate) fn may_start(&self, now: Now) -> bool {
+        match &self.state {
+            State::Down { .. } => true,
+            State::Up(_) => false,
+            State::BackOff { until_ms } => *until_ms <= now.mono_ms,
+        }
+    }
+
+    pub(crate) fn start(&mut self, process: ProcessId, now: Now) {
+        debug_assert!(self.up().is_none(), "never two processes in one slot");
+        self.state = State::Up(Up {
+            process,
+            pid: None,
+            started_at: now.wall,
+            stage: Stage::Spawning,
+            started_ms: now.mono_ms,
+            heard_ms: now.mono_ms,
+            pinged_ms: now.mono_ms,
+        });
+    }
+
+    pub(crate) fn spawned(&mut self, pid: u32) {
+        if let Some(up) = self.up_mut() {
+            up.pid = Some(pid);
+        }
+    }
+
+    /// Its handshake is done. A process told to stop meanwhile stays told.
+    pub(crate) fn greeted(&mut self) {
+        if let Some(up) = self.up_mut()
+            && up.stage == Stage::Spawning
+        {
+            up.stage = Stage::Ready;
+        }
+    }
+
+    /// Something came from it.
+    pub(crate) fn heard(&mut self, now: Now) {
+        if let Some(up) = self.up_mut() {
+            up.heard_ms = now.mono_ms;
+        }
+    }
+
+    /// Tells it to stop within `grace_period_ms`. Returns the process if it is to be told so; one
+    /// that is not ready for messages yet is to be killed instead.
+    pub(crate) fn drain(&mut self, now: Now, grace_period_ms: u64) -> Option<ProcessId> {
+        let up = self.up_mut()?;
+        let kill_at_ms = now.mono_ms.saturating_add(grace_period_ms);
+        match up.stage {
+            Stage::Ready => {
+                up.stage = Stage::Draining { kill_at_ms };
+                Some(up.process)
+            }
+            Stage::Draining {
+                kill_at_ms: earlier,
+            } => {
+                up.stage = Stage::Draining {
+                    kill_at_ms: kill_at_ms.min(earlier),
+                };
+                None
+            }
+            Stage::Spawning | Stage::Dying { .. } => None,
+        }
+    }
+
+    /// Marks it killed. Returns the process if a signal is to be sent. `is_wanted`: its end is no
+    /// crash.
+    pub(crate) fn kill(&mut self, is_wanted: bool) -> Option<ProcessId> {
+        let up = self.up_mut()?;
+        let was_asked = matches!(
+            up.stage,
+            Stage::Draining { .. } | Stage::Dying { is_wanted: true }
+        );
+        up.stage = Stage::Dying {
+            is_wanted: is_wanted || was_asked,
+        };
+        Some(up.process)
+    }
+
+    /// Its process is gone.
+    pub(crate) fn exited(&mut self, now: Now, how: String) -> Ending {
+        let was_asked = self.up().is_some_and(|up| {
+            matches!(
+                up.stage,
+                Stage::Draining { .. } | Stage::Dying { is_wanted: true }
+            )
+        });
+        self.detail = Some(how);
+        if was_asked {
+            self.state = State::Down { has_crashed: false };
+            return Ending::Stopped;
+        }
+        Ending::Crashed {
+            delay_ms: self.back_off(now),
+        }
+    }
+
+    /// Its process could not be started for want of room, which is nobody's fault.
+    pub(crate) fn not_started(&mut self, why: String) {
+        self.detail = Some(why);
+        self.state = State::Down { has_crashed: false };
+    }
+
+    /// What a process is needed for could not be done without one either.
+    pub(crate) fn failed(&mut self, now: Now, why: String) {
+        debug_assert!(self.up().is_none(), "its end would be missed");
+        self.detail = Some(why);
+        self.back_off(now);
+    }
+
+    /// Counts a crash and returns the delay before the next start, in milliseconds.
+    fn back_off(&mut self, now: Now) -> u64 {
+        self.crashes = self.crashes.saturating_add(1);
+        let delay_ms = back_off::delay_ms(self.crashes);
+        self.state = if delay_ms == 0 {
+            State::Down { has_crashed: true }
+        } else {
+            State::BackOff {
+                until_ms: now.mono_ms.saturating_add(delay_ms),
+            }
+        };
+        delay_ms
+    }
+
+    /// A process that is asked to restart by a person does not wait out a back-off.
+    pub(crate) fn forgive(&mut self) {
+        self.crashes = 0;
+        if let State::BackOff { .. } = self.state {
+            self.state = State::Down { has_crashed: true };
+        }
+    }
+
+    /// How long the process has run, in milliseconds.
+    pub(crate) fn uptime_ms(&self, now: Now) -> u64 {
+        self.up()
+            .map_or(0, |up| now.mono_ms.saturating_sub(up.started_ms))
+    }
+
+    /// What the passing of time asks for.
+    pub(crate) fn due(&mut self, now: Now) -> Due {
+        if let State::BackOff { until_ms } = self.state {
+            return if until_ms <= now.mono_ms {
+                Due::Start
+            } else {
+                Due::Nothing
+            };
+        }
+        let Some(up) = self.up_mut() else {
+            return Due::Nothing;
+        };
+        let since = |ms: u64| now.mono_ms.saturating_sub(ms);
+        match up.stage {
+            Stage::Spawning if since(up.started_ms) >= HANDSHAKE_TIMEOUT_MS => {
+                Due::Kill(up.process, "it did not greet in time")
+            }
+            Stage::Draining { kill_at_ms } if now.mono_ms >= kill_at_ms => {
+                Due::Kill(up.process, "its grace period is over")
+            }
+            Stage::Ready | Stage::Draining { .. } if since(up.heard_ms) >= HEARTBEAT_TIMEOUT_MS => {
+                Due::Kill(up.process, "it does not answer")
+            }
+            Stage::Ready | Stage::Draining { .. }
+                if since(up.pinged_ms) >= HEARTBEAT_INTERVAL_MS =>
+            {
+                up.pinged_ms = now.mono_ms;
+                Due::Ping(up.process)
+            }
+            _ => Due::Nothing,
+        }
+    }
+
+    /// The state people see. `is_working`: it is in a turn, or makes a call.
+    pub(crate) fn shown(&self, is_working: bool) -> ProcessState {
+        match &self.state {
+            State::Down { has_crashed: true } => ProcessState::Crashed,
+            State::Down { has_crashed: false } => ProcessState::Terminated,
+            State::BackOff { .. } => ProcessState::CrashLoopBackOff,
+            State::Up(up) => match up.stage {
+                Stage::Spawning => ProcessState::Spawning,
+                Stage::Ready if is_working => ProcessState::Processing,
+                Stage::Ready => ProcessState::Idle,
+                Stage::Draining { .. } | Stage::Dying { .. } => ProcessState::Draining,
+            },
+        }
+    }
+
+    /// When the next start is due, in back-off, on the clock of [`Now::mono_ms`].
+    pub(crate) fn next_start_ms(&self) -> Option<u64> {
+        match &self.state {
+            State::BackOff { until_ms } => Some(*until_ms),
+            State::Down { .. } | State::Up(_) => None,
+        }
+    }
+
+    /// When the next start is due, in back-off, for people: a pause of the daemon puts it off.
+    pub(crate) fn next_start_at(&self, now: Now) -> Option<Timestamp> {
+        let wait_ms = self.next_start_ms()?.saturating_sub(now.mono_ms);
+        let wait_ms = i64::try_from(wait_ms).unwrap_or(i64::MAX);
+        let at_ms = now.wall.as_unix_millis().saturating_add(wait_ms);
+        Some(Timestamp::from_unix_millis(at_ms))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now(ms: u64) -> Now {
+        let wall = Timestamp::from_unix_millis(i64::try_from(ms).unwrap());
+        Now { mono_ms: ms, wall }
+    }
+
+    #[test]
+    fn sup_4_the_sixth_crash_in_a_row_waits_and_shows_when_it_is_over() {
+        let mut slot = Slot::default();
+        for n in 1..=5 {
+            slot.start(ProcessId(n), now(n));
+            assert_eq!(
+                slot.exited(now(n), "died".into()),
+                Ending::Crashed { delay_ms: 0 }
+            );
+            assert!(slot.may_start(now(n)));
+        }
+        slot.start(ProcessId(6), now(10));
+        assert_eq!(
+            slot.exited(now(10), "died".into()),
+            Ending::Crashed { delay_ms: 1_000 }
+        );
+        assert_eq!(slot.shown(false), ProcessState::CrashLoopBackOff);
+        assert_eq!(slot.next_start_at(now(10)), Some(now(1_010).wall));
+        // The daemon did not run for an hour meanwhile.
+        let after_pause = Now {
+            mono_ms: 510,
+            wall: now(3_600_510).wall,
+        };
+        assert_eq!(slot.next_start_at(after_pause), Some(now(3_601_010).wall));
+        assert!(!slot.may_start(now(1_009)));
+        assert_eq!(slot.due(now(1_010)), Due::Start);
+    }
+
+    #[test]
+    fn sup_2_a_slot_is_seen_in_each_of_the_seven_states() {
+        let mut slot = Slot::default();
+        let mut seen = vec![slot.shown(false)];
+        slot.start(ProcessId(1), now(0));
+        seen.push(slot.shown(false));
+        slot.greeted();
+        seen.push(slot.shown(false));
+        seen.push(slot.shown(true));
+        slot.drain(now(0), 500);
+        seen.push(slot.shown(true));
+        slot.exited(now(1), "exit code 0".into());
+        for n in 2..=7 {
+            slot.start(ProcessId(n), now(n));
+            slot.exited(now(n), "died".into());
+            seen.push(slot.shown(false));
+        }
+        use ProcessState as S;
+        let expected = [
+            S::Terminated,
+            S::Spawning,
+            S::Idle,
+            S::Processing,
+            S::Draining,
+            S::Crashed,
+            S::Crashed,
+            S::Crashed,
+            S::Crashed,
+            S::Crashed,
+            S::CrashLoopBackOff,
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn sup_6_a_drained_process_is_killed_after_its_grace_period_and_that_is_no_crash() {
+        let mut slot = Slot::default();
+        slot.start(ProcessId(1), now(0));
+        slot.greeted();
+        assert_eq!(slot.drain(now(0), 500), Some(ProcessId(1)));
+        assert_eq!(
+            slot.drain(now(10), 9_000),
+            None,
+            "a later stop does not add time"
+        );
+        assert_eq!(slot.due(now(499)), Due::Nothing);
+        assert!(matches!(slot.due(now(500)), Due::Kill(..)));
+        slot.kill(false);
+        assert_eq!(slot.exited(now(501), "killed".into()), Ending::Stopped);
+        assert_eq!(
+            (slot.crashes, slot.shown(false)),
+            (0, ProcessState::Terminated)
+        );
+    }
+
+    #[test]
+    fn sup_9_silence_is_noticed_and_an_answer_is_enough() {
+        let mut slot = Slot::default();
+        slot.start(ProcessId(1), now(0));
+        slot.greeted();
+        assert_eq!(
+            slot.due(now(HEARTBEAT_INTERVAL_MS)),
+            Due::Ping(ProcessId(1))
+        );
+        slot.heard(now(HEARTBEAT_INTERVAL_MS));
+        assert_eq!(slot.due(now(HEARTBEAT_TIMEOUT_MS)), Due::Ping(ProcessId(1)));
+        let late = HEARTBEAT_INTERVAL_MS + HEARTBEAT_TIMEOUT_MS;
+        assert!(matches!(slot.due(now(late)), Due::Kill(..)));
+    }
+
+    #[test]
+    fn a_process_that_never_greets_is_killed() {
+        let mut slot = Slot::default();
+        slot.start(ProcessId(1), now(0));
+        assert_eq!(slot.due(now(HANDSHAKE_TIMEOUT_MS - 1)), Due::Nothing);
+        assert!(matches!(slot.due(now(HANDSHAKE_TIMEOUT_MS)), Due::Kill(..)));
+    }
+}

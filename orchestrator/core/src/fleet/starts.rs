@@ -1,0 +1,184 @@
+//! Which agents' processes may start now, and which wait (`SEC-8`, `SUP-3`).
+//!
+//! A start waits while there are as many processes as there may be, while many others are being started,
+//! and while something that processes need runs short ([`super::room`]). Those with work from people start
+//! before those with work from other agents. What is in progress has precedence, but a start does not wait
+//! for room if nothing is in progress, or if what is in progress waits for it.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use goondan_protocol::ids::InstanceRef;
+
+use super::Fleet;
+use crate::ProcessId;
+use crate::limits::{AGENT_STARTS_AT_ONCE_MAX, CHILD_PROCESSES_MAX};
+
+/// The processes that are being started, and the conversations whose agent waits to be.
+#[derive(Debug, Default)]
+pub(super) struct Starts {
+    /// Processes that have not greeted yet.
+    starting: BTreeSet<ProcessId>,
+    for_people: VecDeque<InstanceRef>,
+    for_agents: VecDeque<InstanceRef>,
+    waiting: BTreeSet<InstanceRef>,
+}
+
+impl Starts {
+    /// Conversations whose agent waits to be started.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn has_place(&self) -> bool {
+        self.starting.len() < AGENT_STARTS_AT_ONCE_MAX
+    }
+
+    /// It waits for its turn. `is_for_agent`: the work it is to do comes from another agent.
+    fn wait(&mut self, at: &InstanceRef, is_for_agent: bool) {
+        if self.waiting.insert(at.clone()) {
+            let queue = if is_for_agent {
+                &mut self.for_agents
+            } else {
+                &mut self.for_people
+            };
+            queue.push_back(at.clone());
+        }
+    }
+
+    /// It waits no longer.
+    fn forget(&mut self, at: &InstanceRef) {
+        if self.waiting.remove(at) {
+            self.for_people.retain(|waiting| waiting != at);
+            self.for_agents.retain(|waiting| waiting != at);
+        }
+    }
+
+    fn begin(&mut self, process: ProcessId) {
+        self.starting.insert(process);
+    }
+
+    /// A process has greeted, or is gone.
+    fn end(&mut self, process: ProcessId) {
+        self.starting.remove(&process);
+    }
+
+    /// Who has waited for longest, of those that come first.
+    fn next(&mut self) -> Option<InstanceRef> {
+        let first = self.for_people.pop_front();
+        let next = first.or_else(|| self.for_agents.pop_front())?;
+        self.waiting.remove(&next);
+        Some(next)
+    }
+}
+
+impl Fleet {
+    /// Whether the agent of a conversation may start now. If it may not, it waits, and starts when it may.
+    pub(super) fn may_start(&mut self, at: &InstanceRef) -> bool {
+        let Some(why) = self.why_not_start(at) else {
+            self.starts.forget(at);
+            self.room.take();
+            self.stop_ahead();
+            return true;
+        };
+        self.wait_to_start(at);
+        if let Some(entry) = self.instance_mut(at) {
+            entry.slot.detail = Some(why);
+        }
+        false
+    }
+
+    /// What a start has to wait for, if for anything.
+    fn why_not_start(&mut self, at: &InstanceRef) -> Option<String> {
+        if self.owners.len() >= CHILD_PROCESSES_MAX {
+            self.make_place();
+            return Some(format!(
+                "{CHILD_PROCESSES_MAX} processes run, as many as there may be; it starts when one ends"
+            ));
+        }
+        if !self.starts.has_place() {
+            return Some(format!(
+                "it waits: {AGENT_STARTS_AT_ONCE_MAX} other processes are being started"
+            ));
+        }
+        if self.room.has_place(self.now.mono_ms) {
+            return None;
+        }
+        self.make_place();
+        self.is_worth_waiting_for(at).then(|| {
+            let short_of: Vec<&str> = self.room.short_of().iter().map(|r| r.as_str()).collect();
+            match short_of.is_empty() {
+                true => "it waits for room".to_owned(),
+                false => format!("it waits for room: short of {}", short_of.join(", ")),
+            }
+        })
+    }
+
+    /// An agent is to start when it may.
+    pub(super) fn wait_to_start(&mut self, at: &InstanceRef) {
+        let is_for_agent = self.instance_mut(at).is_some_and(|entry| {
+            let next = entry.next_event();
+            next.is_some_and(|event| event.chain.is_some())
+        });
+        self.starts.wait(at, is_for_agent);
+    }
+
+    /// An agent's process is being started.
+    pub(super) fn start_begun(&mut self, process: ProcessId) {
+        self.starts.begin(process);
+    }
+
+    /// A process has greeted, or is gone: the next may be started.
+    pub(crate) fn start_next(&mut self, process: ProcessId) {
+        self.starts.end(process);
+        self.let_in();
+    }
+
+    /// Starts those that wait, as long as they may.
+    pub(super) fn let_in(&mut self) {
+        while self.starts.has_place()
+            && self.owners.len() < CHILD_PROCESSES_MAX
+            && self.room.has_place(self.now.mono_ms)
+            && let Some(at) = self.starts.next()
+        {
+            self.pump(&at);
+        }
+    }
+
+    /// An agent may have nothing to do any more: who waits for room may have its place.
+    pub(crate) fn offer_place(&mut self) {
+        if self.starts.waiting() > 0 && !self.room.has_place(self.now.mono_ms) {
+            self.make_place();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sec_8_processes_start_so_many_at_a_time_those_for_people_first() {
+        let at = |key: &str| InstanceRef {
+            workspace_id: "w".parse().unwrap(),
+            instance_key: key.parse().unwrap(),
+        };
+        let mut starts = Starts::default();
+        for n in 0..AGENT_STARTS_AT_ONCE_MAX {
+            assert!(starts.has_place());
+            starts.begin(ProcessId(u64::try_from(n).unwrap()));
+        }
+        assert!(!starts.has_place());
+        starts.wait(&at("helper:1"), true);
+        starts.wait(&at("other"), false);
+        starts.wait(&at("main"), false);
+        starts.wait(&at("main"), false);
+        starts.end(ProcessId(0));
+        assert!(starts.has_place());
+        starts.forget(&at("other"));
+        assert_eq!(starts.waiting(), 2);
+        assert_eq!(starts.next(), Some(at("main")));
+        assert_eq!(starts.next(), Some(at("helper:1")));
+        assert_eq!(starts.next(), None);
+        assert_eq!(starts.waiting(), 0);
+    }
+}

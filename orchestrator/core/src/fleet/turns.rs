@@ -1,0 +1,483 @@
+//! Turns: handing them over, making durable what they say, and committing them.
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::{EventId, ExtensionStates, InstanceRef, StepId, TurnId};
+use goondan_protocol::ipc::{
+    ConversationPage, ToAgent, TurnAppend, TurnAppended, TurnCommitted, TurnComplete, TurnStart,
+};
+use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use goondan_store::StoreError;
+use goondan_store::instance::{LlmMessage, OpenTurn, Page};
+use goondan_store::writer::operation::{
+    AppendEvent, Appended, BeginTurn, CompleteTurn, LogLlm, ReadPage,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::ceilings::TurnUse;
+use super::turn::{Turn, TurnContext};
+use super::{Fleet, authority};
+use crate::jobs::{LogFailure, continuation};
+use crate::limits::TURN_BYTES_MAX;
+use crate::{Effect, LogEvent, ProcessId};
+
+/// What of a message event goes to or comes from a model.
+#[derive(Deserialize)]
+struct Exchanged<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow)]
+    message: Option<ExchangedMessage<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ExchangedMessage<'a> {
+    #[serde(borrow)]
+    data: &'a RawValue,
+    source: ExchangedSource,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExchangedSource {
+    step_id: Option<StepId>,
+}
+
+continuation! {
+    /// A page of the conversation for the agent that works on it.
+    Loading { process: ProcessId, request_id: Option<u64> } after ReadPage => core.fleet.on_page_for_agent
+}
+
+continuation! {
+    /// A turn that is about to be handed over.
+    Beginning { process: ProcessId, context: TurnContext } after BeginTurn => core.on_began
+}
+
+continuation! {
+    /// What an agent appended.
+    Appending { process: ProcessId } after AppendEvent => &core.fleet.on_appended
+}
+
+continuation! {
+    /// A turn that is over.
+    Completing {
+        process: ProcessId,
+        turn_id: TurnId,
+        event_id: EventId,
+        also: Vec<EventId>,
+        outcome: TurnOutcome,
+    } after CompleteTurn => &core.on_committed
+}
+
+impl Fleet {
+    /// A turn is committed, or could not be. If it is, the digest of the configuration it began under.
+    pub(crate) fn on_committed(
+        &mut self,
+        completing: &Completing,
+        result: Result<(), StoreError>,
+    ) -> Option<Option<String>> {
+        let Completing {
+            instance,
+            process,
+            turn_id,
+            event_id,
+            also,
+            outcome,
+        } = &completing;
+        let (at, process) = (instance, *process);
+        if let Err(error) = result {
+            self.on_store_failure(at, Some(process), &error);
+            return None;
+        }
+        let now_ms = self.now.mono_ms;
+        let entry = self.instance_mut(at)?;
+        entry.inbox.done(|id| id == event_id || also.contains(id));
+        entry.slot.crashes = 0;
+        entry.idle_since_ms = now_ms;
+        let turn = entry.turn.take_if(|turn| turn.turn_id == *turn_id);
+        let dropped = turn.as_ref().map_or(0, |turn| turn.used.dropped());
+        let trace = turn.as_ref().map(|turn| turn.context.trace);
+        let began_under = turn.as_ref().and_then(|t| t.context.config_digest.clone());
+        let restart = turn.and_then(|turn| turn.restart);
+        let status = match outcome {
+            TurnOutcome::Completed { .. } => "completed",
+            TurnOutcome::Failed { .. } => "failed",
+        };
+        let event = LogEvent::info("turn committed and answered").of(at);
+        self.log(
+            event
+                .with("turnId", turn_id.as_str())
+                .with("eventId", event_id.as_str())
+                .with("outcome", status)
+                .in_trace(trace),
+        );
+        if dropped > 0 {
+            let event =
+                LogEvent::warn("reports of a turn were dropped: there were too many").of(at);
+            let event = event.with("turnId", turn_id.as_str());
+            self.log(event.with("dropped", dropped).in_trace(trace));
+        }
+        let committed = TurnCommitted {
+            turn_id: turn_id.clone(),
+        };
+        self.send_agent(at, process, None, trace, ToAgent::TurnCommitted(committed));
+        self.push(Effect::SetTrace {
+            process,
+            trace: None,
+        });
+        self.answer_waiters(at, event_id, outcome);
+        self.end_questions(at);
+        if let Some(reason) = restart {
+            self.restart_as_wished(at, &reason);
+        }
+        Some(began_under)
+    }
+
+    /// A turn is begun, or could not be. The turn, if its process is handed it.
+    pub(crate) fn on_began(
+        &mut self,
+        beginning: Beginning,
+        result: Result<OpenTurn, StoreError>,
+    ) -> Option<TurnId> {
+        let (at, process) = (&beginning.instance, beginning.process);
+        let mut context = beginning.context;
+        if let Some(entry) = self.instance_mut(at) {
+            entry.progress.beginning = None;
+        }
+        let open = match result {
+            Ok(open) => open,
+            Err(error) => {
+                self.on_store_failure(at, Some(process), &error);
+                return None;
+            }
+        };
+        context.trace.span_id = SpanId::of_turn(&open.turn_id);
+        let trace = context.trace;
+        let handed_over_ms = self.now.mono_ms;
+        let entry = self.instance_mut(at)?;
+        let event = entry.inbox.get(&context.event_id)?;
+        if entry.slot.ready() != Some(process) {
+            return None;
+        }
+        let start = TurnStart {
+            turn_id: open.turn_id.clone(),
+            attempt: open.attempt,
+            event: event.clone(),
+        };
+        let event_id = context.event_id.clone();
+        let turn_id = open.turn_id.clone();
+        entry.turn = Some(Turn {
+            turn_id: open.turn_id.clone(),
+            context,
+            used: TurnUse::new(handed_over_ms),
+            handed_over_ms,
+            inputs: BTreeSet::new(),
+            restart: None,
+            taken_in: None,
+        });
+        self.push(Effect::SetTrace {
+            process,
+            trace: Some(trace),
+        });
+        let message = match open.attempt {
+            1 => "turn handed over",
+            _ => "turn handed over again",
+        };
+        let event = LogEvent::info(message).of(at).in_trace(Some(trace));
+        let event = event.with("turnId", open.turn_id.as_str());
+        let event = event.with("eventId", event_id.as_str());
+        self.log(event.with("attempt", open.attempt));
+        let start = ToAgent::Event(Box::new(start));
+        self.send_agent(at, process, None, Some(trace), start);
+        self.hand_over_answers(at);
+        Some(turn_id)
+    }
+
+    /// An agent asks for its conversation.
+    pub(crate) fn on_conversation_load(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        request_id: Option<u64>,
+        offset: u64,
+    ) {
+        let instance = at.clone();
+        let running = self.instance_mut(at).and_then(|e| e.running.as_ref());
+        let extensions = running.map_or(&[][..], |agent| &agent.definition.extensions);
+        let states_of = match offset {
+            0 => extensions.iter().map(|held| held.name.clone()).collect(),
+            _ => Vec::new(),
+        };
+        let read = ReadPage {
+            instance: instance.clone(),
+            offset,
+            states_of,
+        };
+        self.store(
+            read,
+            Loading {
+                instance,
+                process,
+                request_id,
+            },
+        );
+    }
+
+    fn on_page_for_agent(&mut self, loading: Loading, result: Result<Box<Page>, StoreError>) {
+        let Loading {
+            instance,
+            process,
+            request_id,
+        } = loading;
+        let at = &instance;
+        let page = match result {
+            Ok(page) => *page,
+            Err(error) => return self.on_store_failure(at, Some(process), &error),
+        };
+        for finding in &page.damage {
+            let event = LogEvent::error("a damaged record of a conversation was passed over");
+            let path = finding.path.display().to_string();
+            self.log(
+                event
+                    .of(at)
+                    .with("path", path)
+                    .with("problem", finding.problem.clone()),
+            );
+        }
+        let is_last = page.next.is_none();
+        let page = ConversationPage {
+            messages: page.messages,
+            events: page.events,
+            states: page.states,
+            next: page.next,
+        };
+        self.send_agent(
+            at,
+            process,
+            request_id,
+            None,
+            ToAgent::ConversationPage(page),
+        );
+        if let Some(entry) = self.instance_mut(at)
+            && entry.slot.up().is_some_and(|up| up.process == process)
+        {
+            entry.progress.is_loaded = is_last;
+            self.pump(at);
+        }
+    }
+
+    /// Has the store begin the turn of the event that is next: behind the turn in progress, if its commit
+    /// is on the way.
+    pub(super) fn begin_turn(&mut self, at: &InstanceRef, process: ProcessId) {
+        let turn_id = TurnId::from(self.uuid());
+        let new_trace = TraceId::from_uuid(self.uuid());
+        let wall = self.now.wall;
+        let workspace = self.workspaces.get(&at.workspace_id);
+        let bundle = workspace.and_then(|workspace| workspace.bundle.as_ref());
+        let config_digest = bundle.map(|bundle| bundle.digest.clone());
+        let observation = bundle.map(|bundle| bundle.observation).unwrap_or_default();
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let Some(event) = entry.next_event() else {
+            return;
+        };
+        let trace = TraceContext {
+            trace_id: event.trace_id.unwrap_or(new_trace),
+            // Another attempt goes on with the turn that is open, and with its span.
+            span_id: SpanId::of_turn(&turn_id),
+            parent_span_id: event.parent_span_id,
+        };
+        let event_id = event.id.clone();
+        let context = TurnContext {
+            event_id: event_id.clone(),
+            trace,
+            config_digest: config_digest.clone(),
+        };
+        entry.progress.beginning = Some(context.clone());
+        let instance = at.clone();
+        let begin = BeginTurn {
+            instance: instance.clone(),
+            turn_id,
+            event_id,
+            config_digest,
+            observation,
+            at: wall,
+        };
+        self.store(
+            begin,
+            Beginning {
+                instance,
+                process,
+                context,
+            },
+        );
+    }
+
+    /// The turn in progress, if `turn_id` names it.
+    fn current_turn(&mut self, at: &InstanceRef, turn_id: &TurnId) -> Option<Turn> {
+        let turn = self.instance_mut(at)?.turn.clone()?;
+        (turn.turn_id == *turn_id).then_some(turn)
+    }
+
+    /// The same, to be changed.
+    pub(super) fn current_turn_mut(
+        &mut self,
+        at: &InstanceRef,
+        turn_id: &TurnId,
+    ) -> Option<&mut Turn> {
+        let turn = self.instance_mut(at)?.turn.as_mut()?;
+        (turn.turn_id == *turn_id).then_some(turn)
+    }
+
+    pub(crate) fn on_turn_append(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        append: TurnAppend,
+    ) {
+        let TurnAppend {
+            turn_id,
+            seq,
+            event,
+        } = append;
+        let turn = self.current_turn_mut(at, &turn_id);
+        let Some(turn) = turn.filter(|turn| turn.taken_in.is_none()) else {
+            return self.on_broken(process, "it appended to a turn that is not in progress");
+        };
+        if turn.used.append(event.get().len()) > TURN_BYTES_MAX {
+            return self.fail_turn(at, process, seq.saturating_sub(1));
+        }
+        self.log_llm(at, &turn_id, &event);
+        let append = AppendEvent {
+            instance: at.clone(),
+            turn_id,
+            seq,
+            event,
+        };
+        let instance = at.clone();
+        self.store(append, Appending { instance, process });
+    }
+
+    /// A turn has appended more than a turn may: it ends here, and its process with it.
+    fn fail_turn(&mut self, at: &InstanceRef, process: ProcessId, last_seq: u64) {
+        let Some(turn) = self.instance_mut(at).and_then(|entry| entry.turn.clone()) else {
+            return;
+        };
+        let message = format!(
+            "the turn appended more than {TURN_BYTES_MAX} bytes to its conversation; what it had \
+             appended before is kept. Give the agent less to do at once, or have it write to files"
+        );
+        let event = LogEvent::error("a turn has grown too large and is ended").of(at);
+        let event = event.with("turnId", turn.turn_id.as_str());
+        self.log(
+            event
+                .with("problem", message.clone())
+                .in_trace(Some(turn.context.trace)),
+        );
+        let complete = TurnComplete {
+            turn_id: turn.turn_id,
+            last_seq,
+            outcome: TurnOutcome::Failed {
+                code: "E_TURN_TOO_LARGE".to_owned(),
+                message,
+            },
+            answered: Vec::new(),
+            states: ExtensionStates::new(),
+        };
+        // Its successor takes what comes next.
+        self.kill(process, true);
+        self.on_turn_complete(at, process, complete);
+    }
+
+    /// Keeps a message that goes to the model or came from it in the log of such messages (`LLM-1`).
+    pub(super) fn log_llm(&mut self, at: &InstanceRef, turn_id: &TurnId, event: &RawValue) {
+        // What is no such event is refused by the store.
+        let Ok(exchanged) = serde_json::from_str::<Exchanged<'_>>(event.get()) else {
+            return;
+        };
+        let Some(message) = exchanged.message.filter(|_| exchanged.kind == "append") else {
+            return;
+        };
+        let message = LlmMessage {
+            at: self.now.wall,
+            turn_id: turn_id.clone(),
+            step_id: message.source.step_id,
+            message: message.data.to_owned(),
+        };
+        let op = LogLlm {
+            instance: at.clone(),
+            message: Box::new(message),
+        };
+        self.store(op, LogFailure(at.clone()));
+    }
+
+    fn on_appended(&mut self, appending: &Appending, result: Result<Appended, StoreError>) {
+        let (at, process) = (&appending.instance, appending.process);
+        match result {
+            Ok(Appended { turn_id, seq }) => {
+                let turn = self.current_turn(at, &turn_id);
+                if turn.is_some_and(|turn| turn.taken_in.is_some()) {
+                    return;
+                }
+                let appended = TurnAppended { turn_id, seq };
+                self.send_agent(at, process, None, None, ToAgent::TurnAppended(appended));
+            }
+            Err(error) => self.on_store_failure(at, Some(process), &error),
+        }
+    }
+
+    pub(crate) fn on_turn_complete(
+        &mut self,
+        at: &InstanceRef,
+        process: ProcessId,
+        complete: TurnComplete,
+    ) {
+        let turn = self.current_turn(at, &complete.turn_id);
+        let Some(turn) = turn.filter(|turn| turn.taken_in.is_none()) else {
+            return self.on_broken(process, "it completed a turn that is not in progress");
+        };
+        let TurnComplete {
+            turn_id,
+            last_seq,
+            outcome,
+            answered,
+            states,
+        } = complete;
+        if !answered.iter().all(|id| turn.inputs.contains(id)) {
+            return self.on_broken(process, "it took in an event that it was not given");
+        }
+        let running = self.instance_mut(at).and_then(|e| e.running.as_ref());
+        if !running.is_some_and(|agent| authority::may_remember(&agent.definition, &states)) {
+            return self.on_broken(
+                process,
+                "it kept a state for an extension that it does not have",
+            );
+        }
+        if let Some(turn) = self.instance_mut(at).and_then(|entry| entry.turn.as_mut()) {
+            turn.taken_in = Some(answered.clone());
+        }
+        let complete = CompleteTurn {
+            instance: at.clone(),
+            turn_id: turn_id.clone(),
+            last_seq,
+            also: answered.clone(),
+            states,
+            outcome: outcome.clone(),
+            at: self.now.wall,
+        };
+        let event_id = turn.context.event_id;
+        let completing = Completing {
+            instance: at.clone(),
+            process,
+            turn_id,
+            event_id,
+            also: answered,
+            outcome,
+        };
+        self.store(complete, completing);
+        self.begin_behind(at, process);
+    }
+}

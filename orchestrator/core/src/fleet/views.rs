@@ -1,0 +1,296 @@
+//! What the core tells of itself: the answers to `status`, `ps` and `workspace list`. How much memory a
+//! process takes the shell adds.
+
+use std::path::Path;
+
+use goondan_protocol::call::CallTarget;
+use goondan_protocol::control::{
+    Connected, DaemonStatus, OpenFiles, ProcessInfo, Watching, WorkspaceInfo,
+};
+use goondan_protocol::ids::{InstanceKey, InstanceRef, QuestionId, WorkspaceId};
+use goondan_protocol::ipc::ChildRole;
+use goondan_protocol::process_limits::ProcessLimits;
+
+use super::connectors::Connector;
+use super::instance::Instance;
+use super::models::Model;
+use super::slot::Up;
+use super::{Fleet, Workspace, health};
+use crate::Now;
+use crate::limits::WATCHED_FILES_SHOWN;
+
+/// What is known elsewhere of the work that processes do for others.
+pub(crate) trait Work {
+    /// Whether a model or connection has any call to make, or makes one.
+    fn is_called(&self, id: &WorkspaceId, target: &CallTarget) -> bool;
+    /// How many questions to people wait in a workspace.
+    fn questions_in(&self, id: &WorkspaceId) -> usize;
+    /// The questions that wait for the answer to a conversation's turn.
+    fn questions_of(&self, at: &InstanceRef) -> Vec<QuestionId>;
+}
+
+impl Fleet {
+    pub(crate) fn connected(&self) -> Connected {
+        Connected {
+            version: self.version(),
+            pid: self.facts.pid,
+            state_root: self.facts.layout.root().to_owned(),
+            log_dir: self.facts.log_dir.clone(),
+        }
+    }
+
+    pub(crate) fn daemon_status(&self, work: &impl Work) -> DaemonStatus {
+        DaemonStatus {
+            version: self.version(),
+            pid: self.facts.pid,
+            started_at: self.facts.started_at,
+            state_root: self.facts.layout.root().to_owned(),
+            log_dir: self.facts.log_dir.clone(),
+            cgroup: self.facts.cgroup.clone(),
+            // The shell knows, and fills it in.
+            dropped_log_lines: 0,
+            log_lines_dropped_at: None,
+            open_files: self.room.descriptors().map(|share| OpenFiles {
+                open: share.used,
+                limit: share.limit,
+            }),
+            short_of: self.room.short_of().to_vec(),
+            waiting_for_room: match self.room.short_of() {
+                [] => 0,
+                _ => self.starts.waiting(),
+            },
+            memory_open: self.facts.is_memory_open,
+            stopping: self.is_stopping(),
+            workspaces: self.workspace_infos(work),
+        }
+    }
+
+    pub(crate) fn workspace_infos(&self, work: &impl Work) -> Vec<WorkspaceInfo> {
+        self.workspaces
+            .iter()
+            .map(|(id, workspace)| self.info(work, id, workspace))
+            .collect()
+    }
+
+    pub(crate) fn workspace_info(
+        &self,
+        work: &impl Work,
+        id: &WorkspaceId,
+    ) -> Option<WorkspaceInfo> {
+        let workspace = self.workspaces.get(id)?;
+        Some(self.info(work, id, workspace))
+    }
+
+    fn info(&self, work: &impl Work, id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
+        WorkspaceInfo {
+            questions: work.questions_in(id),
+            ..info(id, workspace)
+        }
+    }
+
+    fn agent_info(
+        &self,
+        work: &impl Work,
+        id: &WorkspaceId,
+        key: &InstanceKey,
+        instance: &Instance,
+    ) -> ProcessInfo {
+        let at = InstanceRef {
+            workspace_id: id.clone(),
+            instance_key: key.clone(),
+        };
+        ProcessInfo {
+            questions: work.questions_of(&at),
+            ..agent_info(self.now, id, key, instance)
+        }
+    }
+
+    pub(crate) fn processes(
+        &self,
+        work: &impl Work,
+        only: Option<&WorkspaceId>,
+    ) -> Vec<ProcessInfo> {
+        let mut processes = Vec::new();
+        for (id, workspace) in &self.workspaces {
+            if only.is_some_and(|only| only != id) {
+                continue;
+            }
+            for (name, connector) in &workspace.connectors {
+                let target = CallTarget::Connection { name: name.clone() };
+                let is_called = work.is_called(id, &target);
+                processes.push(connector_info(
+                    self.now,
+                    id,
+                    name.as_str(),
+                    connector,
+                    is_called,
+                ));
+            }
+            for (name, model) in &workspace.models {
+                let target = CallTarget::Model { name: name.clone() };
+                let is_called = work.is_called(id, &target);
+                processes.push(model_info(self.now, id, name.as_str(), model, is_called));
+            }
+            let mut instances: Vec<_> = workspace.instances.iter().collect();
+            instances.sort_by_key(|(key, _)| *key);
+            let instances = instances.into_iter();
+            processes.extend(instances.map(|(key, entry)| self.agent_info(work, id, key, entry)));
+        }
+        processes
+    }
+
+    pub(crate) fn process_of(&self, work: &impl Work, at: &InstanceRef) -> Option<ProcessInfo> {
+        let workspace = self.workspaces.get(&at.workspace_id)?;
+        let instance = workspace.instances.get(&at.instance_key)?;
+        Some(self.agent_info(work, &at.workspace_id, &at.instance_key, instance))
+    }
+}
+
+fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
+    let bundle = workspace.bundle.as_ref();
+    let instances = workspace.instances.values();
+    let is_watched = workspace.record.watch;
+    let watched = || workspace.sources.files().filter(|_| is_watched);
+    let unhealthy = health::unhealthy_of(workspace);
+    let unhealthy_total = unhealthy.len();
+    WorkspaceInfo {
+        workspace_id: id.clone(),
+        project_root: workspace.record.project_root.clone(),
+        package: workspace.record.package.clone(),
+        entry_agent: bundle.map(|bundle| bundle.entry_agent.clone()),
+        conversation_key: bundle.and_then(|bundle| bundle.conversation_key.clone()),
+        agents: bundle
+            .map(|bundle| bundle.agents.keys().cloned().collect())
+            .unwrap_or_default(),
+        connections: workspace
+            .connectors
+            .keys()
+            .map(ToString::to_string)
+            .collect(),
+        running_agents: instances.clone().filter(|i| i.slot.up().is_some()).count(),
+        pending_events: instances.map(Instance::pending).sum(),
+        parked_events: usize::try_from(workspace.parked.values().sum::<u64>())
+            .unwrap_or(usize::MAX),
+        questions: 0,
+        config_digest: bundle.map(|bundle| bundle.digest.clone()),
+        config_since: workspace.since,
+        last_known_good: workspace.is_last_known_good,
+        watch: watching(workspace),
+        watched_files: watched()
+            .take(WATCHED_FILES_SHOWN)
+            .map(Path::to_owned)
+            .collect(),
+        watched_files_total: watched().count(),
+        env_files: workspace.record.env_files.clone(),
+        problem: workspace.problem.clone(),
+        unhealthy: health::told(unhealthy),
+        unhealthy_total,
+    }
+}
+
+/// How changes are noticed. The watch begins a moment after it was asked for.
+fn watching(workspace: &Workspace) -> Watching {
+    match workspace.watching {
+        Watching::Off if workspace.record.watch => Watching::Starting,
+        how => how,
+    }
+}
+
+fn agent_info(now: Now, id: &WorkspaceId, key: &InstanceKey, instance: &Instance) -> ProcessInfo {
+    let up = instance.slot.up();
+    ProcessInfo {
+        workspace_id: id.clone(),
+        role: ChildRole::Agent,
+        name: instance.agent.to_string(),
+        instance_key: Some(key.clone()),
+        state: instance.slot.shown(instance.turn.is_some()),
+        readiness: None,
+        pid: up.and_then(|up| up.pid),
+        started_at: up.map(|up| up.started_at),
+        consecutive_crashes: instance.slot.crashes,
+        next_start_at: instance.slot.next_start_at(now),
+        pending_events: instance.pending(),
+        turn_id: instance.turn.as_ref().map(|turn| turn.turn_id.clone()),
+        trace_id: instance
+            .turn
+            .as_ref()
+            .map(|turn| turn.context.trace.trace_id),
+        waiting_for: {
+            let mut others: Vec<_> = instance.asking.values().cloned().collect();
+            others.dedup();
+            others
+        },
+        questions: Vec::new(),
+        detail: instance.slot.detail.clone(),
+        memory_bytes: None,
+        counted_memory_bytes: None,
+        limits: limits_of(up, instance.running.as_ref().map(|r| r.definition.limits)),
+    }
+}
+
+fn model_info(
+    now: Now,
+    id: &WorkspaceId,
+    name: &str,
+    model: &Model,
+    is_called: bool,
+) -> ProcessInfo {
+    let up = model.slot.up();
+    ProcessInfo {
+        workspace_id: id.clone(),
+        role: ChildRole::Model,
+        name: name.to_owned(),
+        instance_key: None,
+        state: model.slot.shown(is_called),
+        readiness: health::shown(&model.slot, model.readiness),
+        pid: up.and_then(|up| up.pid),
+        started_at: up.map(|up| up.started_at),
+        consecutive_crashes: model.slot.crashes,
+        next_start_at: model.slot.next_start_at(now),
+        pending_events: 0,
+        turn_id: None,
+        trace_id: None,
+        waiting_for: Vec::new(),
+        questions: Vec::new(),
+        detail: model.slot.detail.clone(),
+        memory_bytes: None,
+        counted_memory_bytes: None,
+        limits: limits_of(up, model.running.as_ref().map(|model| model.limits)),
+    }
+}
+
+fn connector_info(
+    now: Now,
+    id: &WorkspaceId,
+    name: &str,
+    connector: &Connector,
+    is_called: bool,
+) -> ProcessInfo {
+    let up = connector.slot.up();
+    ProcessInfo {
+        workspace_id: id.clone(),
+        role: ChildRole::Connector,
+        name: name.to_owned(),
+        instance_key: None,
+        state: connector.slot.shown(is_called),
+        readiness: health::shown(&connector.slot, connector.readiness),
+        pid: up.and_then(|up| up.pid),
+        started_at: up.map(|up| up.started_at),
+        consecutive_crashes: connector.slot.crashes,
+        next_start_at: connector.slot.next_start_at(now),
+        pending_events: 0,
+        turn_id: None,
+        trace_id: None,
+        waiting_for: Vec::new(),
+        questions: Vec::new(),
+        detail: connector.slot.detail.clone(),
+        memory_bytes: None,
+        counted_memory_bytes: None,
+        limits: limits_of(up, connector.running.as_ref().map(|r| r.definition.limits)),
+    }
+}
+
+/// The limits of a process, which it has only while it runs.
+fn limits_of(up: Option<&Up>, started_with: Option<ProcessLimits>) -> ProcessLimits {
+    up.and(started_with).unwrap_or_default()
+}

@@ -1,0 +1,425 @@
+//! Opening, changing, restarting and closing workspaces.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use goondan_config::{Bundle, Sources};
+use goondan_protocol::control::{
+    ControlError, ErrorCode, OpenWorkspace, Watching, WorkspaceProblem,
+};
+use goondan_protocol::ids::{
+    AgentName, ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId,
+};
+use goondan_store::workspace::WorkspaceRecord;
+use goondan_store::writer::operation::Close;
+use serde_json::json;
+
+use super::changes::Applied;
+use super::connectors::Connector;
+use super::models::Model;
+use super::{Fleet, Workspace, changes};
+use crate::jobs::LogFailure;
+use crate::refusals::{closed_error, no_workspace};
+use crate::{Effect, Fallback, LoadPurpose, LoadedWorkspace, LogEvent, RequestToken, Settings};
+
+pub(crate) fn problem_of(error: &ControlError) -> WorkspaceProblem {
+    let suggestion = error.suggestion.clone();
+    WorkspaceProblem {
+        message: error.message.clone(),
+        suggestion: suggestion.unwrap_or_else(|| "`gdn validate`".into()),
+    }
+}
+
+pub(crate) fn being_stopped(id: &WorkspaceId) -> ControlError {
+    let message = format!("workspace `{id}` is being stopped");
+    ControlError::new(ErrorCode::WorkspaceConflict, message).suggest("try again in a moment")
+}
+
+/// A configuration that was read before a secret it names was denied is not taken up.
+fn check_denied(workspace: &Workspace, names: &BTreeSet<String>) -> Result<(), ControlError> {
+    match workspace.denied.intersection(names).next() {
+        None => Ok(()),
+        Some(name) => {
+            let text = format!("the workspace may no longer use the secret `{name}`");
+            let error = ControlError::new(ErrorCode::SecretNotAllowed, text);
+            Err(error.suggest(format!("`gdn secret allow {name}` allows it again")))
+        }
+    }
+}
+
+impl Fleet {
+    /// Registers a workspace, or takes what is on record of one that is.
+    pub(crate) fn register(
+        &mut self,
+        record: WorkspaceRecord,
+        parked: BTreeMap<InstanceKey, u64>,
+        sources: &Arc<Sources>,
+    ) {
+        let id = record.workspace_id.clone();
+        let workspace = self.workspaces.entry(id);
+        let workspace = workspace.or_insert_with(|| Workspace {
+            parked,
+            ..Workspace::new(record.clone(), sources.clone())
+        });
+        workspace.record = record;
+        workspace.sources = sources.clone();
+    }
+
+    /// A workspace that is closed is not known any more.
+    pub(crate) fn forget_workspace(&mut self, id: &WorkspaceId) -> Option<Workspace> {
+        self.workspaces.remove(id)
+    }
+
+    /// The conversations of a workspace that have something to do, and whose they are.
+    pub(crate) fn agents_of(&self, id: &WorkspaceId) -> Vec<(InstanceKey, AgentName)> {
+        let workspace = self.workspaces.get(id).into_iter();
+        let running = workspace.flat_map(|workspace| &workspace.instances);
+        let agents = running.map(|(key, entry)| (key.clone(), entry.agent.clone()));
+        agents.collect()
+    }
+
+    /// Whether a process works for a conversation.
+    pub(crate) fn has_process(&self, at: &InstanceRef) -> bool {
+        let workspace = self.workspaces.get(&at.workspace_id);
+        let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
+        entry.is_some_and(|entry| entry.slot.up().is_some())
+    }
+
+    /// Runs a valid configuration. Gives what that changes, and the models, whose processes are to be
+    /// looked at.
+    pub(crate) fn run(
+        &mut self,
+        id: &WorkspaceId,
+        bundle: Bundle,
+        fallback: Option<&Fallback>,
+        is_new: bool,
+    ) -> (Applied, Vec<ResourceName>) {
+        let now = self.now.wall;
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return (Applied::default(), Vec::new());
+        };
+        let digest = bundle.digest.clone();
+        let had_problem = workspace.problem.take().is_some();
+        workspace.is_last_known_good = fallback.is_some();
+        let runs_already = workspace.bundle.as_ref().map(|bundle| &bundle.digest);
+        if runs_already != Some(&digest) {
+            workspace.since = Some(now);
+        }
+        let (applied, models) = self.apply(id, bundle);
+        self.log_applied(id, &applied, &digest, is_new, had_problem);
+        if let Some(fallback) = fallback {
+            self.on_fallback(id, fallback, &digest);
+        }
+        (applied, models)
+    }
+
+    /// Makes a valid configuration the one that runs. What it outdates is restarted; turns in progress
+    /// finish on what they began with. Gives the models, whose processes are to be looked at.
+    fn apply(&mut self, id: &WorkspaceId, bundle: Bundle) -> (Applied, Vec<ResourceName>) {
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return (Applied::default(), Vec::new());
+        };
+        let changes = changes::changes(workspace.bundle.as_ref(), &bundle);
+        for (name, connector) in &mut workspace.connectors {
+            connector.wanted = bundle.connections.get(name).cloned();
+            if let Some(running) = &mut connector.running {
+                running.compare(&bundle);
+            }
+        }
+        for (name, definition) in &bundle.connections {
+            workspace
+                .connectors
+                .entry(name.clone())
+                .or_insert_with(|| Connector::new(definition.clone()));
+        }
+        for (name, model) in &mut workspace.models {
+            model.wanted = bundle.models.get(name).cloned();
+        }
+        for (name, definition) in &bundle.models {
+            workspace
+                .models
+                .entry(name.clone())
+                .or_insert_with(|| Model::new(definition.clone()));
+        }
+        for instance in workspace.instances.values_mut() {
+            if let Some(running) = &mut instance.running {
+                running.compare(&bundle);
+            }
+        }
+        let connectors: Vec<ConnectionName> = workspace.connectors.keys().cloned().collect();
+        let models: Vec<ResourceName> = workspace.models.keys().cloned().collect();
+        workspace.bundle = Some(bundle);
+        let mut processes = 0;
+        for at in self.instances_of(id) {
+            if self.is_agent_outdated(&at) {
+                processes += 1;
+                self.pump(&at);
+            }
+        }
+        for name in connectors {
+            processes += usize::from(self.is_connector_outdated(id, &name));
+            self.pump_connector(id, &name);
+        }
+        let outdated = |name: &&ResourceName| self.is_model_outdated(id, name);
+        processes += models.iter().filter(outdated).count();
+        (Applied { changes, processes }, models)
+    }
+
+    /// Whether what was read may take the place of what runs.
+    pub(crate) fn check_loaded(
+        &self,
+        purpose: &LoadPurpose,
+        found: &LoadedWorkspace,
+        sources: &Sources,
+    ) -> Result<(), ControlError> {
+        match &found.bundle {
+            // An invalid edit changes nothing that runs.
+            Err(error) if *purpose != LoadPurpose::Start => Err(error.clone()),
+            Err(_) => Ok(()),
+            Ok(_) => {
+                let workspace = self.workspaces.get(&found.record.workspace_id);
+                let secrets = sources.secrets();
+                workspace.map_or(Ok(()), |workspace| check_denied(workspace, secrets))
+            }
+        }
+    }
+
+    /// Reads a project's workspace for a client, unless that workspace is on its way out: reading
+    /// would register it again.
+    pub(crate) fn open_workspace(&mut self, token: RequestToken, open: OpenWorkspace) {
+        let OpenWorkspace {
+            project_root,
+            watch,
+            env_files,
+        } = open;
+        let mut workspaces = self.workspaces.iter();
+        let closing = workspaces.find(|(_, workspace)| {
+            workspace.closing.is_some() && workspace.record.project_root == project_root
+        });
+        let settings = Settings { watch, env_files };
+        match closing.map(|(id, _)| being_stopped(id)) {
+            Some(error) => self.respond_error(token, error),
+            None => self.push(Effect::LoadWorkspace {
+                purpose: LoadPurpose::Open { token, settings },
+                workspace_id: None,
+                project_root,
+            }),
+        }
+    }
+
+    /// The project's own configuration cannot run; the last known good one does.
+    pub(crate) fn on_fallback(&mut self, id: &WorkspaceId, fallback: &Fallback, digest: &str) {
+        let Fallback { error, since } = fallback;
+        if let Some(workspace) = self.workspaces.get_mut(id) {
+            workspace.problem = Some(problem_of(error));
+            workspace.since = Some(*since);
+        }
+        let event = LogEvent::error("the last known good configuration runs");
+        let event = event.with("workspaceId", id.as_str());
+        let event = event.with("configDigest", digest);
+        let event = event.with("configSince", since.to_string());
+        self.log(event.with("error", error.message.clone()));
+    }
+
+    /// Has the files of the configuration that runs kept, to fall back to.
+    pub(crate) fn keep(&mut self, id: &WorkspaceId, may_be_kept: bool, sources: &Arc<Sources>) {
+        let Some(digest) = self.bundle(id).map(|bundle| bundle.digest.clone()) else {
+            return;
+        };
+        if may_be_kept {
+            self.push(Effect::KeepConfiguration {
+                workspace_id: id.clone(),
+                digest,
+                since: self.now.wall,
+                sources: sources.clone(),
+            });
+        } else {
+            let event = LogEvent::warn("the configuration is not kept as the last known good one");
+            let reason = "a secret is written out in it; take it from elsewhere: `valueFrom`";
+            let event = event.with("workspaceId", id.as_str());
+            self.log(event.with("reason", reason));
+        }
+    }
+
+    pub(crate) fn log_applied(
+        &mut self,
+        id: &WorkspaceId,
+        applied: &Applied,
+        digest: &str,
+        is_new: bool,
+        had_problem: bool,
+    ) {
+        if is_new || (applied.changes.is_empty() && !had_problem) {
+            return;
+        }
+        let changes = applied.changes.iter();
+        let changes: Vec<String> = changes
+            .map(|change| format!("{} {}", change.resource, change.change.as_str()))
+            .collect();
+        let event = if changes.is_empty() {
+            LogEvent::info("the configuration is valid again, and as it was")
+        } else {
+            LogEvent::info("configuration changed")
+        };
+        self.log(
+            event
+                .with("workspaceId", id.as_str())
+                .with("configDigest", digest)
+                .with("changes", changes)
+                .with("restarting", applied.processes),
+        );
+    }
+
+    /// Runs nothing of a workspace any more until a valid configuration is read: its processes end, after
+    /// the turns and calls in progress and within their grace period; events wait.
+    pub(crate) fn withdraw(&mut self, id: &WorkspaceId, reason: &str) {
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return;
+        };
+        if workspace.bundle.is_none() {
+            return;
+        }
+        let models: Vec<ResourceName> = workspace.models.keys().cloned().collect();
+        for model in workspace.models.values_mut() {
+            model.wanted = None;
+        }
+        for connector in workspace.connectors.values_mut() {
+            connector.wanted = None;
+        }
+        self.drain_workspace(id, None, reason);
+        for name in models {
+            self.drain_model(id, &name, reason);
+        }
+        if let Some(workspace) = self.workspaces.get_mut(id) {
+            workspace.bundle = None;
+            workspace.since = None;
+            workspace.is_last_known_good = false;
+        }
+    }
+
+    pub(crate) fn restart_agent(&mut self, at: &InstanceRef) {
+        if let Some(entry) = self.instance_mut(at) {
+            entry.slot.forgive();
+        }
+        self.audit(at, "restarted", json!({}));
+        self.drain_agent(at, None, "a restart was asked for");
+        self.pump(at);
+    }
+
+    /// Restarts every connector of a workspace, those of models too, and returns how many ran.
+    pub(crate) fn restart_connectors(&mut self, id: &WorkspaceId) -> usize {
+        let mut running = 0;
+        let workspace = self.workspaces.get_mut(id);
+        let mut names: Vec<ConnectionName> = Vec::new();
+        for (name, connector) in workspace.into_iter().flat_map(|w| &mut w.connectors) {
+            connector.slot.forgive();
+            running += usize::from(connector.slot.up().is_some());
+            names.push(name.clone());
+        }
+        let mut models: Vec<ResourceName> = Vec::new();
+        let workspace = self.workspaces.get_mut(id);
+        for (name, model) in workspace.into_iter().flat_map(|w| &mut w.models) {
+            model.slot.forgive();
+            running += usize::from(model.slot.up().is_some());
+            models.push(name.clone());
+        }
+        for name in &names {
+            self.drain_connector(id, name, None, "a restart was asked for");
+            self.pump_connector(id, name);
+        }
+        for name in &models {
+            self.drain_model(id, name, "a restart was asked for");
+        }
+        running
+    }
+
+    /// Stops a workspace's processes; `finish_closed_workspaces` does the rest when they are gone.
+    pub(crate) fn close_workspace(&mut self, token: RequestToken, id: &WorkspaceId) {
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return self.respond_error(token, no_workspace(id));
+        };
+        let closing = workspace.closing.get_or_insert_default();
+        closing.requests.push(token);
+        if std::mem::take(&mut workspace.watching) != Watching::Off || workspace.record.watch {
+            let (workspace_id, sources) = (id.clone(), None);
+            self.push(Effect::Watch {
+                workspace_id,
+                sources,
+            });
+        }
+        self.cancel_waiters_of(id, &closed_error(id));
+        self.drain_workspace(id, None, "the workspace is stopped");
+    }
+
+    pub(crate) fn instances_of(&self, id: &WorkspaceId) -> Vec<InstanceRef> {
+        let workspace = self.workspaces.get(id);
+        workspace
+            .into_iter()
+            .flat_map(|workspace| workspace.instances.keys())
+            .map(|key| InstanceRef {
+                workspace_id: id.clone(),
+                instance_key: key.clone(),
+            })
+            .collect()
+    }
+
+    /// Answers every client that waits for a turn of the workspace that will not begin.
+    pub(super) fn cancel_waiters_of(&mut self, id: &WorkspaceId, error: &ControlError) {
+        for at in self.instances_of(id) {
+            self.cancel_waiters_of_later_turns(&at, error);
+        }
+    }
+
+    /// Asks every process of a workspace to finish and end.
+    pub(super) fn drain_workspace(&mut self, id: &WorkspaceId, grace: Option<u64>, reason: &str) {
+        let Some(workspace) = self.workspaces.get(id) else {
+            return;
+        };
+        let names: Vec<ConnectionName> = workspace.connectors.keys().cloned().collect();
+        // Connectors first: they are where new work comes from.
+        for name in names {
+            self.drain_connector(id, &name, grace, reason);
+        }
+        for at in self.instances_of(id) {
+            self.drain_agent(&at, grace, reason);
+        }
+    }
+
+    /// Records workspaces as closed whose processes are gone, after the store has let go of their
+    /// instances: whoever opens one next reads what is on disk.
+    pub(super) fn finish_closed_workspaces(&mut self) {
+        let closing = self.workspaces.iter().filter(|(id, workspace)| {
+            let is_closing = workspace.closing.as_ref().is_some_and(|c| !c.is_writing);
+            is_closing
+                && self
+                    .owners
+                    .values()
+                    .all(|owner| owner.workspace_id() != *id)
+                && !self.jobs.any(|instance| instance.workspace_id == **id)
+        });
+        let ended: Vec<WorkspaceId> = closing.map(|(id, _)| id.clone()).collect();
+        for id in ended {
+            let Some(workspace) = self.workspaces.get_mut(&id) else {
+                continue;
+            };
+            let held = std::mem::take(&mut workspace.instances);
+            if held.is_empty() {
+                workspace.record.registered = false;
+                let record = Box::new(workspace.record.clone());
+                if let Some(closing) = &mut workspace.closing {
+                    closing.is_writing = true;
+                }
+                self.push(Effect::WriteWorkspace(record));
+            }
+            for instance_key in held.into_keys() {
+                let workspace_id = id.clone();
+                let instance = InstanceRef {
+                    workspace_id,
+                    instance_key,
+                };
+                let then = LogFailure(instance.clone());
+                self.store(Close { instance }, then);
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Deleting instances: one that a client names (`INST-5`), those that a fresh restart begins anew, and
+//! those that nobody uses any more.
+
+use std::collections::btree_map::Entry;
+
+use goondan_protocol::control::{ControlError, Deleted, Prunable, Pruned, Restarted};
+use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef};
+use goondan_store::StoreError;
+use goondan_store::writer::operation::{Delete, Removed};
+use serde_json::json;
+
+use crate::fleet::instance::DeleteReply;
+use crate::jobs::continuation;
+use crate::{Core, LogEvent, RequestToken, control_error};
+
+/// Several deletions for one request, not all done.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    outstanding: usize,
+    removed: Vec<InstanceKey>,
+    failure: Option<ControlError>,
+    then: AfterSweep,
+}
+
+/// What a sweep is for.
+#[derive(Debug)]
+enum AfterSweep {
+    FreshRestart { processes: usize },
+    Prune { instances: Vec<Prunable> },
+}
+
+continuation! {
+    /// An instance that is being removed.
+    Deleting {} after Delete => &core.on_deleted
+}
+
+impl Core {
+    /// Stops an instance's process and removes the instance. `agent` is the owner as far as known.
+    pub(super) fn delete_instance(
+        &mut self,
+        at: &InstanceRef,
+        agent: Option<&AgentName>,
+        reply: DeleteReply,
+    ) {
+        if self.fleet.begin_deletion(at, agent, reply) {
+            self.remove_from_store(at);
+        }
+    }
+
+    /// Removes an instance that has no process.
+    pub(crate) fn remove_from_store(&mut self, at: &InstanceRef) {
+        let instance = at.clone();
+        let delete = Delete {
+            instance: at.clone(),
+        };
+        self.fleet.store(delete, Deleting { instance });
+    }
+
+    fn on_deleted(&mut self, deleting: &Deleting, result: Result<Removed, StoreError>) {
+        let at = &deleting.instance;
+        let outcome = match result {
+            Ok(Removed { existed }) => Ok(Deleted { existed }),
+            Err(error) => Err(control_error(&error)),
+        };
+        let Some(replies) = self.fleet.end_deletion(at, outcome.is_ok()) else {
+            return;
+        };
+        if let Ok(Deleted { existed: true }) = outcome {
+            self.fleet.audit(at, "deleted", json!({}));
+        }
+        for reply in replies {
+            match (reply, &outcome) {
+                (DeleteReply::Client(token), Ok(deleted)) => self.fleet.respond(token, deleted),
+                (DeleteReply::Client(token), Err(error)) => {
+                    self.fleet.respond_error(token, error.clone());
+                }
+                (DeleteReply::Sweep(token), outcome) => {
+                    self.on_swept(token, &at.instance_key, outcome);
+                }
+                (DeleteReply::Policy, Ok(_)) => {}
+                (DeleteReply::Policy, Err(error)) => {
+                    let event = LogEvent::warn("an expired conversation could not be deleted");
+                    self.fleet
+                        .log(event.of(at).with("error", error.message.clone()));
+                }
+            }
+        }
+    }
+
+    /// Deletes instances, each with its owner, and answers the restart when all are gone.
+    /// `processes` is how many are being ended.
+    pub(super) fn begin_anew(
+        &mut self,
+        token: RequestToken,
+        instances: Vec<(InstanceRef, AgentName)>,
+        processes: usize,
+    ) {
+        self.sweep(token, instances, AfterSweep::FreshRestart { processes });
+    }
+
+    /// Deletes what is due, and tells of it when all is gone.
+    pub(super) fn prune_all(
+        &mut self,
+        token: RequestToken,
+        due: Vec<(InstanceRef, AgentName)>,
+        instances: Vec<Prunable>,
+    ) {
+        self.sweep(token, due, AfterSweep::Prune { instances });
+    }
+
+    fn sweep(
+        &mut self,
+        token: RequestToken,
+        instances: Vec<(InstanceRef, AgentName)>,
+        then: AfterSweep,
+    ) {
+        let sweep = Sweep {
+            outstanding: instances.len(),
+            removed: Vec::new(),
+            failure: None,
+            then,
+        };
+        self.requests.sweeps.insert(token, sweep);
+        for (at, agent) in instances {
+            self.delete_instance(&at, Some(&agent), DeleteReply::Sweep(token));
+        }
+        self.finish_sweep(token);
+    }
+
+    fn on_swept(
+        &mut self,
+        token: RequestToken,
+        key: &InstanceKey,
+        outcome: &Result<Deleted, ControlError>,
+    ) {
+        if let Some(sweep) = self.requests.sweeps.get_mut(&token) {
+            sweep.outstanding = sweep.outstanding.saturating_sub(1);
+            match outcome {
+                Ok(deleted) => sweep.removed.extend(deleted.existed.then(|| key.clone())),
+                Err(error) => sweep.failure = Some(error.clone()),
+            }
+        }
+        self.finish_sweep(token);
+    }
+
+    /// Answers a sweep once everything it deletes is gone.
+    fn finish_sweep(&mut self, token: RequestToken) {
+        let Entry::Occupied(entry) = self.requests.sweeps.entry(token) else {
+            return;
+        };
+        if entry.get().outstanding > 0 {
+            return;
+        }
+        let mut sweep = entry.remove();
+        if let Some(error) = sweep.failure {
+            return self.fleet.respond_error(token, error);
+        }
+        match sweep.then {
+            AfterSweep::FreshRestart { processes } => {
+                sweep.removed.sort();
+                let removed = sweep.removed;
+                self.fleet.respond(token, &Restarted { processes, removed });
+            }
+            AfterSweep::Prune { mut instances } => {
+                instances.retain(|prunable| sweep.removed.contains(&prunable.instance_key));
+                let deleted = true;
+                self.fleet.respond(token, &Pruned { instances, deleted });
+            }
+        }
+    }
+}

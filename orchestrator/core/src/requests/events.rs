@@ -1,0 +1,118 @@
+//! Lists of events that wait or are parked.
+
+use goondan_protocol::control::{ControlError, EventInfo, EventStanding, ListEvents};
+use goondan_protocol::ids::InstanceRef;
+use goondan_store::StoreError;
+use goondan_store::instance::Metadata;
+use goondan_store::writer::operation::{Inspect, Inspection};
+
+use crate::jobs::continuation;
+use crate::{Core, Effect, ListPurpose, RequestToken, control_error};
+
+/// The events of a workspace, while some of its instances are still asked.
+#[derive(Debug)]
+pub(super) struct EventListing {
+    request: ListEvents,
+    outstanding: usize,
+    found: Vec<EventInfo>,
+    failure: Option<ControlError>,
+}
+
+continuation! {
+    /// An instance whose events are listed for a client.
+    InspectingEvents { token: RequestToken } after Inspect => &core.on_events_inspected
+}
+
+impl Core {
+    /// Lists the events of a workspace that wait or are parked.
+    pub(super) fn list_events(&mut self, token: RequestToken, request: ListEvents) {
+        if let Err(error) = self.fleet.workspace(&request.workspace_id) {
+            return self.fleet.respond_error(token, error);
+        }
+        let workspace_id = request.workspace_id.clone();
+        let purpose = ListPurpose::Events { token, request };
+        self.fleet.push(Effect::ListMetadata {
+            purpose,
+            workspace_id,
+        });
+    }
+
+    pub(super) fn on_events_listed(
+        &mut self,
+        token: RequestToken,
+        request: ListEvents,
+        found: Vec<Metadata>,
+    ) {
+        let mut asked: Vec<InstanceRef> = Vec::new();
+        for metadata in found {
+            let at = InstanceRef {
+                workspace_id: request.workspace_id.clone(),
+                instance_key: metadata.instance_key,
+            };
+            let is_chosen = request.instance_key.as_ref();
+            let is_chosen = is_chosen.is_none_or(|key| *key == at.instance_key);
+            let has_events = metadata.parked_events > 0 || self.fleet.agent_name(&at).is_some();
+            if is_chosen && has_events {
+                asked.push(at);
+            }
+        }
+        let listing = EventListing {
+            request,
+            outstanding: asked.len(),
+            found: Vec::new(),
+            failure: None,
+        };
+        self.requests.event_listings.insert(token, listing);
+        for instance in asked {
+            let inspect = Inspect {
+                instance: instance.clone(),
+            };
+            self.fleet
+                .store(inspect, InspectingEvents { instance, token });
+        }
+        self.finish_event_listing(token);
+    }
+
+    fn on_events_inspected(
+        &mut self,
+        inspecting: &InspectingEvents,
+        result: Result<Box<Inspection>, StoreError>,
+    ) {
+        let token = inspecting.token;
+        let found = match result {
+            Ok(found) => Ok(self.fleet.events_of(&inspecting.instance, *found)),
+            // It was deleted meanwhile.
+            Err(StoreError::NoInstance { .. }) => Ok(Vec::new()),
+            Err(error) => Err(control_error(&error)),
+        };
+        if let Some(listing) = self.requests.event_listings.get_mut(&token) {
+            listing.outstanding = listing.outstanding.saturating_sub(1);
+            match found {
+                Ok(found) => listing.found.extend(found),
+                Err(error) => listing.failure = Some(error),
+            }
+        }
+        self.finish_event_listing(token);
+    }
+
+    fn finish_event_listing(&mut self, token: RequestToken) {
+        use std::collections::btree_map::Entry;
+        let Entry::Occupied(entry) = self.requests.event_listings.entry(token) else {
+            return;
+        };
+        if entry.get().outstanding > 0 {
+            return;
+        }
+        let mut listing = entry.remove();
+        if let Some(error) = listing.failure {
+            return self.fleet.respond_error(token, error);
+        }
+        if listing.request.parked {
+            let is_parked = |event: &EventInfo| event.standing == EventStanding::Parked;
+            listing.found.retain(is_parked);
+        }
+        let order = |event: &EventInfo| (event.instance_key.clone(), event.since);
+        listing.found.sort_by_key(order);
+        self.fleet.respond(token, &listing.found);
+    }
+}

@@ -1,0 +1,92 @@
+//! Looks back at what happened: the audit log (`INST-6`, `SEC-5`), the turns (`MSG-12`), and what replies
+//! of models took.
+
+use goondan_protocol::control::{
+    ControlError, ErrorCode, GetTrace, InstanceTurns, ReadAudit, ReadUsage,
+};
+use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::limits::MAX_AUDIT_RECORDS;
+use goondan_store::audit::Logs;
+
+use crate::{Core, Effect, Read, RequestToken};
+
+impl Core {
+    /// The workspace that is asked about, or every one.
+    pub(super) fn workspace_ids(
+        &self,
+        only: Option<WorkspaceId>,
+    ) -> Result<Vec<WorkspaceId>, ControlError> {
+        match only {
+            Some(id) => self.fleet.workspace(&id).map(|_| vec![id]),
+            None => Ok(self.fleet.workspaces().keys().cloned().collect()),
+        }
+    }
+
+    pub(super) fn read_audit(&mut self, token: RequestToken, request: ReadAudit) {
+        let records = request.records;
+        if records > MAX_AUDIT_RECORDS {
+            let message = format!("at most {MAX_AUDIT_RECORDS} records come at once");
+            let error = ControlError::new(ErrorCode::InvalidRequest, message)
+                .suggest("ask for fewer; every one is in `audit.jsonl` of the workspace");
+            return self.fleet.respond_error(token, error);
+        }
+        let logs = match request.workspace_id {
+            None => Logs::All,
+            Some(id) => match self.fleet.workspace(&id) {
+                Ok(_) => Logs::Workspace(id),
+                Err(error) => return self.fleet.respond_error(token, error),
+            },
+        };
+        let read = Read::Audit { logs, records };
+        self.fleet.push(Effect::Read { token, read });
+    }
+
+    pub(super) fn read_trace(&mut self, token: RequestToken, request: GetTrace) {
+        if let Err(error) = self.fleet.workspace(&request.workspace_id) {
+            return self.fleet.respond_error(token, error);
+        }
+        let GetTrace { workspace_id, of } = request;
+        let read = Read::Trace { workspace_id, of };
+        self.fleet.push(Effect::Read { token, read });
+    }
+
+    pub(super) fn read_turns(&mut self, token: RequestToken, request: InstanceTurns) {
+        let busy = match self.fleet.workspace(&request.workspace_id) {
+            Ok(workspace) => workspace.is_in_use(&request.instance_key),
+            Err(error) => return self.fleet.respond_error(token, error),
+        };
+        let instance = InstanceRef {
+            workspace_id: request.workspace_id,
+            instance_key: request.instance_key,
+        };
+        let read = Read::Turns {
+            instance,
+            offset: request.offset,
+            busy,
+        };
+        self.fleet.push(Effect::Read { token, read });
+    }
+
+    pub(super) fn read_usage(&mut self, token: RequestToken, request: ReadUsage) {
+        let ReadUsage {
+            workspace_id,
+            by,
+            since,
+        } = request;
+        match self.workspace_ids(workspace_id) {
+            Ok(workspaces) => {
+                let budgets = workspaces
+                    .iter()
+                    .flat_map(|id| self.calls.budget_states(&self.fleet, id));
+                let read = Read::Usage {
+                    budgets: budgets.collect(),
+                    workspaces,
+                    by,
+                    since,
+                };
+                self.fleet.push(Effect::Read { token, read });
+            }
+            Err(error) => self.fleet.respond_error(token, error),
+        }
+    }
+}

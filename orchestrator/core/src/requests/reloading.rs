@@ -1,0 +1,207 @@
+//! Reading configurations again: because a client asks, a signal comes, or a watched file changed
+//! (`SUP-8`).
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::control::{
+    Reload, Reloaded, SecretChanged, SecretConsentChanged, Watching, WorkspaceProblem,
+    WorkspaceReload,
+};
+use goondan_protocol::ids::WorkspaceId;
+
+use crate::fleet::changes::Applied;
+use crate::refusals::stopping_error;
+use crate::{Core, Effect, LoadPurpose, LogEvent, RequestToken};
+
+/// A client's request that waits for workspaces to be read.
+#[derive(Debug, Default)]
+pub(super) struct Reloading {
+    waiting: BTreeSet<WorkspaceId>,
+    done: Vec<WorkspaceReload>,
+    reason: Reason,
+}
+
+/// Why a client's request has workspaces read again, and so what is answered.
+#[derive(Debug, Default)]
+pub(super) enum Reason {
+    /// It asks for that.
+    #[default]
+    Asked,
+    /// A secret was changed.
+    Secret(SecretChanged),
+    /// Who may use a secret was changed.
+    Consent(SecretConsentChanged),
+}
+
+impl Core {
+    /// Reads every workspace's configuration again.
+    pub(crate) fn reload_all(&mut self) {
+        let ids: Vec<WorkspaceId> = self.fleet.workspaces().keys().cloned().collect();
+        for id in ids {
+            self.read_again(&id, LoadPurpose::Reload(None));
+        }
+    }
+
+    pub(crate) fn on_files_changed(&mut self, id: &WorkspaceId) {
+        if let Some(workspace) = self.fleet.workspaces().get(id)
+            && workspace.closing.is_none()
+        {
+            let event = LogEvent::info("files of the project changed; they are read again");
+            self.fleet.log(event.with("workspaceId", id.as_str()));
+            self.read_again(id, LoadPurpose::Watch);
+        }
+    }
+
+    pub(crate) fn on_watching(&mut self, id: &WorkspaceId, how: Watching) {
+        if let Some(workspace) = self.fleet.workspace_mut(id)
+            && workspace.record.watch
+        {
+            workspace.watching = how;
+        }
+    }
+
+    pub(super) fn read_again(&mut self, id: &WorkspaceId, purpose: LoadPurpose) {
+        let Some(workspace) = self.fleet.workspaces().get(id) else {
+            return;
+        };
+        let project_root = workspace.record.project_root.clone();
+        let workspace_id = Some(id.clone());
+        self.fleet.push(Effect::LoadWorkspace {
+            purpose,
+            workspace_id,
+            project_root,
+        });
+    }
+
+    /// Watches what a workspace's configuration was read from, or no longer.
+    pub(super) fn watch(
+        &mut self,
+        id: &WorkspaceId,
+        sources: std::sync::Arc<goondan_config::Sources>,
+    ) {
+        let Some(workspace) = self.fleet.workspace_mut(id) else {
+            return;
+        };
+        let workspace_id = id.clone();
+        if workspace.record.watch && workspace.closing.is_none() {
+            let sources = Some(sources);
+            self.fleet.push(Effect::Watch {
+                workspace_id,
+                sources,
+            });
+        } else if workspace.watching != Watching::Off {
+            workspace.watching = Watching::Off;
+            let sources = None;
+            self.fleet.push(Effect::Watch {
+                workspace_id,
+                sources,
+            });
+        }
+    }
+
+    /// Reads configurations again for a client.
+    pub(super) fn reload(&mut self, token: RequestToken, reload: Reload) {
+        match self.workspace_ids(reload.workspace_id) {
+            Ok(ids) => self.reload_and_answer(token, ids, Reason::Asked),
+            Err(error) => self.fleet.respond_error(token, error),
+        }
+    }
+
+    /// Reads these configurations again, and answers when the last was, with what came of each.
+    pub(super) fn reload_and_answer(
+        &mut self,
+        token: RequestToken,
+        ids: Vec<WorkspaceId>,
+        reason: Reason,
+    ) {
+        let reloading = Reloading {
+            waiting: ids.iter().cloned().collect(),
+            done: Vec::new(),
+            reason,
+        };
+        self.requests.reloads.insert(token, reloading);
+        for id in ids {
+            self.read_again(&id, LoadPurpose::Reload(Some(token)));
+        }
+        self.answer_reload(token);
+    }
+
+    /// Notes what came of one workspace for a client that reloads it, and answers after the last.
+    pub(super) fn on_reloaded(
+        &mut self,
+        token: RequestToken,
+        id: &WorkspaceId,
+        result: Result<Applied, WorkspaceProblem>,
+    ) {
+        let running = self.fleet.workspaces().get(id);
+        let digest = running.and_then(|it| Some(it.bundle.as_ref()?.digest.clone()));
+        let since = running.and_then(|workspace| workspace.since);
+        let last_known_good = running.is_some_and(|workspace| workspace.is_last_known_good);
+        let Some(reloading) = self.requests.reloads.get_mut(&token) else {
+            return;
+        };
+        if reloading.waiting.remove(id) {
+            let (applied, problem) = match result {
+                Ok(applied) => (applied, None),
+                Err(problem) => (Applied::default(), Some(problem)),
+            };
+            reloading.done.push(WorkspaceReload {
+                workspace_id: id.clone(),
+                changes: applied.changes,
+                processes: applied.processes,
+                problem,
+                config_digest: digest,
+                config_since: since,
+                last_known_good,
+            });
+        }
+        self.answer_reload(token);
+    }
+
+    fn answer_reload(&mut self, token: RequestToken) {
+        if self
+            .requests
+            .reloads
+            .get(&token)
+            .is_some_and(|r| r.waiting.is_empty())
+            && let Some(mut reloading) = self.requests.reloads.remove(&token)
+        {
+            let workspaces = &mut reloading.done;
+            workspaces.sort_by(|a, b| a.workspace_id.cmp(&b.workspace_id));
+            let workspaces = std::mem::take(workspaces);
+            match reloading.reason {
+                Reason::Asked => self.fleet.respond(token, &Reloaded { workspaces }),
+                Reason::Consent(changed) => {
+                    let changed = SecretConsentChanged {
+                        workspaces,
+                        ..changed
+                    };
+                    self.fleet.respond(token, &changed);
+                }
+                Reason::Secret(changed) => {
+                    let changed = SecretChanged {
+                        workspaces,
+                        ..changed
+                    };
+                    self.fleet.respond(token, &changed);
+                }
+            }
+        }
+    }
+
+    /// Nothing is read again by a daemon that is stopping.
+    pub(super) fn give_up_reload(&mut self, token: RequestToken) {
+        match self
+            .requests
+            .reloads
+            .remove(&token)
+            .map(|reloading| reloading.reason)
+        {
+            None => {}
+            Some(Reason::Asked) => self.fleet.respond_error(token, stopping_error()),
+            // It was kept all the same, and is what the next start runs with.
+            Some(Reason::Secret(changed)) => self.fleet.respond(token, &changed),
+            Some(Reason::Consent(changed)) => self.fleet.respond(token, &changed),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Secrets, as far as the core has a say: who asks for a change, and whose configuration it concerns.
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::control::{ControlError, SecretChanged, SecretConsentChanged};
+use goondan_protocol::ids::{SecretName, WorkspaceId};
+
+use super::reloading::Reason;
+use crate::exchange::{SecretWork, SecretsDone};
+use crate::{Core, Effect, LogEvent, RequestToken};
+
+/// What processes are told that end because their workspace may not use a secret any more.
+const SECRET_DENIED: &str = "the workspace may no longer use a secret";
+
+impl Core {
+    pub(super) fn use_secrets(&mut self, token: RequestToken, work: SecretWork) {
+        let at = self.fleet.now().wall;
+        self.fleet.push(Effect::Secrets { token, at, work });
+    }
+
+    fn note_allowed(&mut self, id: &WorkspaceId, secret: &SecretName) {
+        if let Some(workspace) = self.fleet.workspace_mut(id) {
+            workspace.denied.remove(secret.as_str());
+        }
+    }
+
+    /// Notes which secrets a workspace's configuration names. One that cannot run adds to those that
+    /// what runs in its place names.
+    pub(super) fn note_secrets(&mut self, id: &WorkspaceId, names: &BTreeSet<String>) {
+        let Some(workspace) = self.fleet.workspace_mut(id) else {
+            return;
+        };
+        if workspace.problem.is_none() {
+            workspace.secrets.clear();
+        }
+        workspace.secrets.extend(names.iter().cloned());
+    }
+
+    pub(crate) fn on_secrets(
+        &mut self,
+        token: RequestToken,
+        result: Result<SecretsDone, ControlError>,
+    ) {
+        match result {
+            Ok(SecretsDone::Listed(list)) => self.fleet.respond(token, &list),
+            Ok(SecretsDone::Changed(changed)) => self.on_secret_changed(token, changed),
+            Ok(SecretsDone::Allowed(changed)) => self.on_secret_allowed(token, changed),
+            Ok(SecretsDone::Denied(changed)) => self.on_secret_denied(token, changed),
+            Err(error) => self.fleet.respond_error(token, error),
+        }
+    }
+
+    /// What waits for the secret is read again, and runs.
+    fn on_secret_allowed(&mut self, token: RequestToken, changed: SecretConsentChanged) {
+        for consent in &changed.changed {
+            self.note_allowed(&consent.workspace_id, &consent.secret);
+        }
+        self.reload_for_consent(token, changed, "a workspace may use a secret from now on");
+    }
+
+    /// What runs with the secret is stopped at once, whatever its files say by now.
+    fn on_secret_denied(&mut self, token: RequestToken, changed: SecretConsentChanged) {
+        for consent in &changed.changed {
+            let Some(workspace) = self.fleet.workspace_mut(&consent.workspace_id) else {
+                continue;
+            };
+            workspace.denied.insert(consent.secret.as_str().to_owned());
+            if workspace.secrets.contains(consent.secret.as_str()) {
+                self.fleet.withdraw(&consent.workspace_id, SECRET_DENIED);
+            }
+        }
+        self.reload_for_consent(token, changed, "a workspace may no longer use a secret");
+    }
+
+    fn reload_for_consent(
+        &mut self,
+        token: RequestToken,
+        changed: SecretConsentChanged,
+        told: &'static str,
+    ) {
+        let mut ids = BTreeSet::new();
+        for consent in &changed.changed {
+            let event = LogEvent::info(told).with("secret", consent.secret.as_str());
+            self.fleet
+                .log(event.with("workspaceId", consent.workspace_id.as_str()));
+            let workspace = self.fleet.workspaces().get(&consent.workspace_id);
+            if workspace.is_some_and(|workspace| workspace.closing.is_none()) {
+                ids.insert(consent.workspace_id.clone());
+            }
+        }
+        if self.fleet.is_stopping() {
+            ids.clear();
+        }
+        let ids = ids.into_iter().collect();
+        self.reload_and_answer(token, ids, Reason::Consent(changed));
+    }
+
+    /// As if the files had changed of every project that names the secret, whether it runs or waits for
+    /// that very secret (`SUP-8`).
+    fn on_secret_changed(&mut self, token: RequestToken, changed: SecretChanged) {
+        let event = LogEvent::info("a secret was changed").with("secret", changed.name.as_str());
+        let event = event.with("change", changed.change.as_str());
+        self.fleet.log(match &changed.key {
+            Some(key) => event.with("key", key.as_str()),
+            None => event,
+        });
+        let concerned = self.fleet.workspaces().iter().filter(|(_, workspace)| {
+            workspace.closing.is_none() && workspace.secrets.contains(changed.name.as_str())
+        });
+        let mut ids: Vec<WorkspaceId> = concerned.map(|(id, _)| id.clone()).collect();
+        if self.fleet.is_stopping() {
+            ids.clear();
+        }
+        if let Some(allowed) = &changed.allowed {
+            self.note_allowed(&allowed.workspace_id, &allowed.secret);
+        }
+        self.reload_and_answer(token, ids, Reason::Secret(changed));
+    }
+}

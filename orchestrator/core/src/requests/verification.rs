@@ -1,0 +1,251 @@
+//! Checking the files of conversations and workspaces, and setting damage aside (`MSG-11`).
+
+use std::collections::btree_map::Entry;
+
+use goondan_durable::{Severity, Verified};
+use goondan_protocol::control::{
+    ControlError, ErrorCode, Finding, FindingSeverity, Verification, VerifyInstances, VerifyRoot,
+};
+use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
+use goondan_store::StoreError;
+use goondan_store::writer::operation::{VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles};
+use serde_json::json;
+
+use crate::jobs::{Continuation, continuation};
+use crate::{Core, Effect, ListPurpose, RequestToken, control_error};
+
+/// A verification that still waits for some of its instances.
+#[derive(Debug, Default)]
+pub(super) struct Verifying {
+    outstanding: usize,
+    found: Verification,
+    failure: Option<ControlError>,
+}
+
+continuation! {
+    /// A conversation that is checked for a client.
+    VerifyingInstance { token: RequestToken, is_repair: bool } after VerifyInstance => &core.on_verified
+}
+
+/// The files of a workspace, or of none, that are checked for a client.
+#[derive(Debug)]
+struct VerifyingOwnFiles {
+    token: RequestToken,
+    /// Whose losses a person acknowledges.
+    repaired: Option<WorkspaceId>,
+}
+
+impl Continuation<VerifyWorkspaceFiles> for VerifyingOwnFiles {
+    fn instance(&self) -> Option<&InstanceRef> {
+        None
+    }
+
+    fn resume(self: Box<Self>, core: &mut Core, result: Result<Box<Verified>, StoreError>) {
+        core.on_own_files_verified(*self, result);
+    }
+}
+
+impl Continuation<VerifyRootFiles> for VerifyingOwnFiles {
+    fn instance(&self) -> Option<&InstanceRef> {
+        None
+    }
+
+    fn resume(self: Box<Self>, core: &mut Core, result: Result<Box<Verified>, StoreError>) {
+        core.on_own_files_verified(*self, result);
+    }
+}
+
+impl Core {
+    /// Checks one conversation or all of a workspace.
+    pub(super) fn verify(&mut self, token: RequestToken, request: VerifyInstances) {
+        if let Err(error) = self.fleet.workspace(&request.workspace_id) {
+            return self.fleet.respond_error(token, error);
+        }
+        if let Some(key) = request.instance_key.clone() {
+            return self.verify_all(token, &request, vec![key]);
+        }
+        let workspace_id = request.workspace_id.clone();
+        let purpose = ListPurpose::Verify { token, request };
+        self.fleet.push(Effect::ListMetadata {
+            purpose,
+            workspace_id,
+        });
+    }
+
+    pub(super) fn verify_all(
+        &mut self,
+        token: RequestToken,
+        request: &VerifyInstances,
+        keys: Vec<InstanceKey>,
+    ) {
+        let wall = self.fleet.now().wall;
+        let instances: Vec<InstanceRef> = keys
+            .into_iter()
+            .map(|instance_key| InstanceRef {
+                workspace_id: request.workspace_id.clone(),
+                instance_key,
+            })
+            .collect();
+        if request.repair
+            && let Some(busy) = instances.iter().find(|at| self.fleet.is_in_turn(at))
+        {
+            let message = format!("conversation `{}` is in a turn", busy.instance_key);
+            let error = ControlError::new(ErrorCode::Overloaded, message)
+                .suggest("wait until it is over, `gdn ps` shows it; then repair");
+            return self.fleet.respond_error(token, error);
+        }
+        let is_whole = request.instance_key.is_none();
+        let verifying = Verifying {
+            outstanding: instances.len() + usize::from(is_whole),
+            ..Verifying::default()
+        };
+        self.requests.verifications.insert(token, verifying);
+        if is_whole {
+            let workspace_id = request.workspace_id.clone();
+            let repair = request.repair;
+            let repaired = repair.then(|| workspace_id.clone());
+            let op = VerifyWorkspaceFiles {
+                workspace_id,
+                repair,
+            };
+            self.fleet.store(op, VerifyingOwnFiles { token, repaired });
+        }
+        for instance in instances {
+            if request.repair {
+                self.fleet.end_idle_process(&instance);
+            }
+            let op = VerifyInstance {
+                instance: instance.clone(),
+                repair: request.repair,
+                at: wall,
+            };
+            let is_repair = request.repair;
+            let verifying = VerifyingInstance {
+                instance,
+                token,
+                is_repair,
+            };
+            self.fleet.store(op, verifying);
+        }
+        self.finish_verification(token);
+    }
+
+    /// Checks what belongs to no workspace.
+    pub(super) fn verify_root(&mut self, token: RequestToken, request: &VerifyRoot) {
+        let verifying = Verifying {
+            outstanding: 1,
+            ..Verifying::default()
+        };
+        self.requests.verifications.insert(token, verifying);
+        let repair = request.repair;
+        let repaired = None;
+        let op = VerifyRootFiles { repair };
+        self.fleet.store(op, VerifyingOwnFiles { token, repaired });
+    }
+
+    fn on_verified(
+        &mut self,
+        verifying: &VerifyingInstance,
+        result: Result<Box<Verified>, StoreError>,
+    ) {
+        let (at, token) = (&verifying.instance, verifying.token);
+        let found = match result {
+            Ok(found) => Ok(*found),
+            Err(error) => Err(control_error(&error)),
+        };
+        if verifying.is_repair {
+            if let Ok(found) = &found
+                && !(found.kept.is_empty() && found.findings.is_empty())
+            {
+                let known: Vec<&str> = found.findings.iter().map(|f| f.problem.as_str()).collect();
+                let details = json!({"kept": found.kept, "findings": known});
+                self.fleet.audit(at, "repaired", details);
+            }
+            self.fleet.invalidate_inbox(at);
+        }
+        self.take_verified(token, Some(&at.instance_key), found);
+    }
+
+    fn on_own_files_verified(
+        &mut self,
+        verifying: VerifyingOwnFiles,
+        result: Result<Box<Verified>, StoreError>,
+    ) {
+        let VerifyingOwnFiles { token, repaired } = verifying;
+        let found = match result {
+            Ok(found) => Ok(*found),
+            Err(error) => Err(control_error(&error)),
+        };
+        if let (Some(id), Ok(found)) = (repaired, &found)
+            && !found.findings.is_empty()
+        {
+            let known: Vec<&str> = found.findings.iter().map(|f| f.problem.as_str()).collect();
+            self.fleet
+                .audit_workspace(&id, "acknowledged", json!({ "findings": known }));
+        }
+        self.take_verified(token, None, found);
+    }
+
+    fn take_verified(
+        &mut self,
+        token: RequestToken,
+        of: Option<&InstanceKey>,
+        found: Result<Verified, ControlError>,
+    ) {
+        if let Some(verifying) = self.requests.verifications.get_mut(&token) {
+            verifying.outstanding = verifying.outstanding.saturating_sub(1);
+            match found {
+                Ok(found) => verifying.add(of, found),
+                Err(error) => verifying.failure = Some(error),
+            }
+        }
+        self.finish_verification(token);
+    }
+
+    fn finish_verification(&mut self, token: RequestToken) {
+        let Entry::Occupied(entry) = self.requests.verifications.entry(token) else {
+            return;
+        };
+        if entry.get().outstanding > 0 {
+            return;
+        }
+        let verifying = entry.remove();
+        match verifying.failure {
+            Some(error) => self.fleet.respond_error(token, error),
+            None => self.fleet.respond(token, &verifying.found),
+        }
+    }
+}
+
+impl Verifying {
+    fn add(&mut self, of: Option<&InstanceKey>, found: Verified) {
+        self.found.instances += u64::from(of.is_some());
+        self.found.files += found.files;
+        self.found.bytes += found.bytes;
+        self.found.kept.extend(found.kept);
+        let findings = found.findings.into_iter();
+        let findings = findings.map(|finding| told(of.cloned(), finding));
+        self.found.findings.extend(findings);
+    }
+}
+
+/// A finding as a client is told it.
+fn told(instance_key: Option<InstanceKey>, finding: goondan_durable::Finding) -> Finding {
+    let kind = serde_json::to_value(finding.kind).unwrap_or_default();
+    let kind = kind.as_str().unwrap_or_default().to_owned();
+    Finding {
+        instance_key,
+        severity: match finding.severity {
+            Severity::Info => FindingSeverity::Info,
+            Severity::Warning => FindingSeverity::Warning,
+            Severity::Error => FindingSeverity::Error,
+        },
+        kind,
+        path: finding.path,
+        line: finding.line,
+        bytes: finding.bytes.map(|bytes| [bytes.from, bytes.to]),
+        problem: finding.problem,
+        advice: finding.advice,
+        kept_in: finding.kept_in,
+    }
+}

@@ -1,0 +1,198 @@
+//! What one machine says to another.
+
+use goondan_protocol::call::CallTarget;
+use goondan_protocol::ids::{ConnectionName, ResourceName, WorkspaceId};
+use goondan_protocol::ipc::{Status, ToOrchestrator};
+use goondan_protocol::trace::TraceContext;
+use goondan_store::StoreError;
+use goondan_store::instance::OpenTurn;
+
+use crate::exchange::StateWork;
+use crate::fleet::Owner;
+use crate::fleet::parking::Parking;
+use crate::fleet::turns::{Beginning, Completing};
+use crate::{Core, ProcessId};
+
+impl Core {
+    pub(crate) fn on_message(
+        &mut self,
+        process: ProcessId,
+        message: ToOrchestrator,
+        request_id: Option<u64>,
+        trace: Option<TraceContext>,
+    ) {
+        // Long: one arm for each message.
+        // A process that is gone, or was given up, may have had more to say.
+        let Some(owner) = self.fleet.owner_of(process).cloned() else {
+            return;
+        };
+        let is_hello = matches!(message, ToOrchestrator::Hello(_));
+        if let Err(problem) = self.fleet.note_heard(&owner, is_hello) {
+            return self.fleet.on_broken(process, problem);
+        }
+        match (message, &owner) {
+            (ToOrchestrator::Hello(hello), _) => self.fleet.on_hello(process, &owner, &hello),
+            (ToOrchestrator::Pong(_) | ToOrchestrator::ShutdownAck(_), _) => {}
+            (ToOrchestrator::Status(status), Owner::Connector(id, name)) => {
+                self.on_connector_status(id, name, status);
+            }
+            (ToOrchestrator::Event(event), Owner::Connector(id, name)) => {
+                self.fleet
+                    .on_connector_event(id, name, process, request_id, trace, *event);
+            }
+            (ToOrchestrator::StateGet(_), Owner::Connector(id, name)) => {
+                self.fleet
+                    .on_state_work(id, name, process, request_id, StateWork::Get);
+            }
+            (ToOrchestrator::StateSet(set), Owner::Connector(id, name)) => {
+                let work = StateWork::Set(set.state);
+                self.fleet
+                    .on_state_work(id, name, process, request_id, work);
+            }
+            (ToOrchestrator::QuestionAsk(ask), Owner::Connector(id, name)) => {
+                self.calls
+                    .on_question_ask(&mut self.fleet, (id, name), process, request_id, *ask);
+            }
+            (ToOrchestrator::QuestionWithdraw(withdraw), Owner::Connector(..)) => {
+                self.calls
+                    .on_question_withdraw(&mut self.fleet, process, withdraw);
+            }
+            (ToOrchestrator::ConversationLoad(load), Owner::Agent(at)) => {
+                self.fleet
+                    .on_conversation_load(at, process, request_id, load.offset);
+            }
+            (ToOrchestrator::TurnAppend(append), Owner::Agent(at)) => {
+                self.fleet.on_turn_append(at, process, append);
+            }
+            (ToOrchestrator::TurnComplete(complete), Owner::Agent(at)) => {
+                self.fleet.on_turn_complete(at, process, complete);
+            }
+            (ToOrchestrator::AgentAsk(ask), Owner::Agent(at)) => {
+                self.fleet
+                    .on_agent_ask(at, process, request_id, trace, *ask);
+            }
+            (ToOrchestrator::Observe(event), Owner::Agent(at)) => {
+                self.fleet.on_observe(at, process, *event);
+            }
+            (ToOrchestrator::Call(call), Owner::Agent(at)) => {
+                self.calls
+                    .on_call(&mut self.fleet, at, process, trace, *call);
+            }
+            (ToOrchestrator::CallCancel(cancel), Owner::Agent(_)) => {
+                self.calls.on_call_cancel(&mut self.fleet, process, cancel);
+            }
+            (ToOrchestrator::Status(status), Owner::Model(id, name)) => {
+                self.on_model_status(id, name, status);
+            }
+            (ToOrchestrator::CallPiece(piece), Owner::Connector(..) | Owner::Model(..)) => {
+                self.calls.on_call_piece(&mut self.fleet, process, &piece);
+            }
+            (ToOrchestrator::CallResult(result), Owner::Connector(..) | Owner::Model(..)) => {
+                if !self.fleet.is_collected(process, &result) {
+                    self.calls.on_call_result(&mut self.fleet, process, result);
+                }
+            }
+            (other, _) => {
+                let problem = format!("it sent `{}`, which its kind does not send", other.kind());
+                self.fleet.on_broken(process, &problem);
+            }
+        }
+    }
+
+    /// A process is gone.
+    pub(crate) fn on_exited(&mut self, process: ProcessId, how: &str) {
+        let Some((owner, is_crash)) = self.fleet.on_exited(process, how) else {
+            return;
+        };
+        let fleet = &mut self.fleet;
+        match &owner {
+            Owner::Agent(at) => {
+                self.calls.on_caller_gone(fleet, process, at);
+                if fleet.on_agent_exited(at, is_crash.then_some(how)) {
+                    self.calls.give_up_calls_of(fleet, at, None);
+                    self.remove_from_store(at);
+                }
+                self.fleet.give_room(process);
+            }
+            Owner::Connector(id, name) => {
+                let target = CallTarget::Connection { name: name.clone() };
+                self.calls
+                    .on_provider_gone(fleet, process, id, &target, how);
+            }
+            Owner::Model(id, name) => {
+                let target = CallTarget::Model { name: name.clone() };
+                self.calls
+                    .on_provider_gone(fleet, process, id, &target, how);
+                let is_called = self.calls.any_for(id, &target);
+                self.fleet.pump_model(id, name, is_called);
+            }
+        }
+    }
+
+    fn on_connector_status(&mut self, id: &WorkspaceId, name: &ConnectionName, status: Status) {
+        self.fleet.on_connector_status(id, name, status);
+        let target = CallTarget::Connection { name: name.clone() };
+        self.calls.serve(&mut self.fleet, id, &target);
+        self.fleet.pump_collecting(id, name);
+    }
+
+    fn on_model_status(&mut self, id: &WorkspaceId, name: &ResourceName, status: Status) {
+        self.fleet.on_model_status(id, name, status);
+        let target = CallTarget::Model { name: name.clone() };
+        self.calls.serve(&mut self.fleet, id, &target);
+    }
+
+    /// What the passing of time asks for, for one process.
+    pub(crate) fn on_time(&mut self, owner: &Owner) {
+        self.fleet.on_time(owner);
+        match owner {
+            Owner::Agent(_) => {}
+            Owner::Connector(id, name) => {
+                let target = CallTarget::Connection { name: name.clone() };
+                self.calls.serve(&mut self.fleet, id, &target);
+            }
+            Owner::Model(id, name) => self.on_model_time(id, name),
+        }
+    }
+
+    /// What time asks for of a model's process depends on whether anybody calls it.
+    pub(crate) fn on_model_time(&mut self, id: &WorkspaceId, name: &ResourceName) {
+        let target = CallTarget::Model { name: name.clone() };
+        let is_called = self.calls.any_for(id, &target);
+        self.fleet.on_model_time(id, name, is_called);
+    }
+
+    /// A turn has begun: what was awaited for those before it is not any more.
+    pub(crate) fn on_began(&mut self, beginning: Beginning, result: Result<OpenTurn, StoreError>) {
+        let at = beginning.instance.clone();
+        if let Some(turn_id) = self.fleet.on_began(beginning, result) {
+            self.calls
+                .give_up_calls_of(&mut self.fleet, &at, Some(&turn_id));
+        }
+    }
+
+    /// A turn is over: nothing is awaited for it any more, and the next one may begin.
+    pub(crate) fn on_committed(&mut self, completing: &Completing, result: Result<(), StoreError>) {
+        let at = &completing.instance;
+        let Some(began_under) = self.fleet.on_committed(completing, result) else {
+            return;
+        };
+        self.calls.give_up_calls_of(&mut self.fleet, at, None);
+        let outdated = self
+            .fleet
+            .outdated_models(&at.workspace_id, began_under.as_ref());
+        for name in outdated {
+            self.on_model_time(&at.workspace_id, &name);
+        }
+        self.fleet.pump(at);
+        self.fleet.offer_place();
+    }
+
+    /// An event is out of the way: nothing is awaited for its turn any more.
+    pub(crate) fn on_parked(&mut self, parking: &Parking, result: Result<(), StoreError>) {
+        if self.fleet.on_parked(parking, result) {
+            self.calls
+                .give_up_calls_of(&mut self.fleet, &parking.instance, None);
+        }
+    }
+}
