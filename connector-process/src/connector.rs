@@ -13,13 +13,8 @@ use crate::listener::{self, Service};
 use crate::model;
 use crate::program::Program;
 
-/// A built-in connector.
-pub(crate) struct Builtin {
-    /// Its name within `@goondan/base`.
-    pub(crate) name: &'static str,
-    /// Makes it of an assignment whose settings and secrets are in order, or says why it cannot be.
-    pub(crate) make: fn(&ConnectorAssignment) -> Result<Ready, String>,
-}
+/// Makes a connector of an assignment whose settings and secrets are in order, or says why it cannot be.
+pub(crate) type Make = fn(&ConnectorAssignment) -> Result<Ready, String>;
 
 /// A connector, ready to work until it is told to stop.
 pub(crate) struct Ready(Box<dyn FnOnce(Gateway, CancellationToken) -> Work + Send>);
@@ -89,11 +84,10 @@ fn open(assignment: &ConnectorAssignment) -> Result<Ready, String> {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         return Err(format!("the settings cannot work: {}", problems.join("; ")));
     }
-    let mut builtins = BUILTINS.iter();
-    let Some(builtin) = builtins.find(|builtin| builtin.name == name) else {
+    let Some((_, make)) = BUILTINS.iter().find(|(builtin, _)| *builtin == name) else {
         return Err(format!(
             "the connector `{name}` is not in goondan {GOONDAN_VERSION} yet"
         ));
     };
-    (builtin.make)(assignment)
+    make(assignment)
 }

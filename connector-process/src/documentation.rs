@@ -18,7 +18,7 @@ fn page(name: &str) -> &'static str {
 #[test]
 fn every_connector_that_is_described_is_made() {
     let described = goondan_connectors::BUILTINS.iter();
-    let made = crate::BUILTINS.iter().map(|builtin| builtin.name);
+    let made = crate::BUILTINS.iter().map(|(name, _)| *name);
     assert!(described.map(|connector| connector.name).eq(made));
 }
 

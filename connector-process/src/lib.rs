@@ -60,66 +60,45 @@ mod webhook;
 #[cfg(test)]
 mod documentation;
 
-use connector::{Builtin, Ready};
+use connector::{Make, Ready};
 
 pub use process::run;
 
 /// The built-in connectors that a process runs for, each with what makes it of its settings.
-static BUILTINS: [Builtin; 9] = [
-    Builtin {
-        name: "webhook",
-        make: |it| {
-            Ok(Ready::to_listen(webhook::Webhook::new(
-                &it.config,
-                &it.secrets,
-            )))
-        },
-    },
-    Builtin {
-        name: "cron",
-        make: |it| {
-            let cron = cron::Cron::new(&it.connection, &it.config)?;
-            Ok(Ready::to(|gateway, stop| cron.run(gateway, stop)))
-        },
-    },
-    Builtin {
-        name: "telegram",
-        make: |it| {
-            let telegram = telegram::Telegram::new(&it.config, &it.secrets)?;
-            Ok(Ready::to(|gateway, stop| telegram.run(gateway, stop)))
-        },
-    },
-    Builtin {
-        name: "slack",
-        make: |it| slack::Slack::new(&it.config, &it.secrets).map(Ready::to_listen),
-    },
-    Builtin {
-        name: "github",
-        make: |it| github::GitHub::new(&it.config, &it.secrets).map(Ready::to_listen),
-    },
-    Builtin {
-        name: "discord",
-        make: |it| discord::Discord::new(&it.config, &it.secrets).map(Ready::to_listen),
-    },
-    Builtin {
-        name: "http",
-        make: |it| {
-            let fetcher = fetch::Fetcher::new(&it.config)?;
-            Ok(Ready::to(|gateway, stop| fetcher.run(gateway, stop)))
-        },
-    },
-    Builtin {
-        name: "otlp",
-        make: |it| {
-            let otlp = otlp::Otlp::new(&it.config, &it.secrets)?;
-            Ok(Ready::to(|gateway, stop| otlp.run(gateway, stop)))
-        },
-    },
-    Builtin {
-        name: "mcp",
-        make: |it| {
-            let mcp = mcp::Mcp::new(it)?;
-            Ok(Ready::to(|gateway, stop| mcp.run(gateway, stop)))
-        },
-    },
+static BUILTINS: [(&str, Make); 9] = [
+    ("webhook", |it| {
+        Ok(Ready::to_listen(webhook::Webhook::new(
+            &it.config,
+            &it.secrets,
+        )))
+    }),
+    ("cron", |it| {
+        let cron = cron::Cron::new(&it.connection, &it.config)?;
+        Ok(Ready::to(|gateway, stop| cron.run(gateway, stop)))
+    }),
+    ("telegram", |it| {
+        let telegram = telegram::Telegram::new(&it.config, &it.secrets)?;
+        Ok(Ready::to(|gateway, stop| telegram.run(gateway, stop)))
+    }),
+    ("slack", |it| {
+        slack::Slack::new(&it.config, &it.secrets).map(Ready::to_listen)
+    }),
+    ("github", |it| {
+        github::GitHub::new(&it.config, &it.secrets).map(Ready::to_listen)
+    }),
+    ("discord", |it| {
+        discord::Discord::new(&it.config, &it.secrets).map(Ready::to_listen)
+    }),
+    ("http", |it| {
+        let fetcher = fetch::Fetcher::new(&it.config)?;
+        Ok(Ready::to(|gateway, stop| fetcher.run(gateway, stop)))
+    }),
+    ("otlp", |it| {
+        let otlp = otlp::Otlp::new(&it.config, &it.secrets)?;
+        Ok(Ready::to(|gateway, stop| otlp.run(gateway, stop)))
+    }),
+    ("mcp", |it| {
+        let mcp = mcp::Mcp::new(it)?;
+        Ok(Ready::to(|gateway, stop| mcp.run(gateway, stop)))
+    }),
 ];

@@ -111,78 +111,78 @@ pub(crate) fn read_entry(entry: &Located<&str>, cx: &mut Context<'_>) -> Option<
     }
 }
 
-/// A kind of resource: what its documents hold, and how they are read.
-struct Definition {
-    kind: Kind,
-    /// What the `spec` holds.
-    spec: Content,
-    /// Reads a document and puts what it defines where [`Resources`] keep it.
-    read: fn(&Document<'_>, &mut Resources, &mut Context<'_>),
-}
+/// Reads a document and puts what it defines where [`Resources`] keep it.
+type Read = fn(&Document<'_>, &mut Resources, &mut Context<'_>);
 
-/// The kinds there are, in the order in which people are told of them.
-static KINDS: [Definition; 8] = [
-    Definition {
-        kind: Kind::PACKAGE,
-        spec: Content::Mapping(&package::SPEC),
-        read: |document, all, cx| all.package = package::read(document, &mut cx.report),
-    },
-    Definition {
-        kind: Kind::MODEL,
-        spec: Content::Choice(&model::SPEC),
-        read: |document, all, cx| {
+/// The kinds there are, in the order in which people are told of them: what the `spec` of each holds, and
+/// how its documents are read.
+static KINDS: [(Kind, Content, Read); 8] = [
+    (
+        Kind::PACKAGE,
+        Content::Mapping(&package::SPEC),
+        |document, all, cx| {
+            all.package = package::read(document, &mut cx.report);
+        },
+    ),
+    (
+        Kind::MODEL,
+        Content::Choice(&model::SPEC),
+        |document, all, cx| {
             if let Some((model, hosted)) = model::read(document, cx) {
                 let hosted = hosted.map(|hosted| (model.name.clone(), hosted));
                 all.hosted.extend(hosted);
                 all.models.insert(document.name.value.to_owned(), model);
             }
         },
-    },
-    Definition {
-        kind: Kind::AGENT,
-        spec: Content::Mapping(&agent::SPEC),
-        read: |document, all, cx| {
+    ),
+    (
+        Kind::AGENT,
+        Content::Mapping(&agent::SPEC),
+        |document, all, cx| {
             let agent = agent::read(document, cx);
             all.agents.extend(document.located(agent));
         },
-    },
-    Definition {
-        kind: Kind::SWARM,
-        spec: Content::Mapping(&swarm::SPEC),
-        read: |document, all, cx| {
+    ),
+    (
+        Kind::SWARM,
+        Content::Mapping(&swarm::SPEC),
+        |document, all, cx| {
             let swarm = swarm::read(document, &mut cx.report);
             all.swarms.extend(document.located(swarm));
         },
-    },
-    Definition {
-        kind: Kind::TOOL,
-        spec: Content::Choice(&tool::SPEC),
-        read: |document, all, cx| all.tools.extend(document.named(tool::read(document, cx))),
-    },
-    Definition {
-        kind: Kind::EXTENSION,
-        spec: Content::Choice(&extension::SPEC),
-        read: |document, all, cx| {
+    ),
+    (
+        Kind::TOOL,
+        Content::Choice(&tool::SPEC),
+        |document, all, cx| {
+            let tool = tool::read(document, cx);
+            all.tools.extend(document.named(tool));
+        },
+    ),
+    (
+        Kind::EXTENSION,
+        Content::Choice(&extension::SPEC),
+        |document, all, cx| {
             let extension = extension::read(document, cx);
             all.extensions.extend(document.named(extension));
         },
-    },
-    Definition {
-        kind: Kind::CONNECTOR,
-        spec: Content::Choice(&connector::SPEC),
-        read: |document, all, cx| {
+    ),
+    (
+        Kind::CONNECTOR,
+        Content::Choice(&connector::SPEC),
+        |document, all, cx| {
             let connector = connector::read(document, cx);
             all.connectors.extend(document.named(connector));
         },
-    },
-    Definition {
-        kind: Kind::CONNECTION,
-        spec: Content::Mapping(&connection::SPEC),
-        read: |document, all, cx| {
+    ),
+    (
+        Kind::CONNECTION,
+        Content::Mapping(&connection::SPEC),
+        |document, all, cx| {
             let connection = connection::read(document, cx);
             all.connections.extend(document.located(connection));
         },
-    },
+    ),
 ];
 
 /// Everything a project defines, read but not yet connected.
@@ -219,22 +219,22 @@ impl Resources {
         self.names
             .register(*kind, name.value, name.place, &mut cx.report);
         cx.resource = format!("{kind}/{}", name.value);
-        if let Some(definition) = find(*kind) {
-            (definition.read)(document, self, cx);
+        if let Some((_, _, read)) = find(*kind) {
+            read(document, self, cx);
         }
     }
 }
 
-fn find(kind: Kind) -> Option<&'static Definition> {
-    KINDS.iter().find(|definition| definition.kind == kind)
+fn find(kind: Kind) -> Option<&'static (Kind, Content, Read)> {
+    KINDS.iter().find(|(other, _, _)| *other == kind)
 }
 
 /// The kinds there are, in the order in which people are told of them.
 pub(crate) fn all() -> impl Iterator<Item = Kind> {
-    KINDS.iter().map(|definition| definition.kind)
+    KINDS.iter().map(|(kind, _, _)| *kind)
 }
 
 /// What the `spec` of a kind holds.
 pub(crate) fn spec_of(kind: Kind) -> Content {
-    find(kind).map_or(Content::Anything, |definition| definition.spec)
+    find(kind).map_or(Content::Anything, |(_, spec, _)| *spec)
 }
