@@ -223,11 +223,11 @@ fn an_agent_that_is_asked_by_another_is_told_so() {
     let mut conversation = history(0);
     let outputs = begin(&mut extensions, &facts(&person()), &mut conversation);
     assert_eq!(events(&outputs), 0);
-    let asker = EventSource::Agent {
+    let requester = EventSource::Agent {
         name: "boss".parse().unwrap(),
         instance_key: "ann".parse().unwrap(),
     };
-    begin(&mut extensions, &facts(&asker), &mut conversation);
+    begin(&mut extensions, &facts(&requester), &mut conversation);
     let last = conversation.messages().next_back().unwrap().unwrap();
     assert!(last.data.content.to_text().contains("`boss`"));
 }

@@ -1,6 +1,6 @@
 //! What this process has done outside: calls that the orchestrator passes on to a connector.
 //!
-//! [`Outgoing`] is the handle that models and tools have; [`Desk`] is its other end, in the process
+//! [`Outgoing`] is the handle that models and tools have; [`CallReceiver`] is its other end, in the process
 //! loop. Dropping the future of a call gives the call up.
 
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ pub(crate) struct Ask {
 
 /// What the process loop is to send.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum OutboundFrame {
     /// A call.
     Call {
         call: Box<OutgoingCall>,
@@ -52,7 +52,7 @@ pub(crate) enum Order {
 }
 
 #[derive(Debug)]
-enum Slip {
+enum CallCommand {
     Call {
         ask: Box<Ask>,
         call_id: CallId,
@@ -68,21 +68,21 @@ enum Slip {
 /// The way outside. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Outgoing {
-    slips: mpsc::Sender<Slip>,
+    commands: mpsc::Sender<CallCommand>,
     places: Arc<Semaphore>,
     next_id: Arc<AtomicU64>,
 }
 
 /// The process loop's end.
 #[derive(Debug)]
-pub(crate) struct Desk {
-    slips: mpsc::Receiver<Slip>,
+pub(crate) struct CallReceiver {
+    commands: mpsc::Receiver<CallCommand>,
     waiting: HashMap<CallId, oneshot::Sender<CallOutcome>>,
 }
 
 /// Gives a call up unless it was settled.
 struct Guard {
-    slips: mpsc::Sender<Slip>,
+    commands: mpsc::Sender<CallCommand>,
     call_id: CallId,
     place: Option<OwnedSemaphorePermit>,
 }
@@ -90,8 +90,8 @@ struct Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            // Each place makes at most two slips, so there is room; a loop that ended needs none.
-            drop(self.slips.try_send(Slip::Cancel {
+            // Each place makes at most two commands, so there is room; a loop that ended needs none.
+            drop(self.commands.try_send(CallCommand::Cancel {
                 call_id: self.call_id,
                 _place: place,
             }));
@@ -101,15 +101,15 @@ impl Drop for Guard {
 
 impl Outgoing {
     /// A way outside, and where what is asked of it comes out.
-    pub(crate) fn new() -> (Self, Desk) {
-        let (sender, slips) = mpsc::channel(2 * OPEN_CALLS_MAX);
+    pub(crate) fn new() -> (Self, CallReceiver) {
+        let (sender, commands) = mpsc::channel(2 * OPEN_CALLS_MAX);
         let outgoing = Self {
-            slips: sender,
+            commands: sender,
             places: Arc::new(Semaphore::new(OPEN_CALLS_MAX)),
             next_id: Arc::new(AtomicU64::new(1)),
         };
         let waiting = HashMap::new();
-        (outgoing, Desk { slips, waiting })
+        (outgoing, CallReceiver { commands, waiting })
     }
 
     /// Has something done outside and waits for what comes of it. Dropping the future gives it up;
@@ -125,14 +125,17 @@ impl Outgoing {
         let call_id = CallId(self.next_id.fetch_add(1, Ordering::Relaxed));
         let (waiter, outcome) = oneshot::channel();
         let ask = Box::new(ask);
-        let slip = Slip::Call {
+        let command = CallCommand::Call {
             ask,
             call_id,
             waiter,
         };
-        self.slips.send(slip).await.map_err(|_closed| ended())?;
+        self.commands
+            .send(command)
+            .await
+            .map_err(|_closed| ended())?;
         let mut guard = Guard {
-            slips: self.slips.clone(),
+            commands: self.commands.clone(),
             call_id,
             place: Some(place),
         };
@@ -146,11 +149,11 @@ impl Outgoing {
     }
 }
 
-impl Desk {
+impl CallReceiver {
     /// The next thing to be sent. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Option<Order> {
-        Some(match self.slips.recv().await? {
-            Slip::Call {
+    pub(crate) async fn next(&mut self) -> Option<OutboundFrame> {
+        Some(match self.commands.recv().await? {
+            CallCommand::Call {
                 ask,
                 call_id,
                 waiter,
@@ -168,11 +171,11 @@ impl Desk {
                     place: ask.place,
                     record: ask.record,
                 });
-                Order::Call { call, trace }
+                OutboundFrame::Call { call, trace }
             }
-            Slip::Cancel { call_id, .. } => {
+            CallCommand::Cancel { call_id, .. } => {
                 self.waiting.remove(&call_id);
-                Order::Cancel(CallCancel { call_id })
+                OutboundFrame::Cancel(CallCancel { call_id })
             }
         })
     }
@@ -210,7 +213,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_result_reaches_its_own_call() {
-        let (outgoing, mut desk) = Outgoing::new();
+        let (outgoing, mut receiver) = Outgoing::new();
         let both = async {
             let first = outgoing.call(ask());
             let second = outgoing.call(ask());
@@ -219,7 +222,7 @@ mod tests {
         let orchestrator = async {
             let mut ids = Vec::new();
             for _ in 0..2 {
-                let Some(Order::Call { call, .. }) = desk.next().await else {
+                let Some(OutboundFrame::Call { call, .. }) = receiver.next().await else {
                     panic!("expected a call");
                 };
                 ids.push(call.call_id);
@@ -227,17 +230,17 @@ mod tests {
             for call_id in ids.into_iter().rev() {
                 let value = RawValue::from_string(call_id.0.to_string()).unwrap();
                 let outcome = CallOutcome::Ok(value);
-                desk.settle(CallResult { call_id, outcome });
+                receiver.settle(CallResult { call_id, outcome });
             }
         };
         let ((first, second), ()) = tokio::join!(both, orchestrator);
         assert_ne!(first.unwrap().get(), second.unwrap().get());
-        assert!(desk.waiting.is_empty());
+        assert!(receiver.waiting.is_empty());
     }
 
     #[tokio::test]
     async fn a_call_that_is_dropped_is_cancelled_and_its_place_is_free_again() {
-        let (outgoing, mut desk) = Outgoing::new();
+        let (outgoing, mut receiver) = Outgoing::new();
         for _ in 0..3 * OPEN_CALLS_MAX {
             let mut call = Box::pin(outgoing.call(ask()));
             // Polled by hand, it must not be told to let others run first.
@@ -245,16 +248,16 @@ mod tests {
             let polled = poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx))).await;
             assert!(polled.is_pending());
             drop(first);
-            let Some(Order::Call { call: sent, .. }) = desk.next().await else {
+            let Some(OutboundFrame::Call { call: sent, .. }) = receiver.next().await else {
                 panic!("expected a call");
             };
             drop(call);
-            let Some(Order::Cancel(cancel)) = desk.next().await else {
+            let Some(OutboundFrame::Cancel(cancel)) = receiver.next().await else {
                 panic!("expected a cancellation");
             };
             assert_eq!(cancel.call_id, sent.call_id);
         }
-        assert!(desk.waiting.is_empty());
+        assert!(receiver.waiting.is_empty());
         assert_eq!(outgoing.places.available_permits(), OPEN_CALLS_MAX);
     }
 }

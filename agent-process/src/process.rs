@@ -28,7 +28,7 @@ use crate::extensions::Extensions;
 use crate::history::History;
 use crate::link::{Incoming, Link};
 use crate::model::{self, Answer};
-use crate::outgoing::{Order, Outgoing};
+use crate::outgoing::{OutboundFrame, Outgoing};
 use crate::recorder::Recorder;
 use crate::tools::Origin;
 use crate::tools::Toolbox;
@@ -60,7 +60,7 @@ pub(crate) async fn run(
     supervisor: PathBuf,
 ) -> Result<Ended, ProcessError> {
     let toolbox = Toolbox::new(&assignment, supervisor)?;
-    let (outgoing, desk) = Outgoing::new();
+    let (outgoing, call_receiver) = Outgoing::new();
     let model = model::of_definition(&assignment.agent.model, &outgoing);
     let (agent_client, agent_requests) = AgentClient::new();
     tracing::info!(
@@ -101,7 +101,7 @@ pub(crate) async fn run(
         model,
         outgoing,
         origin: None,
-        desk,
+        call_receiver,
         agent_client,
         agent_requests,
         next_request: loaded.next_request,
@@ -180,7 +180,7 @@ impl Agent {
                     self.handle(input).await?;
                 }
                 host_event = next_of(&mut self.extension_host) => self.take_host_event(host_event).await?,
-                Some(order) = self.desk.next() => self.carry_out_order(order).await?,
+                Some(order) = self.call_receiver.next() => self.send_outbound(order).await?,
                 Some((ask, trace)) = self.agent_requests.next(self.next_request) => {
                     let ask = ToOrchestrator::AgentAsk(Box::new(ask));
                     self.link.send(&ask, trace, Some(self.next_request)).await?;
@@ -191,13 +191,13 @@ impl Agent {
     }
 
     /// Sends what a model or a tool wants done outside.
-    async fn carry_out_order(&mut self, order: Order) -> Result<(), ProcessError> {
+    async fn send_outbound(&mut self, order: OutboundFrame) -> Result<(), ProcessError> {
         match order {
-            Order::Call { call, trace } => {
+            OutboundFrame::Call { call, trace } => {
                 let call = ToOrchestrator::Call(call);
                 self.link.send(&call, trace, None).await?;
             }
-            Order::Cancel(cancel) => {
+            OutboundFrame::Cancel(cancel) => {
                 let cancel = ToOrchestrator::CallCancel(cancel);
                 self.link.send(&cancel, None, None).await?;
             }
@@ -227,7 +227,7 @@ impl Agent {
                 self.handle(Input::Committed { turn_id }).await?;
                 self.recorder = None;
             }
-            ToAgent::CallResult(result) => self.desk.settle(result),
+            ToAgent::CallResult(result) => self.call_receiver.settle(result),
             ToAgent::AgentAnswer(answer) => {
                 self.agent_requests.settle(incoming.in_reply_to, *answer);
             }

@@ -51,8 +51,8 @@ pub(crate) async fn run(
     stop: &CancellationToken,
 ) -> Result<(), String> {
     let model = &assignment.model;
-    let asker = Asker::new(model)?;
-    gateway.serve(Arc::new(asker)).await;
+    let caller = ModelCaller::new(model)?;
+    gateway.serve(Arc::new(caller)).await;
     let at = model.endpoint.as_deref().unwrap_or("its provider");
     gateway
         .report(true, format!("{} at {at}", model.model))
@@ -62,12 +62,12 @@ pub(crate) async fn run(
 }
 
 /// Asks one model.
-struct Asker {
+struct ModelCaller {
     model: Arc<HostedModel>,
     client: reqwest::Client,
 }
 
-impl Asker {
+impl ModelCaller {
     fn new(model: &HostedModel) -> Result<Self, String> {
         let connect_timeout = Duration::from_millis(model.timeouts.connect_ms);
         let client = http::client(connect_timeout)
@@ -139,7 +139,7 @@ fn exchange_of(
     Ok((body, reader))
 }
 
-impl CallHandler for Asker {
+impl CallHandler for ModelCaller {
     fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, Outcome> {
         let (model, client) = (Arc::clone(&self.model), self.client.clone());
         async move {

@@ -135,7 +135,7 @@ pub(crate) enum Notice {
 
 /// How long a request may take.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Patience {
+pub(crate) enum RequestTimeout {
     /// It only reads.
     Query,
     /// It may wait for processes to stop.
@@ -144,7 +144,7 @@ pub(crate) enum Patience {
     Endless,
 }
 
-impl Patience {
+impl RequestTimeout {
     fn limit(self) -> Option<Duration> {
         match self {
             Self::Query => Some(Duration::from_millis(QUERY_TIMEOUT_MS)),
@@ -224,12 +224,12 @@ impl Client {
 
     /// Makes a request that only reads.
     pub(crate) async fn query<M: Method>(&mut self, call: M) -> Result<M::Output, CallError> {
-        self.watch(call, Patience::Query, &mut |_| {}).await
+        self.watch(call, RequestTimeout::Query, &mut |_| {}).await
     }
 
     /// Makes a request that may wait for processes to stop.
     pub(crate) async fn change<M: Method>(&mut self, call: M) -> Result<M::Output, CallError> {
-        self.watch(call, Patience::Change, &mut |_| {}).await
+        self.watch(call, RequestTimeout::Change, &mut |_| {}).await
     }
 
     /// Makes a request and hands what arrives meanwhile to `on_notice`.
@@ -239,11 +239,11 @@ impl Client {
     pub(crate) async fn watch<M: Method>(
         &mut self,
         call: M,
-        patience: Patience,
+        request_timeout: RequestTimeout,
         on_notice: &mut dyn FnMut(Notice),
     ) -> Result<M::Output, CallError> {
         let exchange = self.exchange(&call, on_notice);
-        match patience.limit() {
+        match request_timeout.limit() {
             None => exchange.await,
             Some(limit) => timeout(limit, exchange)
                 .await

@@ -1,6 +1,6 @@
 //! What an agent asks of the others (`IPC-2`, `IPC-3`), and what it is told.
 //!
-//! A question to another agent is an event like any other. Its id is made of the asker's turn and the
+//! A question to another agent is an event like any other. Its id is made of the requester's turn and the
 //! place of the tool call in it, so that asking again after a crash is the same question, and gets the
 //! answer that was stored.
 
@@ -64,7 +64,7 @@ pub enum Question {
     Request {
         /// The agent.
         agent: AgentName,
-        /// Its conversation; the one that belongs to the asker's if none is given (`INST-3`).
+        /// Its conversation; the one that belongs to the requester's if none is given (`INST-3`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instance_key: Option<InstanceKey>,
         /// The text for it.
@@ -101,7 +101,7 @@ pub enum Question {
     },
     /// Which agents there are.
     Catalog {},
-    /// Restart the asker's own process after its running turn.
+    /// Restart the requester's own process after its running turn.
     Restart {
         /// Why, for people.
         reason: String,
@@ -112,7 +112,7 @@ pub enum Question {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ListScope {
-    /// Those of the asker's conversation.
+    /// Those of the requester's conversation.
     #[default]
     Conversation,
     /// Those of the whole workspace.

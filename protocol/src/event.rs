@@ -135,7 +135,7 @@ pub enum EventSource {
 pub struct ReplyTo {
     /// Who waits.
     pub target: EventSource,
-    /// The asker's own mark, returned with the answer.
+    /// The requester's own mark, returned with the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
 }

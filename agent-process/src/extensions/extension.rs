@@ -12,10 +12,10 @@ use crate::tool_call::ToolOutcome;
 /// What an extension can do. Everything is optional.
 pub(crate) trait Extension: Debug + Send {
     /// The turn begins, or begins again after a crash. Its input is part of the conversation.
-    fn begin_turn(&mut self, _scene: &mut ExtensionContext<'_>) {}
+    fn begin_turn(&mut self, _context: &mut ExtensionContext<'_>) {}
 
     /// The model is about to be asked.
-    fn before_step(&mut self, _scene: &mut ExtensionContext<'_>) {}
+    fn before_step(&mut self, _context: &mut ExtensionContext<'_>) {}
 
     /// A tool is about to run.
     ///
@@ -24,7 +24,7 @@ pub(crate) trait Extension: Debug + Send {
     /// What the model is told instead: the tool does not run.
     fn before_call(
         &mut self,
-        _scene: &mut ExtensionContext<'_>,
+        _context: &mut ExtensionContext<'_>,
         _call: &ToolCall,
     ) -> Result<(), String> {
         Ok(())
@@ -33,7 +33,7 @@ pub(crate) trait Extension: Debug + Send {
     /// A tool has run; its outcome is not recorded yet.
     fn after_call(
         &mut self,
-        _scene: &mut ExtensionContext<'_>,
+        _context: &mut ExtensionContext<'_>,
         _call: &ToolCall,
         _outcome: &mut ToolOutcome,
     ) {
@@ -45,12 +45,12 @@ pub(crate) trait Extension: Debug + Send {
     }
 
     /// What is to be summarized before the turn's first step, if anything is.
-    fn wants_summary(&mut self, _scene: &mut ExtensionContext<'_>) -> Option<SummaryWanted> {
+    fn wants_summary(&mut self, _context: &mut ExtensionContext<'_>) -> Option<SummaryWanted> {
         None
     }
 
     /// The summary came, now or before a crash, or it could not be had.
-    fn take_summary(&mut self, _scene: &mut ExtensionContext<'_>, _summary: &Summary<'_>) {}
+    fn take_summary(&mut self, _context: &mut ExtensionContext<'_>, _summary: &Summary<'_>) {}
 
     /// Why the model is not offered this tool in the coming step; none if it is.
     fn why_not_offered(&self, _tool_name: &str) -> Option<String> {
@@ -58,7 +58,7 @@ pub(crate) trait Extension: Debug + Send {
     }
 
     /// The model has answered, and the turn is about to end with this reply.
-    fn end_turn(&mut self, _scene: &mut ExtensionContext<'_>, _reply: &mut String) -> Ending {
+    fn end_turn(&mut self, _context: &mut ExtensionContext<'_>, _reply: &mut String) -> Ending {
         Ending::Accept
     }
 }

@@ -58,10 +58,10 @@ impl ScriptedModel {
     /// is not there.
     pub fn play(&self, request: ModelRequest<'_>) -> Result<Played, ModelError> {
         let rules = self.rules.as_ref().map_err(Clone::clone)?;
-        let scene = Scene::of(request)?;
+        let context = RuleContext::of(request)?;
         for (rule, place) in rules.iter().zip(1_usize..) {
-            let mut captures = scene.captures.clone();
-            if scene.fits(rule, &mut captures)? {
+            let mut captures = context.captures.clone();
+            if context.fits(rule, &mut captures)? {
                 let reply = reply_of(rule, &captures, request.step_id).map_err(|fault| {
                     ModelError::new(format!("rule {place} of the script: {fault}"))
                 })?;
@@ -69,7 +69,7 @@ impl ScriptedModel {
                 return Ok(Played { reply, delay });
             }
         }
-        Err(scene.no_rule())
+        Err(context.no_rule())
     }
 }
 
@@ -92,7 +92,7 @@ impl Model for ScriptedModel {
 }
 
 /// What the conditions of a rule look at.
-struct Scene<'a> {
+struct RuleContext<'a> {
     user: String,
     /// Set if the latest message is a tool result.
     result: Option<ToolResult>,
@@ -104,7 +104,7 @@ struct Scene<'a> {
     captures: Captures,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> RuleContext<'a> {
     fn of(request: ModelRequest<'a>) -> Result<Self, ModelError> {
         let conversation = request.messages;
         let (mut user, mut earlier) = (String::new(), 0);

@@ -14,7 +14,7 @@ use crate::extension_host::ExtensionHost;
 use crate::link::Link;
 use crate::middleware::Enter;
 use crate::model::{Answer, Model, ModelError};
-use crate::outgoing::{Desk, Outgoing};
+use crate::outgoing::{CallReceiver, Outgoing};
 use crate::recorder::Recorder;
 use crate::tool_call::{CallKey, ToolOutcome};
 use crate::tools::host::HostProgram;
@@ -69,7 +69,7 @@ pub(super) struct Agent {
     /// Where the event of the turn came from.
     pub(super) origin: Option<Arc<Origin>>,
     /// What models and tools want done outside.
-    pub(super) desk: Desk,
+    pub(super) call_receiver: CallReceiver,
     pub(super) agent_client: AgentClient,
     pub(super) agent_requests: AgentRequests,
     pub(super) next_request: u64,

@@ -110,7 +110,7 @@ pub(super) fn export(
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Errand {
+struct RequestArgs {
     agent: String,
     input: String,
     #[serde(default)]
@@ -121,7 +121,7 @@ struct Errand {
     timeout_ms: Option<u64>,
 }
 
-impl Errand {
+impl RequestArgs {
     fn agent(&self) -> Result<AgentName, ToolFault> {
         let wrong = |error: goondan_protocol::ids::InvalidId| {
             ToolFault::new("E_AGENT_NOT_FOUND", error.to_string())
@@ -131,31 +131,31 @@ impl Errand {
 }
 
 fn request(call: &ToolInvocation) -> Result<Question, ToolFault> {
-    let errand: Errand = call.args()?;
+    let args: RequestArgs = call.args()?;
     Ok(Question::Request {
-        agent: errand.agent()?,
-        instance_key: errand.instance_key,
-        input: errand.input,
-        wait: errand.wait.unwrap_or(true),
-        timeout_ms: errand.timeout_ms.unwrap_or(DEFAULT_REQUEST_TIMEOUT_MS),
+        agent: args.agent()?,
+        instance_key: args.instance_key,
+        input: args.input,
+        wait: args.wait.unwrap_or(true),
+        timeout_ms: args.timeout_ms.unwrap_or(DEFAULT_REQUEST_TIMEOUT_MS),
     })
 }
 
 fn send(call: &ToolInvocation) -> Result<Question, ToolFault> {
-    let errand: Errand = call.args()?;
+    let args: RequestArgs = call.args()?;
     Ok(Question::Send {
-        agent: errand.agent()?,
-        instance_key: errand.instance_key,
-        input: errand.input,
+        agent: args.agent()?,
+        instance_key: args.instance_key,
+        input: args.input,
     })
 }
 
 fn spawn(call: &ToolInvocation) -> Result<Question, ToolFault> {
-    let errand: Errand = call.args()?;
+    let args: RequestArgs = call.args()?;
     Ok(Question::Spawn {
-        agent: errand.agent()?,
-        instance_key: errand.instance_key,
-        input: errand.input,
+        agent: args.agent()?,
+        instance_key: args.instance_key,
+        input: args.input,
     })
 }
 

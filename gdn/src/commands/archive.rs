@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tempfile::NamedTempFile;
 
-use crate::client::Patience;
+use crate::client::RequestTimeout;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -253,7 +253,7 @@ pub(super) async fn import(args: InstanceImportArgs, context: &Context) -> Resul
         path,
     };
     let imported = client
-        .watch(request.clone(), Patience::Endless, &mut |_| {})
+        .watch(request.clone(), RequestTimeout::Endless, &mut |_| {})
         .await?;
     let output = context.output;
     output.object(

@@ -7,7 +7,7 @@ use goondan_protocol::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
 use goondan_protocol::images::Image;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 
-use crate::client::{CallError, Client, Notice, Patience};
+use crate::client::{CallError, Client, Notice, RequestTimeout};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -113,7 +113,7 @@ impl Question {
         client
             .watch(
                 self.request(true),
-                Patience::Endless,
+                RequestTimeout::Endless,
                 &mut |notice| match notice {
                     Notice::Progress(event) => view.show(&event),
                     Notice::Piece(piece) => view.piece(&piece),

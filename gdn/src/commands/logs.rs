@@ -15,7 +15,7 @@ use goondan_protocol::trace::TraceId;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::client::{CallError, Client, ConnectError, Notice, Patience};
+use crate::client::{CallError, Client, ConnectError, Notice, RequestTimeout};
 use crate::context::Context;
 use crate::daemon;
 use crate::exit::Exit;
@@ -296,9 +296,9 @@ impl Reader<'_> {
             workspace_id: self.filter.workspaces.iter().flatten().next().cloned(),
             ..self.filter.chosen.clone()
         };
-        let patience = match self.args.follow {
-            true => Patience::Endless,
-            false => Patience::Query,
+        let request_timeout = match self.args.follow {
+            true => RequestTimeout::Endless,
+            false => RequestTimeout::Query,
         };
         // Printing can fail, when the reader has gone; then nobody needs more lines.
         let stop = Notify::new();
@@ -312,7 +312,7 @@ impl Reader<'_> {
             }
         };
         let ended = tokio::select! {
-            ended = client.watch(follow, patience, &mut print) => ended,
+            ended = client.watch(follow, request_timeout, &mut print) => ended,
             () = stop.notified() => Ok(Done {}),
         };
         if let Some(failure) = failed {

@@ -325,8 +325,8 @@ impl Ledger {
 }
 
 /// What the replies of a sum have in common.
-type Key = (Day, AgentName, InstanceKey, Askers, ResourceName);
-type Askers = (Vec<InstanceKey>, Vec<AgentName>);
+type Key = (Day, AgentName, InstanceKey, Callers, ResourceName);
+type Callers = (Vec<InstanceKey>, Vec<AgentName>);
 
 fn add(sums: &mut BTreeMap<Key, Line>, line: Line) {
     let key = (

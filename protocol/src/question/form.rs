@@ -170,7 +170,7 @@ impl QuestionForm {
     ///
     /// # Errors
     ///
-    /// All that is wrong with it, in words. No value is repeated: it may be meant for the asker alone.
+    /// All that is wrong with it, in words. No value is repeated: it may be meant for the requester alone.
     pub fn check(&self, content: &JsonObject) -> Result<(), String> {
         let bytes = serde_json::to_string(content).map_or(usize::MAX, |text| text.len());
         if bytes > MAX_ANSWER_BYTES {

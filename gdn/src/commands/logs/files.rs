@@ -131,7 +131,7 @@ fn read_lines(file: &File, count: usize, filter: &Filter) -> io::Result<(VecDequ
 
 /// What came of a look at the files.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(super) struct FollowedLines {
     pub(super) lines: Vec<String>,
     /// Whether files went that had not been read to their end.
     pub(super) has_lost: bool,
@@ -163,13 +163,13 @@ impl Follower {
     }
 
     /// What was written since the last look.
-    pub(super) fn look(&mut self) -> io::Result<News> {
-        let mut news = News::default();
-        self.read_current(&mut news)?;
+    pub(super) fn look(&mut self) -> io::Result<FollowedLines> {
+        let mut followed = FollowedLines::default();
+        self.read_current(&mut followed)?;
         let newest = match std::fs::metadata(self.files.path(0)) {
             Ok(metadata) => metadata,
             // In the middle of a rotation, or not there yet.
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(news),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(followed),
             Err(error) => return Err(error),
         };
         let current = self.current.as_ref().map(|opened| opened.id);
@@ -177,26 +177,26 @@ impl Follower {
             if newest.len() < self.offset {
                 // The only file there may be is emptied instead of being renamed.
                 self.offset = 0;
-                news.has_lost = true;
-                self.read_current(&mut news)?;
+                followed.has_lost = true;
+                self.read_current(&mut followed)?;
             }
-            return Ok(news);
+            return Ok(followed);
         }
         // What was written to it between the last look and its being renamed.
-        self.read_current(&mut news)?;
+        self.read_current(&mut followed)?;
         let mut newer = self.files.open_all()?;
         match newer.iter().position(|opened| Some(opened.id) == current) {
             Some(at) => newer.truncate(at),
-            None => news.has_lost = current.is_some(),
+            None => followed.has_lost = current.is_some(),
         }
         for opened in newer.into_iter().rev() {
             self.begin(opened, 0);
-            self.read_current(&mut news)?;
+            self.read_current(&mut followed)?;
         }
-        Ok(news)
+        Ok(followed)
     }
 
-    fn read_current(&mut self, news: &mut News) -> io::Result<()> {
+    fn read_current(&mut self, followed: &mut FollowedLines) -> io::Result<()> {
         let Some(opened) = &mut self.current else {
             return Ok(());
         };
@@ -212,7 +212,9 @@ impl Follower {
                 match byte {
                     b'\n' => {
                         let line = std::mem::take(&mut self.pending);
-                        news.lines.push(String::from_utf8_lossy(&line).into_owned());
+                        followed
+                            .lines
+                            .push(String::from_utf8_lossy(&line).into_owned());
                     }
                     byte => self.pending.push(*byte),
                 }
@@ -322,9 +324,9 @@ mod tests {
                 written.rotate(5);
             }
         }
-        let news = follower.look().unwrap();
-        assert!(!news.has_lost);
-        seen.extend(numbers(&news.lines));
+        let followed = follower.look().unwrap();
+        assert!(!followed.has_lost);
+        seen.extend(numbers(&followed.lines));
         written.write(1);
         seen.extend(numbers(&follower.look().unwrap().lines));
         assert_eq!(seen, expected(3, written.next));
@@ -340,9 +342,9 @@ mod tests {
             written.rotate(2);
         }
         written.write(1);
-        let news = follower.look().unwrap();
-        assert!(news.has_lost);
-        assert_eq!(numbers(&news.lines).last(), Some(&4));
+        let followed = follower.look().unwrap();
+        assert!(followed.has_lost);
+        assert_eq!(numbers(&followed.lines).last(), Some(&4));
         let path = written.files().path(0);
         let mut file = OpenOptions::new().append(true).open(path).unwrap();
         file.write_all(br#"{"mess"#).unwrap();
