@@ -5,16 +5,23 @@
 //!
 //! The interface is as low as system calls: a write may be short, and nothing is durable before it is
 //! synced — a file's content by [`DiskFile::sync`], its name by [`Disk::sync_dir`].
+//!
+//! Trees that others write, too, are reached through a [`Folder`]: [`RealFolder`], and
+//! [`SimulatedDisk::folder`].
 
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::Path;
 
+mod folder;
 mod real;
+mod real_folder;
 mod simulated;
 
+pub use folder::{Folder, NodeKind, NodeStat};
 pub use real::RealDisk;
+pub use real_folder::RealFolder;
 pub use simulated::{Crash, Fault, SimulatedDisk};
 
 /// What a directory entry is.
