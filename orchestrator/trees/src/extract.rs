@@ -176,17 +176,17 @@ impl Extraction<'_> {
         };
         let mode = entry.header().mode().map_err(|error| damaged(&error))? & MODE_MASK;
         for parent in self.builder.missing_parents(&path) {
-            self.directory(parent, DIRECTORY_MODE)?;
+            self.directory(&parent, DIRECTORY_MODE)?;
         }
         match kind {
             // Something in it came before it, and made it.
             EntryType::Directory if self.builder.has_directory(&path) => Ok(()),
-            EntryType::Directory => self.directory(path, mode),
+            EntryType::Directory => self.directory(&path, mode),
             EntryType::Symlink => {
                 let target = entry.link_name_bytes().unwrap_or_default().into_owned();
                 self.link(path, target)
             }
-            EntryType::Regular | EntryType::Continuous => self.file(path, mode, entry),
+            EntryType::Regular | EntryType::Continuous => self.file(&path, mode, entry),
             _ => Err(TreeError::Special { path }),
         }
     }
@@ -217,11 +217,11 @@ impl Extraction<'_> {
         }
     }
 
-    fn directory(&mut self, path: RelativePath, mode: u32) -> Result<(), TreeError> {
+    fn directory(&mut self, path: &RelativePath, mode: u32) -> Result<(), TreeError> {
         // Recorded first: a name that is no tree's must not reach the file system.
         self.builder.add(path.clone(), Entry::Directory { mode })?;
         let made = self.folder.create_dir(path.as_path(), mode | 0o700);
-        made.during("create", &path)
+        made.during("create", path)
     }
 
     fn link(&mut self, path: RelativePath, target: Vec<u8>) -> Result<(), TreeError> {
@@ -243,17 +243,13 @@ impl Extraction<'_> {
 
     fn file<R: Read>(
         &mut self,
-        path: RelativePath,
+        path: &RelativePath,
         mode: u32,
         entry: &mut tar::Entry<'_, R>,
     ) -> Result<(), TreeError> {
         let bytes = entry.size();
         if bytes > self.builder.bytes_left() {
-            return Err(TreeError::limit(
-                "bytes",
-                self.options.limits.bytes(),
-                &path,
-            ));
+            return Err(TreeError::limit("bytes", self.options.limits.bytes(), path));
         }
         // Refused as the name of a tree before anything is written.
         let unread = Entry::File {
@@ -265,7 +261,7 @@ impl Extraction<'_> {
         let mut file = self
             .folder
             .create(path.as_path(), mode | 0o600)
-            .during("create", &path)?;
+            .during("create", path)?;
         let mut hasher = Sha256::new();
         let mut chunk = vec![0; COPY_CHUNK_BYTES];
         let mut came = 0;
@@ -277,16 +273,16 @@ impl Extraction<'_> {
             let piece = chunk.get(..read).unwrap_or_default();
             came += read as u64;
             hasher.update(piece);
-            append_all(file.as_mut(), piece).during("write", &path)?;
+            append_all(file.as_mut(), piece).during("write", path)?;
         }
         if came != bytes {
             return Err(refused("it ends in the middle of a file"));
         }
-        file.sync().during("sync", &path)?;
+        file.sync().during("sync", path)?;
         let sha256 = Digest::finish(hasher);
         let mode = mode | 0o600;
         self.builder.fill(
-            &path,
+            path,
             Entry::File {
                 mode,
                 bytes,

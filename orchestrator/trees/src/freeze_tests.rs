@@ -20,7 +20,7 @@ fn world() -> (SimulatedDisk, crate::Manifest) {
     }
     disk.sync_dir(Path::new("/")).unwrap();
     let mut random = fastrand::Rng::with_seed(5);
-    let tree = nodes(&mut random, 12);
+    let tree = nodes(&mut random, 30);
     let manifest = write(disk.folder(Path::new("/source")).as_ref(), &tree);
     (disk, manifest)
 }
@@ -64,7 +64,7 @@ fn box_1_a_freeze_that_is_stopped_at_any_call_is_whole_or_not_there() {
             }
         }
         if !disk.is_down() {
-            assert!(call > 40 && whole > 10);
+            assert!(call > 40 && whole > 10, "{call} {whole}");
             return;
         }
     }

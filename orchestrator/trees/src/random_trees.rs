@@ -169,8 +169,7 @@ fn edited(random: &mut Rng, content: &[u8]) -> Vec<u8> {
         .collect();
     for _ in 0..random.usize(1..4) {
         let at = random.usize(..=lines.len());
-        let mut line = pick(random, LINES).to_vec();
-        line.push(b'\n');
+        let line = [pick(random, LINES), b"\n"].concat();
         match random.u8(..4) {
             0 | 1 => lines.insert(at, line),
             2 if at < lines.len() => drop(lines.remove(at)),
@@ -191,7 +190,7 @@ pub(crate) fn mutated(random: &mut Rng, before: &Nodes) -> Nodes {
     for (path, old) in before {
         match (random.u8(..12), old) {
             (0 | 1, _) => drop(after.remove(path)),
-            (2 | 3 | 4, Node::File { mode, content }) => {
+            (2..=4, Node::File { mode, content }) => {
                 let (mode, content) = (*mode, edited(random, content));
                 after.insert(path.clone(), Node::File { mode, content });
             }

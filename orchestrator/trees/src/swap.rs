@@ -239,7 +239,7 @@ fn keep_old(place: Place<'_>, plan: &Plan) -> Result<(), SwapError> {
     let old = journal.below(Path::new(OLD)).during("open", OLD)?;
     let mut directories = std::collections::BTreeSet::new();
     for action in plan.actions() {
-        let Some(expected) = action.old() else {
+        let Some(expected) = action.before() else {
             continue;
         };
         for parent in action.path.ancestors() {
@@ -255,7 +255,7 @@ fn keep_old(place: Place<'_>, plan: &Plan) -> Result<(), SwapError> {
             expected.mode(),
             u64::MAX,
         );
-        let found = copied.during("keep", &action.path);
+        let found = copied.during("keep", action.path);
         if found.as_ref().ok() != Some(expected) {
             remove_all(journal, Path::new(OLD))?;
             found?;
@@ -274,7 +274,7 @@ fn stale(root: &dyn Folder, action: &Action<'_>) -> SwapError {
     SwapError::Stale {
         stale: vec![Stale {
             path: action.path.clone(),
-            expected: action.old().cloned(),
+            expected: action.before().cloned(),
             found: observe(root, action.path.as_path()).unwrap_or_default(),
         }],
         kept: Vec::new(),
@@ -339,7 +339,7 @@ fn stage(place: Place<'_>, new: &dyn Folder, plan: &Plan) -> Result<(), TreeErro
         .create_dir(staging, 0o700)
         .during("create", plan.staging())?;
     for action in plan.actions() {
-        let Some(expected) = action.new() else {
+        let Some(expected) = action.after() else {
             continue;
         };
         let at = action.path.as_path();
@@ -349,7 +349,7 @@ fn stage(place: Place<'_>, new: &dyn Folder, plan: &Plan) -> Result<(), TreeErro
             expected.mode(),
             u64::MAX,
         );
-        if &copied.during("copy", &action.path)? != expected {
+        if &copied.during("copy", action.path)? != expected {
             return Err(TreeError::Damaged {
                 path: action.path.clone(),
             });
@@ -371,7 +371,7 @@ fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(stale(root, &action));
             }
-            other => other.during("move aside", &action.path)?,
+            other => other.during("move aside", action.path)?,
         }
         expect(root, &action)?;
     }
@@ -409,7 +409,7 @@ fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 return Err(stale(root, &action));
             }
-            other => other.during("put in place", &action.path)?,
+            other => other.during("put in place", action.path)?,
         }
     }
     for action in plan.replacements() {
@@ -417,7 +417,7 @@ fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(stale(root, &action));
             }
-            other => other.during("exchange", &action.path)?,
+            other => other.during("exchange", action.path)?,
         }
         expect(root, &action)?;
     }
@@ -427,14 +427,14 @@ fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
 
 /// Looks at what came out of a path.
 fn expect(root: &dyn Folder, action: &Action<'_>) -> Result<(), SwapError> {
-    let found = observe(root, &action.staged).during("read", &action.path)?;
-    if found.as_ref() == action.old() {
+    let found = observe(root, &action.staged).during("read", action.path)?;
+    if found.as_ref() == action.before() {
         return Ok(());
     }
     Err(SwapError::Stale {
         stale: vec![Stale {
             path: action.path.clone(),
-            expected: action.old().cloned(),
+            expected: action.before().cloned(),
             found,
         }],
         kept: Vec::new(),

@@ -43,11 +43,11 @@ fn leaf(entry: Option<&Entry>) -> Option<&Entry> {
 }
 
 impl Action<'_> {
-    pub(super) fn old(&self) -> Option<&Entry> {
+    pub(super) fn before(&self) -> Option<&Entry> {
         leaf(self.change.old.as_ref())
     }
 
-    pub(super) fn new(&self) -> Option<&Entry> {
+    pub(super) fn after(&self) -> Option<&Entry> {
         leaf(self.change.new.as_ref())
     }
 }
@@ -125,20 +125,20 @@ impl Plan {
             staged: staging.join(number.to_string()),
             change,
         });
-        actions.filter(|action| action.old().is_some() || action.new().is_some())
+        actions.filter(|action| action.before().is_some() || action.after().is_some())
     }
 
     pub(super) fn removals(&self) -> impl Iterator<Item = Action<'_>> {
-        self.actions().filter(|action| action.new().is_none())
+        self.actions().filter(|action| action.after().is_none())
     }
 
     pub(super) fn creations(&self) -> impl Iterator<Item = Action<'_>> {
-        self.actions().filter(|action| action.old().is_none())
+        self.actions().filter(|action| action.before().is_none())
     }
 
     pub(super) fn replacements(&self) -> impl Iterator<Item = Action<'_>> {
         self.actions()
-            .filter(|action| action.old().is_some() && action.new().is_some())
+            .filter(|action| action.before().is_some() && action.after().is_some())
     }
 
     /// Whether a file or link is to be at a path where none was.

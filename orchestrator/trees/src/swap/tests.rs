@@ -195,7 +195,7 @@ fn prop_3_a_swap_that_is_stopped_at_any_call_is_all_old_or_all_new() {
     let world = World::new(&before(), &after());
     let make = || World::new(&before(), &after());
     crash_everywhere(&make, "/journal", (&world.old, &world.new), &|world| {
-        drop(world.swap())
+        drop(world.swap());
     });
 }
 
@@ -208,7 +208,7 @@ fn prop_3_a_revert_that_is_stopped_at_any_call_is_all_new_or_all_old() {
         world
     };
     crash_everywhere(&make, "/back", (&world.new, &world.old), &|world| {
-        drop(world.revert())
+        drop(world.revert());
     });
 }
 
@@ -449,9 +449,9 @@ fn prop_4_what_a_person_writes_during_a_swap_is_never_lost() {
                     break;
                 }
                 if outcome.is_ok() {
-                    done += 1
+                    done += 1;
                 } else {
-                    refused += 1
+                    refused += 1;
                 }
                 let told = places(world.root().as_ref());
                 let is_told = |place: &PathBuf| {

@@ -37,7 +37,7 @@ pub(super) fn undo(root: &dyn Folder, plan: &Plan) -> Result<Vec<RelativePath>, 
                     &[io::ErrorKind::NotFound, io::ErrorKind::NotADirectory],
                 ) => {}
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                note(false, directory)
+                note(false, directory);
             }
             Err(error) => return Err(error).during("remove", directory),
         }
@@ -81,17 +81,17 @@ fn found(root: &dyn Folder, path: &Path) -> Result<Option<crate::Entry>, TreeErr
 fn exchange_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> {
     let path = action.path.as_path();
     let aside = found(root, &action.staged)?;
-    if aside.is_none() || aside.as_ref() == action.new() {
+    if aside.is_none() || aside.as_ref() == action.after() {
         return Ok(true);
     }
-    if found(root, path)?.as_ref() != action.new() {
+    if found(root, path)?.as_ref() != action.after() {
         return Ok(false);
     }
     match root.exchange(&action.staged, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         other => other.during("exchange", action.path)?,
     }
-    if found(root, &action.staged)?.as_ref() == action.new() {
+    if found(root, &action.staged)?.as_ref() == action.after() {
         return Ok(true);
     }
     // Somebody wrote there between the look and the exchange: what they wrote stays.
@@ -116,14 +116,14 @@ fn move_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> 
     if there.is_none() {
         return Ok(true);
     }
-    if there.as_ref() != action.new() {
+    if there.as_ref() != action.after() {
         return Ok(false);
     }
     match root.rename_new(path, &action.staged) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
         other => other.during("move aside", action.path)?,
     }
-    if found(root, &action.staged)?.as_ref() == action.new() {
+    if found(root, &action.staged)?.as_ref() == action.after() {
         return Ok(true);
     }
     // Somebody wrote there between the look and the rename: back with it. If they were faster once more,
@@ -181,7 +181,7 @@ pub(super) fn clear(
         };
         // What was there before is in the journal as well, and what was to come in its source.
         let is_known =
-            Some(&aside) == action.old() || (!is_committed && Some(&aside) == action.new());
+            Some(&aside) == action.before() || (!is_committed && Some(&aside) == action.after());
         if is_known {
             root.remove(&action.staged).during("remove", action.path)?;
         } else {
