@@ -142,6 +142,7 @@ commands! {
     Chat(args: chat::ChatArgs) => commands::chat::run(args, context).await,
     Ps(args: ps::PsArgs) => commands::ps::run(&args, context).await,
     Status(_: status::StatusArgs) => commands::status::run(context).await,
+    Doctor(args: doctor::DoctorArgs) => commands::doctor::run(&args, context).await,
     #[command(subcommand)]
     Instance(args: instance::InstanceCommand) => commands::instance::run(args, context).await,
     Verify(args: verify::VerifyArgs) => commands::verify::run(args, context).await,

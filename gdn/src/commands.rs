@@ -11,6 +11,7 @@ pub(crate) mod config;
 mod confirm;
 mod consent;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 mod draining;
 pub(crate) mod event;
 pub(crate) mod forget;

@@ -19,6 +19,8 @@ pub const PS: &str = "gdn.ps/v1";
 pub const PS_CHANGE: &str = "gdn.ps.change/v1";
 /// `gdn status`.
 pub const STATUS: &str = "gdn.status/v1";
+/// `gdn doctor`.
+pub const DOCTOR: &str = "gdn.doctor/v1";
 /// `gdn instance list`.
 pub const INSTANCE_LIST: &str = "gdn.instance.list/v1";
 /// `gdn instance show`.
@@ -96,6 +98,7 @@ pub const ALL: &[&str] = &[
     PS,
     PS_CHANGE,
     STATUS,
+    DOCTOR,
     INSTANCE_LIST,
     INSTANCE_SHOW,
     INSTANCE_HISTORY,

@@ -316,6 +316,15 @@ impl ToChild {
         }
     }
 
+    /// As [`Self::welcome`], for a shutdown.
+    #[must_use]
+    pub fn shutdown(role: ChildRole, shutdown: Shutdown) -> Self {
+        match role {
+            ChildRole::Agent => ToAgent::Shutdown(shutdown).into(),
+            ChildRole::Connector | ChildRole::Model => ToConnector::Shutdown(shutdown).into(),
+        }
+    }
+
     /// As [`Self::welcome`], for a ping.
     #[must_use]
     pub fn ping(role: ChildRole, ping: Ping) -> Self {

@@ -15,6 +15,8 @@ mod config;
 #[cfg(test)]
 mod daemon;
 #[cfg(test)]
+mod doctor;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod home;

@@ -43,6 +43,7 @@ pub(crate) mod connectors;
 pub(crate) mod deleting;
 pub(crate) mod former_keys;
 pub(crate) mod health;
+pub(crate) mod inbox;
 #[cfg(test)]
 mod inspecting;
 pub(crate) mod instance;
@@ -55,8 +56,10 @@ pub(crate) mod restarting;
 pub(crate) mod room;
 pub(crate) mod slot;
 pub(crate) mod starts;
+pub(crate) mod turn;
 pub(crate) mod turns;
 pub(crate) mod views;
+pub(crate) mod waiters;
 pub(crate) mod workspaces;
 
 /// Whose process a process is.

@@ -258,9 +258,7 @@ impl Core {
             Err(error) => self.fleet.respond_error(token, control_error(&error)),
         }
     }
-}
 
-impl Core {
     pub(super) fn on_request(&mut self, token: RequestToken, peer: Peer, call: Call) {
         // Long: one arm for each method.
         if self.fleet.is_stopping() && !may_come_late(&call) {

@@ -11,7 +11,7 @@ use goondan_protocol::trace::TraceContext;
 use serde_json::value::RawValue;
 
 use super::Credential;
-use crate::fleet::instance::Turn;
+use crate::fleet::turn::Turn;
 use crate::fleet::{Fleet, authority};
 use crate::{Effect, ProcessId};
 

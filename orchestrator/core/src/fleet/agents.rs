@@ -3,13 +3,12 @@
 use std::collections::HashSet;
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::control::ProcessState;
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{AgentName, EventId, InstanceRef, WorkspaceId};
-use goondan_protocol::ipc::{Assignment, ChildRole, Head, Shutdown, ToAgent};
+use goondan_protocol::ipc::{Assignment, Head, ToAgent};
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
-use goondan_protocol::trace::{TraceContext, TraceId};
+use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::{InstanceState, work_dir};
 use goondan_store::naming::instance_dir_name;
@@ -18,12 +17,12 @@ use serde_json::{Value, json};
 
 use super::answers::waiting::QuestionStatus;
 use super::changes::RunningAgent;
-use super::instance::{Inbox, Instance, Progress, Waiter};
+use super::instance::{Instance, Progress};
 use super::mailbox::LookingUp;
 use super::{Fleet, Owner, Stopping};
 use crate::jobs::{LogAuditFailure, LogFailure, continuation};
 use crate::refusals::{control_error, deleted_error};
-use crate::{Effect, LogEvent, ProcessId, RequestToken, Spawn};
+use crate::{Effect, LogEvent, ProcessId, RequestToken};
 
 /// Why a process ends that an edit outdated.
 pub(crate) const CONFIGURATION_CHANGED: &str = "its configuration changed";
@@ -82,13 +81,7 @@ impl Fleet {
     pub(crate) fn forget_waiters(&mut self, gone: &HashSet<RequestToken>) {
         for workspace in self.workspaces.values_mut() {
             for instance in workspace.instances.values_mut() {
-                instance.waiters.retain(|_, waiters| {
-                    waiters.retain(|waiter| match waiter {
-                        Waiter::Client { token, .. } => !gone.contains(token),
-                        Waiter::Agent(_) => true,
-                    });
-                    !waiters.is_empty()
-                });
+                instance.waiters.forget_clients(gone);
             }
         }
     }
@@ -156,13 +149,13 @@ impl Fleet {
         };
         let may_start = entry.slot.may_start(now);
         let ready = entry.slot.ready();
-        if entry.inbox == Inbox::Unread {
+        if entry.inbox.is_unread() {
             if is_between_turns && (may_start || ready.is_some()) {
                 self.read_inbox(at);
             }
-        } else if entry.waiting.is_empty() {
+        } else if entry.inbox.is_empty() {
             // It is started when something comes.
-        } else if is_between_turns && entry.inbox == Inbox::Read && self.is_next_poisonous(at) {
+        } else if is_between_turns && entry.inbox.is_read() && self.is_next_poisonous(at) {
             self.park_next(at);
         } else if may_start {
             self.start_agent(at);
@@ -251,13 +244,13 @@ impl Fleet {
 
     fn is_ready_for_turns(&mut self, at: &InstanceRef) -> bool {
         let entry = self.instance_mut(at);
-        entry.is_some_and(|entry| entry.inbox == Inbox::Read && entry.progress.is_loaded)
+        entry.is_some_and(|entry| entry.inbox.is_read() && entry.progress.is_loaded)
     }
 
     /// Asks the store what the instance has to do.
     fn read_inbox(&mut self, at: &InstanceRef) {
         if let Some(entry) = self.instance_mut(at) {
-            entry.inbox = Inbox::Reading;
+            entry.inbox.begin_reading();
             let instance = at.clone();
             let open = Open {
                 instance: at.clone(),
@@ -269,7 +262,7 @@ impl Fleet {
     /// Reads the inbox again before the next turn: a failed write may have left something in it.
     pub(crate) fn invalidate_inbox(&mut self, at: &InstanceRef) {
         if let Some(entry) = self.instance_mut(at) {
-            entry.inbox = Inbox::Unread;
+            entry.inbox.invalidate();
             self.pump(at);
         }
     }
@@ -278,7 +271,7 @@ impl Fleet {
     pub(crate) fn take_up(&mut self, at: &InstanceRef, agent: Option<&AgentName>) {
         let is_known = self.instance_mut(at).is_some();
         if !is_known && let Some(entry) = self.instance_entry(at, agent) {
-            entry.inbox = Inbox::Unread;
+            entry.inbox.invalidate();
             self.pump(at);
         }
     }
@@ -309,31 +302,11 @@ impl Fleet {
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        let identity = JsonObject::from_iter([
-            ("workspaceId".to_owned(), json!(at.workspace_id)),
-            ("agentName".to_owned(), json!(entry.agent)),
-            ("instanceKey".to_owned(), json!(at.instance_key)),
-        ]);
-        self.next_process += 1;
-        let (process, now) = (ProcessId(self.next_process), self.now);
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        entry.slot.start(process, now);
         entry.progress = Progress::default();
         let limits = running.definition.limits;
         entry.running = Some(running);
-        self.owners.insert(process, Owner::Agent(at.clone()));
+        let process = self.spawn(&Owner::Agent(at.clone()), limits);
         self.start_begun(process);
-        let trace_id = TraceId::from_uuid(self.uuid());
-        let role = ChildRole::Agent;
-        self.push(Effect::Spawn(Spawn {
-            process,
-            role,
-            identity,
-            trace_id,
-            limits,
-        }));
         // What a process that crashed or a failed write left behind is read anew, not remembered.
         self.read_inbox(at);
     }
@@ -400,25 +373,18 @@ impl Fleet {
             return;
         }
         entry.agent = state.agent;
-        entry.waiting = state.waiting.into();
-        entry.turn_crashes = state.attempts;
+        let open_event = state
+            .open_turn
+            .as_ref()
+            .and_then(|open| open.event.as_ref());
+        let open_event = open_event.map(|event| &event.event_id);
+        entry.inbox.read(state.waiting, state.attempts, open_event);
         let open_turn = state.open_turn.as_ref().map(|open| open.turn_id.clone());
         entry.expect_answers(state.awaiting);
-        if let Some(event) = state.open_turn.and_then(|open| open.event)
-            && let Some(place) = entry.waiting.iter().position(|e| e.id == event.event_id)
-            && place > 0
-            && let Some(open) = entry.waiting.remove(place)
-        {
-            entry.waiting.push_front(open);
-        }
-        entry.inbox = Inbox::Read;
         // A turn may have been committed without this process of ours having seen it.
-        let missing: Vec<EventId> = entry
-            .waiters
-            .keys()
-            .filter(|id| entry.waiting.iter().all(|event| event.id != **id))
-            .cloned()
-            .collect();
+        let awaited = entry.waiters.events();
+        let missing = awaited.filter(|id| entry.inbox.get(id).is_none());
+        let missing: Vec<EventId> = missing.cloned().collect();
         for event_id in missing {
             let look_up = LookUpEvent {
                 instance: at.clone(),
@@ -438,13 +404,12 @@ impl Fleet {
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        entry.inbox = Inbox::Unread;
+        entry.inbox.invalidate();
         if entry.slot.up().is_some() {
             return self.on_store_failure(at, None, error);
         }
         if matches!(error, StoreError::NoInstance { .. }) {
-            entry.inbox = Inbox::Read;
-            entry.waiting.clear();
+            entry.inbox.vanish();
             self.cancel_waiters(at, &deleted_error(&at.instance_key), QuestionStatus::Lost);
             self.forget_questions_of(at);
             return self.forget_if_done(at);
@@ -496,27 +461,7 @@ impl Fleet {
 
     /// Asks an agent's process to finish and end.
     pub(super) fn drain_agent(&mut self, at: &InstanceRef, grace: Option<u64>, reason: &str) {
-        let grace_period_ms = grace.unwrap_or_else(|| self.grace_period_ms(&at.workspace_id));
-        let now = self.now;
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        let Some(up) = entry.slot.up() else { return };
-        let running = up.process;
-        match entry.slot.drain(now, grace_period_ms) {
-            Some(process) => {
-                let shutdown = Shutdown {
-                    grace_period_ms,
-                    reason: reason.to_owned(),
-                };
-                self.send_agent(at, process, None, None, ToAgent::Shutdown(shutdown));
-            }
-            None if entry.slot.shown(false) == ProcessState::Spawning => {
-                // It has no work yet, so nothing is lost.
-                self.kill(running, true);
-            }
-            None => {}
-        }
+        self.drain(&Owner::Agent(at.clone()), grace, reason);
     }
 
     pub(super) fn grace_period_ms(&self, id: &WorkspaceId) -> u64 {

@@ -20,8 +20,9 @@ use goondan_store::instance::{Awaited, EventState};
 use goondan_store::writer::operation::{AwaitReply, ForgoReply, LookUpEvent, ReplyAwaited};
 use serde_json::json;
 
-use super::instance::{Instance, Waiter};
+use super::instance::Instance;
 use super::mailbox::AcceptReply;
+use super::waiters::Waiter;
 use super::{Fleet, Owner};
 use crate::LogEvent;
 use crate::jobs::continuation;
@@ -177,12 +178,7 @@ impl Fleet {
     /// Has an agent wait for an event's turn; for a question it waits once.
     fn add_waiter(&mut self, target: &InstanceRef, question: &EventId, waiter: AgentWaiter) {
         if let Some(entry) = self.instance_mut(target) {
-            let waiters = entry.waiters.entry(question.clone()).or_default();
-            waiters.retain(|other| match other {
-                Waiter::Client { .. } => true,
-                Waiter::Agent(other) => other.requester != waiter.requester,
-            });
-            waiters.push(Waiter::Agent(waiter));
+            entry.waiters.add(question.clone(), Waiter::Agent(waiter));
         }
     }
 
@@ -462,28 +458,14 @@ impl Fleet {
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        let is_due = |waiter: &mut Waiter| match waiter {
-            Waiter::Agent(AgentWaiter {
-                mode: Mode::Call { until_ms, .. },
-                ..
-            }) => *until_ms <= now_ms,
-            Waiter::Agent(_) | Waiter::Client { .. } => false,
-        };
-        let mut late = Vec::new();
-        for (question, waiters) in &mut entry.waiters {
-            let due = waiters.extract_if(.., is_due);
-            late.extend(due.map(|waiter| (question.clone(), waiter)));
-        }
-        entry.waiters.retain(|_, waiters| !waiters.is_empty());
+        let late = entry.waiters.take_late(now_ms);
         let has_to_look = entry.awaiting.values().any(|held| match held.watch {
             Watch::From(from_ms) => from_ms <= now_ms,
             Watch::Somebody | Watch::Nobody => false,
         });
         for (question, waiter) in late {
-            if let Waiter::Agent(waiter) = waiter {
-                let note = "it did not answer in time".to_owned();
-                self.wait_no_longer(at, &question, waiter, note);
-            }
+            let note = "it did not answer in time".to_owned();
+            self.wait_no_longer(at, &question, waiter, note);
         }
         if has_to_look {
             let turn = self.instance_mut(at).and_then(|entry| entry.turn.as_ref());
@@ -627,7 +609,7 @@ impl Fleet {
             return;
         };
         let mut inputs = Vec::new();
-        for event in &entry.waiting {
+        for event in entry.inbox.events() {
             let is_own = event.id == turn.context.event_id;
             if event.kind == REPLY_KIND && !is_own && turn.inputs.insert(event.id.clone()) {
                 let (turn_id, event) = (turn.turn_id.clone(), event.clone());
@@ -660,13 +642,7 @@ impl Fleet {
             return;
         };
         for entry in workspace.instances.values_mut() {
-            entry.waiters.retain(|_, waiters| {
-                waiters.retain(|waiter| match waiter {
-                    Waiter::Client { .. } => true,
-                    Waiter::Agent(waiter) => waiter.requester != *at,
-                });
-                !waiters.is_empty()
-            });
+            entry.waiters.forget_requester(at);
         }
     }
 }

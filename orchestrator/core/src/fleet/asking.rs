@@ -348,11 +348,7 @@ impl Fleet {
         let gone = || Refused::new("E_UNAVAILABLE", "the asking turn is over");
         let entry = self.instance_mut(at).ok_or_else(gone)?;
         let turn = entry.turn.as_ref().ok_or_else(gone)?;
-        let cause = entry
-            .waiting
-            .iter()
-            .find(|event| event.id == turn.context.event_id)
-            .ok_or_else(gone)?;
+        let cause = entry.inbox.get(&turn.context.event_id).ok_or_else(gone)?;
         let chain = cause.chain.clone().unwrap_or_else(|| Chain {
             root_instance: at.instance_key.clone(),
             root_event: cause.id.clone(),
@@ -453,7 +449,7 @@ impl Fleet {
 
     fn is_waiting_in(&mut self, at: &InstanceRef, id: &EventId) -> bool {
         let entry = self.instance_mut(at);
-        entry.is_some_and(|entry| entry.waiting.iter().any(|event| event.id == *id))
+        entry.is_some_and(|entry| entry.inbox.get(id).is_some())
     }
 
     /// Whether the answer to a question is to come, or has come, as an event.

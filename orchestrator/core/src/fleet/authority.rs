@@ -11,7 +11,7 @@ use goondan_protocol::definition::{AgentDefinition, ExtensionSource, ToolDefinit
 use goondan_protocol::ids::{ExtensionStates, StepId, TurnId};
 use goondan_protocol::trace::TraceContext;
 
-use super::instance::Turn;
+use super::turn::Turn;
 use crate::refusals::Refused;
 
 /// The built-in tool that grants what concerns other agents.

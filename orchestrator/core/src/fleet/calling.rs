@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 
 use super::Fleet;
 use super::availability::Availability;
-use super::instance::{Instance, Turn, Waiter};
+use super::instance::Instance;
+use super::turn::Turn;
 use crate::{Now, RequestToken};
 
 impl Fleet {
@@ -58,12 +59,7 @@ impl Fleet {
         let Some(turn) = turn.filter(|turn| turn.turn_id == *turn_id) else {
             return Vec::new();
         };
-        let waiters = entry.waiters.get(&turn.context.event_id);
-        waiters
-            .into_iter()
-            .flatten()
-            .filter_map(Waiter::client)
-            .collect()
+        entry.waiters.clients_of(&turn.context.event_id)
     }
 
     /// Whether the process that is to make a call can.

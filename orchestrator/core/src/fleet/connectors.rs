@@ -1,7 +1,6 @@
 //! Connector processes: one for each connection, always running (`SUP-3`).
 
 use goondan_config::ConnectionDefinition;
-use goondan_protocol::JsonObject;
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{ConnectorAssignment, ConnectorProgram};
@@ -10,12 +9,9 @@ use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource};
 use goondan_protocol::export::OTLP;
 use goondan_protocol::ids::{ConnectionName, EventId, WorkspaceId};
 use goondan_protocol::images;
-use goondan_protocol::ipc::{
-    Assignment, ChildRole, EventRefused, Head, RefusalCode, Shutdown, Status, ToConnector,
-};
+use goondan_protocol::ipc::{Assignment, EventRefused, Head, RefusalCode, Status, ToConnector};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
-use serde_json::json;
 
 use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
@@ -27,7 +23,7 @@ use super::mailbox::AcceptReply;
 use super::slot::Slot;
 use super::{Fleet, Owner, health};
 use crate::limits::BACK_OFF_MAX_MS;
-use crate::{Effect, LogEvent, ProcessId, Spawn, router};
+use crate::{Effect, LogEvent, ProcessId, router};
 
 /// One connection and its process.
 #[derive(Debug)]
@@ -116,30 +112,10 @@ impl Fleet {
             return;
         };
         let running = RunningConnector::of(definition, bundle);
-        self.next_process += 1;
-        let process = ProcessId(self.next_process);
-        let trace_id = TraceId::from_uuid(self.uuid());
-        let Some(connector) = self.connector_mut(id, name) else {
-            return;
-        };
-        connector.slot.start(process, now);
         let limits = running.definition.limits;
         connector.running = Some(running);
         connector.readiness = Readiness::Starting;
-        self.owners
-            .insert(process, Owner::Connector(id.clone(), name.clone()));
-        let identity = JsonObject::from_iter([
-            ("workspaceId".to_owned(), json!(id)),
-            ("connection".to_owned(), json!(name)),
-        ]);
-        let role = ChildRole::Connector;
-        self.push(Effect::Spawn(Spawn {
-            process,
-            role,
-            identity,
-            trace_id,
-            limits,
-        }));
+        self.spawn(&Owner::Connector(id.clone(), name.clone()), limits);
     }
 
     /// Whether the process that runs was started with another configuration.
@@ -340,23 +316,6 @@ impl Fleet {
         grace: Option<u64>,
         reason: &str,
     ) {
-        let grace_period_ms = grace.unwrap_or_else(|| self.grace_period_ms(id));
-        let now = self.now;
-        let Some(connector) = self.connector_mut(id, name) else {
-            return;
-        };
-        let Some(up) = connector.slot.up() else {
-            return;
-        };
-        let running = up.process;
-        if let Some(process) = connector.slot.drain(now, grace_period_ms) {
-            let shutdown = Shutdown {
-                grace_period_ms,
-                reason: reason.to_owned(),
-            };
-            self.answer_connector(process, None, ToConnector::Shutdown(shutdown));
-        } else if connector.slot.shown(false) == goondan_protocol::control::ProcessState::Spawning {
-            self.kill(running, true);
-        }
+        self.drain(&Owner::Connector(id.clone(), name.clone()), grace, reason);
     }
 }

@@ -4,7 +4,7 @@ use goondan_protocol::ids::{AgentName, InstanceRef};
 
 use super::Fleet;
 use super::answers::waiting::QuestionStatus;
-use super::instance::{DeleteReply, Inbox};
+use super::instance::DeleteReply;
 use crate::refusals::deleted_error;
 
 impl Fleet {
@@ -25,7 +25,7 @@ impl Fleet {
             return false;
         }
         entry.deleting = Some(vec![reply]);
-        entry.waiting.clear();
+        entry.inbox.clear();
         let up = entry.slot.up().map(|up| up.process);
         if let Some(process) = up {
             self.kill(process, true);
@@ -52,7 +52,7 @@ impl Fleet {
             self.forget_questions_of(at);
         } else {
             // What is still there is found out, and goes on.
-            entry.inbox = Inbox::Unread;
+            entry.inbox.invalidate();
             self.pump(at);
         }
         Some(replies)

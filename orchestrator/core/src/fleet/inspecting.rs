@@ -2,7 +2,7 @@
 
 use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
 
-use super::instance::{Inbox, Instance};
+use super::instance::Instance;
 use super::slot::Slot;
 use super::{Fleet, Owner, Workspace};
 
@@ -43,7 +43,7 @@ impl Fleet {
         for (key, instance) in workspaces.flat_map(|workspace| &workspace.instances) {
             // Before its inbox is read, it is not known what is over; then it is looked up for who waits.
             // Who waits for something of one that is being deleted is told with its end.
-            if instance.inbox == Inbox::Read && instance.deleting.is_none() {
+            if instance.inbox.is_read() && instance.deleting.is_none() {
                 let events = self.of_no_turn(key, instance);
                 found.extend(events.map(|event_id| (key.clone(), event_id.clone())));
             }
@@ -56,9 +56,9 @@ impl Fleet {
         key: &'a InstanceKey,
         instance: &'a Instance,
     ) -> impl Iterator<Item = &'a EventId> {
-        instance.waiters.keys().filter(|event_id| {
-            let mut waiting = instance.waiting.iter();
-            !waiting.any(|event| event.id == **event_id) && !self.jobs.is_looking_up(key, event_id)
+        instance.waiters.events().filter(|event_id| {
+            let is_waiting = instance.inbox.get(event_id).is_some();
+            !is_waiting && !self.jobs.is_looking_up(key, event_id)
         })
     }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::Fleet;
 use super::answers::waiting::{QuestionStatus, ReplyMode, Requester};
-use super::instance::Waiter;
+use super::waiters::Waiter;
 use crate::jobs::continuation;
 use crate::refusals::{closed_error, deleted_error, parked_error, stopping_error};
 use crate::{LogEvent, ProcessId, RequestToken};
@@ -89,7 +89,7 @@ impl Fleet {
             );
             return self.refuse(&reply, RefusalCode::Overloaded, message);
         }
-        entry.accepting += 1;
+        entry.inbox.begin_accept();
         let former_id = match &reply {
             AcceptReply::Connector { said, .. } => Some(said.clone()),
             AcceptReply::Agent { .. } | AcceptReply::Answer | AcceptReply::Client { .. } => None,
@@ -184,10 +184,7 @@ impl Fleet {
         }
         let event_id = event.id.clone();
         if let Some(entry) = self.instance_mut(instance) {
-            entry.accepting = entry.accepting.saturating_sub(1);
-            if is_new {
-                entry.waiting.push_back(event);
-            }
+            entry.inbox.end_accept(is_new.then_some(event));
         }
         self.tell_sender(instance, &event_id, reply, before);
         self.pump(instance);
@@ -261,7 +258,7 @@ impl Fleet {
                     let event_id = sent.event_id.clone();
                     let sent = Box::new(sent);
                     let waiter = Waiter::Client { token, sent };
-                    entry.waiters.entry(event_id).or_default().push(waiter);
+                    entry.waiters.add(event_id, waiter);
                 }
                 return;
             }
@@ -291,7 +288,7 @@ impl Fleet {
     /// An event was not accepted. `may_be_there`: what was written of it may have survived.
     fn settle_accept(&mut self, instance: &InstanceRef, may_be_there: bool) {
         if let Some(entry) = self.instance_mut(instance) {
-            entry.accepting = entry.accepting.saturating_sub(1);
+            entry.inbox.end_accept(None);
         }
         if may_be_there {
             self.invalidate_inbox(instance);
@@ -346,9 +343,8 @@ impl Fleet {
     }
 
     pub(crate) fn take_waiters(&mut self, at: &InstanceRef, event_id: &EventId) -> Vec<Waiter> {
-        self.instance_mut(at)
-            .and_then(|e| e.waiters.remove(event_id))
-            .unwrap_or_default()
+        let entry = self.instance_mut(at);
+        entry.map_or_else(Vec::new, |entry| entry.waiters.take(event_id))
     }
 
     pub(crate) fn answer_waiters(
@@ -376,30 +372,27 @@ impl Fleet {
         error: &ControlError,
         status: QuestionStatus,
     ) {
-        let waiters = self
-            .instance_mut(at)
-            .map(|e| std::mem::take(&mut e.waiters));
-        for (event_id, waiters) in waiters.into_iter().flatten() {
-            for waiter in waiters {
-                self.fail_waiter(at, &event_id, waiter, error, status);
-            }
+        self.cancel_waiters_but(at, None, error, status);
+    }
+
+    fn cancel_waiters_but(
+        &mut self,
+        at: &InstanceRef,
+        kept: Option<&EventId>,
+        error: &ControlError,
+        status: QuestionStatus,
+    ) {
+        let entry = self.instance_mut(at);
+        let waiters = entry.map(|entry| entry.waiters.take_all_but(kept));
+        for (event_id, waiter) in waiters.into_iter().flatten() {
+            self.fail_waiter(at, &event_id, waiter, error, status);
         }
     }
 
     /// Answers those whose turn has not begun with an error. The turn in progress is finished,
     /// and who waits for it hears of it.
     pub(super) fn cancel_waiters_of_later_turns(&mut self, at: &InstanceRef, error: &ControlError) {
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        let current = entry
-            .turn
-            .as_ref()
-            .map(|turn| turn.context.event_id.clone());
-        let kept = current.and_then(|id| entry.waiters.remove_entry(&id));
-        self.cancel_waiters(at, error, QuestionStatus::Stands);
-        if let Some(entry) = self.instance_mut(at) {
-            entry.waiters.extend(kept);
-        }
+        let current = self.turn_of(at).map(|turn| turn.context.event_id.clone());
+        self.cancel_waiters_but(at, current.as_ref(), error, QuestionStatus::Stands);
     }
 }

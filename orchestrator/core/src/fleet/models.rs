@@ -1,19 +1,16 @@
 //! The connector processes of models: started by the first call, stopped when nobody calls (`SUP-3`).
 
-use goondan_protocol::JsonObject;
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{HostedModel, ModelAssignment};
 use goondan_protocol::ids::{ResourceName, WorkspaceId};
-use goondan_protocol::ipc::{Assignment, ChildRole, Shutdown, Status, ToConnector};
-use goondan_protocol::trace::TraceId;
-use serde_json::json;
+use goondan_protocol::ipc::{Assignment, Status};
 
 use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
 use super::slot::Slot;
 use super::{Fleet, Owner, health};
-use crate::{Effect, LogEvent, ProcessId, Spawn};
+use crate::{LogEvent, ProcessId};
 
 /// One model and its process.
 #[derive(Debug)]
@@ -111,31 +108,14 @@ impl Fleet {
         if !is_called {
             return;
         }
-        self.next_process += 1;
-        let process = ProcessId(self.next_process);
-        let trace_id = TraceId::from_uuid(self.uuid());
         let Some(model) = self.model_mut(id, name) else {
             return;
         };
-        model.slot.start(process, now);
         let limits = definition.limits;
         model.running = Some(definition);
         model.readiness = Readiness::Starting;
         model.idle_since_ms = now.mono_ms;
-        self.owners
-            .insert(process, Owner::Model(id.clone(), name.clone()));
-        let identity = JsonObject::from_iter([
-            ("workspaceId".to_owned(), json!(id)),
-            ("model".to_owned(), json!(name)),
-        ]);
-        let role = ChildRole::Model;
-        self.push(Effect::Spawn(Spawn {
-            process,
-            role,
-            identity,
-            trace_id,
-            limits,
-        }));
+        self.spawn(&Owner::Model(id.clone(), name.clone()), limits);
     }
 
     /// Whether the process that runs was started with another configuration that is still wanted.
@@ -234,21 +214,6 @@ impl Fleet {
 
     /// Asks a model's process to finish its calls and end.
     pub(super) fn drain_model(&mut self, id: &WorkspaceId, name: &ResourceName, reason: &str) {
-        let grace_period_ms = self.grace_period_ms(id);
-        let now = self.now;
-        let Some(model) = self.model_mut(id, name) else {
-            return;
-        };
-        let Some(up) = model.slot.up() else { return };
-        let running = up.process;
-        if let Some(process) = model.slot.drain(now, grace_period_ms) {
-            let shutdown = Shutdown {
-                grace_period_ms,
-                reason: reason.to_owned(),
-            };
-            self.answer_connector(process, None, ToConnector::Shutdown(shutdown));
-        } else if model.slot.shown(false) == goondan_protocol::control::ProcessState::Spawning {
-            self.kill(running, true);
-        }
+        self.drain(&Owner::Model(id.clone(), name.clone()), None, reason);
     }
 }

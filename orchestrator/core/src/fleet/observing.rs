@@ -12,7 +12,7 @@ use goondan_store::writer::operation::Observe;
 use super::Fleet;
 use super::authority::is_step_of;
 use super::ceilings::Reported;
-use super::instance::Turn;
+use super::turn::Turn;
 use crate::jobs::LogFailure;
 use crate::{Effect, LogEvent, Now, ProcessId};
 

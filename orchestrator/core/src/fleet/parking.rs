@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::Fleet;
 use super::answers::waiting::QuestionStatus;
-use super::instance::{Inbox, Turn};
+use super::turn::Turn;
 use crate::jobs::{Continuation, LogFailure, continuation};
 use crate::limits::MAX_TURN_CRASHES;
 use crate::refusals::parked_error;
@@ -92,10 +92,7 @@ impl Fleet {
         let Some(entry) = self.instance_mut(at) else {
             return false;
         };
-        entry.waiting.retain(|event| event.id != *event_id);
-        entry.turn_crashes.remove(event_id);
-        let last = entry.last_crash.take().map(|(turn, _)| turn);
-        if let Some(turn) = last.filter(|turn| turn.context.event_id == *event_id) {
+        if let Some(turn) = entry.inbox.parked(event_id) {
             self.observe_parked(at, &turn, reason);
         }
         self.count_parked(at, |count| count.saturating_add(1));
@@ -121,10 +118,7 @@ impl Fleet {
             return;
         };
         let event_id = turn.context.event_id.clone();
-        let attempts = entry.turn_crashes.get(&event_id).copied().unwrap_or(0);
-        let attempts = attempts.saturating_add(1);
-        entry.turn_crashes.insert(event_id.clone(), attempts);
-        entry.last_crash = Some((turn, how.to_owned()));
+        let attempts = entry.inbox.count_crash(turn, how);
         let op = NoteAttempt {
             instance: at.clone(),
             event_id,
@@ -140,8 +134,7 @@ impl Fleet {
             return false;
         };
         let next = entry.next_event();
-        let crashes = next.and_then(|event| entry.turn_crashes.get(&event.id));
-        crashes.is_some_and(|crashes| *crashes >= MAX_TURN_CRASHES)
+        next.is_some_and(|event| entry.inbox.crashes_of(&event.id) >= MAX_TURN_CRASHES)
     }
 
     /// Takes the next event out of the way.
@@ -150,19 +143,17 @@ impl Fleet {
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        let Some(event) = entry.waiting.front() else {
+        let Some(event) = entry.inbox.events().next() else {
             return;
         };
         let event_id = event.id.clone();
-        let crashes = entry.turn_crashes.get(&event_id).copied().unwrap_or(0);
-        let last = entry.last_crash.as_ref();
-        let last = last.filter(|(turn, _)| turn.context.event_id == event_id);
-        let reason = match last {
-            Some((_, how)) => format!("{crashes} processes ended in its turn, the last: {how}"),
+        let crashes = entry.inbox.crashes_of(&event_id);
+        let reason = match entry.inbox.last_crash_of(&event_id) {
+            Some(how) => format!("{crashes} processes ended in its turn, the last: {how}"),
             None => format!("{crashes} processes ended in its turn"),
         };
         // What the inbox holds then is read once it is parked.
-        entry.inbox = Inbox::Unread;
+        entry.inbox.invalidate();
         let op = ParkEvent {
             instance: at.clone(),
             event_id: event_id.clone(),
@@ -269,7 +260,7 @@ impl Fleet {
         }
         self.count_parked(at, |count| count.saturating_sub(1));
         if let Some(entry) = self.instance_entry(at, None) {
-            entry.turn_crashes.remove(event_id);
+            entry.inbox.forgive(event_id);
         }
         self.audit(at, what, json!({"eventId": event_id}));
         self.respond(token, &Done {});
@@ -305,24 +296,18 @@ impl Fleet {
                 since,
             ));
         }
-        let nobody = BTreeMap::new();
-        let entry = self.instance_mut(at);
-        let (waiting, crashes, turn) = match &entry {
-            Some(entry) => (
-                Some(&entry.waiting),
-                &entry.turn_crashes,
-                entry.turn.as_ref(),
-            ),
-            None => (None, &nobody, None),
+        let Some(entry) = self.instance_mut(at) else {
+            return events;
         };
-        for event in waiting.into_iter().flatten() {
+        for event in entry.inbox.events() {
+            let turn = entry.turn.as_ref();
             let is_current = turn.is_some_and(|turn| turn.context.event_id == event.id);
             let standing = if is_current {
                 EventStanding::Processing
             } else {
                 EventStanding::Waiting
             };
-            let crashes = crashes.get(&event.id).copied().unwrap_or(0);
+            let crashes = entry.inbox.crashes_of(&event.id);
             events.push(info(
                 event.clone(),
                 standing,

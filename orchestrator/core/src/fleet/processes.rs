@@ -1,34 +1,103 @@
 //! What all child processes have in common: their start, their messages, their end.
 
-use goondan_protocol::control::Readiness;
+use goondan_protocol::JsonObject;
+use goondan_protocol::control::{ProcessState, Readiness};
 use goondan_protocol::envelope::Address;
-use goondan_protocol::ipc::{ChildRole, Head, Hello, Ping, ToChild, Welcome};
+use goondan_protocol::ipc::{ChildRole, Head, Hello, Ping, Shutdown, ToChild, Welcome};
+use goondan_protocol::process_limits::ProcessLimits;
+use goondan_protocol::trace::TraceId;
+use serde_json::json;
 
 use super::slot::{Due, Ending, Slot, Stage};
 use super::{Fleet, Owner};
-use crate::{Effect, LogEvent, ProcessId};
+use crate::{Effect, LogEvent, ProcessId, Spawn};
 
 impl Fleet {
+    /// Starts a process in its place.
+    pub(super) fn spawn(&mut self, owner: &Owner, limits: ProcessLimits) -> ProcessId {
+        self.next_process += 1;
+        let (process, now) = (ProcessId(self.next_process), self.now);
+        if let Some(slot) = self.slot_mut(owner) {
+            slot.start(process, now);
+        }
+        self.owners.insert(process, owner.clone());
+        let (role, identity) = (owner.role(), self.identity_of(owner));
+        let trace_id = TraceId::from_uuid(self.uuid());
+        self.push(Effect::Spawn(Spawn {
+            process,
+            role,
+            identity,
+            trace_id,
+            limits,
+        }));
+        process
+    }
+
+    /// What is added to each of its log lines.
+    fn identity_of(&self, owner: &Owner) -> JsonObject {
+        let own = match owner {
+            Owner::Agent(at) => vec![
+                ("agentName".to_owned(), json!(self.agent_name(at))),
+                ("instanceKey".to_owned(), json!(at.instance_key)),
+            ],
+            Owner::Connector(_, name) => vec![("connection".to_owned(), json!(name))],
+            Owner::Model(_, name) => vec![("model".to_owned(), json!(name))],
+        };
+        let workspace = ("workspaceId".to_owned(), json!(owner.workspace_id()));
+        std::iter::once(workspace).chain(own).collect()
+    }
+
+    fn address_of(&self, owner: &Owner) -> Option<Address> {
+        Some(match owner {
+            Owner::Agent(at) => Address::Agent {
+                name: self.agent_name(at)?.clone(),
+                instance_key: at.instance_key.clone(),
+            },
+            Owner::Connector(_, name) => Address::Connector { name: name.clone() },
+            Owner::Model(_, name) => Address::Model { name: name.clone() },
+        })
+    }
+
+    fn send(&mut self, owner: &Owner, process: ProcessId, message: ToChild) {
+        if let Some(to) = self.address_of(owner) {
+            self.push(Effect::Send {
+                process,
+                head: Head::new(Address::Orchestrator, to),
+                message: Box::new(message),
+            });
+        }
+    }
+
+    /// Asks a process to finish what it does and end, within the grace period of its workspace if no other
+    /// is named.
+    pub(super) fn drain(&mut self, owner: &Owner, grace_period_ms: Option<u64>, reason: &str) {
+        let grace_period_ms =
+            grace_period_ms.unwrap_or_else(|| self.grace_period_ms(owner.workspace_id()));
+        let now = self.now;
+        let Some(slot) = self.slot_mut(owner) else {
+            return;
+        };
+        let Some(up) = slot.up() else { return };
+        let running = up.process;
+        if let Some(process) = slot.drain(now, grace_period_ms) {
+            let shutdown = Shutdown {
+                grace_period_ms,
+                reason: reason.to_owned(),
+            };
+            self.send(owner, process, ToChild::shutdown(owner.role(), shutdown));
+        } else if slot.shown(false) == ProcessState::Spawning {
+            // It has no work yet, so nothing is lost.
+            self.kill(running, true);
+        }
+    }
+
     /// What the passing of time asks for, for one process.
     pub(crate) fn on_time(&mut self, owner: &Owner) {
         let now = self.now;
         match self.slot_mut(owner).map(|slot| slot.due(now)) {
             Some(Due::Ping(process)) => {
-                let to = match owner {
-                    Owner::Agent(at) => self.agent_head(at).map(|head| head.to),
-                    Owner::Connector(_, name) => Some(Address::Connector { name: name.clone() }),
-                    Owner::Model(_, name) => Some(Address::Model { name: name.clone() }),
-                };
-                if let Some(to) = to {
-                    let head = Head::new(Address::Orchestrator, to);
-                    let message =
-                        Box::new(ToChild::ping(owner.role(), Ping { nonce: now.mono_ms }));
-                    self.push(Effect::Send {
-                        process,
-                        head,
-                        message,
-                    });
-                }
+                let ping = ToChild::ping(owner.role(), Ping { nonce: now.mono_ms });
+                self.send(owner, process, ping);
             }
             Some(Due::Kill(process, reason)) => {
                 let event = LogEvent::warn("process is killed").with("reason", reason);
@@ -145,20 +214,12 @@ impl Fleet {
         if hello.role != expected {
             return self.on_broken(process, "it is of the wrong kind");
         }
-        let (assignment, head) = match owner {
-            Owner::Agent(at) => (self.agent_assignment(at), self.agent_head(at)),
-            Owner::Connector(id, name) => {
-                let to = Address::Connector { name: name.clone() };
-                let head = Head::new(Address::Orchestrator, to);
-                (self.connector_assignment(id, name), Some(head))
-            }
-            Owner::Model(id, name) => {
-                let to = Address::Model { name: name.clone() };
-                let head = Head::new(Address::Orchestrator, to);
-                (self.model_assignment(id, name), Some(head))
-            }
+        let assignment = match owner {
+            Owner::Agent(at) => self.agent_assignment(at),
+            Owner::Connector(id, name) => self.connector_assignment(id, name),
+            Owner::Model(id, name) => self.model_assignment(id, name),
         };
-        let (Some(assignment), Some(head)) = (assignment, head) else {
+        let Some(assignment) = assignment else {
             return self.on_broken(process, "there is nothing for it to do");
         };
         if let Some(slot) = self.slot_mut(owner) {
@@ -170,12 +231,7 @@ impl Fleet {
             version: self.version(),
             assignment,
         };
-        let message = Box::new(ToChild::welcome(owner.role(), welcome));
-        self.push(Effect::Send {
-            process,
-            head,
-            message,
-        });
+        self.send(owner, process, ToChild::welcome(owner.role(), welcome));
     }
 
     /// A process does not keep to the protocol: it ends, and nothing else notices (`IPC-4`).

@@ -298,10 +298,8 @@ impl Fleet {
             return true;
         }
         let is_asked = self.instance_mut(at).is_some_and(|entry| {
-            entry
-                .waiting
-                .front()
-                .is_some_and(|event| event.chain.is_some())
+            let first = entry.inbox.events().next();
+            first.is_some_and(|event| event.chain.is_some())
         });
         // Memory and processes are not the daemon's alone: others may hold them for ever.
         let is_own = self.room.scarcest == Some(Resource::Descriptors);

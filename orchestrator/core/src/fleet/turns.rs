@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::ceilings::TurnUse;
-use super::instance::{Turn, TurnContext};
+use super::turn::{Turn, TurnContext};
 use super::{Fleet, authority};
 use crate::jobs::{LogFailure, continuation};
 use crate::limits::TURN_BYTES_MAX;
@@ -93,9 +93,7 @@ impl Fleet {
         }
         let now_ms = self.now.mono_ms;
         let entry = self.instance_mut(at)?;
-        entry
-            .waiting
-            .retain(|event| event.id != *event_id && !also.contains(&event.id));
+        entry.inbox.done(|id| id == event_id || also.contains(id));
         entry.slot.crashes = 0;
         entry.idle_since_ms = now_ms;
         let turn = entry.turn.take_if(|turn| turn.turn_id == *turn_id);
@@ -159,8 +157,7 @@ impl Fleet {
         let trace = context.trace;
         let handed_over_ms = self.now.mono_ms;
         let entry = self.instance_mut(at)?;
-        let mut waiting = entry.waiting.iter();
-        let event = waiting.find(|event| event.id == context.event_id)?;
+        let event = entry.inbox.get(&context.event_id)?;
         if entry.slot.ready() != Some(process) {
             return None;
         }

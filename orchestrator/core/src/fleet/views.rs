@@ -38,9 +38,7 @@ impl Fleet {
             log_dir: self.facts.log_dir.clone(),
         }
     }
-}
 
-impl Fleet {
     pub(crate) fn daemon_status(&self, work: &impl Work) -> DaemonStatus {
         DaemonStatus {
             version: self.version(),

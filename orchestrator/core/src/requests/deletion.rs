@@ -55,9 +55,7 @@ impl Core {
         };
         self.fleet.store(delete, Deleting { instance });
     }
-}
 
-impl Core {
     fn on_deleted(&mut self, deleting: &Deleting, result: Result<Removed, StoreError>) {
         let at = &deleting.instance;
         let outcome = match result {

@@ -66,9 +66,7 @@ impl Core {
         };
         self.fleet.push(Effect::Read { token, read });
     }
-}
 
-impl Core {
     pub(super) fn read_usage(&mut self, token: RequestToken, request: ReadUsage) {
         let ReadUsage {
             workspace_id,

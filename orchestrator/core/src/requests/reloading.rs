@@ -98,9 +98,7 @@ impl Core {
             });
         }
     }
-}
 
-impl Core {
     /// Reads configurations again for a client.
     pub(super) fn reload(&mut self, token: RequestToken, reload: Reload) {
         match self.workspace_ids(reload.workspace_id) {

@@ -149,9 +149,7 @@ impl Core {
             }
         }
     }
-}
 
-impl Core {
     pub(crate) fn on_listed(
         &mut self,
         id: &WorkspaceId,

@@ -35,9 +35,7 @@ impl Core {
         }
         workspace.secrets.extend(names.iter().cloned());
     }
-}
 
-impl Core {
     pub(crate) fn on_secrets(
         &mut self,
         token: RequestToken,

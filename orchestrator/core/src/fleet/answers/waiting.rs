@@ -31,10 +31,17 @@ pub(crate) enum ReplyMode {
 /// An agent that waits for an event's turn.
 #[derive(Debug)]
 pub(crate) struct AgentWaiter {
-    pub(super) requester: InstanceRef,
+    pub(crate) requester: InstanceRef,
     /// The event that brings the answer, if it comes as one.
     pub(super) reply: Box<AgentEvent>,
     pub(super) mode: Mode,
+}
+
+impl AgentWaiter {
+    /// Whether a call has waited for long enough. Who hears by an event has no limit.
+    pub(crate) fn is_late(&self, now_ms: u64) -> bool {
+        matches!(self.mode, Mode::Call { until_ms, .. } if until_ms <= now_ms)
+    }
 }
 
 /// How it hears of the answer.

@@ -1,0 +1,102 @@
+//! `gdn doctor`: looks at everything that goondan needs, and says what to do about what is missing (`REL-1`).
+//!
+//! It reads and changes nothing: what it says is true whether a daemon runs or not.
+
+mod endpoints;
+mod finding;
+mod kernel;
+mod machine;
+mod own;
+mod project;
+
+use clap::Args;
+use serde::Serialize;
+
+use self::finding::{Finding, Verdict};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::style;
+use crate::output::table::{Cell, Column, Table};
+use crate::output::text;
+use crate::schemas;
+
+/// Check this machine, the state directory and the project, and say what to do
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn doctor
+  gdn doctor --network                   also connect to the models' servers
+  gdn doctor --json | jq '.findings[] | select(.verdict != \"ok\")'
+
+It changes nothing. Exit code 16 says that something has to be mended.")]
+pub(crate) struct DoctorArgs {
+    /// Connect to the servers of the project's models; nothing is sent
+    #[arg(long)]
+    network: bool,
+}
+
+/// What was found.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    /// Whether nothing has to be mended.
+    healthy: bool,
+    findings: Vec<Finding>,
+}
+
+pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<(), Failure> {
+    let mut findings = own::programs();
+    findings.extend(own::state_root(context));
+    findings.push(own::daemon(context).await);
+    findings.extend(machine::findings(&context.state_root));
+    findings.extend(kernel::findings());
+    let (found, bundle) = project::findings(context);
+    findings.extend(found);
+    if let Some(bundle) = bundle.filter(|_| args.network) {
+        findings.extend(endpoints::findings(&bundle).await);
+    }
+    let bad = count(&findings, Verdict::Bad);
+    let report = Report {
+        healthy: bad == 0,
+        findings,
+    };
+    let output = context.output;
+    output.object(schemas::DOCTOR, &report)?;
+    output.data(table(&report.findings).render(output.canvas()))?;
+    if bad == 0 {
+        return Ok(());
+    }
+    let message = format!("{} to be mended", text::count(bad, "thing"));
+    let hint = "what to do stands beside each";
+    Err(Failure::new(Exit::Degraded, message, hint))
+}
+
+fn count(findings: &[Finding], verdict: Verdict) -> usize {
+    let found = findings.iter().filter(|finding| finding.verdict == verdict);
+    found.count()
+}
+
+fn table(findings: &[Finding]) -> Table {
+    let mut table = Table::new([
+        Column::new("CHECK"),
+        Column::new("RESULT"),
+        Column::new("FOUND").below(1, ""),
+        Column::new("WHAT TO DO").below(2, "do: "),
+    ]);
+    for finding in findings {
+        let (word, style) = match finding.verdict {
+            Verdict::Ok => ("ok", style::GOOD),
+            Verdict::Warn => ("warning", style::WARN),
+            Verdict::Bad => ("bad", style::BAD),
+            Verdict::Unknown => ("unknown", style::FAINT),
+        };
+        table.row([
+            Cell::from(finding.check),
+            Cell::styled(word, style),
+            Cell::from(text::printable(&finding.found)),
+            Cell::from(finding.hint.as_deref().unwrap_or_default()),
+        ]);
+    }
+    table
+}

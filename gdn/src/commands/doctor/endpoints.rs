@@ -1,0 +1,55 @@
+//! Whether the servers of models can be reached. A connection is made and closed; nothing is sent.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use goondan_config::Bundle;
+use goondan_protocol::definition::HostedModel;
+use tokio::net::TcpStream;
+
+use super::finding::Finding;
+use crate::output::text;
+
+/// Longest a connection may take, in milliseconds.
+const CONNECT_TIMEOUT_MS: u64 = 5_000;
+
+/// Variables that name a proxy: then nobody connects to the servers themselves.
+const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+
+pub(super) async fn findings(bundle: &Bundle) -> Vec<Finding> {
+    const CHECK: &str = "model server";
+    if let Some(name) = PROXIES.iter().find(|name| std::env::var_os(name).is_some()) {
+        let found = format!("asked by the proxy that {name} names; not tried");
+        return vec![Finding::unknown(CHECK, found)];
+    }
+    let mut servers: BTreeMap<(String, u16), Vec<&str>> = BTreeMap::new();
+    for model in bundle.models.values() {
+        if let Some(server) = HostedModel::server(model) {
+            servers.entry(server).or_default().push(model.name.as_str());
+        }
+    }
+    let mut found = Vec::new();
+    for ((host, port), models) in servers {
+        found.push(reached(CHECK, &host, port, &models).await);
+    }
+    found
+}
+
+async fn reached(check: &'static str, host: &str, port: u16, models: &[&str]) -> Finding {
+    let began = Instant::now();
+    let limit = Duration::from_millis(CONNECT_TIMEOUT_MS);
+    let connected = tokio::time::timeout(limit, TcpStream::connect((host, port))).await;
+    let of = format!("{host}:{port} ({})", models.join(", "));
+    let hint = "check the network, the name and the `endpoint` of the Model";
+    match connected {
+        Ok(Ok(_)) => {
+            let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            Finding::ok(check, format!("{of} in {}", text::duration(ms)))
+        }
+        Ok(Err(error)) => Finding::bad(check, format!("{of}: {error}"), hint),
+        Err(_) => {
+            let waited = text::duration(CONNECT_TIMEOUT_MS);
+            Finding::bad(check, format!("{of}: no answer within {waited}"), hint)
+        }
+    }
+}

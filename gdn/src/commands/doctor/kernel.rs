@@ -1,0 +1,109 @@
+//! What the kernel lets a user do that confinement and limits stand on.
+
+use std::path::Path;
+
+use super::finding::Finding;
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn findings() -> Vec<Finding> {
+    Vec::new()
+}
+
+/// Each right by itself: a kernel may have one and not another.
+#[cfg(target_os = "linux")]
+pub(super) fn findings() -> Vec<Finding> {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let apparmor = read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns");
+    vec![
+        user_namespaces(
+            read("/proc/sys/user/max_user_namespaces").as_deref(),
+            read("/proc/sys/kernel/unprivileged_userns_clone").as_deref(),
+            apparmor.as_deref(),
+        ),
+        seccomp(read("/proc/self/status").as_deref()),
+        control_groups(Path::new("/sys/fs/cgroup")),
+    ]
+}
+
+fn user_namespaces(max: Option<&str>, clone: Option<&str>, apparmor: Option<&str>) -> Finding {
+    const CHECK: &str = "user namespaces";
+    let is = |text: Option<&str>, value: &str| text.is_some_and(|text| text.trim() == value);
+    if max.is_none() || is(max, "0") {
+        let hint = "sudo sysctl user.max_user_namespaces=15000";
+        return Finding::warn(CHECK, "the kernel gives none", hint);
+    }
+    if is(clone, "0") {
+        let hint = "sudo sysctl kernel.unprivileged_userns_clone=1";
+        return Finding::warn(CHECK, "only root may make one", hint);
+    }
+    if is(apparmor, "1") {
+        let found = "AppArmor allows them only to programs with a profile for it";
+        let hint = "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0, or a profile with `userns,`";
+        return Finding::warn(CHECK, found, hint);
+    }
+    Finding::ok(CHECK, "any user may make one")
+}
+
+fn seccomp(status: Option<&str>) -> Finding {
+    const CHECK: &str = "seccomp";
+    let has_line = |status: &str| status.lines().any(|line| line.starts_with("Seccomp:"));
+    if status.is_some_and(has_line) {
+        Finding::ok(CHECK, "system calls can be filtered")
+    } else {
+        let hint = "use a kernel that is built with CONFIG_SECCOMP_FILTER";
+        Finding::warn(CHECK, "the kernel cannot filter system calls", hint)
+    }
+}
+
+/// Without them memory is limited for each process, not for all that one starts.
+fn control_groups(root: &Path) -> Finding {
+    const CHECK: &str = "control groups";
+    if root.join("cgroup.controllers").is_file() {
+        Finding::ok(CHECK, "version 2")
+    } else {
+        let found = "there is no version 2: a limit of memory holds for each process alone";
+        let hint = "start the machine with `systemd.unified_cgroup_hierarchy=1`";
+        Finding::warn(CHECK, found, hint)
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::super::finding::Verdict;
+    use super::*;
+
+    #[test]
+    fn what_forbids_user_namespaces_is_named_with_its_remedy() {
+        let finding = |max, clone, apparmor| user_namespaces(max, clone, apparmor);
+        assert_eq!(finding(Some("100\n"), None, None).verdict, Verdict::Ok);
+        assert_eq!(
+            finding(Some("100"), Some("1"), Some("0")).verdict,
+            Verdict::Ok
+        );
+        let forbidden = [
+            (finding(None, None, None), "max_user_namespaces"),
+            (finding(Some("0\n"), None, None), "max_user_namespaces"),
+            (
+                finding(Some("9"), Some("0\n"), None),
+                "unprivileged_userns_clone",
+            ),
+            (
+                finding(Some("9"), Some("1"), Some("1\n")),
+                "apparmor_restrict",
+            ),
+        ];
+        for (finding, named) in forbidden {
+            assert_eq!(finding.verdict, Verdict::Warn);
+            assert!(finding.hint.unwrap().contains(named));
+        }
+    }
+
+    #[test]
+    fn seccomp_is_read_off_the_kernels_own_words() {
+        assert_eq!(
+            seccomp(Some("Name:\tx\nSeccomp:\t0\n")).verdict,
+            Verdict::Ok
+        );
+        assert_eq!(seccomp(Some("Name:\tx\n")).verdict, Verdict::Warn);
+    }
+}

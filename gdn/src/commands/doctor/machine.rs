@@ -1,0 +1,149 @@
+//! The machine: room on the disk, limits of processes.
+
+use std::path::Path;
+
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use nix::sys::statvfs::statvfs;
+
+use super::finding::Finding;
+use crate::output::text;
+
+/// Below this much room on the disk, in bytes, it is time to do something.
+const DISK_WARN_BYTES: u64 = 1 << 30;
+/// Below this much, in bytes, it may be full before anybody comes.
+const DISK_BAD_BYTES: u64 = 64 << 20;
+/// Below this many files that may still be made.
+const INODES_WARN: u64 = 10_000;
+/// Open files that a daemon with some hundred agents needs, up to three for each.
+const OPEN_FILES_WARN: u64 = 4_096;
+/// Processes of a user, with their threads, that a daemon with some hundred agents needs.
+const PROCESSES_WARN: u64 = 2_048;
+/// Files of projects that can be watched.
+const WATCHES_WARN: u64 = 8_192;
+
+pub(super) fn findings(state_root: &Path) -> Vec<Finding> {
+    // What does not exist yet will be on the disk of the directory above it.
+    let mut above = state_root.ancestors();
+    let dir = above.find(|dir| dir.exists()).unwrap_or(state_root);
+    let mut found = vec![disk(dir), file_system(dir)];
+    found.push(limit(
+        "open files",
+        Resource::RLIMIT_NOFILE,
+        OPEN_FILES_WARN,
+        "raise it: `ulimit -Hn 65536`, or `LimitNOFILE=` in the unit",
+    ));
+    #[cfg(target_os = "linux")]
+    found.push(limit(
+        "processes",
+        Resource::RLIMIT_NPROC,
+        PROCESSES_WARN,
+        "raise it: `ulimit -Hu 8192`, or `TasksMax=` in the unit",
+    ));
+    found.extend(watches());
+    found
+}
+
+fn disk(dir: &Path) -> Finding {
+    const CHECK: &str = "disk";
+    let status = match statvfs(dir) {
+        Ok(status) => status,
+        Err(error) => return Finding::unknown(CHECK, format!("{}: {error}", dir.display())),
+    };
+    #[expect(
+        clippy::useless_conversion,
+        reason = "the numbers are of different types on different systems"
+    )]
+    let (blocks, inodes, all) = (
+        u64::from(status.blocks_available()),
+        u64::from(status.files_available()),
+        u64::from(status.files()),
+    );
+    room(blocks.saturating_mul(status.fragment_size()), inodes, all)
+}
+
+/// `inodes` of `all` are free; a file system that has no fixed number of them says 0.
+fn room(bytes: u64, inodes: u64, all: u64) -> Finding {
+    const CHECK: &str = "disk";
+    let found = format!("{} free", text::bytes(bytes));
+    let hint = "make room; `gdn instance prune` and `gdn status` tell what conversations take";
+    if bytes < DISK_BAD_BYTES {
+        Finding::bad(CHECK, found, hint)
+    } else if bytes < DISK_WARN_BYTES {
+        Finding::warn(CHECK, found, hint)
+    } else if all > 0 && inodes < INODES_WARN {
+        let found = format!("{found}, and {inodes} more files");
+        Finding::warn(CHECK, found, hint)
+    } else {
+        Finding::ok(CHECK, found)
+    }
+}
+
+/// What the file system of the state directory is: what is written has to outlive a loss of power.
+#[cfg(target_os = "linux")]
+fn file_system(dir: &Path) -> Finding {
+    use nix::sys::statfs::{
+        FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC, SMB_SUPER_MAGIC, TMPFS_MAGIC, statfs,
+    };
+
+    const CHECK: &str = "file system";
+    let elsewhere = "keep the state on a local disk: `--state-root DIR`";
+    match statfs(dir).map(|status| status.filesystem_type()) {
+        Err(error) => Finding::unknown(CHECK, format!("{}: {error}", dir.display())),
+        Ok(TMPFS_MAGIC) => {
+            let found = "it is in memory: everything is lost with the next restart of the machine";
+            Finding::warn(CHECK, found, elsewhere)
+        }
+        Ok(NFS_SUPER_MAGIC | SMB_SUPER_MAGIC | FUSE_SUPER_MAGIC) => {
+            let found =
+                "it is on another machine or a FUSE: locks and syncs may not be what they say";
+            Finding::warn(CHECK, found, elsewhere)
+        }
+        Ok(_) => Finding::ok(CHECK, "on a disk of this machine"),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn file_system(_dir: &Path) -> Finding {
+    Finding::unknown("file system", "this system does not tell")
+}
+
+fn limit(check: &'static str, of: Resource, least: u64, hint: &str) -> Finding {
+    match getrlimit(of) {
+        Ok((_, hard)) if hard == RLIM_INFINITY => Finding::ok(check, "no limit"),
+        // The daemon takes as much as it may.
+        Ok((_, hard)) if hard < least => {
+            let found = format!("at most {hard}, enough for few agents");
+            Finding::warn(check, found, hint)
+        }
+        Ok((_, hard)) => Finding::ok(check, format!("up to {hard}")),
+        Err(error) => Finding::unknown(check, error.to_string()),
+    }
+}
+
+fn watches() -> Option<Finding> {
+    let told = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").ok()?;
+    let number: u64 = told.trim().parse().ok()?;
+    let found = format!("up to {number}");
+    Some(if number < WATCHES_WARN {
+        let hint = "raise it: `sudo sysctl fs.inotify.max_user_watches=65536`";
+        Finding::warn("watched files", found, hint)
+    } else {
+        Finding::ok("watched files", found)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Verdict;
+    use super::*;
+
+    #[test]
+    fn a_disk_is_judged_by_bytes_and_by_files() {
+        let verdict = |bytes, inodes, all| room(bytes, inodes, all).verdict;
+        assert_eq!(verdict(10 << 30, 1_000_000, 2_000_000), Verdict::Ok);
+        assert_eq!(verdict(10 << 30, 0, 0), Verdict::Ok);
+        assert_eq!(verdict(10 << 30, 12, 2_000_000), Verdict::Warn);
+        assert_eq!(verdict(DISK_WARN_BYTES - 1, 0, 0), Verdict::Warn);
+        assert_eq!(verdict(DISK_BAD_BYTES - 1, 0, 0), Verdict::Bad);
+    }
+}

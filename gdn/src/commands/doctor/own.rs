@@ -1,0 +1,207 @@
+//! goondan itself: its programs, its state directory, its daemon.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use goondan_protocol::control::Status;
+use nix::unistd::Uid;
+
+use super::finding::Finding;
+use crate::client::ConnectError;
+use crate::context::Context;
+use crate::output::text;
+
+/// The programs beside `gdn` that a daemon needs.
+const PROGRAMS: [&str; 3] = [
+    "goondan-orchestrator",
+    "goondan-agent-process",
+    "goondan-connector-process",
+];
+
+/// What only the owner may do with files that hold secrets.
+const OTHERS: u32 = 0o077;
+
+/// How far in the future a file may be before the clock is doubted, in seconds.
+const CLOCK_TOLERANCE_S: u64 = 60;
+
+/// Where a program is: beside this one, else in `PATH`.
+fn place_of(program: &str) -> Option<PathBuf> {
+    let exe = std::env::current_exe().ok();
+    let beside = exe.and_then(|exe| Some(exe.parent()?.join(program)));
+    if let Some(beside) = beside.filter(|path| path.is_file()) {
+        return Some(beside);
+    }
+    let dirs = std::env::var_os("PATH")?;
+    let mut places = std::env::split_paths(&dirs).map(|dir| dir.join(program));
+    places.find(|path| path.is_file())
+}
+
+/// Whether all programs are there, and of one version.
+pub(super) fn programs() -> Vec<Finding> {
+    let own = env!("CARGO_PKG_VERSION");
+    PROGRAMS
+        .iter()
+        .map(|program| program_finding(program, own))
+        .collect()
+}
+
+fn program_finding(program: &'static str, own: &str) -> Finding {
+    let together = "install all four programs of one build in one directory";
+    let Some(place) = place_of(program) else {
+        let found = "it is neither beside gdn nor in PATH";
+        return Finding::bad(program, found, together);
+    };
+    let said = Command::new(&place)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output();
+    let said = match said {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        Err(error) => {
+            let found = format!("{} cannot be run: {error}", place.display());
+            return Finding::bad(program, found, together);
+        }
+    };
+    let version = said.split_whitespace().nth(1).unwrap_or_default();
+    let found = format!("{version} at {}", place.display());
+    if version == own {
+        Finding::ok(program, found)
+    } else {
+        Finding::bad(program, format!("{found}, and gdn is {own}"), together)
+    }
+}
+
+/// Whether the state directory is this user's alone.
+pub(super) fn state_root(context: &Context) -> Vec<Finding> {
+    let root = &context.state_root;
+    let Ok(metadata) = std::fs::metadata(root) else {
+        let found = format!("{} does not exist yet; `gdn run` makes it", root.display());
+        return vec![Finding::ok("state directory", found)];
+    };
+    let mut findings = vec![privacy("state directory", root, &metadata)];
+    let identity = context.vault().identity_file();
+    if let Ok(metadata) = std::fs::metadata(&identity) {
+        findings.push(privacy("identity of secrets", &identity, &metadata));
+    }
+    findings.push(clock(root, SystemTime::now()));
+    findings
+}
+
+fn privacy(check: &'static str, path: &Path, metadata: &std::fs::Metadata) -> Finding {
+    let shown = path.display();
+    let own = Uid::effective().as_raw();
+    if metadata.uid() != own {
+        let found = format!("{shown} belongs to user {}", metadata.uid());
+        let hint = format!("sudo chown -R {own} {}", quoted(path));
+        return Finding::bad(check, found, hint);
+    }
+    let mode = metadata.mode() & 0o777;
+    if mode & OTHERS == 0 {
+        return Finding::ok(check, format!("{shown}, yours alone"));
+    }
+    let found = format!("{shown} can be read by others (mode {mode:03o})");
+    Finding::bad(check, found, format!("chmod go= {}", quoted(path)))
+}
+
+fn quoted(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    text::shell_quoted(&path).unwrap_or_else(|| path.into_owned())
+}
+
+/// Whether files were written later than now: then the clock was set back, or is wrong.
+fn clock(root: &Path, now: SystemTime) -> Finding {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let written = entries.filter_map(|entry| entry.metadata().ok()?.modified().ok());
+    let latest = written.max();
+    let ahead = latest.and_then(|latest| latest.duration_since(now).ok());
+    match ahead.filter(|ahead| *ahead > Duration::from_secs(CLOCK_TOLERANCE_S)) {
+        None => Finding::ok("clock", "no file of the state directory is of the future"),
+        Some(ahead) => {
+            let ms = u64::try_from(ahead.as_millis()).unwrap_or(u64::MAX);
+            let found = format!(
+                "a file of the state directory was written {} from now",
+                text::duration(ms)
+            );
+            Finding::warn(
+                "clock",
+                found,
+                "set the clock by NTP: `timedatectl set-ntp true`",
+            )
+        }
+    }
+}
+
+/// How the daemon is.
+pub(super) async fn daemon(context: &Context) -> Finding {
+    const CHECK: &str = "daemon";
+    let run = context.daemon_command("run");
+    let mut client = match crate::client::Client::connect(&context.state_root).await {
+        Ok(client) => client,
+        Err(ConnectError::NotRunning { .. }) => {
+            return Finding::ok(CHECK, "none runs").hint(format!("start one: `{run}`"));
+        }
+        Err(error) => {
+            let restart = context.daemon_command("shutdown");
+            let hint = format!("`{restart}`, then `{run}`");
+            return Finding::bad(CHECK, error.to_string(), hint);
+        }
+    };
+    let status = match client.query(Status {}).await {
+        Ok(status) => status,
+        Err(error) => {
+            let logs = context.daemon_command("logs");
+            return Finding::bad(CHECK, error.to_string(), format!("look: `{logs}`"));
+        }
+    };
+    let found = format!(
+        "{} runs as process {} with {}",
+        status.version.goondan,
+        status.pid,
+        text::count(status.workspaces.len(), "workspace")
+    );
+    let ill = status.workspaces.iter().any(|info| !info.is_healthy());
+    if ill || !status.short_of.is_empty() {
+        let look = context.daemon_command("status");
+        let found = format!("{found}; something does not run as it should");
+        return Finding::warn(CHECK, found, format!("look: `{look}`"));
+    }
+    Finding::ok(CHECK, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::super::finding::Verdict;
+    use super::*;
+
+    #[test]
+    fn what_others_may_read_is_bad_and_the_hint_mends_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let verdict = |mode| {
+            std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(mode)).unwrap();
+            privacy("x", dir.path(), &std::fs::metadata(dir.path()).unwrap())
+        };
+        assert_eq!(verdict(0o700).verdict, Verdict::Ok);
+        let open = verdict(0o755);
+        assert_eq!(open.verdict, Verdict::Bad);
+        assert!(open.hint.unwrap().starts_with("chmod go= /"));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        tempfile::NamedTempFile::new_in(&dir)
+            .unwrap()
+            .keep()
+            .unwrap();
+        let now = SystemTime::now();
+        assert_eq!(clock(dir.path(), now).verdict, Verdict::Ok);
+        let before = now - Duration::from_secs(2 * 3_600);
+        let finding = clock(dir.path(), before);
+        assert_eq!(finding.verdict, Verdict::Warn);
+        assert!(finding.found.contains('h'), "{}", finding.found);
+    }
+}

@@ -1,0 +1,44 @@
+//! The project this is called in, if it is one.
+
+use goondan_config::{Bundle, Checked, Loader, ProcessEnvironment, ThisMachine};
+use goondan_vault::Reader;
+
+use super::finding::Finding;
+use crate::commands::consent;
+use crate::context::Context;
+use crate::output::text;
+
+/// What there is to say of the project, and its configuration if that is valid.
+pub(super) fn findings(context: &Context) -> (Vec<Finding>, Option<Bundle>) {
+    const CHECK: &str = "project";
+    let Ok(root) = context.project() else {
+        let found = "none here; `gdn init` makes one";
+        return (vec![Finding::ok(CHECK, found)], None);
+    };
+    let vault = context.vault();
+    let project = consent::identity(&root);
+    let secrets = Reader::new(&vault, &project);
+    let machine = ThisMachine::new();
+    let loader = Loader::new(&ProcessEnvironment)
+        .with_secrets(&secrets)
+        .with_machine(&machine);
+    let Checked { bundle, warnings } = loader.check(&root);
+    let validate = context.command("validate");
+    let finding = match &bundle {
+        Err(problems) => {
+            let errors = text::count(AsRef::<[_]>::as_ref(problems).len(), "error");
+            let found = format!("{}: {errors}", root.display());
+            Finding::bad(CHECK, found, format!("see them: `{validate}`"))
+        }
+        Ok(_) if !warnings.is_empty() => {
+            let count = text::count(warnings.len(), "warning");
+            let found = format!("{}: {count}", root.display());
+            Finding::warn(CHECK, found, format!("see them: `{validate}`"))
+        }
+        Ok(bundle) => {
+            let agents = text::count(bundle.agents.len(), "agent");
+            Finding::ok(CHECK, format!("{}: valid, {agents}", root.display()))
+        }
+    };
+    (vec![finding], bundle.ok())
+}

@@ -1,0 +1,175 @@
+//! What an instance has to do, as far as that is known: the events that wait for their turns, and how often
+//! each of them crashed whoever worked on it.
+//!
+//! The inbox on disk is the store's. Here is what it was said to hold, and what was added since. After
+//! anything that leaves a doubt it is read again before the next turn.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use goondan_protocol::event::AgentEvent;
+use goondan_protocol::ids::EventId;
+
+use super::turn::Turn;
+
+/// Whether it is known what an instance has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Knowledge {
+    /// Not since the store was last asked, or it could not say.
+    Unread,
+    /// The store is asked.
+    Reading,
+    /// What waits here is what the inbox holds.
+    Read,
+}
+
+/// What an instance has to do.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    knowledge: Knowledge,
+    /// Durable events that are not done, oldest first; the turn in progress answers the first.
+    waiting: VecDeque<AgentEvent>,
+    /// Events handed to the store and not reported yet.
+    accepting: usize,
+    /// How many processes crashed in the turns of waiting events, where any did.
+    crashes: BTreeMap<EventId, u32>,
+    /// The turn in which the latest process crashed, and how.
+    last_crash: Option<(Turn, String)>,
+}
+
+impl Inbox {
+    /// One that is known to be empty.
+    pub(super) fn empty() -> Self {
+        Self {
+            knowledge: Knowledge::Read,
+            waiting: VecDeque::new(),
+            accepting: 0,
+            crashes: BTreeMap::new(),
+            last_crash: None,
+        }
+    }
+
+    /// Whether the store is to be asked what it holds.
+    pub(super) fn is_unread(&self) -> bool {
+        self.knowledge == Knowledge::Unread
+    }
+
+    /// Whether what waits here is what the inbox holds.
+    pub(super) fn is_read(&self) -> bool {
+        self.knowledge == Knowledge::Read
+    }
+
+    /// The store is asked.
+    pub(super) fn begin_reading(&mut self) {
+        self.knowledge = Knowledge::Reading;
+    }
+
+    /// What is here may not be what the inbox holds any more.
+    pub(super) fn invalidate(&mut self) {
+        self.knowledge = Knowledge::Unread;
+    }
+
+    /// The store says what the inbox holds. The event whose turn is open comes first.
+    pub(super) fn read(
+        &mut self,
+        waiting: Vec<AgentEvent>,
+        crashes: BTreeMap<EventId, u32>,
+        open: Option<&EventId>,
+    ) {
+        self.knowledge = Knowledge::Read;
+        self.waiting = waiting.into();
+        self.crashes = crashes;
+        let place = |open: &EventId| self.waiting.iter().position(|event| event.id == *open);
+        if let Some(place) = open.and_then(place).filter(|place| *place > 0)
+            && let Some(event) = self.waiting.remove(place)
+        {
+            self.waiting.push_front(event);
+        }
+    }
+
+    /// There is no inbox: nothing waits.
+    pub(super) fn vanish(&mut self) {
+        self.knowledge = Knowledge::Read;
+        self.waiting.clear();
+    }
+
+    /// What waits will not have its turn.
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// The events that wait, oldest first.
+    pub(super) fn events(&self) -> impl Iterator<Item = &AgentEvent> {
+        self.waiting.iter()
+    }
+
+    /// An event that waits.
+    pub(super) fn get(&self, id: &EventId) -> Option<&AgentEvent> {
+        self.waiting.iter().find(|event| event.id == *id)
+    }
+
+    /// Whether no event waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// How many events wait or are on their way here.
+    pub(super) fn pending(&self) -> usize {
+        self.waiting.len() + self.accepting
+    }
+
+    /// Whether events are on their way here.
+    pub(super) fn is_accepting(&self) -> bool {
+        self.accepting > 0
+    }
+
+    /// An event is handed to the store.
+    pub(super) fn begin_accept(&mut self) {
+        self.accepting += 1;
+    }
+
+    /// The store has reported an event: this one waits from now on, if it is new.
+    pub(super) fn end_accept(&mut self, new: Option<AgentEvent>) {
+        self.accepting = self.accepting.saturating_sub(1);
+        self.waiting.extend(new);
+    }
+
+    /// These events have had their turn.
+    pub(super) fn done(&mut self, is_done: impl Fn(&EventId) -> bool) {
+        self.waiting.retain(|event| !is_done(&event.id));
+    }
+
+    /// A process crashed in a turn. How many did in those of its event so far.
+    pub(super) fn count_crash(&mut self, turn: Turn, how: &str) -> u32 {
+        let count = self.crashes.entry(turn.context.event_id.clone());
+        let count = count.or_default();
+        *count = count.saturating_add(1);
+        let count = *count;
+        self.last_crash = Some((turn, how.to_owned()));
+        count
+    }
+
+    /// How many processes crashed in the turns of an event.
+    pub(super) fn crashes_of(&self, id: &EventId) -> u32 {
+        self.crashes.get(id).copied().unwrap_or(0)
+    }
+
+    /// How the latest process crashed, if that was in a turn of this event.
+    pub(super) fn last_crash_of(&self, id: &EventId) -> Option<&str> {
+        let last = self.last_crash.as_ref();
+        let last = last.filter(|(turn, _)| turn.context.event_id == *id);
+        last.map(|(_, how)| how.as_str())
+    }
+
+    /// The crashes of an event count no longer.
+    pub(super) fn forgive(&mut self, id: &EventId) {
+        self.crashes.remove(id);
+    }
+
+    /// An event is out of the way. Gives the turn in which the latest process crashed, if it was one of it.
+    pub(super) fn parked(&mut self, id: &EventId) -> Option<Turn> {
+        self.done(|done| done == id);
+        self.forgive(id);
+        let last = self.last_crash.take().map(|(turn, _)| turn);
+        last.filter(|turn| turn.context.event_id == *id)
+    }
+}
