@@ -37,6 +37,8 @@ pub struct Difference {
 
 /// Compares two trees.
 ///
+/// `git apply` refuses one kind of patch that is right: where a link that leads to itself becomes a directory.
+///
 /// # Errors
 ///
 /// [`TreeError::Damaged`] if a content is not that of its manifest, [`TreeError::Limit`] past

@@ -3,10 +3,9 @@
 use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::path::Path;
 
-use goondan_durable::disk::{
-    Crash, Disk as _, Fault, Folder as _, RealFolder, SimulatedDisk, append_all,
-};
+use goondan_durable::disk::{Crash, Disk as _, Fault, Folder as _, SimulatedDisk, append_all};
 
+use crate::RealFolder;
 use crate::TreeError;
 use crate::excludes::Excludes;
 use crate::freeze::{Options, Reason, Unwanted, freeze, scan};

@@ -31,6 +31,7 @@ pub mod patch;
 mod path;
 mod quote;
 mod read;
+mod real_folder;
 pub mod swap;
 
 pub use changes::{Change, changes};
@@ -40,6 +41,7 @@ pub use fresh::remove_all;
 pub use manifest::{Digest, Entry, Manifest, ManifestBuilder};
 pub use path::{PathProblem, RelativePath};
 pub use read::observe;
+pub use real_folder::RealFolder;
 
 #[cfg(test)]
 mod freeze_tests;

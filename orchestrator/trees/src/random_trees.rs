@@ -188,6 +188,9 @@ fn edited(random: &mut Rng, content: &[u8]) -> Vec<u8> {
 pub(crate) fn mutated(random: &mut Rng, before: &Nodes) -> Nodes {
     let mut after = before.clone();
     for (path, old) in before {
+        if !after.contains_key(path) {
+            continue;
+        }
         match (random.u8(..12), old) {
             (0 | 1, _) => drop(after.remove(path)),
             (2..=4, Node::File { mode, content }) => {

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use goondan_durable::disk::{
-    Crash, Disk as _, DiskFile, Fault, Folder, NodeStat, RealFolder, SimulatedDisk, append_all,
+    Crash, Disk as _, DiskFile, Fault, Folder, NodeStat, SimulatedDisk, append_all,
 };
 
 use super::{Place, Recovered, SwapError, recover, revert, swap};
+use crate::RealFolder;
 use crate::changes::changes;
 use crate::fresh::remove_all;
 use crate::manifest::Manifest;

@@ -11,8 +11,7 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::DiskFile;
-use super::folder::{Folder, NodeKind, NodeStat};
+use goondan_durable::disk::{DiskFile, Folder, NodeKind, NodeStat};
 
 const PERMISSIONS: u32 = 0o777;
 
