@@ -5,15 +5,20 @@
 //!
 //! The interface is as low as system calls: a write may be short, and nothing is durable before it is
 //! synced — a file's content by [`DiskFile::sync`], its name by [`Disk::sync_dir`].
+//!
+//! Trees that others write, too, are reached through a [`Folder`], such as [`SimulatedDisk::folder`]. The
+//! operating system's is in `goondan-trees`: what it needs is nothing that the store and the core need.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::Path;
 
+mod folder;
 mod real;
 mod simulated;
 
+pub use folder::{Folder, NodeKind, NodeStat};
 pub use real::RealDisk;
 pub use simulated::{Crash, Fault, SimulatedDisk};
 

@@ -7,7 +7,7 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 15] = [
+const MARKS: [(&str, &str); 16] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
@@ -18,6 +18,7 @@ const MARKS: [(&str, &str); 15] = [
     ("orchestrator/store", "s"),
     ("orchestrator/config", "c"),
     ("orchestrator/vault", "v"),
+    ("orchestrator/trees", "r"),
     ("agent-process", "a"),
     ("connector-process/connectors", "k"),
     ("connector-process", "n"),
@@ -149,7 +150,7 @@ fn only_the_orchestrator_uses_the_store() {
     };
     let speakers = ["goondan_orchestrator", "goondan_core"];
     assert_eq!(users_of("goondan-store"), speakers);
-    let layers = ["goondan_writers", "goondan_store"];
+    let layers = ["goondan_writers", "goondan_store", "goondan_trees"];
     assert_eq!(
         users_of("goondan-durable"),
         [speakers.as_slice(), &layers].concat()
@@ -160,7 +161,12 @@ fn only_the_orchestrator_uses_the_store() {
 /// Files that outlive crashes are no conversations: what is built on them shares none of its words.
 #[test]
 fn the_durable_layer_knows_no_conversation() {
-    for dir in ["orchestrator/durable", "orchestrator/durable/writers"] {
+    let dirs = [
+        "orchestrator/durable",
+        "orchestrator/durable/writers",
+        "orchestrator/trees",
+    ];
+    for dir in dirs {
         let used = names_in(&manifest(dir), "dependencies");
         let known = BTreeSet::from(["goondan-durable".to_owned()]);
         let own: BTreeSet<String> = used.into_iter().filter(|name| !is_foreign(&name)).collect();

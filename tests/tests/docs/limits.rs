@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "protocol/src/limits.rs",
     "orchestrator/src/limits.rs",
     "orchestrator/core/src/limits.rs",
@@ -12,6 +12,7 @@ const FILES: [&str; 8] = [
     "orchestrator/durable/writers/src/limits.rs",
     "orchestrator/store/src/limits.rs",
     "orchestrator/vault/src/limits.rs",
+    "orchestrator/trees/src/limits.rs",
     "connector-process/src/limits.rs",
 ];
 

@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Disk, DiskFile, Entry, EntryKind, Stat};
 
+mod folder;
+
 type Ino = u64;
 const ROOT: Ino = 0;
 
@@ -58,20 +60,29 @@ enum FileChange {
     },
 }
 
+/// Names of one directory that change at once: each stands for this from now on, or for nothing.
 #[derive(Debug, Clone)]
-enum DirChange {
-    Link {
-        name: OsString,
-        ino: Ino,
-    },
-    Unlink {
-        name: OsString,
-    },
-    Rename {
-        from: OsString,
-        to: OsString,
-        ino: Ino,
-    },
+struct DirChange {
+    names: Vec<(OsString, Option<Ino>)>,
+    /// The other directory of a rename from one to another, and the number both halves share: file
+    /// systems keep both halves or neither.
+    with: Option<(u64, Ino)>,
+}
+
+impl DirChange {
+    fn link(name: &OsStr, ino: Ino) -> Self {
+        Self {
+            names: vec![(name.to_owned(), Some(ino))],
+            with: None,
+        }
+    }
+
+    fn unlink(name: &OsStr) -> Self {
+        Self {
+            names: vec![(name.to_owned(), None)],
+            with: None,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -80,12 +91,41 @@ enum Node {
         durable: Vec<u8>,
         current: Vec<u8>,
         changes: Vec<FileChange>,
+        mode: u32,
     },
     Dir {
         durable: Names,
         current: Names,
         changes: Vec<DirChange>,
+        mode: u32,
     },
+    Link {
+        target: OsString,
+    },
+}
+
+/// The modes of what a [`Disk`] makes.
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+
+impl Node {
+    fn file(mode: u32) -> Self {
+        Self::File {
+            durable: Vec::new(),
+            current: Vec::new(),
+            changes: Vec::new(),
+            mode,
+        }
+    }
+
+    fn dir(mode: u32) -> Self {
+        Self::Dir {
+            durable: Names::new(),
+            current: Names::new(),
+            changes: Vec::new(),
+            mode,
+        }
+    }
 }
 
 type Names = BTreeMap<OsString, Ino>;
@@ -94,6 +134,9 @@ type Names = BTreeMap<OsString, Ino>;
 struct Machine {
     nodes: BTreeMap<Ino, Node>,
     next_ino: Ino,
+    next_pair: u64,
+    /// How often each file was changed.
+    versions: BTreeMap<Ino, u64>,
     calls: u64,
     bytes_written: u64,
     crash_at: Option<u64>,
@@ -122,12 +165,7 @@ impl SimulatedDisk {
     /// An empty file system.
     #[must_use]
     pub fn new() -> Self {
-        let root = Node::Dir {
-            durable: Names::new(),
-            current: Names::new(),
-            changes: Vec::new(),
-        };
-        let nodes = BTreeMap::from([(ROOT, root)]);
+        let nodes = BTreeMap::from([(ROOT, Node::dir(DIRECTORY_MODE))]);
         Self(Arc::new(Mutex::new(Machine {
             nodes,
             next_ino: ROOT + 1,
@@ -218,6 +256,8 @@ struct Choice {
     state: u64,
     /// How many bytes were appended before the oldest unsynced append.
     bytes_before: u64,
+    /// What was decided of renames from one directory to another.
+    pairs: BTreeMap<u64, bool>,
 }
 
 impl Choice {
@@ -231,6 +271,7 @@ impl Choice {
             crash,
             state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             bytes_before: 0,
+            pairs: BTreeMap::new(),
         }
     }
 
@@ -248,6 +289,18 @@ impl Choice {
             Crash::KeepUnsynced | Crash::ProcessOnly | Crash::KeepBytes(_) => true,
             Crash::Subset(_) => self.below(2) == 0,
         }
+    }
+
+    fn keeps_names(&mut self, change: &DirChange) -> bool {
+        let Some((pair, _)) = change.with else {
+            return self.keeps();
+        };
+        if let Some(kept) = self.pairs.get(&pair) {
+            return *kept;
+        }
+        let kept = self.keeps();
+        self.pairs.insert(pair, kept);
+        kept
     }
 
     /// Whether a cut survives that was made after so many bytes were appended.
@@ -282,6 +335,7 @@ fn settle(node: &mut Node, choice: &mut Choice) {
             durable,
             current,
             changes,
+            ..
         } => {
             for change in changes.drain(..) {
                 match change {
@@ -312,25 +366,26 @@ fn settle(node: &mut Node, choice: &mut Choice) {
             durable,
             current,
             changes,
+            ..
         } => {
             for change in changes.drain(..) {
-                if choice.keeps() {
+                if choice.keeps_names(&change) {
                     change_names(durable, change);
                 }
             }
             current.clone_from(durable);
         }
+        // Its content comes and goes with its name.
+        Node::Link { .. } => {}
     }
 }
 
 fn change_names(names: &mut Names, change: DirChange) {
-    match change {
-        DirChange::Link { name, ino } => drop(names.insert(name, ino)),
-        DirChange::Unlink { name } => drop(names.remove(&name)),
-        DirChange::Rename { from, to, ino } => {
-            names.remove(&from);
-            names.insert(to, ino);
-        }
+    for (name, ino) in change.names {
+        match ino {
+            Some(ino) => names.insert(name, ino),
+            None => names.remove(&name),
+        };
     }
 }
 
@@ -423,25 +478,14 @@ impl Machine {
         if !make {
             return Err(not_found());
         }
-        let node = Node::File {
-            durable: Vec::new(),
-            current: Vec::new(),
-            changes: Vec::new(),
-        };
-        Ok(self.add(dir, name, node))
+        Ok(self.add(dir, name, Node::file(FILE_MODE)))
     }
 
     fn add(&mut self, dir: Ino, name: &OsStr, node: Node) -> Ino {
         let ino = self.next_ino;
         self.next_ino += 1;
         self.nodes.insert(ino, node);
-        self.change_dir(
-            dir,
-            DirChange::Link {
-                name: name.to_owned(),
-                ino,
-            },
-        );
+        self.change_dir(dir, DirChange::link(name, ino));
         ino
     }
 
@@ -458,7 +502,7 @@ impl Machine {
     fn oldest_unsynced(&self) -> u64 {
         let changes = self.nodes.values().filter_map(|node| match node {
             Node::File { changes, .. } => changes.first(),
-            Node::Dir { .. } => None,
+            Node::Dir { .. } | Node::Link { .. } => None,
         });
         let before = changes.map(|change| match change {
             FileChange::Append { before, .. } | FileChange::SetLen { before, .. } => *before,
@@ -471,7 +515,42 @@ impl Machine {
         let (current, changes) = self.file(ino)?;
         current.truncate(len);
         changes.push(FileChange::SetLen { len, before });
+        self.changed(ino);
         Ok(())
+    }
+
+    fn changed(&mut self, ino: Ino) {
+        *self.versions.entry(ino).or_default() += 1;
+    }
+
+    fn version_of(&self, ino: Ino) -> u64 {
+        self.versions.get(&ino).copied().unwrap_or_default()
+    }
+
+    /// Makes the changes of a directory's names durable, all or up to the half of a rename, and so the
+    /// other halves with all that came before them.
+    fn sync_names(&mut self, dir: Ino, up_to: Option<u64>) {
+        let Some(Node::Dir {
+            durable, changes, ..
+        }) = self.nodes.get_mut(&dir)
+        else {
+            return;
+        };
+        let is_last = |change: &DirChange| {
+            up_to.is_some_and(|last| change.with.is_some_and(|(pair, _)| pair == last))
+        };
+        let count = match up_to {
+            None => changes.len(),
+            Some(_) => changes.iter().position(is_last).map_or(0, |at| at + 1),
+        };
+        let mut halves = Vec::new();
+        for change in changes.drain(..count) {
+            halves.extend(change.with);
+            change_names(durable, change);
+        }
+        for (pair, partner) in halves {
+            self.sync_names(partner, Some(pair));
+        }
     }
 }
 
@@ -529,6 +608,10 @@ impl Disk for SimulatedDisk {
                     kind: EntryKind::File,
                     len: current.len() as u64,
                 },
+                Some(Node::Link { .. }) => Stat {
+                    kind: EntryKind::Other,
+                    len: 0,
+                },
                 _ => Stat {
                     kind: EntryKind::Directory,
                     len: 0,
@@ -542,6 +625,7 @@ impl Disk for SimulatedDisk {
             let ino = machine.find(path)?;
             let kind = |ino: &Ino| match machine.nodes.get(ino) {
                 Some(Node::File { .. }) => EntryKind::File,
+                Some(Node::Link { .. }) => EntryKind::Other,
                 _ => EntryKind::Directory,
             };
             let names = machine.names(ino)?.iter();
@@ -558,16 +642,7 @@ impl Disk for SimulatedDisk {
         self.call(|machine| {
             let (dir, name) = machine.place(path)?;
             if !machine.names(dir)?.contains_key(name) {
-                let (durable, current) = (Names::new(), Names::new());
-                machine.add(
-                    dir,
-                    name,
-                    Node::Dir {
-                        durable,
-                        current,
-                        changes: Vec::new(),
-                    },
-                );
+                machine.add(dir, name, Node::dir(DIRECTORY_MODE));
             }
             Ok(())
         })
@@ -585,12 +660,8 @@ impl Disk for SimulatedDisk {
             if replaced.is_some_and(|ino| machine.names(ino).is_ok_and(|names| !names.is_empty())) {
                 return Err(errno(nix::errno::Errno::ENOTEMPTY));
             }
-            let change = DirChange::Rename {
-                from: from.to_owned(),
-                to: to.to_owned(),
-                ino,
-            };
-            machine.change_dir(dir, change);
+            let names = vec![(from.to_owned(), None), (to.to_owned(), Some(ino))];
+            machine.change_dir(dir, DirChange { names, with: None });
             Ok(())
         })
     }
@@ -599,12 +670,7 @@ impl Disk for SimulatedDisk {
         self.call(|machine| {
             let (dir, name) = machine.place(path)?;
             if machine.names(dir)?.contains_key(name) {
-                machine.change_dir(
-                    dir,
-                    DirChange::Unlink {
-                        name: name.to_owned(),
-                    },
-                );
+                machine.change_dir(dir, DirChange::unlink(name));
             }
             Ok(())
         })
@@ -629,15 +695,8 @@ impl Disk for SimulatedDisk {
         self.call(|machine| {
             let ino = machine.find(path)?;
             // A machine that stops in this very call has not synced.
-            if machine.crash_at != Some(machine.calls)
-                && let Some(Node::Dir {
-                    durable,
-                    current,
-                    changes,
-                }) = machine.nodes.get_mut(&ino)
-            {
-                durable.clone_from(current);
-                changes.clear();
+            if machine.crash_at != Some(machine.calls) {
+                machine.sync_names(ino, None);
             }
             Ok(())
         })
@@ -671,6 +730,7 @@ impl DiskFile for SimulatedFile {
             before,
         });
         current.extend_from_slice(data);
+        machine.changed(self.ino);
         machine.finish(turn).map(|()| len)
     }
 
@@ -703,6 +763,7 @@ impl DiskFile for SimulatedFile {
                 durable,
                 current,
                 changes,
+                ..
             }) = machine.nodes.get_mut(&self.ino)
                 && !stops_here
             {

@@ -1,0 +1,191 @@
+//! The difference of two trees as a patch that `git apply` takes (`PROP-2`).
+
+use crate::apply::{Leaf, Tree, told};
+use crate::binary::write_literal;
+use crate::changes::{Change, changes};
+use crate::compare::{Hunk, LineKind, hunks};
+use crate::error::{IoContext as _, TreeError};
+use crate::limits::{PATCH_BYTES_MAX, PATCH_TEXT_BYTES_MAX};
+use crate::patch::{BlobId, FileMode};
+use crate::path::RelativePath;
+use crate::quote::quote;
+
+/// What became of a file or link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// It is new.
+    Added,
+    /// Its content or mode is another one.
+    Modified,
+    /// It is gone.
+    Deleted,
+    /// A file became a link, or a link a file.
+    TypeChanged,
+}
+
+/// The difference of two trees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The patch.
+    pub patch: Vec<u8>,
+    /// The files and links that it changes, by path.
+    pub changed: Vec<(RelativePath, Status)>,
+    /// What differs and a patch cannot carry: directories, and permission bits besides whether a file can
+    /// be executed.
+    pub not_carried: Vec<Change>,
+}
+
+/// Compares two trees.
+///
+/// `git apply` refuses one kind of patch that is right: where a link that leads to itself becomes a directory.
+///
+/// # Errors
+///
+/// [`TreeError::Damaged`] if a content is not that of its manifest, [`TreeError::Limit`] past
+/// [`PATCH_FILE_BYTES_MAX`](crate::limits::PATCH_FILE_BYTES_MAX) or [`PATCH_BYTES_MAX`], [`TreeError::Io`].
+pub fn diff(before: Tree<'_>, after: Tree<'_>) -> Result<Difference, TreeError> {
+    let mut out = Difference {
+        patch: Vec::new(),
+        changed: Vec::new(),
+        not_carried: Vec::new(),
+    };
+    for change in changes(before.manifest, after.manifest) {
+        let path = &change.path;
+        let tells = change.old.as_ref().and_then(told) != change.new.as_ref().and_then(told);
+        let is_whole = tells && !(is_directory(&change.old) || is_directory(&change.new));
+        if tells {
+            let (old, new) = (before.leaf(path)?, after.leaf(path)?);
+            let status = write_change(&mut out.patch, path, old.as_ref(), new.as_ref())
+                .during("write a patch of", path)?;
+            out.changed
+                .extend(status.map(|status| (path.clone(), status)));
+            if out.patch.len() > PATCH_BYTES_MAX {
+                return Err(TreeError::limit(
+                    "bytes in a patch",
+                    PATCH_BYTES_MAX as u64,
+                    path,
+                ));
+            }
+        }
+        if !is_whole {
+            out.not_carried.push(change);
+        }
+    }
+    Ok(out)
+}
+
+fn is_directory(entry: &Option<crate::manifest::Entry>) -> bool {
+    entry
+        .as_ref()
+        .is_some_and(crate::manifest::Entry::is_directory)
+}
+
+fn write_change(
+    out: &mut Vec<u8>,
+    path: &RelativePath,
+    old: Option<&Leaf>,
+    new: Option<&Leaf>,
+) -> std::io::Result<Option<Status>> {
+    let is_link = |leaf: &Leaf| leaf.mode == FileMode::Link;
+    Ok(Some(match (old, new) {
+        (None, None) => return Ok(None),
+        (Some(old), Some(new)) if is_link(old) != is_link(new) => {
+            write_file(out, path, Some(old), None)?;
+            write_file(out, path, None, Some(new))?;
+            Status::TypeChanged
+        }
+        _ => {
+            write_file(out, path, old, new)?;
+            match (old, new) {
+                (None, _) => Status::Added,
+                (_, None) => Status::Deleted,
+                _ => Status::Modified,
+            }
+        }
+    }))
+}
+
+fn write_file(
+    out: &mut Vec<u8>,
+    path: &RelativePath,
+    old: Option<&Leaf>,
+    new: Option<&Leaf>,
+) -> std::io::Result<()> {
+    let name = |prefix: &[u8]| quote(&[prefix, path.as_bytes()].concat());
+    let (old_name, new_name) = (name(b"a/"), name(b"b/"));
+    let mut line = |text: String| {
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'\n');
+    };
+    line(format!("diff --git {old_name} {new_name}"));
+    let mut same_mode = String::new();
+    match (old, new) {
+        (Some(old), Some(new)) if old.mode == new.mode => {
+            same_mode = format!(" {}", old.mode.text());
+        }
+        (Some(old), Some(new)) => {
+            line(format!("old mode {}", old.mode.text()));
+            line(format!("new mode {}", new.mode.text()));
+        }
+        (None, Some(new)) => line(format!("new file mode {}", new.mode.text())),
+        (Some(old), None) => line(format!("deleted file mode {}", old.mode.text())),
+        (None, None) => {}
+    }
+    let content = |leaf: Option<&Leaf>| leaf.map_or(Vec::new(), |leaf| leaf.content.clone());
+    let id = |leaf: Option<&Leaf>| leaf.map_or(BlobId::NONE, |leaf| BlobId::of(&leaf.content));
+    let (old_content, new_content) = (content(old), content(new));
+    if old.is_some() && new.is_some() && old_content == new_content {
+        return Ok(());
+    }
+    line(format!("index {}..{}{same_mode}", id(old), id(new)));
+    if old_content == new_content {
+        return Ok(());
+    }
+    if is_binary(&old_content) || is_binary(&new_content) {
+        line("GIT binary patch".to_owned());
+        write_literal(out, &new_content)?;
+        return write_literal(out, &old_content);
+    }
+    // git takes what follows a name with a space for a date, unless a tab is between them.
+    let tab = if path.as_bytes().contains(&b' ') {
+        "\t"
+    } else {
+        ""
+    };
+    let shown = |leaf: Option<&Leaf>, name: &str| match leaf {
+        Some(_) => format!("{name}{tab}"),
+        None => "/dev/null".to_owned(),
+    };
+    line(format!("--- {}", shown(old, &old_name)));
+    line(format!("+++ {}", shown(new, &new_name)));
+    for hunk in hunks(&old_content, &new_content) {
+        write_hunk(out, &hunk);
+    }
+    Ok(())
+}
+
+fn is_binary(content: &[u8]) -> bool {
+    content.len() > PATCH_TEXT_BYTES_MAX || content.contains(&0)
+}
+
+fn write_hunk(out: &mut Vec<u8>, hunk: &Hunk) {
+    let range = |before: usize, len: usize| match len {
+        0 => format!("{before},0"),
+        1 => format!("{}", before + 1),
+        _ => format!("{},{len}", before + 1),
+    };
+    let old = range(hunk.old_start, hunk.old_len());
+    let new = range(hunk.new_start, hunk.new_len());
+    out.extend_from_slice(format!("@@ -{old} +{new} @@\n").as_bytes());
+    for (kind, text) in &hunk.lines {
+        out.push(match kind {
+            LineKind::Context => b' ',
+            LineKind::Removed => b'-',
+            LineKind::Added => b'+',
+        });
+        out.extend_from_slice(text);
+        if !text.ends_with(b"\n") {
+            out.extend_from_slice(b"\n\\ No newline at end of file\n");
+        }
+    }
+}

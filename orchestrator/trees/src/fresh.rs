@@ -1,0 +1,97 @@
+//! New directories that appear under their name whole, or not at all.
+
+use std::path::Path;
+
+use goondan_durable::disk::{Folder, NodeKind};
+
+use crate::error::{IoContext as _, TreeError};
+use crate::manifest::Manifest;
+
+/// The name that a new directory has until it is whole. What a crash left under it is removed by the next
+/// attempt.
+fn partial_name(name: &str) -> String {
+    format!(".{name}.partial")
+}
+
+/// Makes a directory `name`, filled by `fill`; durable when it returns. `fill` syncs the files it makes.
+pub(crate) fn build<T>(
+    parent: &dyn Folder,
+    name: &str,
+    fill: impl FnOnce(&dyn Folder) -> Result<(Manifest, T), TreeError>,
+) -> Result<(Manifest, T), TreeError> {
+    let partial = partial_name(name);
+    let (partial_path, path) = (Path::new(&partial), Path::new(name));
+    if parent.look(path).during("look at", name)?.is_some() {
+        return Err(TreeError::Taken {
+            name: name.to_owned(),
+        });
+    }
+    remove_all(parent, partial_path)?;
+    parent
+        .create_dir(partial_path, 0o700)
+        .during("create", &partial)?;
+    let filled = parent
+        .below(partial_path)
+        .during("open", &partial)
+        .and_then(|folder| {
+            let filled = fill(folder.as_ref())?;
+            sync_directories(folder.as_ref(), &filled.0)?;
+            Ok(filled)
+        })
+        .and_then(|filled| {
+            parent
+                .rename_new(partial_path, path)
+                .during("rename into place", name)?;
+            Ok(filled)
+        });
+    match filled {
+        Ok(filled) => {
+            parent.sync_dir(Path::new("")).during("sync", ".")?;
+            Ok(filled)
+        }
+        Err(error) => {
+            // What cannot be removed now is removed by the next attempt; the first error is the one that
+            // tells something.
+            drop(remove_all(parent, partial_path));
+            Err(error)
+        }
+    }
+}
+
+fn sync_directories(folder: &dyn Folder, manifest: &Manifest) -> Result<(), TreeError> {
+    for (path, entry) in manifest.entries() {
+        if entry.is_directory() {
+            folder.sync_dir(path.as_path()).during("sync", path)?;
+        }
+    }
+    folder.sync_dir(Path::new("")).during("sync", ".")
+}
+
+/// Removes a file, link or directory with all it holds, following no link. One that is missing is no error.
+///
+/// # Errors
+///
+/// [`TreeError::Io`]; a part may be gone then.
+pub fn remove_all(folder: &dyn Folder, path: &Path) -> Result<(), TreeError> {
+    let shown = path.display();
+    let mut rest = vec![(path.to_owned(), false)];
+    while let Some((path, is_emptied)) = rest.pop() {
+        if is_emptied {
+            folder.remove_dir(&path).during("remove", &shown)?;
+            continue;
+        }
+        match folder.look(&path).during("look at", &shown)? {
+            None => {}
+            Some(stat) if stat.kind == NodeKind::Directory => {
+                if stat.mode & 0o700 != 0o700 {
+                    folder.set_dir_mode(&path, 0o700).during("open", &shown)?;
+                }
+                let names = folder.names(&path).during("list", &shown)?;
+                rest.push((path.clone(), true));
+                rest.extend(names.into_iter().map(|name| (path.join(name), false)));
+            }
+            Some(_) => folder.remove(&path).during("remove", &shown)?,
+        }
+    }
+    Ok(())
+}

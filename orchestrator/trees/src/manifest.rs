@@ -1,0 +1,306 @@
+//! What a tree holds: every path with kind, mode and digest, and no content.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::TreeError;
+use crate::limits::{LINK_TARGET_BYTES_MAX, Limits};
+use crate::path::RelativePath;
+use crate::quote::{from_text, to_text};
+
+/// A SHA-256 digest; in text, 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// The digest of some bytes.
+    #[must_use]
+    pub fn of(content: &[u8]) -> Self {
+        Self(Sha256::digest(content).into())
+    }
+
+    pub(crate) fn finish(hasher: Sha256) -> Self {
+        Self(hasher.finalize().into())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let mut digest = [0; 32];
+        hex::decode_to_slice(&text, &mut digest).map_err(serde::de::Error::custom)?;
+        Ok(Self(digest))
+    }
+}
+
+/// What one path of a tree is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase", deny_unknown_fields)]
+pub enum Entry {
+    /// A regular file.
+    File {
+        /// Its permission bits.
+        mode: u32,
+        /// Its length in bytes.
+        bytes: u64,
+        /// The digest of its content.
+        sha256: Digest,
+    },
+    /// A directory.
+    Directory {
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// A symbolic link.
+    Link {
+        /// Where it points, as it was written.
+        #[serde(serialize_with = "write_target", deserialize_with = "read_target")]
+        target: Vec<u8>,
+    },
+}
+
+impl Entry {
+    /// Whether it is a directory.
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
+        matches!(self, Self::Directory { .. })
+    }
+}
+
+fn write_target<S: Serializer>(target: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&to_text(target))
+}
+
+fn read_target<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    from_text(&text)
+        .filter(|target| !target.is_empty() && target.len() <= LINK_TARGET_BYTES_MAX)
+        .ok_or_else(|| serde::de::Error::custom(format!("`{text}` is no target of a link")))
+}
+
+/// What a tree holds, by path. Made by a [`ManifestBuilder`] only, so that it is a tree: everything stands
+/// in a directory, and no two paths differ in case alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Manifest(BTreeMap<RelativePath, Entry>);
+
+impl Manifest {
+    /// The entry at a path.
+    #[must_use]
+    pub fn get(&self, path: &RelativePath) -> Option<&Entry> {
+        self.0.get(path)
+    }
+
+    /// All entries, in the order of their bytes: a directory before what it holds.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = (&RelativePath, &Entry)> {
+        self.0.iter()
+    }
+
+    /// How many entries there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the tree is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Bytes of all files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let of = |entry: &Entry| match entry {
+            Entry::File { bytes, .. } => *bytes,
+            Entry::Directory { .. } | Entry::Link { .. } => 0,
+        };
+        self.0.values().map(of).sum()
+    }
+
+    /// One digest of the whole tree: of the names, kinds, modes and contents.
+    ///
+    /// # Errors
+    ///
+    /// [`TreeError::Unwritable`].
+    pub fn digest(&self) -> Result<Digest, TreeError> {
+        let text = serde_json::to_vec(self).map_err(|error| TreeError::Unwritable {
+            problem: error.to_string(),
+        })?;
+        Ok(Digest::of(&text))
+    }
+}
+
+impl<'de> Deserialize<'de> for Manifest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let entries = BTreeMap::<RelativePath, Entry>::deserialize(deserializer)?;
+        let mut builder = ManifestBuilder::new(Limits::default());
+        for (path, entry) in entries {
+            builder.add(path, entry).map_err(serde::de::Error::custom)?;
+        }
+        Ok(builder.finish())
+    }
+}
+
+/// Puts a manifest together and refuses what is no tree, or too much.
+#[derive(Debug)]
+pub struct ManifestBuilder {
+    limits: Limits,
+    entries: BTreeMap<RelativePath, Entry>,
+    folded: HashMap<Vec<u8>, RelativePath>,
+    bytes: u64,
+}
+
+impl ManifestBuilder {
+    /// An empty tree.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            entries: BTreeMap::new(),
+            folded: HashMap::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Adds a path; the directory it stands in must be there.
+    ///
+    /// # Errors
+    ///
+    /// [`TreeError::Duplicate`], [`TreeError::Twins`], [`TreeError::NotInDirectory`], [`TreeError::Limit`].
+    pub fn add(&mut self, path: RelativePath, entry: Entry) -> Result<(), TreeError> {
+        let is_in_directory = path.parent().is_none_or(|parent| {
+            let parent = self.entries.get(&parent);
+            parent.is_some_and(Entry::is_directory)
+        });
+        if !is_in_directory {
+            return Err(TreeError::NotInDirectory { path });
+        }
+        if let Some(twin) = self.folded.get(&path.folded()) {
+            let one = twin.clone();
+            return Err(if one == path {
+                TreeError::Duplicate { path }
+            } else {
+                TreeError::Twins { one, other: path }
+            });
+        }
+        if self.entries.len() >= self.limits.entries() {
+            return Err(TreeError::limit(
+                "entries",
+                self.limits.entries() as u64,
+                &path,
+            ));
+        }
+        if let Entry::File { bytes, .. } = &entry {
+            self.bytes = self.bytes.saturating_add(*bytes);
+            if self.bytes > self.limits.bytes() {
+                return Err(TreeError::limit("bytes", self.limits.bytes(), &path));
+            }
+        }
+        self.folded.insert(path.folded(), path.clone());
+        self.entries.insert(path, entry);
+        Ok(())
+    }
+
+    /// Replaces an entry that was added before its content was known.
+    pub(crate) fn fill(&mut self, path: &RelativePath, entry: Entry) -> Result<(), TreeError> {
+        if let Entry::File { bytes, .. } = &entry {
+            self.bytes = self.bytes.saturating_add(*bytes);
+            if self.bytes > self.limits.bytes() {
+                return Err(TreeError::limit("bytes", self.limits.bytes(), path));
+            }
+        }
+        self.entries.insert(path.clone(), entry);
+        Ok(())
+    }
+
+    /// The directories that a path stands in and that are missing so far, the outermost first.
+    #[must_use]
+    pub fn missing_parents(&self, path: &RelativePath) -> Vec<RelativePath> {
+        let mut parents = path.ancestors();
+        parents.retain(|parent| !self.entries.contains_key(parent));
+        parents
+    }
+
+    /// Whether a directory was added at this path.
+    pub(crate) fn has_directory(&self, path: &RelativePath) -> bool {
+        self.entries.get(path).is_some_and(Entry::is_directory)
+    }
+
+    /// How many bytes may still come.
+    pub(crate) fn bytes_left(&self) -> u64 {
+        self.limits.bytes().saturating_sub(self.bytes)
+    }
+
+    /// The manifest.
+    #[must_use]
+    pub fn finish(self) -> Manifest {
+        Manifest(self.entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> RelativePath {
+        RelativePath::new(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn what_is_no_tree_is_refused() {
+        let directory = || Entry::Directory { mode: 0o755 };
+        let link = || Entry::Link {
+            target: b"x".to_vec(),
+        };
+        let mut builder = ManifestBuilder::new(Limits::new(4, 10));
+        builder.add(path("d"), directory()).unwrap();
+        builder.add(path("l"), link()).unwrap();
+        let refused = builder.add(path("l/x"), link()).unwrap_err();
+        assert!(matches!(refused, TreeError::NotInDirectory { .. }));
+        let refused = builder.add(path("D"), link()).unwrap_err();
+        assert!(matches!(refused, TreeError::Twins { .. }));
+        let refused = builder.add(path("d"), link()).unwrap_err();
+        assert!(matches!(refused, TreeError::Duplicate { .. }));
+        let file = |bytes| Entry::File {
+            mode: 0o644,
+            bytes,
+            sha256: Digest::of(b""),
+        };
+        assert!(matches!(
+            builder.add(path("d/f"), file(11)),
+            Err(TreeError::Limit { .. })
+        ));
+        let text = serde_json::to_string(&builder.finish()).unwrap();
+        assert_eq!(
+            text,
+            r#"{"d":{"kind":"directory","mode":493},"l":{"kind":"link","target":"x"}}"#
+        );
+        let read: Manifest = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.len(), 2);
+        let twins = text.replace("\"l\"", "\"D\"");
+        let refused = serde_json::from_str::<Manifest>(&twins).unwrap_err();
+        assert!(refused.to_string().contains("case"), "{refused}");
+    }
+}

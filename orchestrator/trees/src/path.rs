@@ -1,0 +1,283 @@
+//! Names of what a tree holds, safe wherever the tree is put.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::limits::{NAME_BYTES_MAX, PATH_BYTES_MAX, PATH_DEPTH_MAX};
+use crate::quote::{from_text, quote, to_text};
+
+/// A path below the root of a tree: bytes, names separated by `/` (`BOX-2`, `PROP-4`).
+///
+/// It has no empty name, no `.` or `..`, no NUL, does not begin or end with `/`, and none of its names is
+/// `.git` on any file system that git knows of. Written as JSON it is text, quoted as git quotes where it
+/// is no UTF-8; read back it is checked again.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelativePath(Vec<u8>);
+
+/// Why some bytes are no [`RelativePath`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{path}` cannot be a path in a tree: {problem}")]
+pub struct PathProblem {
+    path: String,
+    problem: &'static str,
+}
+
+impl PathProblem {
+    /// What is wrong with it.
+    #[must_use]
+    pub fn problem(&self) -> &'static str {
+        self.problem
+    }
+}
+
+impl RelativePath {
+    /// Checks a path.
+    ///
+    /// # Errors
+    ///
+    /// [`PathProblem`] with the first rule that it breaks.
+    pub fn new(path: &[u8]) -> Result<Self, PathProblem> {
+        match problem_of(path) {
+            None => Ok(Self(path.to_vec())),
+            Some(problem) => Err(PathProblem {
+                path: quote(path),
+                problem,
+            }),
+        }
+    }
+
+    /// A name below this directory.
+    ///
+    /// # Errors
+    ///
+    /// [`PathProblem`] as [`new`](Self::new).
+    pub fn join(&self, name: &[u8]) -> Result<Self, PathProblem> {
+        Self::new(&[&self.0, b"/".as_slice(), name].concat())
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// As a path of the operating system, relative.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.0))
+    }
+
+    /// The directory it stands in, unless that is the root.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        let end = self.0.iter().rposition(|byte| *byte == b'/')?;
+        self.0.get(..end).map(|parent| Self(parent.to_vec()))
+    }
+
+    /// The directories it stands in, the outermost first, without the root.
+    #[must_use]
+    pub fn ancestors(&self) -> Vec<Self> {
+        let separators = self.0.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let parents = separators.filter_map(|(at, _)| self.0.get(..at));
+        parents.map(|parent| Self(parent.to_vec())).collect()
+    }
+
+    /// The same for all paths that some file systems take for one: case is ignored.
+    pub(crate) fn folded(&self) -> Vec<u8> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => text.to_lowercase().into_bytes(),
+            Err(_) => self.0.to_ascii_lowercase(),
+        }
+    }
+
+    /// Whether a link at this path to `target` leads out of the tree, going by the names alone.
+    pub(crate) fn leads_outside(&self, target: &[u8]) -> bool {
+        if target.starts_with(b"/") {
+            return true;
+        }
+        let mut depth = self.0.iter().filter(|byte| **byte == b'/').count();
+        for name in target.split(|byte| *byte == b'/') {
+            match name {
+                b"" | b"." => {}
+                b".." => match depth.checked_sub(1) {
+                    Some(less) => depth = less,
+                    None => return true,
+                },
+                _ => depth += 1,
+            }
+        }
+        false
+    }
+}
+
+fn problem_of(path: &[u8]) -> Option<&'static str> {
+    if path.is_empty() {
+        return Some("it is empty");
+    }
+    if path.len() > PATH_BYTES_MAX {
+        return Some("it is too long");
+    }
+    if path.starts_with(b"/") {
+        return Some("it is absolute");
+    }
+    if path.contains(&0) {
+        return Some("it holds a NUL byte");
+    }
+    let names = || path.split(|byte| *byte == b'/');
+    if names().count() > PATH_DEPTH_MAX {
+        return Some("it is too deep");
+    }
+    names().find_map(|name| match name {
+        b"" => Some("a name in it is empty"),
+        b"." | b".." => Some("`.` and `..` are no names"),
+        name if name.len() > NAME_BYTES_MAX => Some("a name in it is too long"),
+        name if is_dot_git(name) => Some("`.git`, however it is spelled, is no part of a tree"),
+        _ => None,
+    })
+}
+
+/// Whether a name is `.git` to some file system: by case, with what NTFS leaves out or takes for a
+/// separator, by the short name it gives, or with characters that HFS+ ignores. The rules are those of git's
+/// own check of what it checks out.
+fn is_dot_git(name: &[u8]) -> bool {
+    name.split(|byte| *byte == b'\\').any(is_dot_git_on_ntfs) || is_dot_git_on_hfs(name)
+}
+
+fn is_dot_git_on_ntfs(name: &[u8]) -> bool {
+    let name = name.split(|byte| *byte == b':').next().unwrap_or_default();
+    let end = name.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
+    let name = end.and_then(|end| name.get(..=end)).unwrap_or_default();
+    name.eq_ignore_ascii_case(b".git") || name.eq_ignore_ascii_case(b"git~1")
+}
+
+fn is_dot_git_on_hfs(name: &[u8]) -> bool {
+    let ignored = |character: &char| {
+        matches!(character, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{206a}'..='\u{206f}' | '\u{feff}')
+    };
+    std::str::from_utf8(name).is_ok_and(|text| {
+        let seen: String = text
+            .chars()
+            .filter(|character| !ignored(character))
+            .collect();
+        seen.eq_ignore_ascii_case(".git")
+    })
+}
+
+impl fmt::Display for RelativePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&to_text(&self.0))
+    }
+}
+
+impl fmt::Debug for RelativePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{self}`")
+    }
+}
+
+impl Serialize for RelativePath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&to_text(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for RelativePath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let path = from_text(&text).ok_or_else(|| {
+            serde::de::Error::custom(format!("`{text}` is not quoted as git quotes names"))
+        })?;
+        Self::new(&path).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaves_a_tree_or_enters_its_git_directory_is_no_path() {
+        let long = "a".repeat(NAME_BYTES_MAX + 1);
+        let deep = vec!["d"; PATH_DEPTH_MAX + 1].join("/");
+        for bad in [
+            "",
+            "/",
+            "/etc",
+            "a/",
+            "a//b",
+            ".",
+            "..",
+            "./a",
+            "a/../b",
+            "a/..",
+            "a\0b",
+            ".git",
+            "a/.git",
+            ".git/hooks",
+            ".GIT",
+            "a/.Git/config",
+            ".git ",
+            ".git.",
+            ".git. .",
+            "git~1",
+            "GIT~1",
+            ".git::$INDEX_ALLOCATION",
+            ".git:x",
+            "a\\.git",
+            ".git\\config",
+            ".g\u{200c}it",
+            "\u{feff}.git",
+            ".gi\u{206f}T",
+            &long,
+            &deep,
+        ] {
+            let refused = RelativePath::new(bad.as_bytes()).unwrap_err();
+            assert!(!refused.problem().is_empty());
+        }
+        for good in [
+            "a",
+            "a/b",
+            ".gitignore",
+            "..a",
+            "a..",
+            ".github/x",
+            "git",
+            "git~2",
+            "a b",
+            " ",
+            "~",
+            "\u{e9}",
+            "a\nb",
+            "\"",
+            ".git_",
+            "x.git",
+            "-",
+        ] {
+            let path = RelativePath::new(good.as_bytes()).unwrap();
+            let text = serde_json::to_string(&path).unwrap();
+            assert_eq!(serde_json::from_str::<RelativePath>(&text).unwrap(), path);
+        }
+        let latin_1 = RelativePath::new(b"caf\xe9").unwrap();
+        assert_eq!(
+            serde_json::to_string(&latin_1).unwrap(),
+            r#""\"caf\\351\"""#
+        );
+        assert!(serde_json::from_str::<RelativePath>(r#""\"..\\057x\"""#).is_err());
+    }
+
+    #[test]
+    fn links_that_lead_outside_are_told_by_their_names() {
+        let link = RelativePath::new(b"a/b/link").unwrap();
+        for outside in ["/", "/a", "../../..", "../../../x", "x/../../../../a"] {
+            assert!(link.leads_outside(outside.as_bytes()), "{outside}");
+        }
+        for inside in ["x", "../..", "../../c", "./../x", "x/../../y"] {
+            assert!(!link.leads_outside(inside.as_bytes()), "{inside}");
+        }
+    }
+}

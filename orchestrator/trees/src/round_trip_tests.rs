@@ -1,0 +1,253 @@
+//! Goal: the patch of two trees, applied to the one, makes the other, byte for byte; git agrees. Method:
+//! random pairs of trees; ours in memory for each of them, git's own for some.
+
+use std::path::Path;
+use std::process::Command;
+
+use fastrand::Rng;
+use goondan_durable::disk::{Folder, SimulatedDisk};
+
+use crate::RealFolder;
+use crate::apply::{Tree, apply, prove, told};
+use crate::diff::diff;
+use crate::freeze::freeze;
+use crate::manifest::Manifest;
+use crate::patch::{FileMode, Patch};
+use crate::random_trees::{Node, Nodes, everything, mutated, nodes, read, write};
+
+/// Pairs of trees, unless `GOONDAN_TEST_TREE_PAIRS` says otherwise.
+const PAIRS: u64 = 300;
+
+/// Of so many pairs, git is asked about one.
+const GIT_EVERY: u64 = 15;
+
+/// Pairs that git is asked about in a long run.
+const GIT_PAIRS: u64 = 300;
+
+fn pairs() -> u64 {
+    std::env::var("GOONDAN_TEST_TREE_PAIRS").map_or(PAIRS, |pairs| pairs.parse().unwrap())
+}
+
+fn written(nodes: &Nodes) -> (Box<dyn Folder>, Manifest) {
+    let folder = SimulatedDisk::new().folder(Path::new("/"));
+    let manifest = write(folder.as_ref(), nodes);
+    (folder, manifest)
+}
+
+/// The bytes that the applied patch and what it does not touch make.
+fn result(before: &Nodes, applied: &crate::apply::Applied) -> Nodes {
+    let mut result = before.clone();
+    for (path, leaf) in applied {
+        result.remove(path);
+        if let Some(leaf) = leaf {
+            let content = leaf.content.clone();
+            let node = match leaf.mode {
+                FileMode::Link => Node::Link(content),
+                FileMode::Executable => Node::File {
+                    mode: 0o755,
+                    content,
+                },
+                FileMode::Regular => Node::File {
+                    mode: 0o644,
+                    content,
+                },
+            };
+            result.insert(path.clone(), node);
+        }
+    }
+    result
+}
+
+fn git(directory: &Path, ceiling: &Path, arguments: &[&str]) -> std::process::Output {
+    Command::new("git")
+        .args(arguments)
+        .current_dir(directory)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CEILING_DIRECTORIES", ceiling)
+        .output()
+        .unwrap()
+}
+
+fn accepted(seed: u64, what: &str, output: &std::process::Output) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "seed {seed}: git {what}: {said}");
+}
+
+/// Whether a link that leads to itself becomes a directory: git looks through it, and gives up.
+fn is_beyond_git(project: &Path, after: &Manifest) -> bool {
+    let leads_to_itself = |(path, _): (&crate::RelativePath, &_)| {
+        let found = std::fs::symlink_metadata(project.join(path.as_path()));
+        found.is_err_and(|error| error.raw_os_error() == Some(40))
+    };
+    after.entries().any(leads_to_itself)
+}
+
+/// Applies the patch with git: in a repository's root, in a project below one, and without any.
+fn ask_git(seed: u64, before: &dyn Folder, after: &Manifest, patch: &[u8]) {
+    let directory = tempfile::tempdir().unwrap();
+    let top = directory.path().canonicalize().unwrap();
+    let file = top.join("changes.patch");
+    #[expect(clippy::disallowed_methods, reason = "it is git that reads it")]
+    std::fs::write(&file, patch).unwrap();
+    let file = file.to_str().unwrap().to_owned();
+    let parent = RealFolder::open(&top).unwrap();
+    for place in ["plain", "repository", "outer"] {
+        let project = if place == "outer" {
+            parent.create_dir(Path::new("outer"), 0o755).unwrap();
+            accepted(seed, "init", &git(&top.join(place), &top, &["init", "-q"]));
+            freeze(
+                before,
+                parent.below(Path::new("outer")).unwrap().as_ref(),
+                "p",
+                &everything(),
+            )
+            .unwrap();
+            top.join("outer/p")
+        } else {
+            freeze(before, &parent, place, &everything()).unwrap();
+            top.join(place)
+        };
+        if place == "repository" {
+            accepted(seed, "init", &git(&project, &top, &["init", "-q"]));
+        }
+        if patch.is_empty() || is_beyond_git(&project, after) {
+            continue;
+        }
+        let ceiling = project.parent().unwrap();
+        let check = git(&project, ceiling, &["apply", "--check", &file]);
+        accepted(seed, place, &check);
+        accepted(seed, place, &git(&project, ceiling, &["apply", &file]));
+        let made = read(&RealFolder::open(&project).unwrap());
+        let leaves = |manifest: &Manifest| -> Vec<_> {
+            let told =
+                |(path, entry): (&crate::RelativePath, &_)| Some((path.clone(), told(entry)?));
+            manifest.entries().filter_map(told).collect()
+        };
+        assert_eq!(
+            leaves(&made),
+            leaves(after),
+            "seed {seed}: git made another tree in {place}"
+        );
+    }
+}
+
+fn pair(seed: u64, is_git_asked: bool) {
+    let mut random = Rng::with_seed(seed);
+    let before = nodes(&mut random, 10);
+    let after = if random.u8(..6) == 0 {
+        nodes(&mut random, 10)
+    } else {
+        mutated(&mut random, &before)
+    };
+    let (a, a_manifest) = written(&before);
+    let (b, b_manifest) = written(&after);
+    let (one, other) = (
+        Tree {
+            manifest: &a_manifest,
+            folder: a.as_ref(),
+        },
+        Tree {
+            manifest: &b_manifest,
+            folder: b.as_ref(),
+        },
+    );
+    let difference = diff(one, other).unwrap();
+    let patch = Patch::parse(&difference.patch).unwrap_or_else(|error| {
+        let text = String::from_utf8_lossy(&difference.patch);
+        panic!(
+            "seed {seed}: {error}: {:?}\n{text}",
+            std::error::Error::source(&error)
+        )
+    });
+    let applied = apply(&patch, one, &|_| true).unwrap_or_else(|error| {
+        let text = String::from_utf8_lossy(&difference.patch);
+        panic!("seed {seed}: {error}\n{text}")
+    });
+    assert!(
+        result(&before, &applied) == after,
+        "seed {seed}: another tree came out"
+    );
+    prove(&patch, one, &b_manifest).unwrap();
+    let touched: Vec<_> = applied.keys().cloned().collect();
+    let changed: Vec<_> = difference
+        .changed
+        .iter()
+        .map(|(path, _)| path.clone())
+        .collect();
+    assert_eq!(touched, changed, "seed {seed}");
+    assert_eq!(before == after, difference.patch.is_empty(), "seed {seed}");
+    if is_git_asked {
+        ask_git(seed, a.as_ref(), &b_manifest, &difference.patch);
+    }
+}
+
+#[test]
+fn prop_2_the_patch_of_two_trees_makes_the_one_of_the_other_as_git_does() {
+    // Long runs are of our own work: git starts several programs for each pair.
+    let every = GIT_EVERY.max(pairs() / GIT_PAIRS);
+    for seed in 0..pairs() {
+        pair(seed, seed % every == 0);
+    }
+}
+
+/// What git writes of the same two trees is read and applied, deltas included.
+#[test]
+fn prop_2_patches_that_git_wrote_are_read() {
+    for seed in 0..pairs().min(1000) / 10 {
+        let mut random = Rng::with_seed(1_000_000 + seed);
+        let mut before = nodes(&mut random, 8);
+        let mut after = mutated(&mut random, &before);
+        // Large and little different: a delta.
+        let mut large: Vec<u8> = std::iter::repeat_with(|| random.u8(..))
+            .take(4000)
+            .collect();
+        let path = crate::RelativePath::new(b"large.bin").unwrap();
+        before.insert(
+            path.clone(),
+            Node::File {
+                mode: 0o644,
+                content: large.clone(),
+            },
+        );
+        large.splice(1000..1010, *b"\0changed");
+        after.insert(
+            path,
+            Node::File {
+                mode: 0o644,
+                content: large,
+            },
+        );
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        let parent = RealFolder::open(&top).unwrap();
+        let (a, manifest) = written(&before);
+        let (b, _) = written(&after);
+        freeze(a.as_ref(), &parent, "a", &everything()).unwrap();
+        freeze(b.as_ref(), &parent, "b", &everything()).unwrap();
+        let arguments = [
+            "diff",
+            "--no-index",
+            "--binary",
+            "--full-index",
+            "--no-renames",
+            "--no-prefix",
+            "--no-ext-diff",
+            "--no-textconv",
+            "a",
+            "b",
+        ];
+        let said = git(&top, &top, &arguments).stdout;
+        let patch = Patch::parse(&said).unwrap_or_else(|error| {
+            panic!("seed {seed}: {error}\n{}", String::from_utf8_lossy(&said))
+        });
+        let tree = Tree {
+            manifest: &manifest,
+            folder: a.as_ref(),
+        };
+        let applied = apply(&patch, tree, &|_| true).unwrap();
+        assert!(result(&before, &applied) == after, "seed {seed}");
+    }
+}

@@ -1,0 +1,493 @@
+//! A set of changes put in place whole, among people who write at the same time (`PROP-3`, `CKPT-4`).
+//!
+//! # How
+//!
+//! 1. Every path is compared with what the change says was there. What is to go is copied into the journal.
+//! 2. The plan becomes durable in the journal: from here on, recovery knows what to look for.
+//! 3. The new files are written into a staging directory at the root of the tree, and synced: `staged`.
+//! 4. Old files are renamed into the staging directory, new ones out of it to names that must be free, and
+//!    where both are, they change places at once. What came out is read: if it is not what was expected,
+//!    everything is taken back.
+//! 5. Every directory is synced, then the journal says `committed`. The staging directory is removed.
+//!
+//! # What is promised
+//!
+//! * After a crash at any moment, [`recover`] makes the tree all old or all new; before `committed` old,
+//!   after it new.
+//! * What a person writes to a path while this goes on is at that path afterwards, or in the staging
+//!   directory and told as [`Kept`]. It is never replaced or removed unread.
+//!
+//! # What cannot be promised
+//!
+//! * A program that opened an old file before and writes to it through that handle afterwards writes to a
+//!   file without name: only what it wrote before the last look at it is found.
+//! * Between steps 4 and 5 others see some paths old and some new, and for a moment a path that becomes
+//!   something of another kind is not there.
+//! * The file system must be able to exchange names and to rename without replacing (ext4, xfs, btrfs,
+//!   tmpfs can; some network file systems cannot), and the tree must be on one file system: else the first
+//!   rename is refused, and nothing has changed.
+
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::{Folder, append_all, read_all};
+
+use crate::changes::Change;
+use crate::error::{IoContext as _, TreeError};
+use crate::fresh::remove_all;
+use crate::limits::SWAP_PLAN_BYTES_MAX;
+use crate::path::RelativePath;
+use crate::quote::to_text;
+use crate::read::{copy, observe};
+
+mod plan;
+mod undo;
+
+use plan::{Action, Plan};
+
+/// Files of the journal.
+const PLAN: &str = "plan.json";
+const PLAN_PARTIAL: &str = "plan.json.tmp";
+const STAGED: &str = "staged";
+const COMMITTED: &str = "committed";
+const OLD: &str = "old";
+
+/// Why nothing was swapped.
+#[derive(Debug, thiserror::Error)]
+pub enum SwapError {
+    /// Some paths do not hold what the changes were made for. Nothing has changed.
+    #[error("{} of the paths changed meanwhile, first `{}`; look at it and make the changes anew",
+        stale.len(), first(stale))]
+    Stale {
+        /// Which, and what is there.
+        stale: Vec<Stale>,
+        /// What could not be put back, since a person wrote there at that very moment.
+        kept: Vec<Kept>,
+    },
+    /// The changes are none that can be made together: a fault of the caller, or of a hostile record.
+    #[error("`{path}` cannot be changed like that: {problem}")]
+    Impossible {
+        /// The path.
+        path: RelativePath,
+        /// Why.
+        problem: &'static str,
+    },
+    /// The journal was used by another swap.
+    #[error("the journal of the swap is not empty; recover it first, or take a new one")]
+    Used,
+    /// The file system failed before anything changed, or all of it was taken back.
+    #[error("nothing was changed")]
+    Tree(#[from] TreeError),
+    /// The file system failed, and so did taking it back. [`recover`] finishes it.
+    #[error("the tree is between old and new; it is finished when it is recovered")]
+    Unfinished(#[source] TreeError),
+}
+
+fn first(stale: &[Stale]) -> String {
+    stale
+        .first()
+        .map_or(String::new(), |stale| stale.path.to_string())
+}
+
+/// A path that is not as expected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stale {
+    /// The path.
+    pub path: RelativePath,
+    /// What was expected.
+    pub expected: Option<crate::Entry>,
+    /// What is there; none if nothing, or what is neither file, directory nor link.
+    pub found: Option<crate::Entry>,
+}
+
+/// What a person wrote and could not stay at its path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Its path.
+    pub path: RelativePath,
+    /// Where it is now, below the root of the tree.
+    pub at: PathBuf,
+}
+
+/// What recovery found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recovered {
+    /// No swap was under way.
+    Nothing,
+    /// It had not been committed: the tree is as it was before, but for the paths that a person changed
+    /// meanwhile (`left`).
+    Old {
+        /// Paths that were left as a person made them.
+        left: Vec<RelativePath>,
+        /// What could not stay at its path.
+        kept: Vec<Kept>,
+    },
+    /// It had been committed: the tree is new.
+    New {
+        /// What could not stay at its path.
+        kept: Vec<Kept>,
+    },
+}
+
+/// Where a swap takes place.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'p> {
+    /// The journal: an empty directory of goondan's own that is kept as long as the swap may be reverted.
+    pub journal: &'p dyn Folder,
+    /// The tree.
+    pub root: &'p dyn Folder,
+}
+
+/// Puts changes in place: all of them, or none. Durable when it returns. Returns what a person wrote and
+/// could not stay at its path.
+///
+/// `new` holds the new files by their paths in the tree. `staging` is the name of a directory at the root of
+/// the tree that is there only for the time of the swap.
+///
+/// # Errors
+///
+/// [`SwapError`]. But for [`SwapError::Unfinished`] the tree is as it was.
+pub fn swap(
+    place: Place<'_>,
+    new: &dyn Folder,
+    changes: &[Change],
+    staging: &str,
+) -> Result<Vec<Kept>, SwapError> {
+    let staging = RelativePath::new(staging.as_bytes()).map_err(TreeError::from)?;
+    if has(place.journal, PLAN)? || has(place.journal, OLD)? {
+        return Err(SwapError::Used);
+    }
+    let plan = Plan::make(place.root, changes, staging)?;
+    keep_old(place, &plan)?;
+    write_plan(place.journal, &plan)?;
+    let done = stage(place, new, &plan)
+        .map_err(SwapError::from)
+        .and_then(|()| put_in_place(place.root, &plan));
+    match done {
+        Ok(()) => {}
+        Err(error) => return Err(take_back(place, &plan, error)),
+    }
+    mark(place.journal, COMMITTED).map_err(SwapError::Unfinished)?;
+    undo::clear(place.root, &plan, true).map_err(SwapError::Unfinished)
+}
+
+/// Finishes what a crash interrupted. May be called at any time, and again.
+///
+/// # Errors
+///
+/// [`TreeError`]; call it again when the file system is well.
+pub fn recover(place: Place<'_>) -> Result<Recovered, TreeError> {
+    let Some(plan) = read_plan(place.journal)? else {
+        clear_journal(place.journal)?;
+        return Ok(Recovered::Nothing);
+    };
+    if has(place.journal, COMMITTED)? {
+        // The mark may have been made and not yet synced when its process ended.
+        place
+            .journal
+            .sync_dir(Path::new(""))
+            .during("sync", "journal")?;
+        let kept = undo::clear(place.root, &plan, true)?;
+        return Ok(Recovered::New { kept });
+    }
+    let (left, kept) = undo_all(place, &plan)?;
+    Ok(Recovered::Old { left, kept })
+}
+
+/// Takes a committed swap back, as a swap of its own with a journal of its own.
+///
+/// # Errors
+///
+/// As [`swap`]: what was changed since is [`SwapError::Stale`]. [`SwapError::Used`] if `done` is no journal
+/// of a committed swap.
+pub fn revert(done: &dyn Folder, place: Place<'_>, staging: &str) -> Result<Vec<Kept>, SwapError> {
+    let plan = read_plan(done)?;
+    let (Some(plan), true) = (plan, has(done, COMMITTED)?) else {
+        return Err(SwapError::Used);
+    };
+    let old = done.below(Path::new(OLD)).during("open", OLD)?;
+    let changes: Vec<Change> = plan
+        .changes()
+        .iter()
+        .cloned()
+        .map(Change::inverse)
+        .collect();
+    swap(place, old.as_ref(), &changes, staging)
+}
+
+fn has(journal: &dyn Folder, name: &str) -> Result<bool, TreeError> {
+    Ok(journal
+        .look(Path::new(name))
+        .during("look at", name)?
+        .is_some())
+}
+
+fn mark(journal: &dyn Folder, name: &str) -> Result<(), TreeError> {
+    let mut file = journal
+        .create(Path::new(name), 0o600)
+        .during("create", name)?;
+    file.sync().during("sync", name)?;
+    journal.sync_dir(Path::new("")).during("sync", "journal")
+}
+
+/// Copies what is to go into the journal, by its paths.
+fn keep_old(place: Place<'_>, plan: &Plan) -> Result<(), SwapError> {
+    let journal = place.journal;
+    let made = journal
+        .create_dir(Path::new(OLD), 0o700)
+        .during("create", OLD);
+    made?;
+    let old = journal.below(Path::new(OLD)).during("open", OLD)?;
+    let mut directories = std::collections::BTreeSet::new();
+    for action in plan.actions() {
+        let Some(expected) = action.before() else {
+            continue;
+        };
+        for parent in action.path.ancestors() {
+            if directories.insert(parent.clone()) {
+                old.create_dir(parent.as_path(), 0o700)
+                    .during("create", &parent)?;
+            }
+        }
+        let at = action.path.as_path();
+        let copied = copy(
+            (place.root, at),
+            (old.as_ref(), at),
+            expected.mode(),
+            u64::MAX,
+        );
+        let found = copied.during("keep", action.path);
+        if found.as_ref().ok() != Some(expected) {
+            remove_all(journal, Path::new(OLD))?;
+            found?;
+            return Err(stale(place.root, &action));
+        }
+    }
+    for directory in directories {
+        old.sync_dir(directory.as_path())
+            .during("sync", &directory)?;
+    }
+    old.sync_dir(Path::new("")).during("sync", OLD)?;
+    Ok(())
+}
+
+fn stale(root: &dyn Folder, action: &Action<'_>) -> SwapError {
+    SwapError::Stale {
+        stale: vec![Stale {
+            path: action.path.clone(),
+            expected: action.before().cloned(),
+            found: observe(root, action.path.as_path()).unwrap_or_default(),
+        }],
+        kept: Vec::new(),
+    }
+}
+
+fn write_plan(journal: &dyn Folder, plan: &Plan) -> Result<(), TreeError> {
+    let text = serde_json::to_vec(plan).map_err(|error| TreeError::Unwritable {
+        problem: error.to_string(),
+    })?;
+    if text.len() > SWAP_PLAN_BYTES_MAX {
+        return Err(TreeError::Limit {
+            what: "bytes in the plan of a swap",
+            limit: SWAP_PLAN_BYTES_MAX as u64,
+            path: PLAN.to_owned(),
+        });
+    }
+    let partial = Path::new(PLAN_PARTIAL);
+    journal.remove(partial).during("remove", PLAN_PARTIAL)?;
+    let mut file = journal
+        .create(partial, 0o600)
+        .during("create", PLAN_PARTIAL)?;
+    append_all(file.as_mut(), &text).during("write", PLAN_PARTIAL)?;
+    file.sync().during("sync", PLAN_PARTIAL)?;
+    journal
+        .rename_new(partial, Path::new(PLAN))
+        .during("rename into place", PLAN)?;
+    journal.sync_dir(Path::new("")).during("sync", "journal")
+}
+
+fn read_plan(journal: &dyn Folder) -> Result<Option<Plan>, TreeError> {
+    if !has(journal, PLAN)? {
+        return Ok(None);
+    }
+    let mut file = journal.read(Path::new(PLAN)).during("open", PLAN)?;
+    let text = read_all(file.as_mut(), SWAP_PLAN_BYTES_MAX).during("read", PLAN)?;
+    let plan = serde_json::from_slice(&text).map_err(|error| TreeError::Io {
+        operation: "read",
+        path: PLAN.to_owned(),
+        source: error.into(),
+    })?;
+    Ok(Some(plan))
+}
+
+/// Makes a journal empty again whose swap never began, or was taken back.
+fn clear_journal(journal: &dyn Folder) -> Result<(), TreeError> {
+    for name in [PLAN, PLAN_PARTIAL] {
+        journal.remove(Path::new(name)).during("remove", name)?;
+    }
+    // Without the plan, and only then, nobody asks any more what was staged.
+    journal.sync_dir(Path::new("")).during("sync", "journal")?;
+    journal.remove(Path::new(STAGED)).during("remove", STAGED)?;
+    remove_all(journal, Path::new(OLD))?;
+    journal.sync_dir(Path::new("")).during("sync", "journal")
+}
+
+/// Writes the new files into the staging directory.
+fn stage(place: Place<'_>, new: &dyn Folder, plan: &Plan) -> Result<(), TreeError> {
+    let staging = plan.staging().as_path();
+    place
+        .root
+        .create_dir(staging, 0o700)
+        .during("create", plan.staging())?;
+    for action in plan.actions() {
+        let Some(expected) = action.after() else {
+            continue;
+        };
+        let at = action.path.as_path();
+        let copied = copy(
+            (new, at),
+            (place.root, &action.staged),
+            expected.mode(),
+            u64::MAX,
+        );
+        if &copied.during("copy", action.path)? != expected {
+            return Err(TreeError::Damaged {
+                path: action.path.clone(),
+            });
+        }
+    }
+    place
+        .root
+        .sync_dir(staging)
+        .during("sync", plan.staging())?;
+    place.root.sync_dir(Path::new("")).during("sync", ".")?;
+    mark(place.journal, STAGED)
+}
+
+/// Step 4, and the syncs of step 5.
+fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
+    for action in plan.removals() {
+        let at = action.path.as_path();
+        match root.rename_new(at, &action.staged) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(stale(root, &action));
+            }
+            other => other.during("move aside", action.path)?,
+        }
+        expect(root, &action)?;
+    }
+    if plan.reuses_names() {
+        // Neither may its directory be gone for good, nor its name another's, while it may still come back.
+        plan.sync(root)?;
+    }
+    for directory in plan.directories_to_remove() {
+        match root.remove_dir(directory.as_path()) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {
+                // A person put something there. It stays, unless a file is to take its place.
+                if plan.is_created(directory) {
+                    return Err(SwapError::Stale {
+                        stale: vec![Stale {
+                            path: directory.clone(),
+                            expected: None,
+                            found: observe(root, directory.as_path()).unwrap_or_default(),
+                        }],
+                        kept: Vec::new(),
+                    });
+                }
+            }
+            other => other.during("remove", directory)?,
+        }
+    }
+    for (directory, mode) in plan.directories_to_make() {
+        match root.create_dir(directory.as_path(), mode) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            other => other.during("create", directory)?,
+        }
+    }
+    for action in plan.creations() {
+        match root.rename_new(&action.staged, action.path.as_path()) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                return Err(stale(root, &action));
+            }
+            other => other.during("put in place", action.path)?,
+        }
+    }
+    for action in plan.replacements() {
+        match root.exchange(&action.staged, action.path.as_path()) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(stale(root, &action));
+            }
+            other => other.during("exchange", action.path)?,
+        }
+        expect(root, &action)?;
+    }
+    plan.sync(root)?;
+    Ok(())
+}
+
+/// Looks at what came out of a path.
+fn expect(root: &dyn Folder, action: &Action<'_>) -> Result<(), SwapError> {
+    let found = observe(root, &action.staged).during("read", action.path)?;
+    if found.as_ref() == action.before() {
+        return Ok(());
+    }
+    Err(SwapError::Stale {
+        stale: vec![Stale {
+            path: action.path.clone(),
+            expected: action.before().cloned(),
+            found,
+        }],
+        kept: Vec::new(),
+    })
+}
+
+fn undo_all(place: Place<'_>, plan: &Plan) -> Result<(Vec<RelativePath>, Vec<Kept>), TreeError> {
+    let is_staged = has(place.journal, STAGED)?;
+    let left = if is_staged {
+        place
+            .journal
+            .sync_dir(Path::new(""))
+            .during("sync", "journal")?;
+        undo::undo(place.root, plan)?
+    } else {
+        Vec::new()
+    };
+    let kept = if is_staged {
+        undo::clear(place.root, plan, false)?
+    } else {
+        // Nothing was put in place: all of it is unfinished copies.
+        remove_all(place.root, plan.staging().as_path())?;
+        place.root.sync_dir(Path::new("")).during("sync", ".")?;
+        Vec::new()
+    };
+    clear_journal(place.journal)?;
+    Ok((left, kept))
+}
+
+/// Takes everything back after `error`; returns what to tell.
+fn take_back(place: Place<'_>, plan: &Plan, error: SwapError) -> SwapError {
+    match (undo_all(place, plan), error) {
+        (Err(failed), _) => SwapError::Unfinished(failed),
+        (Ok((_, kept)), SwapError::Stale { stale, .. }) => SwapError::Stale { stale, kept },
+        (Ok(_), error) => error,
+    }
+}
+
+/// A name in the staging directory, and what it is called in messages.
+fn kept(path: &RelativePath, at: &Path) -> Kept {
+    Kept {
+        path: path.clone(),
+        at: at.to_owned(),
+    }
+}
+
+impl std::fmt::Display for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        use std::os::unix::ffi::OsStrExt as _;
+        let at = to_text(self.at.as_os_str().as_bytes());
+        write!(f, "what a person wrote to `{}` is in `{at}`", self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests;

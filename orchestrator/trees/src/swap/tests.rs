@@ -1,0 +1,560 @@
+//! Goal: all old or all new, whenever the machine stops, and nothing lost that a person wrote, whenever they
+//! write. Method: one swap that has every kind of change, stopped, and meddled with, at every call.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use goondan_durable::disk::{
+    Crash, Disk as _, DiskFile, Fault, Folder, NodeStat, SimulatedDisk, append_all,
+};
+
+use super::{Place, Recovered, SwapError, recover, revert, swap};
+use crate::RealFolder;
+use crate::changes::changes;
+use crate::fresh::remove_all;
+use crate::manifest::Manifest;
+use crate::path::RelativePath;
+use crate::random_trees::{Node, Nodes, mutated, nodes, read, write};
+
+fn path(text: &str) -> RelativePath {
+    RelativePath::new(text.as_bytes()).unwrap()
+}
+
+fn file(content: &str) -> Node {
+    let content = content.as_bytes().to_vec();
+    Node::File {
+        mode: 0o644,
+        content,
+    }
+}
+
+fn tree(nodes: &[(&str, Node)]) -> Nodes {
+    nodes
+        .iter()
+        .map(|(name, node)| (path(name), node.clone()))
+        .collect()
+}
+
+fn before() -> Nodes {
+    tree(&[
+        ("kept", file("kept")),
+        ("edited", file("old text")),
+        ("gone", file("goes")),
+        ("dir/gone-too", file("goes too")),
+        ("becomes-dir", file("a file")),
+        ("becomes-file/x", file("x")),
+        ("link", Node::Link(b"kept".to_vec())),
+        ("file-to-link", file("f")),
+    ])
+}
+
+fn after() -> Nodes {
+    tree(&[
+        ("kept", file("kept")),
+        ("edited", file("new text")),
+        ("added", file("added")),
+        ("becomes-dir/y", file("y")),
+        ("becomes-file", file("now a file")),
+        ("deep/er/file", file("deep")),
+        ("link", Node::Link(b"edited".to_vec())),
+        ("file-to-link", Node::Link(b"added".to_vec())),
+    ])
+}
+
+struct World {
+    disk: SimulatedDisk,
+    old: Manifest,
+    new: Manifest,
+}
+
+const STAGING: &str = ".goondan-swap";
+
+impl World {
+    fn new(before: &Nodes, after: &Nodes) -> Self {
+        let disk = SimulatedDisk::new();
+        for name in ["/root", "/new", "/journal", "/back"] {
+            disk.create_dir(Path::new(name)).unwrap();
+        }
+        disk.sync_dir(Path::new("/")).unwrap();
+        let old = write(disk.folder(Path::new("/root")).as_ref(), before);
+        let new = write(disk.folder(Path::new("/new")).as_ref(), after);
+        Self { disk, old, new }
+    }
+
+    fn root(&self) -> Box<dyn Folder> {
+        self.disk.folder(Path::new("/root"))
+    }
+
+    fn swap_in(&self, root: &dyn Folder) -> Result<Vec<super::Kept>, SwapError> {
+        let journal = self.disk.folder(Path::new("/journal"));
+        let new = self.disk.folder(Path::new("/new"));
+        let place = Place {
+            journal: journal.as_ref(),
+            root,
+        };
+        swap(place, new.as_ref(), &changes(&self.old, &self.new), STAGING)
+    }
+
+    fn swap(&self) -> Result<Vec<super::Kept>, SwapError> {
+        self.swap_in(self.root().as_ref())
+    }
+
+    fn revert(&self) -> Result<Vec<super::Kept>, SwapError> {
+        let done = self.disk.folder(Path::new("/journal"));
+        let journal = self.disk.folder(Path::new("/back"));
+        let root = self.root();
+        revert(
+            done.as_ref(),
+            Place {
+                journal: journal.as_ref(),
+                root: root.as_ref(),
+            },
+            STAGING,
+        )
+    }
+}
+
+fn recovered(disk: &SimulatedDisk, journal: &str) -> Recovered {
+    let journal = disk.folder(Path::new(journal));
+    let root = disk.folder(Path::new("/root"));
+    recover(Place {
+        journal: journal.as_ref(),
+        root: root.as_ref(),
+    })
+    .unwrap()
+}
+
+fn found(disk: &SimulatedDisk) -> Manifest {
+    read(disk.folder(Path::new("/root")).as_ref())
+}
+
+/// Stops the machine in every call of `work`, and in some of the calls of the recovery after that.
+fn crash_everywhere(
+    make: &dyn Fn() -> World,
+    journal: &str,
+    (one, other): (&Manifest, &Manifest),
+    work: &dyn Fn(&World),
+) {
+    let mut outcomes = [0, 0];
+    for call in 1.. {
+        let world = make();
+        world.disk.crash_at(world.disk.calls() + call);
+        work(&world);
+        let is_whole = !world.disk.is_down();
+        let kinds = [Crash::LoseUnsynced, Crash::KeepUnsynced, Crash::ProcessOnly];
+        for crash in kinds
+            .into_iter()
+            .chain((0..6).map(|seed| Crash::Subset(seed + 100 * call)))
+        {
+            let disk = world.disk.after_crash(crash);
+            // The recovery is stopped, too, once.
+            disk.crash_at(1 + call * 7 % 40);
+            let place = disk.folder(Path::new(journal));
+            let root = disk.folder(Path::new("/root"));
+            drop(recover(Place {
+                journal: place.as_ref(),
+                root: root.as_ref(),
+            }));
+            let disk = disk.after_crash(Crash::Subset(call));
+            let came = recovered(&disk, journal);
+            let tree = found(&disk);
+            match came {
+                Recovered::New { kept } => {
+                    assert!(kept.is_empty());
+                    assert_eq!(&tree, other, "call {call}, {crash:?}");
+                    outcomes[1] += 1;
+                }
+                Recovered::Old { left, kept } => {
+                    assert!(
+                        left.is_empty() && kept.is_empty(),
+                        "call {call}, {crash:?}: {left:?} {kept:?}"
+                    );
+                    assert_eq!(&tree, one, "call {call}, {crash:?}");
+                    outcomes[0] += 1;
+                }
+                Recovered::Nothing => assert_eq!(&tree, one, "call {call}, {crash:?}"),
+            }
+            let again = recovered(&disk, journal);
+            assert!(!matches!(again, Recovered::Old { .. }), "{again:?}");
+        }
+        if is_whole {
+            let disk = world.disk.after_crash(Crash::ProcessOnly);
+            assert_eq!(&found(&disk), other);
+            assert!(
+                call > 60 && outcomes.iter().all(|count| *count > 10),
+                "{call} {outcomes:?}"
+            );
+            return;
+        }
+    }
+}
+
+#[test]
+fn prop_3_a_swap_that_is_stopped_at_any_call_is_all_old_or_all_new() {
+    let world = World::new(&before(), &after());
+    let make = || World::new(&before(), &after());
+    crash_everywhere(&make, "/journal", (&world.old, &world.new), &|world| {
+        drop(world.swap());
+    });
+}
+
+#[test]
+fn prop_3_a_revert_that_is_stopped_at_any_call_is_all_new_or_all_old() {
+    let world = World::new(&before(), &after());
+    let make = || {
+        let world = World::new(&before(), &after());
+        assert_eq!(world.swap().unwrap(), []);
+        world
+    };
+    crash_everywhere(&make, "/back", (&world.new, &world.old), &|world| {
+        drop(world.revert());
+    });
+}
+
+#[test]
+fn prop_3_random_trees_are_swapped_and_reverted_and_stopped_anywhere() {
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let before = nodes(&mut random, 8);
+        let after = mutated(&mut random, &before);
+        let world = World::new(&before, &after);
+        let start = world.disk.calls();
+        assert_eq!(world.swap().unwrap(), [], "seed {seed}");
+        assert_eq!(found(&world.disk), world.new, "seed {seed}");
+        let calls = world.disk.calls() - start;
+        assert_eq!(world.revert().unwrap(), [], "seed {seed}");
+        assert_eq!(found(&world.disk), world.old, "seed {seed}");
+        let world = World::new(&before, &after);
+        world
+            .disk
+            .crash_at(world.disk.calls() + random.u64(1..=calls));
+        drop(world.swap());
+        let disk = world.disk.after_crash(Crash::Subset(seed));
+        let came = recovered(&disk, "/journal");
+        let tree = found(&disk);
+        let expected = if matches!(came, Recovered::New { .. }) {
+            &world.new
+        } else {
+            &world.old
+        };
+        let differ: Vec<_> = changes(expected, &tree);
+        assert_eq!(&tree, expected, "seed {seed}: {came:?} {differ:?}");
+    }
+}
+
+#[test]
+fn prop_3_an_error_at_any_call_is_taken_back_or_recovered() {
+    for call in 1.. {
+        let world = World::new(&before(), &after());
+        let start = world.disk.calls();
+        world
+            .disk
+            .fail_at(start + call, Fault::Errno(nix_eio()), false);
+        let outcome = world.swap();
+        let is_over = world.disk.calls() < start + call;
+        world.disk.fail_at(0, Fault::ShortWrite(1), false);
+        match outcome {
+            Ok(_) => assert_eq!(found(&world.disk), world.new, "call {call}"),
+            Err(SwapError::Unfinished(_)) => {
+                let expected = match recovered(&world.disk, "/journal") {
+                    Recovered::New { .. } => &world.new,
+                    _ => &world.old,
+                };
+                assert_eq!(&found(&world.disk), expected, "call {call}");
+            }
+            Err(_) => {
+                recovered(&world.disk, "/journal");
+                assert_eq!(found(&world.disk), world.old, "call {call}");
+            }
+        }
+        if is_over {
+            assert!(call > 60);
+            return;
+        }
+    }
+}
+
+fn nix_eio() -> i32 {
+    5
+}
+
+/// A folder in which a person does something before the call with this number.
+#[derive(Debug)]
+struct Meddled<'w> {
+    inner: Box<dyn Folder>,
+    calls: AtomicU64,
+    at: u64,
+    person: Box<dyn Folder>,
+    edit: &'w Edit,
+}
+
+#[derive(Debug)]
+struct Edit {
+    path: &'static str,
+    how: How,
+    is_made: AtomicBool,
+}
+
+impl Edit {
+    fn new(path: &'static str, how: How) -> Self {
+        Self {
+            path,
+            how,
+            is_made: AtomicBool::new(false),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// As most editors do: another file takes the place.
+    Replace,
+    /// The same file gets another content.
+    Write,
+}
+
+const WORDS: &[u8] = b"what a person wrote";
+
+impl Edit {
+    fn make(&self, folder: &dyn Folder) {
+        let path = Path::new(self.path);
+        if folder
+            .look(path)
+            .unwrap()
+            .is_some_and(|stat| stat.kind == goondan_durable::disk::NodeKind::Directory)
+        {
+            return;
+        }
+        let save = |name: &Path| {
+            if let Ok(mut file) = folder.create(name, 0o644) {
+                append_all(file.as_mut(), WORDS).unwrap();
+                self.is_made.store(true, Ordering::Relaxed);
+            }
+        };
+        match self.how {
+            How::Replace => {
+                drop(folder.remove(path));
+                save(path);
+            }
+            How::Write => match folder.read(path) {
+                Ok(mut file) => {
+                    file.set_len(0).unwrap();
+                    append_all(file.as_mut(), WORDS).unwrap();
+                    self.is_made.store(true, Ordering::Relaxed);
+                }
+                Err(_) => save(path),
+            },
+        }
+    }
+}
+
+impl Meddled<'_> {
+    fn step(&self) -> &dyn Folder {
+        if self.calls.fetch_add(1, Ordering::Relaxed) + 1 == self.at {
+            self.edit.make(self.person.as_ref());
+        }
+        self.inner.as_ref()
+    }
+}
+
+impl Folder for Meddled<'_> {
+    fn look(&self, path: &Path) -> io::Result<Option<NodeStat>> {
+        self.step().look(path)
+    }
+    fn names(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        self.step().names(path)
+    }
+    fn read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.step().read(path)
+    }
+    fn read_link(&self, path: &Path) -> io::Result<OsString> {
+        self.step().read_link(path)
+    }
+    fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
+        self.step().create(path, mode)
+    }
+    fn create_link(&self, path: &Path, target: &Path) -> io::Result<()> {
+        self.step().create_link(path, target)
+    }
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.step().create_dir(path, mode)
+    }
+    fn set_dir_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.step().set_dir_mode(path, mode)
+    }
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.step().rename_new(from, to)
+    }
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.step().exchange(one, other)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.step().remove(path)
+    }
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.step().remove_dir(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.step().sync_dir(path)
+    }
+    fn below(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
+        self.step().below(path)
+    }
+}
+
+/// The places below the root that hold what the person wrote.
+fn places(root: &dyn Folder) -> Vec<PathBuf> {
+    let words = crate::Digest::of(WORDS);
+    let is_words = |entry: &crate::Entry| matches!(entry, crate::Entry::File { sha256, .. } if *sha256 == words);
+    let manifest = read(root);
+    let found = manifest.entries().filter(|(_, entry)| is_words(entry));
+    found.map(|(path, _)| path.as_path().to_owned()).collect()
+}
+
+/// A person edits a path before every single call of the swap, as editors do and in place.
+#[test]
+fn prop_4_what_a_person_writes_during_a_swap_is_never_lost() {
+    let paths = [
+        "edited",
+        "gone",
+        "dir/gone-too",
+        "added",
+        "link",
+        "becomes-file",
+        "becomes-dir",
+        "deep",
+    ];
+    let (mut refused, mut done) = (0, 0);
+    for edit_path in paths {
+        for how in [How::Replace, How::Write] {
+            for at in 1.. {
+                let world = World::new(&before(), &after());
+                let edit = Edit::new(edit_path, how);
+                let root = Meddled {
+                    inner: world.root(),
+                    calls: AtomicU64::new(0),
+                    at,
+                    person: world.root(),
+                    edit: &edit,
+                };
+                let outcome = world.swap_in(&root);
+                let calls = root.calls.load(Ordering::Relaxed);
+                let kept = match &outcome {
+                    Ok(kept) | Err(SwapError::Stale { kept, .. }) => kept.clone(),
+                    Err(_) => Vec::new(),
+                };
+                if calls < at {
+                    assert!(at > 40, "{at}");
+                    break;
+                }
+                if outcome.is_ok() {
+                    done += 1;
+                } else {
+                    refused += 1;
+                }
+                let told = places(world.root().as_ref());
+                let is_told = |place: &PathBuf| {
+                    place == Path::new(edit_path) || kept.iter().any(|kept| &kept.at == place)
+                };
+                assert!(
+                    told.iter().all(is_told),
+                    "{edit_path} {how:?} {at}: {told:?} {outcome:?}"
+                );
+                // Where a directory is, or none that it could be in, a person cannot write a file.
+                let is_made = edit.is_made.load(Ordering::Relaxed);
+                assert_eq!(
+                    is_made,
+                    !told.is_empty(),
+                    "{edit_path} {how:?} {at}: {outcome:?}"
+                );
+                recovered(&world.disk, "/journal");
+                assert_eq!(
+                    places(world.root().as_ref()),
+                    told,
+                    "{edit_path} {how:?} {at}"
+                );
+            }
+        }
+    }
+    assert!(refused > 100 && done > 20, "{refused} {done}");
+}
+
+/// The same on the file system of this machine, with another thread.
+#[test]
+fn prop_4_another_thread_edits_while_real_files_are_swapped() {
+    for round in 0..30 {
+        let directory = tempfile::tempdir().unwrap();
+        let top = RealFolder::open(directory.path()).unwrap();
+        let below = |name: &str| {
+            top.create_dir(Path::new(name), 0o755).unwrap();
+            top.below(Path::new(name)).unwrap()
+        };
+        let (root, new, journal) = (below("root"), below("new"), below("journal"));
+        let old_tree = write(root.as_ref(), &before());
+        let new_tree = write(new.as_ref(), &after());
+        let person = top.below(Path::new("root")).unwrap();
+        let edit = Edit::new("edited", How::Replace);
+        let barrier = std::sync::Barrier::new(2);
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                barrier.wait();
+                for _ in 0..round * 200 {
+                    std::hint::spin_loop();
+                }
+                edit.make(person.as_ref());
+            });
+            barrier.wait();
+            let place = Place {
+                journal: journal.as_ref(),
+                root: root.as_ref(),
+            };
+            swap(place, new.as_ref(), &changes(&old_tree, &new_tree), STAGING)
+        });
+        let found = places(root.as_ref());
+        assert!(!found.is_empty(), "round {round}: lost; {outcome:?}");
+        remove_all(&top, Path::new("root")).unwrap();
+    }
+}
+
+#[test]
+fn prop_4_a_base_that_changed_and_changes_that_cannot_be_are_refused_whole() {
+    let world = World::new(&before(), &after());
+    Edit::new("edited", How::Write).make(world.root().as_ref());
+    let start = found(&world.disk);
+    let Err(SwapError::Stale { stale, .. }) = world.swap() else {
+        panic!("a stale base was taken");
+    };
+    assert_eq!(stale.len(), 1);
+    assert_eq!(stale[0].path, path("edited"));
+    assert_ne!(stale[0].expected, stale[0].found);
+    assert_eq!(found(&world.disk), start);
+    assert_eq!(recovered(&world.disk, "/journal"), Recovered::Nothing);
+
+    let world = World::new(&before(), &after());
+    let mut twice = changes(&world.old, &world.new);
+    twice.push(twice[0].clone());
+    let (journal, new, root) = (
+        world.disk.folder(Path::new("/journal")),
+        world.disk.folder(Path::new("/new")),
+        world.root(),
+    );
+    let place = Place {
+        journal: journal.as_ref(),
+        root: root.as_ref(),
+    };
+    let refused = swap(place, new.as_ref(), &twice, STAGING).unwrap_err();
+    assert!(matches!(refused, SwapError::Impossible { .. }), "{refused}");
+    // New files that are not those of the changes.
+    Edit::new("added", How::Write).make(new.as_ref());
+    let refused = swap(
+        place,
+        new.as_ref(),
+        &changes(&world.old, &world.new),
+        STAGING,
+    )
+    .unwrap_err();
+    assert!(matches!(refused, SwapError::Tree(_)), "{refused}");
+    assert_eq!(found(&world.disk), world.old);
+}

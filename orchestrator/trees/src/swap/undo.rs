@@ -1,0 +1,197 @@
+//! Taking a swap back, and removing what it leaves: by what is found, so that it can be done again.
+
+use std::io;
+use std::path::Path;
+
+use goondan_durable::disk::{Folder, NodeKind};
+
+use super::plan::{Action, Plan};
+use super::{Kept, kept};
+use crate::error::{IoContext as _, TreeError};
+use crate::path::RelativePath;
+use crate::read::observe;
+
+/// Brings the tree back to what it was; returns the paths that a person changed meanwhile, which stay as
+/// they are. All new files had been staged.
+pub(super) fn undo(root: &dyn Folder, plan: &Plan) -> Result<Vec<RelativePath>, TreeError> {
+    let mut left = Vec::new();
+    let mut note = |is_back: bool, path: &RelativePath| {
+        if !is_back {
+            left.push(path.clone());
+        }
+    };
+    for action in plan.replacements() {
+        note(exchange_back(root, &action)?, action.path);
+    }
+    for action in plan.creations() {
+        note(move_back(root, &action)?, action.path);
+    }
+    // What was moved out of a directory must not be lost with it.
+    plan.sync(root)?;
+    for directory in plan.directories_made() {
+        match root.remove_dir(directory.as_path()) {
+            Ok(()) => {}
+            Err(error)
+                if is_one_of(
+                    &error,
+                    &[io::ErrorKind::NotFound, io::ErrorKind::NotADirectory],
+                ) => {}
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                note(false, directory);
+            }
+            Err(error) => return Err(error).during("remove", directory),
+        }
+    }
+    for (directory, mode) in plan.directories_removed() {
+        match root.create_dir(directory.as_path(), mode) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error)
+                if is_one_of(
+                    &error,
+                    &[io::ErrorKind::NotFound, io::ErrorKind::NotADirectory],
+                ) =>
+            {
+                note(false, directory);
+            }
+            Err(error) => return Err(error).during("create", directory),
+        }
+    }
+    plan.sync(root)?;
+    for action in plan.removals() {
+        note(put_back(root, &action)?, action.path);
+    }
+    plan.sync(root)?;
+    Ok(left)
+}
+
+fn is_one_of(error: &io::Error, kinds: &[io::ErrorKind]) -> bool {
+    kinds.contains(&error.kind())
+}
+
+/// What a path holds; nothing if it is nothing that a tree holds.
+fn found(root: &dyn Folder, path: &Path) -> Result<Option<crate::Entry>, TreeError> {
+    match observe(root, path) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
+        other => other.during("look at", path.display()),
+    }
+}
+
+/// Whether the path holds again what it held, or was never touched.
+fn exchange_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> {
+    let path = action.path.as_path();
+    let aside = found(root, &action.staged)?;
+    if aside.is_none() || aside.as_ref() == action.after() {
+        return Ok(true);
+    }
+    if found(root, path)?.as_ref() != action.after() {
+        return Ok(false);
+    }
+    match root.exchange(&action.staged, path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        other => other.during("exchange", action.path)?,
+    }
+    if found(root, &action.staged)?.as_ref() == action.after() {
+        return Ok(true);
+    }
+    // Somebody wrote there between the look and the exchange: what they wrote stays.
+    match root.exchange(&action.staged, path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        other => other.during("exchange", action.path)?,
+    }
+    Ok(false)
+}
+
+/// Whether a new file is away again.
+fn move_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> {
+    let path = action.path.as_path();
+    if root
+        .look(&action.staged)
+        .during("look at", action.path)?
+        .is_some()
+    {
+        return Ok(true);
+    }
+    let there = found(root, path)?;
+    if there.is_none() {
+        return Ok(true);
+    }
+    if there.as_ref() != action.after() {
+        return Ok(false);
+    }
+    match root.rename_new(path, &action.staged) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        other => other.during("move aside", action.path)?,
+    }
+    if found(root, &action.staged)?.as_ref() == action.after() {
+        return Ok(true);
+    }
+    // Somebody wrote there between the look and the rename: back with it. If they were faster once more,
+    // it stays aside and is told.
+    match root.rename_new(&action.staged, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        other => other.during("put back", action.path)?,
+    }
+    Ok(false)
+}
+
+/// Whether what was moved aside is at its path again.
+fn put_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> {
+    if root
+        .look(&action.staged)
+        .during("look at", action.path)?
+        .is_none()
+    {
+        return Ok(true);
+    }
+    match root.rename_new(&action.staged, action.path.as_path()) {
+        Ok(()) => Ok(true),
+        Err(error)
+            if is_one_of(
+                &error,
+                &[
+                    io::ErrorKind::AlreadyExists,
+                    io::ErrorKind::NotFound,
+                    io::ErrorKind::NotADirectory,
+                ],
+            ) =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(error).during("put back", action.path),
+    }
+}
+
+/// Removes the staging directory, but for what a person wrote, which is told.
+pub(super) fn clear(
+    root: &dyn Folder,
+    plan: &Plan,
+    is_committed: bool,
+) -> Result<Vec<Kept>, TreeError> {
+    let staging = plan.staging().as_path();
+    let mut all_kept = Vec::new();
+    let stat = root.look(staging).during("look at", plan.staging())?;
+    if stat.is_none_or(|stat| stat.kind != NodeKind::Directory) {
+        return Ok(all_kept);
+    }
+    for action in plan.actions() {
+        let aside = observe(root, &action.staged).during("read", action.path)?;
+        let Some(aside) = aside else {
+            continue;
+        };
+        // What was there before is in the journal as well, and what was to come in its source.
+        let is_known =
+            Some(&aside) == action.before() || (!is_committed && Some(&aside) == action.after());
+        if is_known {
+            root.remove(&action.staged).during("remove", action.path)?;
+        } else {
+            all_kept.push(kept(action.path, &action.staged));
+        }
+    }
+    match root.remove_dir(staging) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+        other => other.during("remove", plan.staging())?,
+    }
+    root.sync_dir(Path::new("")).during("sync", ".")?;
+    Ok(all_kept)
+}
