@@ -7,10 +7,11 @@ use crate::pages::{Page, repository};
 use crate::sources::CRATES;
 
 /// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 16] = [
+const MARKS: [(&str, &str); 17] = [
     ("protocol", "p"),
     ("protocol/log", "l"),
     ("protocol/clock", "w"),
+    ("protocol/confinement", "x"),
     ("orchestrator", "o"),
     ("orchestrator/core", "d"),
     ("orchestrator/durable", "f"),

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+#[cfg(target_os = "linux")]
+use goondan_confinement::{Facts, Right, probe};
+
 use super::finding::Finding;
 
 #[cfg(not(target_os = "linux"))]
@@ -21,8 +24,31 @@ pub(super) fn findings() -> Vec<Finding> {
             apparmor.as_deref(),
         ),
         seccomp(read("/proc/self/status").as_deref()),
+        confinement(&probe()),
         control_groups(Path::new("/sys/fs/cgroup")),
     ]
+}
+
+/// What a tool could be kept from, right by right, as it was seen a moment ago.
+#[cfg(target_os = "linux")]
+fn confinement(held: &Facts) -> Finding {
+    const CHECK: &str = "confinement";
+    let listed = |is_held: bool| {
+        let rights = Right::ALL.into_iter();
+        let rights = rights.filter(|right| held.contains(right) == is_held);
+        let named: Vec<String> = rights.map(|right| right.to_string()).collect();
+        named.join(", ")
+    };
+    let missing = listed(false);
+    if missing.is_empty() {
+        return Finding::ok(CHECK, format!("the kernel confines {}", listed(true)));
+    }
+    let found = format!("the kernel does not confine {missing}");
+    Finding::warn(
+        CHECK,
+        found,
+        "use Linux 6.12 or later, with `landlock` in `lsm=`",
+    )
 }
 
 fn user_namespaces(max: Option<&str>, clone: Option<&str>, apparmor: Option<&str>) -> Finding {
@@ -96,6 +122,19 @@ mod tests {
             assert_eq!(finding.verdict, Verdict::Warn);
             assert!(finding.hint.unwrap().contains(named));
         }
+    }
+
+    #[test]
+    fn a_right_that_is_missing_is_named() {
+        let all: Facts = Right::ALL.into();
+        assert_eq!(confinement(&all).verdict, Verdict::Ok);
+        let some = Right::ALL
+            .into_iter()
+            .filter(|right| *right != Right::Signals);
+        let finding = confinement(&some.collect());
+        assert_eq!(finding.verdict, Verdict::Warn);
+        assert!(finding.found.contains("signals"), "{}", finding.found);
+        assert!(!finding.found.contains("seccomp"), "{}", finding.found);
     }
 
     #[test]

@@ -1,0 +1,89 @@
+//! What a person asked for, as checked data.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// How strictly a program is confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Files, signals and abstract sockets by Landlock; no sockets but pairs, and no dangerous system calls.
+    Landlock,
+    /// All rights of the user.
+    Off,
+}
+
+/// A policy that cannot be weakened once it is enforced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SandboxPolicy {
+    /// The level that must be reached; with less, nothing is started.
+    pub require: Level,
+    /// What may be read and executed, with all below it.
+    #[serde(default)]
+    pub read: Vec<SandboxPath>,
+    /// What may be read, executed and changed, with all below it.
+    #[serde(default)]
+    pub write: Vec<SandboxPath>,
+}
+
+/// An absolute path without `.`, `..` and NUL bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "PathBuf", into = "PathBuf")]
+pub struct SandboxPath(PathBuf);
+
+impl SandboxPath {
+    /// The path.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// A path that a policy cannot name.
+#[derive(Debug, thiserror::Error)]
+#[error("`{}` cannot be a path of a sandbox; write an absolute path without `..`", .0.display())]
+pub struct InvalidPath(PathBuf);
+
+impl TryFrom<PathBuf> for SandboxPath {
+    type Error = InvalidPath;
+
+    fn try_from(path: PathBuf) -> Result<Self, InvalidPath> {
+        let is_plain = path
+            .components()
+            .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+        if path.is_absolute() && is_plain && !path.as_os_str().as_encoded_bytes().contains(&0) {
+            Ok(Self(path))
+        } else {
+            Err(InvalidPath(path))
+        }
+    }
+}
+
+impl From<SandboxPath> for PathBuf {
+    fn from(path: SandboxPath) -> Self {
+        path.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sec_3_a_policy_with_a_path_that_climbs_or_a_field_nobody_knows_is_refused() {
+        let read = |text: &str| serde_json::from_str::<SandboxPolicy>(text);
+        assert!(read(r#"{"require":"landlock","read":["/usr"],"write":["/srv/work"]}"#).is_ok());
+        for wrong in [
+            r#"{"require":"landlock","write":["/srv/work/../.."]}"#,
+            r#"{"require":"landlock","write":["work"]}"#,
+            r#"{"require":"landlock","read":[""]}"#,
+            r#"{"require":"landlock","read":["/a\u0000b"]}"#,
+            r#"{"require":"landlock","allow":["/"]}"#,
+            r#"{"require":"some"}"#,
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What the running kernel holds, found by trying.
+
+use std::fs::File;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetError, Scope,
+};
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
+use crate::enforcement::filter_system_calls;
+use crate::plan::{Facts, Right};
+
+/// Tries each right on a thread that ends with it. What cannot be tried is not counted as given.
+///
+/// Starts `cat` for a moment, as a process that must not be reached.
+#[must_use]
+pub fn probe() -> Facts {
+    let tries: [(Right, fn() -> bool); 4] = [
+        (Right::Files, files),
+        (Right::Signals, signals),
+        (Right::AbstractSockets, abstract_sockets),
+        (Right::SystemCalls, system_calls),
+    ];
+    tries
+        .into_iter()
+        .filter(|(_, holds)| holds())
+        .map(|(right, _)| right)
+        .collect()
+}
+
+/// Whether `is_refused` holds on a restricted thread, and not on one that is free.
+fn changes(restrict: fn() -> bool, is_refused: impl Fn() -> bool + Sync) -> bool {
+    !is_refused()
+        && thread::scope(|scope| {
+            scope
+                .spawn(|| restrict() && is_refused())
+                .join()
+                .unwrap_or(false)
+        })
+}
+
+fn files() -> bool {
+    let restrict = || {
+        let rules = || -> Result<_, RulesetError> {
+            hard()
+                .handle_access(AccessFs::from_all(ABI::V5))?
+                .create()?
+                .restrict_self()
+        };
+        rules().is_ok()
+    };
+    changes(restrict, || File::open("/").is_err())
+}
+
+fn signals() -> bool {
+    let Ok(mut child) = Command::new("cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+    else {
+        return false;
+    };
+    let holds = i32::try_from(child.id()).is_ok_and(|id| {
+        changes(scopes, || {
+            kill(Pid::from_raw(id), None) == Err(Errno::EPERM)
+        })
+    });
+    // Waiting closes its input, which ends it.
+    child.wait().is_ok() && holds
+}
+
+fn abstract_sockets() -> bool {
+    // Of several that try at once each needs a name of its own.
+    static TRIES: AtomicU64 = AtomicU64::new(0);
+    let tries = TRIES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("goondan-probe-{}-{tries}", std::process::id());
+    let Ok(address) = SocketAddr::from_abstract_name(name) else {
+        return false;
+    };
+    let Ok(_listener) = UnixListener::bind_addr(&address) else {
+        return false;
+    };
+    changes(scopes, || UnixStream::connect_addr(&address).is_err())
+}
+
+fn system_calls() -> bool {
+    changes(
+        || filter_system_calls().is_ok(),
+        || UnixStream::connect("/").is_err_and(|e| e.raw_os_error() == Some(1)),
+    )
+}
+
+fn scopes() -> bool {
+    let rules = || -> Result<_, RulesetError> {
+        hard()
+            .scope(Scope::from_all(ABI::V6))?
+            .create()?
+            .restrict_self()
+    };
+    rules().is_ok()
+}
+
+fn hard() -> Ruleset {
+    Ruleset::default().set_compatibility(CompatLevel::HardRequirement)
+}

@@ -1,0 +1,172 @@
+//! The system calls that a confined program is refused.
+
+use std::collections::BTreeMap;
+
+use nix::libc;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule,
+};
+
+/// Refused whatever their arguments.
+const DENIED: &[libc::c_long] = &[
+    // The tree of files, and ways around the checks of paths.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_fanotify_init,
+    libc::SYS_quotactl,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    // Namespaces, and other processes.
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    // Large surfaces of the kernel. What goes through `io_uring` passes by this filter.
+    libc::SYS_bpf,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_userfaultfd,
+    libc::SYS_perf_event_open,
+    libc::SYS_add_key,
+    libc::SYS_keyctl,
+    libc::SYS_request_key,
+    // The machine.
+    libc::SYS_kexec_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_syslog,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    // The network. Pairs come from another call.
+    libc::SYS_socket,
+];
+
+/// Namespaces that `clone` could make.
+const NAMESPACES: [libc::c_int; 7] = [
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWCGROUP,
+];
+
+/// The bits of a socket's type that are no flags.
+const SOCKET_TYPE: u64 = 0xf;
+
+/// Marks calls of the x32 ABI, which seccomp counts as the same architecture.
+#[cfg(target_arch = "x86_64")]
+const X32: libc::c_long = 0x4000_0000;
+
+/// The programs to apply, in order.
+///
+/// # Errors
+///
+/// If the machine is of a kind that `seccompiler` does not know.
+pub(crate) fn filters() -> Result<[BpfProgram; 2], BackendError> {
+    let mut denied: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
+    denied.insert(libc::SYS_clone, namespaces()?);
+    denied.insert(libc::SYS_ioctl, typing()?);
+    denied.insert(libc::SYS_socketpair, pairs()?);
+    // The arguments of `clone3` cannot be seen from here. C libraries take `clone` if there is no `clone3`.
+    let unknown = [(libc::SYS_clone3, Vec::new())].into();
+    Ok([
+        program(denied, libc::EPERM)?,
+        program(unknown, libc::ENOSYS)?,
+    ])
+}
+
+type Rules = BTreeMap<libc::c_long, Vec<SeccompRule>>;
+
+fn program(rules: Rules, errno: libc::c_int) -> Result<BpfProgram, BackendError> {
+    let arch = std::env::consts::ARCH.try_into()?;
+    let refuse = SeccompAction::Errno(errno.unsigned_abs());
+    SeccompFilter::new(with_other_abi(rules), SeccompAction::Allow, refuse, arch)?.try_into()
+}
+
+/// Adds the same calls by their other numbers: each with the mark, and the block that has numbers of its own.
+#[cfg(target_arch = "x86_64")]
+fn with_other_abi(rules: Rules) -> Rules {
+    let own = (512..=547).map(|call| (call | X32, Vec::new()));
+    let marked = rules
+        .iter()
+        .map(|(call, rules)| (call | X32, rules.clone()));
+    let other: Rules = marked.chain(own).collect();
+    rules.into_iter().chain(other).collect()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn with_other_abi(rules: Rules) -> Rules {
+    rules
+}
+
+fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
+    let makes = |flag: libc::c_int| {
+        let flag = u64::from(flag.unsigned_abs());
+        rule(
+            0,
+            SeccompCmpArgLen::Qword,
+            SeccompCmpOp::MaskedEq(flag),
+            flag,
+        )
+    };
+    NAMESPACES.into_iter().map(makes).collect()
+}
+
+/// Input put into a terminal as if it was typed.
+fn typing() -> Result<Vec<SeccompRule>, BackendError> {
+    let is = |request| rule(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, request);
+    [libc::TIOCSTI, libc::TIOCLINUX]
+        .into_iter()
+        .map(is)
+        .collect()
+}
+
+/// Pairs that are not connected for good: a datagram socket of a pair can send to any path.
+fn pairs() -> Result<Vec<SeccompRule>, BackendError> {
+    let kind = |kind: libc::c_int| {
+        rule(
+            1,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::MaskedEq(SOCKET_TYPE),
+            u64::from(kind.unsigned_abs()),
+        )
+    };
+    let unix = u64::from(libc::AF_UNIX.unsigned_abs());
+    Ok(vec![
+        rule(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, unix)?,
+        kind(libc::SOCK_DGRAM)?,
+        kind(libc::SOCK_RAW)?,
+    ])
+}
+
+fn rule(
+    argument: u8,
+    length: SeccompCmpArgLen,
+    is: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompRule, BackendError> {
+    SeccompRule::new(vec![SeccompCondition::new(argument, length, is, value)?])
+}
