@@ -9,7 +9,7 @@ use goondan_protocol::field;
 pub(crate) use goondan_protocol::field::Default;
 
 use crate::kind::Kind;
-use crate::tree::{Entry, Value};
+use crate::node::{Entry, Value};
 
 pub(crate) mod value;
 

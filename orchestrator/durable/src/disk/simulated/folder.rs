@@ -6,7 +6,9 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 
-use super::{DirChange, Ino, Machine, Names, Node, SimulatedDisk, errno, not_found};
+use super::SimulatedDisk;
+use super::machine::{Machine, errno, not_found};
+use super::node::{DirChange, Ino, Names, Node};
 use crate::disk::folder::{Folder, NodeKind, NodeStat};
 use crate::disk::{Disk as _, DiskFile};
 

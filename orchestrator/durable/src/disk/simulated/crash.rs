@@ -1,0 +1,151 @@
+//! What a crash leaves of the changes that were not synced.
+
+use std::collections::BTreeMap;
+
+use super::node::{DirChange, FileChange, Node, change_names};
+
+/// Which unsynced changes survive a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Crash {
+    /// None of them.
+    LoseUnsynced,
+    /// All of them.
+    KeepUnsynced,
+    /// A subset chosen by this seed; appends may be torn at any byte.
+    Subset(u64),
+    /// All changes of names, and so many bytes of the appends, in the order they were made; a cut
+    /// counts as no byte.
+    KeepBytes(u64),
+    /// Only the process ended, not the machine: all of them are seen, and none is durable yet.
+    ProcessOnly,
+}
+
+/// Decides which unsynced changes survive.
+pub(super) struct Choice {
+    pub(super) crash: Crash,
+    pub(super) state: u64,
+    /// How many bytes were appended before the oldest unsynced append.
+    pub(super) bytes_before: u64,
+    /// What was decided of renames from one directory to another.
+    pub(super) pairs: BTreeMap<u64, bool>,
+}
+
+impl Choice {
+    pub(super) fn new(crash: Crash) -> Self {
+        let seed = if let Crash::Subset(seed) = crash {
+            seed
+        } else {
+            0
+        };
+        Self {
+            crash,
+            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            bytes_before: 0,
+            pairs: BTreeMap::new(),
+        }
+    }
+
+    /// A number below `bound` (which is not 0), by xorshift: enough for choosing.
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        usize::try_from(self.state >> 33).unwrap_or(0) % bound
+    }
+
+    pub(super) fn keeps(&mut self) -> bool {
+        match self.crash {
+            Crash::LoseUnsynced => false,
+            Crash::KeepUnsynced | Crash::ProcessOnly | Crash::KeepBytes(_) => true,
+            Crash::Subset(_) => self.below(2) == 0,
+        }
+    }
+
+    pub(super) fn keeps_names(&mut self, change: &DirChange) -> bool {
+        let Some((pair, _)) = change.with else {
+            return self.keeps();
+        };
+        if let Some(kept) = self.pairs.get(&pair) {
+            return *kept;
+        }
+        let kept = self.keeps();
+        self.pairs.insert(pair, kept);
+        kept
+    }
+
+    /// Whether a cut survives that was made after so many bytes were appended.
+    pub(super) fn keeps_cut(&mut self, before: u64) -> bool {
+        match self.crash {
+            Crash::KeepBytes(kept) => before <= self.bytes_before + kept,
+            _ => self.keeps(),
+        }
+    }
+
+    /// How many of `len` bytes survive that were appended after `before` others.
+    pub(super) fn bytes(&mut self, len: usize, before: u64) -> usize {
+        match self.crash {
+            Crash::KeepBytes(kept) => {
+                let left = (self.bytes_before + kept).saturating_sub(before);
+                len.min(usize::try_from(left).unwrap_or(usize::MAX))
+            }
+            Crash::LoseUnsynced => 0,
+            Crash::KeepUnsynced | Crash::ProcessOnly => len,
+            Crash::Subset(_) => match self.below(3) {
+                0 => 0,
+                1 => len,
+                _ => self.below(len + 1),
+            },
+        }
+    }
+}
+
+pub(super) fn settle(node: &mut Node, choice: &mut Choice) {
+    match node {
+        Node::File {
+            durable,
+            current,
+            changes,
+            ..
+        } => {
+            for change in changes.drain(..) {
+                match change {
+                    FileChange::Append {
+                        offset,
+                        data,
+                        before,
+                    } => {
+                        let kept = choice.bytes(data.len(), before);
+                        if kept > 0 {
+                            if durable.len() < offset {
+                                durable.resize(offset, 0);
+                            }
+                            durable.truncate(offset);
+                            durable.extend(data.into_iter().take(kept));
+                        }
+                    }
+                    FileChange::SetLen { len, before } => {
+                        if choice.keeps_cut(before) {
+                            durable.truncate(len);
+                        }
+                    }
+                }
+            }
+            current.clone_from(durable);
+        }
+        Node::Dir {
+            durable,
+            current,
+            changes,
+            ..
+        } => {
+            for change in changes.drain(..) {
+                if choice.keeps_names(&change) {
+                    change_names(durable, change);
+                }
+            }
+            current.clone_from(durable);
+        }
+        // Its content comes and goes with its name.
+        Node::Link { .. } => {}
+    }
+}

@@ -1,0 +1,199 @@
+//! The machine a simulated disk is in: it counts calls, fails them, and stops.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Component, Path};
+
+use super::node::{DirChange, FILE_MODE, FileChange, Ino, Names, Node, change_names};
+
+pub(super) const ROOT: Ino = 0;
+
+/// How a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// With this `errno`, without effect. On a sync, what becomes of the unsynced changes is open.
+    Errno(i32),
+    /// An append takes only so many bytes; other calls are not affected.
+    ShortWrite(usize),
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Machine {
+    pub(super) nodes: BTreeMap<Ino, Node>,
+    pub(super) next_ino: Ino,
+    pub(super) next_pair: u64,
+    /// How often each file was changed.
+    pub(super) versions: BTreeMap<Ino, u64>,
+    pub(super) calls: u64,
+    pub(super) bytes_written: u64,
+    pub(super) crash_at: Option<u64>,
+    pub(super) fault: Option<(u64, Fault, bool)>,
+    pub(super) is_down: bool,
+    pub(super) reused_after_failed_sync: u64,
+}
+
+pub(super) fn errno(code: nix::errno::Errno) -> io::Error {
+    io::Error::from_raw_os_error(code as i32)
+}
+
+pub(super) fn not_found() -> io::Error {
+    errno(nix::errno::Errno::ENOENT)
+}
+
+/// What a call is to do after it was counted.
+#[derive(Clone, Copy)]
+pub(super) enum Turn {
+    Go,
+    /// Do it, and then the machine stops.
+    Last,
+}
+
+impl Machine {
+    /// Counts a call; fails it if it is to fail. `append_len` is how long an append is.
+    pub(super) fn count(&mut self, append_len: Option<&mut usize>) -> io::Result<Turn> {
+        if self.is_down {
+            return Err(io::Error::other("the machine is down"));
+        }
+        self.calls += 1;
+        if let Some((at, fault, for_ever)) = self.fault
+            && (self.calls == at || (for_ever && self.calls > at))
+        {
+            match (fault, append_len) {
+                (Fault::Errno(code), _) => return Err(io::Error::from_raw_os_error(code)),
+                (Fault::ShortWrite(most), Some(len)) => *len = (*len).min(most),
+                (Fault::ShortWrite(_), None) => {}
+            }
+        }
+        Ok(if self.crash_at == Some(self.calls) {
+            Turn::Last
+        } else {
+            Turn::Go
+        })
+    }
+
+    pub(super) fn finish(&mut self, turn: Turn) -> io::Result<()> {
+        match turn {
+            Turn::Go => Ok(()),
+            Turn::Last => {
+                self.is_down = true;
+                Err(io::Error::other("the machine stops"))
+            }
+        }
+    }
+
+    pub(super) fn names(&self, ino: Ino) -> io::Result<&Names> {
+        match self.nodes.get(&ino) {
+            Some(Node::Dir { current, .. }) => Ok(current),
+            _ => Err(errno(nix::errno::Errno::ENOTDIR)),
+        }
+    }
+
+    pub(super) fn find(&self, path: &Path) -> io::Result<Ino> {
+        let mut ino = ROOT;
+        for part in path.components() {
+            if let Component::Normal(name) = part {
+                ino = *self.names(ino)?.get(name).ok_or_else(not_found)?;
+            }
+        }
+        Ok(ino)
+    }
+
+    pub(super) fn place<'p>(&self, path: &'p Path) -> io::Result<(Ino, &'p OsStr)> {
+        let name = path.file_name().ok_or_else(not_found)?;
+        Ok((self.find(path.parent().unwrap_or(Path::new("/")))?, name))
+    }
+
+    pub(super) fn change_dir(&mut self, dir: Ino, change: DirChange) {
+        if let Some(Node::Dir {
+            current, changes, ..
+        }) = self.nodes.get_mut(&dir)
+        {
+            change_names(current, change.clone());
+            changes.push(change);
+        }
+    }
+
+    pub(super) fn open(&mut self, path: &Path, make: bool) -> io::Result<Ino> {
+        let (dir, name) = self.place(path)?;
+        if let Some(ino) = self.names(dir)?.get(name) {
+            return Ok(*ino);
+        }
+        if !make {
+            return Err(not_found());
+        }
+        Ok(self.add(dir, name, Node::file(FILE_MODE)))
+    }
+
+    pub(super) fn add(&mut self, dir: Ino, name: &OsStr, node: Node) -> Ino {
+        let ino = self.next_ino;
+        self.next_ino += 1;
+        self.nodes.insert(ino, node);
+        self.change_dir(dir, DirChange::link(name, ino));
+        ino
+    }
+
+    pub(super) fn file(&mut self, ino: Ino) -> io::Result<(&mut Vec<u8>, &mut Vec<FileChange>)> {
+        match self.nodes.get_mut(&ino) {
+            Some(Node::File {
+                current, changes, ..
+            }) => Ok((current, changes)),
+            _ => Err(errno(nix::errno::Errno::EISDIR)),
+        }
+    }
+
+    /// How many bytes were appended before the oldest append that is not synced.
+    pub(super) fn oldest_unsynced(&self) -> u64 {
+        let changes = self.nodes.values().filter_map(|node| match node {
+            Node::File { changes, .. } => changes.first(),
+            Node::Dir { .. } | Node::Link { .. } => None,
+        });
+        let before = changes.map(|change| match change {
+            FileChange::Append { before, .. } | FileChange::SetLen { before, .. } => *before,
+        });
+        before.min().unwrap_or(self.bytes_written)
+    }
+
+    pub(super) fn truncate(&mut self, ino: Ino, len: usize) -> io::Result<()> {
+        let before = self.bytes_written;
+        let (current, changes) = self.file(ino)?;
+        current.truncate(len);
+        changes.push(FileChange::SetLen { len, before });
+        self.changed(ino);
+        Ok(())
+    }
+
+    pub(super) fn changed(&mut self, ino: Ino) {
+        *self.versions.entry(ino).or_default() += 1;
+    }
+
+    pub(super) fn version_of(&self, ino: Ino) -> u64 {
+        self.versions.get(&ino).copied().unwrap_or_default()
+    }
+
+    /// Makes the changes of a directory's names durable, all or up to the half of a rename, and so the
+    /// other halves with all that came before them.
+    pub(super) fn sync_names(&mut self, dir: Ino, up_to: Option<u64>) {
+        let Some(Node::Dir {
+            durable, changes, ..
+        }) = self.nodes.get_mut(&dir)
+        else {
+            return;
+        };
+        let is_last = |change: &DirChange| {
+            up_to.is_some_and(|last| change.with.is_some_and(|(pair, _)| pair == last))
+        };
+        let count = match up_to {
+            None => changes.len(),
+            Some(_) => changes.iter().position(is_last).map_or(0, |at| at + 1),
+        };
+        let mut halves = Vec::new();
+        for change in changes.drain(..count) {
+            halves.extend(change.with);
+            change_names(durable, change);
+        }
+        for (pair, partner) in halves {
+            self.sync_names(partner, Some(pair));
+        }
+    }
+}
