@@ -1,16 +1,33 @@
 //! Restricts the calling thread and all that it starts.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::getppid;
 use serde::{Deserialize, Serialize};
 
+use crate::capabilities;
 use crate::plan::{Plan, Right};
 use crate::policy::{Level, SandboxPath};
 use crate::system_calls;
+
+/// Devices that hold nothing; without them hardly a program runs.
+const DEVICES: [&str; 6] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+];
 
 /// What was achieved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +54,16 @@ pub enum EnforceError {
     /// The filter cannot be made for this machine.
     #[error("the filter of system calls cannot be made for this kind of machine: {0}")]
     Filter(#[from] seccompiler::BackendError),
+    /// The kernel does not let go of capabilities.
+    #[error(
+        "the capabilities of root cannot be given up: {0}; start the daemon as a user, not as root"
+    )]
+    Capabilities(#[source] std::io::Error),
+    /// The kernel took the rules, and an act that they forbid was seen to succeed.
+    #[error(
+        "the kernel took the sandbox's rules and does not hold them: {0}; use Linux 6.12 or later"
+    )]
+    NotHeld(Right),
     /// The kernel refused the filter.
     #[error("the kernel refused the filter of system calls: {0}; it needs CONFIG_SECCOMP_FILTER")]
     Seccomp(#[from] seccompiler::Error),
@@ -55,11 +82,13 @@ pub fn enforce(plan: &Plan) -> Result<Report, EnforceError> {
             rights: BTreeSet::new(),
         });
     }
+    capabilities::drop_all().map_err(|errno| EnforceError::Capabilities(errno.into()))?;
     restrict(plan)?;
     filter_system_calls()?;
+    confirm(plan)?;
     Ok(Report {
         level: plan.level,
-        rights: Right::ALL.into(),
+        rights: Right::of(plan.level).iter().copied().collect(),
     })
 }
 
@@ -71,13 +100,17 @@ fn restrict(plan: &Plan) -> Result<(), EnforceError> {
         .handle_access(all)?
         .scope(Scope::from_all(ABI::V6))?
         .create()?;
-    let rules = grant(rules, &plan.read, AccessFs::from_read(ABI::V5))?;
     // Nobody is granted the making of devices.
+    let write = all & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let rules = grant(
         rules,
-        &plan.write,
-        all & !(AccessFs::MakeChar | AccessFs::MakeBlock),
+        plan.read.iter().map(SandboxPath::as_path),
+        AccessFs::from_read(ABI::V5),
     )?;
+    let rules = grant(rules, plan.write.iter().map(SandboxPath::as_path), write)?;
+    let rules = grant(rules, [Path::new("/proc")], AccessFs::from_read(ABI::V5))?;
+    let devices = DEVICES.iter().map(Path::new);
+    let rules = grant(rules, devices.filter(|path| path.exists()), write)?;
     let status = rules.restrict_self()?;
     if status.ruleset == RulesetStatus::FullyEnforced && status.no_new_privs {
         Ok(())
@@ -86,20 +119,40 @@ fn restrict(plan: &Plan) -> Result<(), EnforceError> {
     }
 }
 
-fn grant(
+fn grant<P: AsRef<Path>>(
     mut rules: RulesetCreated,
-    paths: &[SandboxPath],
+    paths: impl IntoIterator<Item = P>,
     access: landlock::BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, EnforceError> {
     for path in paths {
-        let access = if path.as_path().is_dir() {
+        let path = path.as_ref();
+        let access = if path.is_dir() {
             access
         } else {
             access & AccessFs::from_file(ABI::V5)
         };
-        rules = rules.add_rule(PathBeneath::new(PathFd::new(path.as_path())?, access))?;
+        rules = rules.add_rule(PathBeneath::new(PathFd::new(path)?, access))?;
     }
     Ok(rules)
+}
+
+/// Tries what is refused from now on, as far as it can be tried without a helper.
+fn confirm(plan: &Plan) -> Result<(), EnforceError> {
+    if UnixDatagram::unbound().is_ok() {
+        return Err(EnforceError::NotHeld(Right::SystemCalls));
+    }
+    let is_root_granted = plan
+        .read
+        .iter()
+        .chain(&plan.write)
+        .any(SandboxPath::is_root);
+    if !is_root_granted && File::open("/").is_ok() {
+        return Err(EnforceError::NotHeld(Right::Files));
+    }
+    if kill(getppid(), None) != Err(Errno::EPERM) {
+        return Err(EnforceError::NotHeld(Right::Signals));
+    }
+    Ok(())
 }
 
 pub(crate) fn filter_system_calls() -> Result<(), EnforceError> {

@@ -13,10 +13,13 @@
 //!
 //! # Limits
 //!
-//! The level `landlock` hides no processes and drops no capabilities: a program of root stays one. What it
-//! lets a program read of `/proc` is what the policy lists of it. A socket that the program inherits stays
-//! usable. Modes, owners, times and extended attributes of the user's files are no rights of Landlock: they
-//! can be seen and changed outside, too.
+//! The level `landlock` hides no processes: their names, arguments and states can be read in `/proc`, which no
+//! program can do without; their environment, memory and open files cannot. A socket that the program
+//! inherits stays usable ([`close_inherited_files`]). Modes, owners, times and extended attributes of the
+//! user's files are no rights of Landlock: they can be seen and changed outside, too. What may be written may
+//! be written with all below it, even if the policy lists a part of it to be read.
+//!
+//! A program of root has no capabilities: it may do with files what their modes let their owner do.
 
 pub use self::plan::{Facts, Plan, Right, Unmet, plan};
 pub use self::policy::{InvalidPath, Level, SandboxPath, SandboxPolicy};
@@ -24,10 +27,16 @@ pub use self::policy::{InvalidPath, Level, SandboxPath, SandboxPolicy};
 #[cfg(target_os = "linux")]
 pub use self::enforcement::{EnforceError, Report, enforce};
 #[cfg(target_os = "linux")]
+pub use self::inherited::close_inherited_files;
+#[cfg(target_os = "linux")]
 pub use self::probe::probe;
 
 #[cfg(target_os = "linux")]
+mod capabilities;
+#[cfg(target_os = "linux")]
 mod enforcement;
+#[cfg(target_os = "linux")]
+mod inherited;
 mod plan;
 mod policy;
 #[cfg(target_os = "linux")]

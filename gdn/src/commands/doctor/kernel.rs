@@ -34,7 +34,7 @@ pub(super) fn findings() -> Vec<Finding> {
 fn confinement(held: &Facts) -> Finding {
     const CHECK: &str = "confinement";
     let listed = |is_held: bool| {
-        let rights = Right::ALL.into_iter();
+        let rights = Right::LANDLOCK.into_iter();
         let rights = rights.filter(|right| held.contains(right) == is_held);
         let named: Vec<String> = rights.map(|right| right.to_string()).collect();
         named.join(", ")
