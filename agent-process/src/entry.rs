@@ -59,6 +59,10 @@ pub fn main_impl() -> ExitCode {
         return ExitCode::from(tell(&mut std::io::stderr(), &text, EXIT_FAULT));
     }
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    #[cfg(target_os = "linux")]
+    if let Some(code) = goondan_confinement::try_as_asked(&arguments) {
+        return code;
+    }
     let code = if let Some(supervision) = Supervision::from_arguments(&arguments) {
         run_tool_supervisor(&supervision)
     } else {

@@ -45,6 +45,7 @@ pub(super) use limits::in_words;
 
 use super::orphan_reaper;
 use ending::{code_at_end, end_group};
+use sandbox::{Entered, Sandbox};
 
 /// The argument before a command of bash.
 pub const COMMAND: &str = "--enclose";
@@ -64,8 +65,7 @@ pub(super) const NOT_CONFINED_WORDS: &str = "goondan: nothing was started: ";
 /// A tool supervisor's arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Supervision {
-    /// The policy of the sandbox, unread.
-    policy: Option<OsString>,
+    sandbox: Option<Sandbox>,
     supervised: Supervised,
 }
 
@@ -84,9 +84,9 @@ impl Supervision {
     /// Reads the binary's arguments; none if they ask for no supervisor.
     #[must_use]
     pub fn from_arguments(arguments: &[OsString]) -> Option<Self> {
-        let (policy, arguments) = sandbox::out_of_words(arguments);
+        let (sandbox, arguments) = sandbox::out_of_words(arguments);
         Some(Self {
-            policy: policy.cloned(),
+            sandbox,
             supervised: Supervised::from_arguments(arguments)?,
         })
     }
@@ -113,9 +113,13 @@ impl Supervised {
 ///
 /// If the process cannot be set up.
 pub fn run(supervision: &Supervision) -> std::io::Result<u8> {
-    if let Err(error) = sandbox::enter(supervision.policy.as_ref()) {
-        tell(&format!("{NOT_CONFINED_WORDS}{error}\n"));
-        return Ok(NOT_CONFINED);
+    match supervision.sandbox.as_ref().map(Sandbox::enter) {
+        None | Some(Ok(Entered::Inside)) => {}
+        Some(Ok(Entered::Ended(status))) => return Ok(code_at_end(Some(status))),
+        Some(Err(error)) => {
+            tell(&format!("{NOT_CONFINED_WORDS}{error}\n"));
+            return Ok(NOT_CONFINED);
+        }
     }
     let supervised = &supervision.supervised;
     let runtime = tokio::runtime::Builder::new_current_thread()

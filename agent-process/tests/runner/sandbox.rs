@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use goondan_confinement::{Level, Right, SandboxPath, SandboxPolicy, probe};
+use goondan_confinement::{Level, Right, SandboxPath, SandboxPolicy, probe, probe_namespaces};
 
-use crate::support::{BINARY, Site, is_alive, put};
+use crate::support::{BINARY, Site, eventually, is_alive, kill, put};
 
 /// Where programs and what they need are.
 const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"];
@@ -67,7 +67,8 @@ fn run(policy: &SandboxPolicy, site: &Site, command: &str) -> Output {
 
 /// Whether this machine has a level; says aloud if not.
 fn is_had(level: Level) -> bool {
-    let held = probe();
+    let mut held = probe();
+    held.extend(probe_namespaces(|| Command::new(BINARY)));
     let missing: Vec<_> = Right::of(level)
         .iter()
         .filter(|right| !held.contains(right))
@@ -231,7 +232,9 @@ else:
 
 /// The levels this machine has.
 fn levels() -> impl Iterator<Item = Level> {
-    [Level::Landlock].into_iter().filter(|level| is_had(*level))
+    [Level::Landlock, Level::Full]
+        .into_iter()
+        .filter(|level| is_had(*level))
 }
 
 fn said(output: &Output) -> String {
@@ -369,22 +372,56 @@ fn sec_6_a_stray_ends_with_its_call() {
     }
 }
 
+/// Who is ended from outside while a command and a stray of its run.
+#[derive(Debug, Clone, Copy)]
+enum Ended {
+    /// The agent: its end of the pipe is closed.
+    Agent,
+    /// The process it has started.
+    Supervisor,
+    /// The first process in the sandbox.
+    First,
+}
+
 #[test]
 fn sec_6_whoever_is_killed_nothing_is_left() {
     for level in levels() {
-        let site = site();
-        let before = mounts();
-        let command = format!("{STRAY}; sleep 4242");
-        let mut child = supervisor(&policy(level, &site), &site, &["--enclose", &command])
-            .spawn()
-            .unwrap();
-        site.pid_in("pid");
-        // What an agent does that is killed: its end of the pipe is closed.
-        drop(child.stdin.take());
-        child.wait().unwrap();
-        assert_eq!(in_directory(&site), Vec::<i32>::new(), "{level}");
-        assert_eq!(mounts(), before, "{level}");
+        let ended: &[Ended] = match level {
+            Level::Full => &[Ended::Agent, Ended::Supervisor, Ended::First],
+            Level::Landlock | Level::Off => &[Ended::Agent],
+        };
+        for ended in ended {
+            let site = site();
+            let before = mounts();
+            let command = format!("{STRAY}; sleep 4242");
+            let mut child = supervisor(&policy(level, &site), &site, &["--enclose", &command])
+                .spawn()
+                .unwrap();
+            let held = child.stdin.take();
+            site.pid_in("pid");
+            assert!(in_directory(&site).len() >= 3, "{level}: {ended:?}");
+            let supervisor = i32::try_from(child.id()).unwrap();
+            match ended {
+                Ended::Agent => drop(held),
+                Ended::Supervisor => kill(supervisor),
+                Ended::First => kill(child_of(supervisor)),
+            }
+            child.wait().unwrap();
+            eventually("everything is gone", || {
+                in_directory(&site).is_empty().then_some(())
+            });
+            assert_eq!(mounts(), before, "{level}: {ended:?}");
+            let entries = std::fs::read_dir(&site.work).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            assert_eq!(names, ["own", "pid"], "{level}: {ended:?}");
+        }
     }
+}
+
+fn child_of(pid: i32) -> i32 {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    children.unwrap().trim().parse().unwrap()
 }
 
 fn mounts() -> String {

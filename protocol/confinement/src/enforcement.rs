@@ -15,12 +15,14 @@ use nix::unistd::getppid;
 use serde::{Deserialize, Serialize};
 
 use crate::capabilities;
+use crate::mounts::replace_root;
+use crate::namespaces::{NamespaceError, raise_loopback};
 use crate::plan::{Plan, Right};
 use crate::policy::{Level, SandboxPath};
 use crate::system_calls;
 
 /// Devices that hold nothing; without them hardly a program runs.
-const DEVICES: [&str; 6] = [
+pub(crate) const DEVICES: [&str; 6] = [
     "/dev/null",
     "/dev/zero",
     "/dev/full",
@@ -28,6 +30,9 @@ const DEVICES: [&str; 6] = [
     "/dev/urandom",
     "/dev/tty",
 ];
+
+/// What only the sandbox has, at the level `full`.
+const OWN: [&str; 4] = ["/tmp", "/run", "/dev/shm", "/dev/pts"];
 
 /// What was achieved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +69,9 @@ pub enum EnforceError {
         "the kernel took the sandbox's rules and does not hold them: {0}; use Linux 6.12 or later"
     )]
     NotHeld(Right),
+    /// A part of the level `full` that could not be made.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
     /// The kernel refused the filter.
     #[error("the kernel refused the filter of system calls: {0}; it needs CONFIG_SECCOMP_FILTER")]
     Seccomp(#[from] seccompiler::Error),
@@ -71,6 +79,9 @@ pub enum EnforceError {
 
 /// Restricts the calling thread, and every thread and process that it starts, for good. To restrict a whole
 /// process, call it before there is a second thread.
+///
+/// At the level `full` the caller must be the first process of the PID namespace that
+/// [`unshare_all`](crate::unshare_all) has made.
 ///
 /// # Errors
 ///
@@ -82,9 +93,13 @@ pub fn enforce(plan: &Plan) -> Result<Report, EnforceError> {
             rights: BTreeSet::new(),
         });
     }
+    if plan.level == Level::Full {
+        replace_root(plan)?;
+        raise_loopback()?;
+    }
     capabilities::drop_all().map_err(|errno| EnforceError::Capabilities(errno.into()))?;
     restrict(plan)?;
-    filter_system_calls()?;
+    filter_system_calls(plan.level)?;
     confirm(plan)?;
     Ok(Report {
         level: plan.level,
@@ -109,6 +124,13 @@ fn restrict(plan: &Plan) -> Result<(), EnforceError> {
     )?;
     let rules = grant(rules, plan.write.iter().map(SandboxPath::as_path), write)?;
     let rules = grant(rules, [Path::new("/proc")], AccessFs::from_read(ABI::V5))?;
+    let rules = match plan.level {
+        Level::Full => {
+            let rules = grant(rules, [Path::new("/")], AccessFs::ReadDir.into())?;
+            grant(rules, OWN.map(Path::new), write)?
+        }
+        Level::Landlock | Level::Off => rules,
+    };
     let devices = DEVICES.iter().map(Path::new);
     let rules = grant(rules, devices.filter(|path| path.exists()), write)?;
     let status = rules.restrict_self()?;
@@ -146,17 +168,19 @@ fn confirm(plan: &Plan) -> Result<(), EnforceError> {
         .iter()
         .chain(&plan.write)
         .any(SandboxPath::is_root);
+    let is_root_granted = is_root_granted || plan.level == Level::Full;
     if !is_root_granted && File::open("/").is_ok() {
         return Err(EnforceError::NotHeld(Right::Files));
     }
-    if kill(getppid(), None) != Err(Errno::EPERM) {
+    // The first process of a PID namespace has no parent that could be named.
+    if plan.level == Level::Landlock && kill(getppid(), None) != Err(Errno::EPERM) {
         return Err(EnforceError::NotHeld(Right::Signals));
     }
     Ok(())
 }
 
-pub(crate) fn filter_system_calls() -> Result<(), EnforceError> {
-    for filter in system_calls::filters()? {
+pub(crate) fn filter_system_calls(level: Level) -> Result<(), EnforceError> {
+    for filter in system_calls::filters(level)? {
         seccompiler::apply_filter(&filter)?;
     }
     Ok(())

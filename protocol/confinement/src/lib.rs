@@ -4,7 +4,20 @@
 //! whether the one can be had from the other: a pure function, which fails closed. [`enforce`] then restricts
 //! the calling thread and everything it starts from there on. None of it can be taken back.
 //!
+//! At the level `full` two processes do it: one calls [`unshare_all`] and starts a second, which is the first
+//! process of a PID namespace, binds its life to the other by [`die_with`], and calls [`enforce`].
+//!
+//! # Map
+//!
+//! * `policy` and `plan` are data and a decision. `layout` is which paths a new root holds.
+//! * `namespaces`, `mounts`, `capabilities`, `system_calls` each change one thing about the calling process;
+//!   `enforcement` does so in the one order that works: who is in a Landlock domain may not mount.
+//! * `probe` and `namespace_probe` find out by trying.
+//!
 //! # Invariants
+//!
+//! * Nothing is created on a file system of the machine, and nothing of the sandbox is to be seen outside of
+//!   it: mounts end with the last process of their namespace.
 //!
 //! * A right that is missing is an error that names it. Nothing is enforced in part.
 //! * A right is counted as given only after an act of its kind was seen to be refused: kernels claim versions
@@ -19,6 +32,9 @@
 //! user's files are no rights of Landlock: they can be seen and changed outside, too. What may be written may
 //! be written with all below it, even if the policy lists a part of it to be read.
 //!
+//! At the level `full` the user's sockets in listed directories cannot be reached either: no socket of files
+//! can be made. What is mounted from another user's FUSE is mounted and not readable.
+//!
 //! A program of root has no capabilities: it may do with files what their modes let their owner do.
 
 pub use self::plan::{Facts, Plan, Right, Unmet, plan};
@@ -29,6 +45,10 @@ pub use self::enforcement::{EnforceError, Report, enforce};
 #[cfg(target_os = "linux")]
 pub use self::inherited::close_inherited_files;
 #[cfg(target_os = "linux")]
+pub use self::namespace_probe::{probe_namespaces, try_as_asked};
+#[cfg(target_os = "linux")]
+pub use self::namespaces::{NamespaceError, die_with, own_number, unshare_all};
+#[cfg(target_os = "linux")]
 pub use self::probe::probe;
 
 #[cfg(target_os = "linux")]
@@ -37,6 +57,16 @@ mod capabilities;
 mod enforcement;
 #[cfg(target_os = "linux")]
 mod inherited;
+#[cfg(target_os = "linux")]
+mod layout;
+#[cfg(target_os = "linux")]
+mod mountinfo;
+#[cfg(target_os = "linux")]
+mod mounts;
+#[cfg(target_os = "linux")]
+mod namespace_probe;
+#[cfg(target_os = "linux")]
+mod namespaces;
 mod plan;
 mod policy;
 #[cfg(target_os = "linux")]

@@ -3,13 +3,24 @@
 //! The supervisor restricts itself, and whatever it starts inherits that: so it holds from the first
 //! instruction of the program. It cannot be taken back, and there is nothing between it and the kernel that a
 //! program could talk to.
+//!
+//! At the level `full` there are two supervisors, `agent → supervisor → first process → bash → …`. The outer one
+//! makes the namespaces and waits. The inner one is the first process in them: it puts the new root in place,
+//! restricts itself and supervises as it would anywhere. Both have the agent's pipe or socket as their standard
+//! input, which only the inner one reads. When the inner one ends, the kernel ends all that is in its PID
+//! namespace; it is sent `SIGKILL` when the outer one ends.
 
 use std::ffi::OsString;
+#[cfg(target_os = "linux")]
+use std::process::Command;
 
 use goondan_confinement::{Level, SandboxPolicy};
 
 /// The argument before a policy in JSON.
 const SANDBOX: &str = "--sandbox";
+
+/// The argument before the number of the process that made the namespaces, and the arguments of that one.
+const WITHIN: &str = "--within";
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +37,14 @@ pub(super) enum SandboxError {
     #[cfg(target_os = "linux")]
     #[error("the open files that were inherited cannot be listed: {0}; mount /proc")]
     Inherited(#[source] std::io::Error),
+    /// The namespaces cannot be made.
+    #[cfg(target_os = "linux")]
+    #[error(transparent)]
+    Namespace(#[from] goondan_confinement::NamespaceError),
+    /// The process within cannot be started.
+    #[cfg(target_os = "linux")]
+    #[error("the first process of the sandbox cannot be started: {0}")]
+    First(#[source] std::io::Error),
     /// The kernel refused a part of it.
     #[cfg(target_os = "linux")]
     #[error(transparent)]
@@ -42,35 +61,83 @@ pub(in super::super) fn in_words(policy: &SandboxPolicy) -> Vec<OsString> {
     }
 }
 
-/// Takes the policy off the front of the arguments.
-pub(super) fn out_of_words(words: &[OsString]) -> (Option<&OsString>, &[OsString]) {
+/// How this process is to be confined, as its arguments say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sandbox {
+    /// The policy, unread.
+    policy: OsString,
+    /// The number of the process that has made the namespaces this process is the first one in.
+    parent: Option<OsString>,
+}
+
+/// Where the supervisor is, once the sandbox is made.
+pub(super) enum Entered {
+    /// In the sandbox.
+    Inside,
+    /// Outside, and what it started inside has ended.
+    Ended(std::process::ExitStatus),
+}
+
+/// Takes the sandbox off the front of the arguments.
+pub(super) fn out_of_words(words: &[OsString]) -> (Option<Sandbox>, &[OsString]) {
+    let (parent, words) = match words {
+        [flag, parent, rest @ ..] if flag == WITHIN => (Some(parent.clone()), rest),
+        rest => (None, rest),
+    };
     match words {
-        [flag, policy, rest @ ..] if flag == SANDBOX => (Some(policy), rest),
+        [flag, policy, rest @ ..] if flag == SANDBOX => {
+            let policy = policy.clone();
+            (Some(Sandbox { policy, parent }), rest)
+        }
         rest => (None, rest),
     }
 }
 
-/// Restricts this process, which has one thread as yet, for good. Without a policy nothing changes.
-pub(super) fn enter(policy: Option<&OsString>) -> Result<(), SandboxError> {
-    let Some(policy) = policy else {
-        return Ok(());
-    };
-    enforce(serde_json::from_slice(policy.as_encoded_bytes())?)
+impl Sandbox {
+    /// Restricts this process, which has one thread as yet, for good; or starts one that is.
+    #[cfg(target_os = "linux")]
+    pub(super) fn enter(&self) -> Result<Entered, SandboxError> {
+        use goondan_confinement::{Right, close_inherited_files, die_with, enforce, plan};
+
+        if let Some(parent) = &self.parent {
+            die_with(&parent.to_string_lossy())?;
+        }
+        close_inherited_files().map_err(SandboxError::Inherited)?;
+        let policy: SandboxPolicy = serde_json::from_slice(self.policy.as_encoded_bytes())?;
+        if policy.require == Level::Full && self.parent.is_none() {
+            return start_within();
+        }
+        // What the kernel lacks shows when it is asked for it: there is no time to try it before each command.
+        enforce(&plan(policy, &Right::ALL.into())?)?;
+        Ok(Entered::Inside)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn enter(&self) -> Result<Entered, SandboxError> {
+        let policy = serde_json::from_slice(self.policy.as_encoded_bytes())?;
+        goondan_confinement::plan(policy, &goondan_confinement::Facts::new())?;
+        Ok(Entered::Inside)
+    }
 }
 
+/// Starts this binary again as the first process of a PID namespace and waits for it. Whichever of the two ends,
+/// the other does, and all that is in the namespace: the kernel sees to it.
 #[cfg(target_os = "linux")]
-fn enforce(policy: SandboxPolicy) -> Result<(), SandboxError> {
-    use goondan_confinement::{Right, close_inherited_files, enforce, plan};
+fn start_within() -> Result<Entered, SandboxError> {
+    use goondan_confinement::{own_number, unshare_all};
+    use nix::sys::signal::{SigSet, Signal};
 
-    close_inherited_files().map_err(SandboxError::Inherited)?;
-    // What the kernel lacks shows when it is asked for it: there is no time to try it before each command.
-    let plan = plan(policy, &Right::LANDLOCK.into())?;
-    enforce(&plan)?;
-    Ok(())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn enforce(policy: SandboxPolicy) -> Result<(), SandboxError> {
-    goondan_confinement::plan(policy, &goondan_confinement::Facts::new())?;
-    Ok(())
+    let number = own_number().map_err(SandboxError::First)?;
+    unshare_all()?;
+    let mut first = Command::new("/proc/self/exe")
+        .arg(WITHIN)
+        .arg(number)
+        .args(std::env::args_os().skip(1))
+        .spawn()
+        .map_err(SandboxError::First)?;
+    // A signal to the group is the business of the process within.
+    SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])
+        .thread_block()
+        .map_err(|errno| SandboxError::First(errno.into()))?;
+    Ok(Entered::Ended(first.wait().map_err(SandboxError::First)?))
 }
