@@ -358,6 +358,69 @@ fn sec_6_without_the_sandbox_nothing_is_started_and_the_reason_is_said() {
     }
 }
 
+#[test]
+fn sec_6_a_listed_path_that_was_replaced_by_a_link_is_not_followed() {
+    for level in levels() {
+        let site = site();
+        let mut policy = policy(level, &site);
+        let input = site.work.join("input");
+        std::fs::create_dir(&input).unwrap();
+        policy.read.push(input.clone().try_into().unwrap());
+        let output = run(&policy, &site, "rmdir input && ln -s $OUT input");
+        // What is mounted at the level `full` cannot be replaced at all.
+        assert_eq!(
+            output.status.success(),
+            level == Level::Landlock,
+            "{}",
+            said(&output)
+        );
+        if level == Level::Full {
+            std::fs::remove_dir(&input).unwrap();
+            std::os::unix::fs::symlink(site.outside(), &input).unwrap();
+        }
+        let output = run(&policy, &site, "cat input/secret");
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(125), "{level}: {said}");
+        assert!(said.contains("input"), "{level}: {said}");
+    }
+}
+
+#[test]
+fn sec_6_at_the_level_full_nothing_else_is_there() {
+    if !is_had(Level::Full) {
+        return;
+    }
+    let site = site();
+    let mut policy = policy(Level::Full, &site);
+    let input = site.work.join("input");
+    std::fs::create_dir(&input).unwrap();
+    policy.read.push(input.try_into().unwrap());
+    for (forbidden, allowed) in [
+        ("echo x > input/new", "ls input && echo x > new"),
+        ("ls -d $OUT", "ls -d $PWD"),
+        ("ls -d /proc/$VICTIM", "ls -d /proc/self"),
+        (
+            "ls -d /home /root /var /sys /srv",
+            "ls -d /tmp /run /proc /dev",
+        ),
+        (
+            "echo x > /new",
+            "echo x > /tmp/new && echo x > /run/new && echo x > /dev/shm/new",
+        ),
+        ("cat <> /dev/kmsg", "cat < /dev/null"),
+        (
+            "grep -v -e lo: -e '|' /proc/net/dev",
+            "grep lo: /proc/net/dev",
+        ),
+        ("mount -o remount,rw /usr", "ls /usr"),
+    ] {
+        let output = run(&policy, &site, forbidden);
+        assert!(!output.status.success(), "{forbidden}: {}", said(&output));
+        let output = run(&policy, &site, allowed);
+        assert!(output.status.success(), "{allowed}: {}", said(&output));
+    }
+}
+
 /// A process that has left its group and its parents behind, by its number outside.
 const STRAY: &str =
     r"(setsid bash -c 'echo $$ > pid; exec sleep 4242' &) ; until [ -s pid ]; do :; done";

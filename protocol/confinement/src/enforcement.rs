@@ -15,6 +15,7 @@ use nix::unistd::getppid;
 use serde::{Deserialize, Serialize};
 
 use crate::capabilities;
+use crate::layout::Layout;
 use crate::mounts::replace_root;
 use crate::namespaces::{NamespaceError, raise_loopback};
 use crate::plan::{Plan, Right};
@@ -47,7 +48,10 @@ pub struct Report {
 /// Why a program was not confined, and so must not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum EnforceError {
-    /// A path of the policy that is not there, or not to be looked at.
+    /// A path of the policy that is not there, or that a confined program could have put there.
+    #[error("the sandbox cannot grant a path: {0}; create it, or take it out of the policy")]
+    Layout(#[source] std::io::Error),
+    /// A path of the policy that cannot be looked at.
     #[error("the sandbox cannot grant a path: {0}; create it, or take it out of the policy")]
     Path(#[from] landlock::PathFdError),
     /// The kernel refused the rules for files and scopes.
@@ -93,8 +97,9 @@ pub fn enforce(plan: &Plan) -> Result<Report, EnforceError> {
             rights: BTreeSet::new(),
         });
     }
+    let layout = Layout::of(plan).map_err(EnforceError::Layout)?;
     if plan.level == Level::Full {
-        replace_root(plan)?;
+        replace_root(&layout)?;
         raise_loopback()?;
     }
     capabilities::drop_all().map_err(|errno| EnforceError::Capabilities(errno.into()))?;

@@ -17,7 +17,6 @@ use crate::enforcement::DEVICES;
 use crate::layout::{Access, Layout};
 use crate::mountinfo::{MountPoint, mount_points};
 use crate::namespaces::NamespaceError;
-use crate::plan::Plan;
 
 /// Where the new root is put together; it covers what is there, in this mount namespace only.
 const BASE: &str = "/tmp";
@@ -45,14 +44,20 @@ struct Part {
     is_directory: bool,
 }
 
-/// Replaces the root of the calling process, the first of its PID namespace, by one that holds the plan's
+/// Replaces the root of the calling process, the first of its PID namespace, by one that holds the policy's
 /// paths, a `/proc` of that namespace, a few devices, and empty directories for temporary files. Nothing is
 /// created on the machine's own file systems. The working directory stays the same.
-pub(crate) fn replace_root(plan: &Plan) -> Result<(), NamespaceError> {
+pub(crate) fn replace_root(layout: &Layout) -> Result<(), NamespaceError> {
     let step = |what: &'static str| move |error: io::Error| NamespaceError::new(what, error);
     let working_directory = std::env::current_dir().map_err(step("there is no directory"))?;
-    let layout = Layout::of(plan).map_err(step("a path of the policy cannot be granted"))?;
-    let parts = take_out(&layout).map_err(step("a path of the policy cannot be mounted"))?;
+    if layout.mounts.contains_key(Path::new("/")) {
+        let error = io::Error::other("list what is needed of it");
+        return Err(NamespaceError::new(
+            "`/` cannot be a part of a new root",
+            error,
+        ));
+    }
+    let parts = take_out(layout).map_err(step("a path of the policy cannot be mounted"))?;
     let devices = take_out_devices().map_err(step("the devices cannot be mounted"))?;
     lay_base().map_err(step("a root of its own cannot be mounted"))?;
     // First, so that what the policy lists may lie beneath one of them.
@@ -60,14 +65,14 @@ pub(crate) fn replace_root(plan: &Plan) -> Result<(), NamespaceError> {
         empty(directory, options).map_err(step("an empty directory cannot be mounted"))?;
     }
     for part in &parts {
-        put_in(part, &layout).map_err(step("a path of the policy cannot be mounted"))?;
+        put_in(part, layout).map_err(step("a path of the policy cannot be mounted"))?;
     }
     for (link, target) in &layout.links {
         put_link(target, &beneath_root(link)).map_err(step("a link cannot be made"))?;
     }
     put_devices(&devices).map_err(step("the devices cannot be mounted"))?;
     mount_proc().map_err(step("a /proc of its own cannot be mounted"))?;
-    restrict(&layout).map_err(step("what is mounted cannot be made read-only"))?;
+    restrict(layout).map_err(step("what is mounted cannot be made read-only"))?;
     pivot().map_err(step("the root cannot be replaced"))?;
     chdir(&working_directory)
         .map_err(io::Error::from)
