@@ -126,3 +126,26 @@ impl<R: AsyncRead + Unpin> Pipe<R> {
         self.buffer.split()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::capture::Stream;
+    use super::super::rooted::Root;
+    use super::*;
+
+    #[test]
+    fn sec_6_a_sandbox_that_cannot_be_made_is_told_apart_from_a_command_that_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        let said = |text: &str| {
+            let mut capture = Capture::new("c");
+            capture.push(&root, Stream::Stderr, text.as_bytes());
+            capture
+        };
+        let reason = format!("{NOT_CONFINED_WORDS}this kernel has none\n");
+        let fault = not_confined(Some(125), &said(&reason)).unwrap();
+        assert_eq!(fault.to_string(), "E_SANDBOX: this kernel has none");
+        assert_eq!(not_confined(Some(1), &said(&reason)), None);
+        assert_eq!(not_confined(Some(125), &said("no such container")), None);
+    }
+}

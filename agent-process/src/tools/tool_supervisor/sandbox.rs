@@ -128,6 +128,10 @@ fn start_within() -> Result<Entered, SandboxError> {
     use nix::sys::signal::{SigSet, Signal};
 
     let number = own_number().map_err(SandboxError::First)?;
+    // A signal to the group is the business of the process within, which begins without this mask.
+    SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])
+        .thread_block()
+        .map_err(|errno| SandboxError::First(errno.into()))?;
     unshare_all()?;
     let mut first = Command::new("/proc/self/exe")
         .arg(WITHIN)
@@ -135,9 +139,5 @@ fn start_within() -> Result<Entered, SandboxError> {
         .args(std::env::args_os().skip(1))
         .spawn()
         .map_err(SandboxError::First)?;
-    // A signal to the group is the business of the process within.
-    SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])
-        .thread_block()
-        .map_err(|errno| SandboxError::First(errno.into()))?;
     Ok(Entered::Ended(first.wait().map_err(SandboxError::First)?))
 }
