@@ -421,6 +421,26 @@ fn sec_6_at_the_level_full_nothing_else_is_there() {
     }
 }
 
+/// Within a sandbox no second one with namespaces can be made, which stands for a kernel that gives none.
+#[test]
+fn sec_6_without_namespaces_the_level_full_starts_nothing() {
+    if !is_had(Level::Landlock) {
+        return;
+    }
+    let site = site();
+    let mut outer = policy(Level::Landlock, &site);
+    let programs = Path::new(BINARY).parent().unwrap();
+    outer.read.push(programs.to_owned().try_into().unwrap());
+    let inner = serde_json::to_string(&policy(Level::Full, &site)).unwrap();
+    let command = format!("{BINARY} --sandbox '{inner}' --enclose 'echo started'");
+    let output = run(&outer, &site, &command);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(output.stdout.is_empty(), "{said}");
+    assert!(said.contains("namespaces are not given"), "{said}");
+    assert!(said.contains("`require: landlock`"), "{said}");
+}
+
 /// A process that has left its group and its parents behind, by its number outside.
 const STRAY: &str =
     r"(setsid bash -c 'echo $$ > pid; exec sleep 4242' &) ; until [ -s pid ]; do :; done";

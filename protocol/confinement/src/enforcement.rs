@@ -15,22 +15,12 @@ use nix::unistd::getppid;
 use serde::{Deserialize, Serialize};
 
 use crate::capabilities;
-use crate::layout::Layout;
+use crate::layout::{DEVICES, Layout};
 use crate::mounts::replace_root;
 use crate::namespaces::{NamespaceError, raise_loopback};
 use crate::plan::{Plan, Right};
 use crate::policy::{Level, SandboxPath};
 use crate::system_calls;
-
-/// Devices that hold nothing; without them hardly a program runs.
-pub(crate) const DEVICES: [&str; 6] = [
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-    "/dev/tty",
-];
 
 /// What only the sandbox has, at the level `full`.
 const OWN: [&str; 4] = ["/tmp", "/run", "/dev/shm", "/dev/pts"];

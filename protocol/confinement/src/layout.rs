@@ -7,6 +7,16 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::plan::Plan;
 
+/// Devices that hold nothing; without them hardly a program runs.
+pub(crate) const DEVICES: [&str; 6] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+];
+
 /// What may be done with a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {

@@ -32,8 +32,8 @@
 //! user's files are no rights of Landlock: they can be seen and changed outside, too. What may be written may
 //! be written with all below it, even if the policy lists a part of it to be read.
 //!
-//! At the level `full` the user's sockets in listed directories cannot be reached either: no socket of files
-//! can be made. What is mounted from another user's FUSE is mounted and not readable.
+//! At the level `full` temporary files are memory: 1 GiB in `/tmp`, 256 MiB in `/dev/shm`, 16 MiB in `/run`. A
+//! socket in a listed directory cannot be reached: no socket of files can be made. What is mounted from another user's FUSE is mounted and not readable.
 //!
 //! A program of root has no capabilities: it may do with files what their modes let their owner do.
 

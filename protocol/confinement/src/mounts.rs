@@ -13,8 +13,7 @@ use rustix::mount::{
 };
 use rustix::process::{chdir, pivot_root};
 
-use crate::enforcement::DEVICES;
-use crate::layout::{Access, Layout};
+use crate::layout::{Access, DEVICES, Layout};
 use crate::mountinfo::{MountPoint, mount_points};
 use crate::namespaces::NamespaceError;
 
