@@ -24,6 +24,7 @@ mod budgets;
 mod config;
 mod invariants;
 mod oracle;
+mod places;
 mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};

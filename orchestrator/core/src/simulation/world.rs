@@ -21,8 +21,8 @@ mod children;
 
 use super::agent::{Act, Agent};
 use super::config::{self, Edit, OTHER_MODEL};
-use super::invariants::Places;
 use super::oracle::{Answered, Asked, Oracle};
+use super::places::Places;
 use crate::fleet::agents::CONFIGURATION_CHANGED;
 use crate::limits::TICK_MS;
 use crate::{
