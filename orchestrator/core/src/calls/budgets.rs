@@ -22,7 +22,7 @@ use goondan_protocol::call::{CallError, CallErrorCode, CallId, CallTarget};
 use goondan_protocol::definition::{HostedModel, ModelParams};
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
-use goondan_protocol::trace::SpanId;
+use goondan_protocol::trace::{SpanId, TraceContext};
 use goondan_protocol::usage::{Charge, MicroUsd, Price, Usage};
 use goondan_store::ledger::Line;
 use serde::Deserialize;
@@ -144,26 +144,16 @@ fn warn_of_budget(fleet: &mut Fleet, at: &InstanceRef, step: Option<SpanId>, war
     fleet.log(event.with("budget", warning).in_trace(trace));
     let Some(turn) = turn else { return };
     let trace = turn.context.trace;
-    let event = RuntimeEvent {
-        kind: RuntimeEventKind::BudgetWarning,
-        timestamp,
-        trace_id: trace.trace_id,
+    let place = TraceContext {
         span_id: step.unwrap_or(trace.span_id),
         parent_span_id: Some(trace.span_id),
-        agent_name,
-        instance_key: at.instance_key.clone(),
-        turn_id: turn.turn_id,
-        event_id: None,
-        step_id: None,
-        tool_call_id: None,
-        tool_name: None,
-        question_id: None,
-        config_digest: None,
-        duration_ms: None,
-        usage: None,
-        cost_micro_usd: None,
-        response: None,
+        ..trace
+    };
+    let whose = (agent_name, at.instance_key.clone());
+    let kind = RuntimeEventKind::BudgetWarning;
+    let event = RuntimeEvent {
         detail: Some(detail_of(warning)),
+        ..RuntimeEvent::new(kind, timestamp, place, whose, turn.turn_id)
     };
     fleet.record_observation(at, &event);
 }

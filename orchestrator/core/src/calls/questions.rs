@@ -94,26 +94,15 @@ fn observe_question(
         (Some(step), None) => whole.child(SpanId::of_step(step)),
         (None, _) => whole,
     };
+    let info = &question.info;
+    let whose = (info.agent_name.clone(), info.instance_key.clone());
     let event = RuntimeEvent {
-        kind,
-        timestamp,
-        trace_id: place.trace_id,
-        span_id: place.span_id,
-        parent_span_id: place.parent_span_id,
-        agent_name: question.info.agent_name.clone(),
-        instance_key: question.info.instance_key.clone(),
-        turn_id: turn.turn_id.clone(),
-        event_id: None,
         step_id: question.step_id.clone(),
-        tool_call_id: question.info.tool_call_id.clone(),
-        tool_name: None,
-        question_id: Some(question.info.question_id.clone()),
-        config_digest: None,
+        tool_call_id: info.tool_call_id.clone(),
+        question_id: Some(info.question_id.clone()),
         duration_ms,
-        usage: None,
-        cost_micro_usd: None,
-        response: None,
         detail: Some(detail_of(detail)),
+        ..RuntimeEvent::new(kind, timestamp, place, whose, turn.turn_id.clone())
     };
     fleet.record_observation(&at, &event);
 }

@@ -185,27 +185,13 @@ impl Fleet {
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        let trace = turn.context.trace;
+        let whose = (entry.agent.clone(), at.instance_key.clone());
+        let kind = RuntimeEventKind::TurnParked;
+        let (place, turn_id) = (turn.context.trace, turn.turn_id.clone());
         let event = RuntimeEvent {
-            kind: RuntimeEventKind::TurnParked,
-            timestamp,
-            trace_id: trace.trace_id,
-            span_id: trace.span_id,
-            parent_span_id: trace.parent_span_id,
-            agent_name: entry.agent.clone(),
-            instance_key: at.instance_key.clone(),
-            turn_id: turn.turn_id.clone(),
             event_id: Some(turn.context.event_id.clone()),
-            step_id: None,
-            tool_call_id: None,
-            tool_name: None,
-            question_id: None,
-            config_digest: None,
-            duration_ms: None,
-            usage: None,
-            cost_micro_usd: None,
-            response: None,
             detail: Some(detail_of(reason)),
+            ..RuntimeEvent::new(kind, timestamp, place, whose, turn_id)
         };
         self.record_observation(at, &event);
     }
