@@ -11,6 +11,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::{ConnectionName, QuestionId, WorkspaceId};
 use goondan_protocol::ipc::ToConnector;
+use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::question::{
     QuestionAction, QuestionAnswered, QuestionAsk, QuestionRefused, QuestionWithdraw,
@@ -136,12 +137,12 @@ impl Calls {
     ) {
         match self.open_question(fleet, (id, connection), process, request_id, ask) {
             Ok(question) => {
-                let event = LogEvent::info("a tool call waits for a person's answer");
-                let event = event
-                    .of(&question.at())
-                    .with("questionId", question.info.question_id.as_str())
-                    .with("connection", connection.as_str());
-                fleet.log(event.in_trace(question.trace));
+                let asked = LifecycleEvent::QuestionAsked {
+                    instance_key: question.info.instance_key.clone(),
+                    question_id: question.info.question_id.clone(),
+                    connection: connection.clone(),
+                };
+                fleet.announce(id, asked, question.trace);
                 let said = question.info.message.clone();
                 observe_question(fleet, &question, Kind::QuestionAsked, None, &said);
                 self.questions.ask(question);
@@ -274,11 +275,13 @@ impl Calls {
             call.deadline_ms = call.deadline_ms.saturating_add(held_ms.unwrap_or_default());
         }
         let told = end.in_words();
-        let event = LogEvent::info("a question to a person is closed").of(&question.at());
-        let event = event
-            .with("questionId", question_id.as_str())
-            .with("connection", question.connection().as_str());
-        fleet.log(event.with("how", told.clone()).in_trace(question.trace));
+        let event = LifecycleEvent::QuestionClosed {
+            instance_key: question.info.instance_key.clone(),
+            question_id: question_id.clone(),
+            connection: question.connection().clone(),
+            how: told.clone(),
+        };
+        fleet.announce(&question.at().workspace_id, event, question.trace);
         observe_question(
             fleet,
             &question,

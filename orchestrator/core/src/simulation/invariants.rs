@@ -43,6 +43,7 @@ impl World {
             "a process outlives its place (SUP-7)"
         );
         self.places = after;
+        self.check_watcher();
         for open in self.core.calls.open_questions() {
             let (process, request) = open.requester;
             assert!(
